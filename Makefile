@@ -1,0 +1,33 @@
+# make run    set up and start the server
+# make test   set up and run every check: ruff, mypy --strict, pytest
+# make bench  measure beside Mosquitto
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: run test setup bench lint clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+run: setup
+	$(BIN)/ember serve $(ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest
+
+bench: setup
+	$(BIN)/python -m bench $(ARGS)
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""The core: synchronous, deterministic, no I/O. Given packets and instants it decides."""

@@ -1,0 +1,264 @@
+"""The control packets as slotted classes: one model for every dialect, with MQTT 5's meaning.
+
+Owns: what a packet says. How it is written on a wire is the dialect's (`mqtt`, `sn`).
+3.1.1's Clean Session is `clean_start` with a session expiry of 0 or never; its return codes are reason codes.
+Plain slotted classes with explicit constructors: they compile best (style, section 3).
+"""
+
+from typing import Final, final
+
+SESSION_NEVER_EXPIRES: Final = 0xFFFF_FFFF
+
+
+class Packet:
+    """What every control packet is; only for typing, it carries nothing."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return False
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({fields})"
+
+    __hash__ = None  # type: ignore[assignment]  # mutable in principle, compared by value in tests only
+
+
+@final
+class Will(Packet):
+    """The message to publish if the client is lost (3.1.2.5)."""
+
+    __slots__ = ("topic_name", "payload", "qos", "retain", "delay_s", "properties")
+
+    def __init__(
+        self,
+        topic_name: str,
+        payload: bytes,
+        qos: int = 0,
+        retain: bool = False,
+        delay_s: int = 0,
+        properties: bytes = b"",
+    ) -> None:
+        self.topic_name: Final = topic_name
+        self.payload: Final = payload
+        self.qos: Final = qos
+        self.retain: Final = retain
+        self.delay_s: Final = delay_s
+        self.properties: Final = properties
+
+
+@final
+class Connect(Packet):
+    """A client asks for a session (3.1). `protocol_level` is 3, 4 or 5 on a stream, and a profile's own for SN."""
+
+    __slots__ = (
+        "client_id",
+        "clean_start",
+        "keep_alive_s",
+        "will",
+        "user_name",
+        "password",
+        "session_expiry_s",
+        "receive_maximum",
+        "protocol_level",
+    )
+
+    def __init__(
+        self,
+        client_id: str,
+        clean_start: bool = True,
+        keep_alive_s: int = 0,
+        will: Will | None = None,
+        user_name: str | None = None,
+        password: bytes | None = None,
+        session_expiry_s: int = 0,
+        receive_maximum: int = 65_535,
+        protocol_level: int = 4,
+    ) -> None:
+        self.client_id: Final = client_id
+        self.clean_start: Final = clean_start
+        self.keep_alive_s: Final = keep_alive_s
+        self.will: Final = will
+        self.user_name: Final = user_name
+        self.password: Final = password
+        self.session_expiry_s: Final = session_expiry_s
+        self.receive_maximum: Final = receive_maximum
+        self.protocol_level: Final = protocol_level
+
+    def __repr__(self) -> str:
+        """Without the password: a packet may end up in a log line."""
+        return f"Connect(client_id={self.client_id!r}, user_name={self.user_name!r}, level={self.protocol_level})"
+
+
+@final
+class Connack(Packet):
+    """The server's answer to CONNECT (3.2). `reason` is a `ReasonCode` value."""
+
+    __slots__ = ("session_present", "reason")
+
+    def __init__(self, session_present: bool, reason: int = 0) -> None:
+        self.session_present: Final = session_present
+        self.reason: Final = reason
+
+
+@final
+class Publish(Packet):
+    """An application message, in either direction (3.3). `properties` holds MQTT 5's, in their wire form."""
+
+    __slots__ = ("topic_name", "payload", "qos", "retain", "dup", "packet_id", "properties")
+
+    def __init__(
+        self,
+        topic_name: str,
+        payload: bytes,
+        qos: int = 0,
+        retain: bool = False,
+        dup: bool = False,
+        packet_id: int = 0,
+        properties: bytes = b"",
+    ) -> None:
+        self.topic_name: Final = topic_name
+        self.payload: Final = payload
+        self.qos: Final = qos
+        self.retain: Final = retain
+        self.dup: Final = dup
+        self.packet_id: Final = packet_id
+        self.properties: Final = properties
+
+
+@final
+class Puback(Packet):
+    """QoS 1, the answer (3.4)."""
+
+    __slots__ = ("packet_id", "reason")
+
+    def __init__(self, packet_id: int, reason: int = 0) -> None:
+        self.packet_id: Final = packet_id
+        self.reason: Final = reason
+
+
+@final
+class Pubrec(Packet):
+    """QoS 2, part 1 (3.5)."""
+
+    __slots__ = ("packet_id", "reason")
+
+    def __init__(self, packet_id: int, reason: int = 0) -> None:
+        self.packet_id: Final = packet_id
+        self.reason: Final = reason
+
+
+@final
+class Pubrel(Packet):
+    """QoS 2, part 2 (3.6)."""
+
+    __slots__ = ("packet_id", "reason")
+
+    def __init__(self, packet_id: int, reason: int = 0) -> None:
+        self.packet_id: Final = packet_id
+        self.reason: Final = reason
+
+
+@final
+class Pubcomp(Packet):
+    """QoS 2, part 3 (3.7)."""
+
+    __slots__ = ("packet_id", "reason")
+
+    def __init__(self, packet_id: int, reason: int = 0) -> None:
+        self.packet_id: Final = packet_id
+        self.reason: Final = reason
+
+
+@final
+class SubscriptionRequest(Packet):
+    """One filter of a SUBSCRIBE with its options (5.0, 3.8.3.1). 3.1.1 has only the QoS; the rest is 0."""
+
+    __slots__ = ("topic_filter", "qos", "no_local", "retain_as_published", "retain_handling")
+
+    def __init__(
+        self,
+        topic_filter: str,
+        qos: int = 0,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        retain_handling: int = 0,
+    ) -> None:
+        self.topic_filter: Final = topic_filter
+        self.qos: Final = qos
+        self.no_local: Final = no_local
+        self.retain_as_published: Final = retain_as_published
+        self.retain_handling: Final = retain_handling
+
+
+@final
+class Subscribe(Packet):
+    """Ask for subscriptions (3.8)."""
+
+    __slots__ = ("packet_id", "requests", "subscription_id")
+
+    def __init__(self, packet_id: int, requests: list[SubscriptionRequest], subscription_id: int = 0) -> None:
+        self.packet_id: Final = packet_id
+        self.requests: Final = requests
+        self.subscription_id: Final = subscription_id
+
+
+@final
+class Suback(Packet):
+    """Granted QoS or a refusal for each filter, in order (3.9)."""
+
+    __slots__ = ("packet_id", "reasons")
+
+    def __init__(self, packet_id: int, reasons: list[int]) -> None:
+        self.packet_id: Final = packet_id
+        self.reasons: Final = reasons
+
+
+@final
+class Unsubscribe(Packet):
+    """Give up subscriptions (3.10)."""
+
+    __slots__ = ("packet_id", "topic_filters")
+
+    def __init__(self, packet_id: int, topic_filters: list[str]) -> None:
+        self.packet_id: Final = packet_id
+        self.topic_filters: Final = topic_filters
+
+
+@final
+class Unsuback(Packet):
+    """The answer to UNSUBSCRIBE (3.11). 3.1.1 writes no reasons."""
+
+    __slots__ = ("packet_id", "reasons")
+
+    def __init__(self, packet_id: int, reasons: list[int] | None = None) -> None:
+        self.packet_id: Final = packet_id
+        self.reasons: Final = reasons if reasons is not None else []
+
+
+@final
+class Pingreq(Packet):
+    """Are you there (3.12)."""
+
+    __slots__ = ()
+
+
+@final
+class Pingresp(Packet):
+    """I am here (3.13)."""
+
+    __slots__ = ()
+
+
+@final
+class Disconnect(Packet):
+    """The orderly end (3.14). `session_expiry_s` below 0 leaves the session's expiry as it was."""
+
+    __slots__ = ("reason", "session_expiry_s")
+
+    def __init__(self, reason: int = 0, session_expiry_s: int = -1) -> None:
+        self.reason: Final = reason
+        self.session_expiry_s: Final = session_expiry_s

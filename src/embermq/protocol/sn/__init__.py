@@ -1,0 +1,1 @@
+"""MQTT-SN 1.2 and 2.0 in datagrams."""

@@ -1,0 +1,87 @@
+"""Topic names and topic filters: validation and matching (3.1.1 section 4.7).
+
+Owns: the rules of `/`, `+`, `#` and `$`. Comparison is by character, nothing is normalised.
+Never: a trie or a store; those build on `levels`.
+"""
+
+from typing import Final
+
+TOPIC_BYTES_MAX: Final = 65_535
+
+
+def check_text(text: str) -> str | None:
+    """Why a decoded string is no MQTT string (1.5.3), or None. Strict UTF-8 decoding has refused surrogates already."""
+    if "\x00" in text:
+        return "U+0000 in a string"
+    return None
+
+
+def check_topic_name(topic_name: str) -> str | None:
+    """Why a topic name is not valid (4.7.3, 3.3.2-2), or None."""
+    if not topic_name:
+        return "empty topic name"
+    if "+" in topic_name or "#" in topic_name:
+        return "wildcard in a topic name"
+    return check_text(topic_name)
+
+
+def check_topic_filter(topic_filter: str) -> str | None:
+    """Why a topic filter is not valid (4.7.1, 4.7.3), or None."""
+    if not topic_filter:
+        return "empty topic filter"
+    hash_at = topic_filter.find("#")
+    if hash_at >= 0:
+        if hash_at != len(topic_filter) - 1:
+            return "'#' is not the last character of the filter"
+        if hash_at > 0 and topic_filter[hash_at - 1] != "/":
+            return "'#' does not occupy a whole level"
+    if "+" in topic_filter:
+        for level in topic_filter.split("/"):
+            if "+" in level and level != "+":
+                return "'+' does not occupy a whole level"
+    return check_text(topic_filter)
+
+
+def has_wildcard(topic_filter: str) -> bool:
+    """Whether a valid filter can match more than one topic name."""
+    return "+" in topic_filter or topic_filter.endswith("#")
+
+
+def matches(topic_filter: str, topic_name: str) -> bool:
+    """Whether a valid filter matches a valid topic name (4.7.1, 4.7.2)."""
+    if topic_filter == topic_name:
+        return True
+    filter_levels = topic_filter.split("/")
+    name_levels = topic_name.split("/")
+    # 4.7.2-1: a filter that starts with a wildcard does not match a name that starts with '$'.
+    if topic_name.startswith("$") and filter_levels[0] in ("+", "#"):
+        return False
+    last = len(filter_levels) - 1
+    for depth, level in enumerate(filter_levels):
+        if level == "#":
+            return True
+        if depth >= len(name_levels) or level not in ("+", name_levels[depth]):
+            # 'a/#' matches its parent 'a' as well (4.7.1-2).
+            return False
+        if depth == last - 1 and filter_levels[last] == "#" and len(name_levels) == last:
+            return True
+    return len(name_levels) == len(filter_levels)
+
+
+def covers(granted: str, asked: str) -> bool:
+    """Whether every topic name that the filter `asked` matches is matched by the filter `granted` as well."""
+    granted_levels = granted.split("/")
+    asked_levels = asked.split("/")
+    if granted_levels[0] in ("+", "#") and asked_levels[0].startswith("$"):
+        return False
+    for depth, level in enumerate(granted_levels):
+        if level == "#":
+            return True
+        if depth >= len(asked_levels):
+            return False
+        asked_level = asked_levels[depth]
+        if asked_level == "#" or (level != "+" and level != asked_level):
+            return False
+        if depth == len(asked_levels) - 1 and granted_levels[depth + 1 :] == ["#"]:
+            return True
+    return len(asked_levels) == len(granted_levels)

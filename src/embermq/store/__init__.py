@@ -1,0 +1,1 @@
+"""What lasts: one interface and its engines."""

@@ -1,0 +1,260 @@
+"""The store as the broker sees it: records go into an open group, a group becomes durable, then its effects leave.
+
+Owns: the words between `broker` and the engines, and nothing that runs.
+The log is the truth: every record has a gapless offset, known as soon as it is appended. What an engine answers
+(`retained_*`, `queue`, `sessions`) is a view of the groups that are durable. A group in the making is not seen yet;
+the broker asks only after the group is durable, so it needs no overlay (docs/architecture.md).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Final, final
+
+from embermq.protocol.packets import Publish, SubscriptionRequest
+
+
+class StoreError(Exception):
+    """The store cannot take or give something now. Nothing was acknowledged on its behalf."""
+
+
+@final
+class Retained:
+    """The retained message of one topic name, as it was published."""
+
+    __slots__ = ("topic_name", "payload", "qos", "properties", "offset", "timestamp_us", "client_id")
+
+    def __init__(
+        self,
+        topic_name: str,
+        payload: bytes,
+        qos: int,
+        properties: bytes,
+        offset: int,
+        timestamp_us: int,
+        client_id: str = "",
+    ) -> None:
+        self.topic_name: Final = topic_name
+        self.payload: Final = payload
+        self.qos: Final = qos
+        self.properties: Final = properties
+        self.offset: Final = offset
+        self.timestamp_us: Final = timestamp_us
+        self.client_id: Final = client_id
+
+
+@final
+class Queued:
+    """A QoS 1 or 2 message that a session is owed. `sequence` counts from 1 for the life of the session."""
+
+    __slots__ = ("sequence", "message", "qos", "retain", "offset", "released")
+
+    def __init__(
+        self, sequence: int, message: Publish, qos: int, retain: bool, offset: int, released: bool = False
+    ) -> None:
+        self.sequence: Final = sequence
+        self.message: Final = message
+        self.qos: Final = qos
+        self.retain: Final = retain
+        self.offset: Final = offset
+        self.released = released  # QoS 2: PUBREC has come, PUBREL is what to send (again)
+
+
+class Queue(ABC):
+    """What one session is owed, oldest first: from the first unacknowledged message on.
+
+    A packet id is a function of the sequence number, so it needs no record of its own and is the same after a crash.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def push(self, message: Publish, offset: int, qos: int, retain: bool) -> int:
+        """Add a message at the end, in the open group; returns its sequence number."""
+
+    @abstractmethod
+    def read(self, after_sequence: int, limit: int) -> list[Queued]:
+        """Up to `limit` durable messages with a sequence number above `after_sequence`, in order."""
+
+    @abstractmethod
+    def release(self, sequence: int) -> None:
+        """Record that PUBREC has come: from now on PUBREL is owed, not PUBLISH. Must be durable before PUBREL leaves."""
+
+    @abstractmethod
+    def acknowledge(self, sequence: int) -> None:
+        """Record that everything up to and including `sequence` is done. Need not be durable before anything."""
+
+    @abstractmethod
+    def acknowledged(self) -> int:
+        """The highest sequence number below which everything is done; 0 at first."""
+
+    @abstractmethod
+    def last(self) -> int:
+        """The sequence number of the newest message pushed; 0 at first."""
+
+
+@final
+class RetainedPosition:
+    """How far a subscription's retained messages have been sent: resumable, so it can outlive a connection."""
+
+    __slots__ = ("topic_filter", "qos", "before_offset", "after_topic_name")
+
+    def __init__(self, topic_filter: str, qos: int, before_offset: int, after_topic_name: str = "") -> None:
+        self.topic_filter: Final = topic_filter
+        self.qos: Final = qos
+        self.before_offset: Final = before_offset  # newer ones were live for this subscription
+        self.after_topic_name = after_topic_name
+
+
+@final
+class SavedSession:
+    """A persistent session as the store remembers it."""
+
+    __slots__ = (
+        "session_id",
+        "client_id",
+        "user_name",
+        "session_expiry_s",
+        "ended_us",
+        "subscriptions",
+        "received_ids",
+        "positions",
+        "queue",
+    )
+
+    def __init__(
+        self,
+        session_id: int,
+        client_id: str,
+        user_name: str,
+        session_expiry_s: int,
+        ended_us: int,
+        subscriptions: list[tuple[SubscriptionRequest, int]],
+        received_ids: set[int],
+        positions: list[RetainedPosition],
+        queue: Queue,
+    ) -> None:
+        self.session_id: Final = session_id  # the offset of the record that opened it
+        self.client_id: Final = client_id
+        self.user_name: Final = user_name
+        self.session_expiry_s: Final = session_expiry_s
+        self.ended_us: Final = ended_us  # when its connection ended; 0 if it was connected
+        self.subscriptions: Final = subscriptions  # each with the offset at which it was made
+        self.received_ids: Final = received_ids  # QoS 2 packet ids taken from the client, PUBREL outstanding
+        self.positions: Final = positions
+        self.queue: Final = queue
+
+
+class Store(ABC):
+    """One engine. All methods run on the broker's thread; `commit` may work elsewhere and calls back."""
+
+    __slots__ = ()
+
+    # -- appending to the open group -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def begin_turn(self, now_us: int) -> None:
+        """Wall-clock time, in microseconds, for all that is appended until the next call. It never runs backwards."""
+
+    @abstractmethod
+    def next_offset(self) -> int:
+        """The offset that the next record gets."""
+
+    @abstractmethod
+    def append_publish(self, message: Publish, client_id: str, qos2_session_id: int = 0) -> int:
+        """Record a publish and, with RETAIN, replace or clear its topic's retained message; returns the offset.
+
+        With `qos2_session_id` the packet id counts as received by that session until `append_pubrel`.
+        """
+
+    @abstractmethod
+    def append_retained_removed(self, topic_name: str, reason: str) -> None:
+        """Clear a retained message without a publish: it expired, or an operator or a budget took it away."""
+
+    @abstractmethod
+    def append_pubrel(self, session_id: int, client_id: str, packet_id: int) -> None:
+        """The client released a QoS 2 packet id: it may be used for a new message."""
+
+    @abstractmethod
+    def append_connected(self, client_id: str, user_name: str, persistent: bool, protocol: str, address: str) -> None:
+        """A client has connected; for the history only."""
+
+    @abstractmethod
+    def append_disconnected(self, client_id: str, session_id: int, reason: str) -> None:
+        """A client's connection has ended. With a session id, the session's expiry starts to run."""
+
+    @abstractmethod
+    def open_session(self, client_id: str, user_name: str, session_expiry_s: int) -> SavedSession:
+        """Begin a persistent session (any older one of this client id was ended before)."""
+
+    @abstractmethod
+    def append_session_resumed(self, session_id: int, client_id: str, session_expiry_s: int) -> None:
+        """A persistent session has a connection again; its expiry no longer runs."""
+
+    @abstractmethod
+    def end_session(self, session_id: int, client_id: str) -> None:
+        """Forget a persistent session and what it was owed."""
+
+    @abstractmethod
+    def append_subscribed(
+        self, client_id: str, session_id: int, request: SubscriptionRequest, granted_qos: int, position: bool
+    ) -> None:
+        """A subscription was made or replaced. `session_id` 0: not persistent, for the history only.
+
+        With `position`, its retained messages are owed too: the session has a `RetainedPosition` until it is sent out.
+        """
+
+    @abstractmethod
+    def append_unsubscribed(self, client_id: str, session_id: int, topic_filter: str) -> None:
+        """A subscription was given up."""
+
+    @abstractmethod
+    def append_position(self, session_id: int, client_id: str, position: RetainedPosition, done: bool) -> None:
+        """Retained messages up to `position.after_topic_name` were queued for the session; with `done`, all of them."""
+
+    # -- commit ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def commit(self, done: Callable[[StoreError | None], None]) -> bool:
+        """Make the open group durable. True: there was nothing to wait for, `done` is not called.
+
+        False: the group is closed, another is open, and `done` is called on the broker's thread once it is durable
+        and applied, or with the error that keeps it from being so; then the store goes on trying and calls again.
+        One commit at a time.
+        """
+
+    @abstractmethod
+    def group_bytes(self) -> int:
+        """About how many bytes the open group holds: the shell stops reading above its bound."""
+
+    @abstractmethod
+    def failing(self) -> str:
+        """Why nothing can be made durable right now; empty while all is well."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Make durable what is open, and let go of the directory."""
+
+    # -- views of what is durable --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def retained_get(self, topic_name: str) -> Retained | None:
+        """The retained message of one topic."""
+
+    @abstractmethod
+    def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
+        """Up to `limit` retained messages matching a filter, in store order, after a topic ("" = from the start).
+
+        Fewer than `limit` means that there are no more. A leading wildcard does not match `$` topics.
+        """
+
+    @abstractmethod
+    def retained_totals(self) -> tuple[int, int]:
+        """How many messages are retained, and their bytes (topic and payload)."""
+
+    @abstractmethod
+    def sessions(self) -> Iterable[SavedSession]:
+        """Every persistent session, at start."""
+
+    @abstractmethod
+    def new_queue(self) -> Queue:
+        """A queue in memory, for a session that ends with its connection."""

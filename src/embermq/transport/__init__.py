@@ -1,0 +1,1 @@
+"""Asyncio shells: they move bytes and time, and decide nothing."""
