@@ -69,7 +69,11 @@ class Queue(ABC):
 
     @abstractmethod
     def push(self, message: Publish, offset: int, qos: int, retain: bool) -> int:
-        """Add a message at the end, in the open group; returns its sequence number."""
+        """Add a message at the end, in the open group; returns its sequence number.
+
+        `offset` is its record in the log; below 0 there is none that lasts (a retained message may be older than the
+        log's beginning), and the engine records a copy.
+        """
 
     @abstractmethod
     def read(self, after_sequence: int, limit: int) -> list[Queued]:
@@ -77,7 +81,7 @@ class Queue(ABC):
 
     @abstractmethod
     def release(self, sequence: int) -> None:
-        """Record that PUBREC has come: from now on PUBREL is owed, not PUBLISH. Must be durable before PUBREL leaves."""
+        """Record that PUBREC has come: PUBREL is owed from now on. Must be durable before PUBREL leaves."""
 
     @abstractmethod
     def acknowledge(self, sequence: int) -> None:

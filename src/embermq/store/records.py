@@ -1,0 +1,110 @@
+"""Records: what the log is made of, as the columns of a commit group, and the few bytes inside a record.
+
+Owns: the kinds, the flags, and the packing of the payloads of those records that are not messages (docs/log-format.md).
+Never: a file. `log` writes groups, `state` applies them, `spark` reads the columns.
+All numbers are little-endian: the columns are read as arrays on the machines that run this.
+"""
+
+from enum import IntEnum
+from struct import Struct
+from typing import Final, final
+
+QOS_MASK: Final = 0b11
+RETAIN_FLAG: Final = 0b100
+DUP_FLAG: Final = 0b1000
+
+# The flags of SUBSCRIBED: the options of MQTT 5 (3.8.3.1), and whether retained messages are owed for it.
+NO_LOCAL_FLAG: Final = 0b100
+RETAIN_AS_PUBLISHED_FLAG: Final = 0b1000
+RETAIN_HANDLING_SHIFT: Final = 4
+POSITION_FLAG: Final = 0b100_0000
+
+RECORD_OVERHEAD_BYTES: Final = 32
+"""About what a record costs beside its own bytes: for the bound of a group, not for the file."""
+
+
+class Kind(IntEnum):
+    """What a record says. The numbers are stored: never reuse one."""
+
+    PUBLISH = 1
+    RETAINED_REMOVED = 2
+    CONNECTED = 3
+    DISCONNECTED = 4
+    SESSION_OPENED = 5
+    SESSION_RESUMED = 6
+    SESSION_ENDED = 7
+    SUBSCRIBED = 8
+    UNSUBSCRIBED = 9
+    QUEUED = 10
+    RETAINED_COPY = 11
+    RELEASED = 12
+    ACKNOWLEDGED = 13
+    RECEIVED = 14
+    PUBREL = 15
+    POSITION = 16
+
+
+SESSION: Final = Struct("<Q")  # SESSION_ENDED, SUBSCRIBED, UNSUBSCRIBED: session id (0: not persistent)
+SESSION_TEXT: Final = Struct("<Q")  # DISCONNECTED: session id, then the reason as text
+SESSION_EXPIRY: Final = Struct("<QI")  # SESSION_OPENED (id 0: its own offset; then the user name), SESSION_RESUMED
+SESSION_SEQUENCE: Final = Struct("<QQ")  # ACKNOWLEDGED, RELEASED; QUEUED: then u64 entries, see `queue_entry`
+SESSION_PACKET: Final = Struct("<QH")  # RECEIVED, PUBREL: session id, packet id
+SESSION_POSITION: Final = Struct("<QQBB")  # POSITION: session id, before offset, qos, done; then the topic name
+
+
+def queue_entry(offset: int, qos: int, retain: bool) -> int:
+    """One message of a QUEUED record."""
+    return offset << 3 | (RETAIN_FLAG if retain else 0) | qos
+
+
+@final
+class Group:
+    """A commit group: records in columns, the first of them at `first_offset`."""
+
+    __slots__ = (
+        "first_offset",
+        "timestamps_us",
+        "kinds",
+        "flags",
+        "topics",
+        "payloads",
+        "client_ids",
+        "properties",
+        "size_bytes",
+    )
+
+    def __init__(self, first_offset: int) -> None:
+        self.first_offset: Final = first_offset
+        self.timestamps_us: list[int] = []
+        self.kinds = bytearray()
+        self.flags = bytearray()
+        self.topics: list[bytes] = []
+        self.payloads: list[bytes] = []
+        self.client_ids: list[bytes] = []
+        self.properties: list[bytes] = []
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.topics)
+
+    def append(
+        self,
+        timestamp_us: int,
+        kind: int,
+        flags: int,
+        topic: bytes,
+        payload: bytes,
+        client_id: bytes,
+        properties: bytes = b"",
+    ) -> int:
+        """Add a record; returns its offset."""
+        offset = self.first_offset + len(self.topics)
+        self.timestamps_us.append(timestamp_us)
+        self.kinds.append(kind)
+        self.flags.append(flags)
+        self.topics.append(topic)
+        self.payloads.append(payload)
+        self.client_ids.append(client_id)
+        self.properties.append(properties)
+        self.size_bytes += len(topic) + len(payload) + len(client_id) + len(properties) + RECORD_OVERHEAD_BYTES
+        return offset
