@@ -1,0 +1,1 @@
+"""A real broker for a test: the `mqtt_broker` pytest fixture."""
