@@ -1,12 +1,13 @@
 # make run    set up and start the server
 # make test   set up and run every check: ruff, mypy --strict, pytest
 # make bench  measure beside Mosquitto
+# make conformance  write docs/conformance.md from the marks on the tests
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run test setup bench lint clean
+.PHONY: run test setup bench lint conformance clean
 
 setup: $(STAMP)
 
@@ -28,6 +29,9 @@ test: lint
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)
+
+conformance: setup
+	$(BIN)/python tests/conformance.py
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache

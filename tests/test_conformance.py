@@ -1,0 +1,60 @@
+"""The promise behind docs/conformance.md: every clause that binds a server has a test, and the page says so."""
+
+import pytest
+
+import conformance
+from conformance import Clause, Proof
+
+
+def test_every_clause_that_binds_a_server_has_a_test(every_test: list[pytest.Item]) -> None:
+    assert conformance.unproved_clauses(conformance.gather_proofs(every_test)) == []
+
+
+def test_every_mark_names_a_clause_of_its_edition(every_test: list[pytest.Item]) -> None:
+    assert conformance.unknown_clauses(conformance.gather_proofs(every_test)) == []
+
+
+def test_the_page_is_what_the_marks_say_today(every_test: list[pytest.Item]) -> None:
+    written = conformance.PAGE.read_text(encoding="utf-8")
+    assert written == conformance.render(conformance.gather_proofs(every_test)), "run: make conformance"
+
+
+def test_the_list_of_311_has_every_statement_of_the_standard_once() -> None:
+    ids = [clause.id for clause in conformance.read_clauses("v311")]
+    assert len(ids) == len(set(ids)) == 141
+    # The statements of a section are numbered without gaps, so a line lost from the list shows as one.
+    sections: dict[str, list[int]] = {}
+    for clause_id in ids:
+        section, _, number = clause_id.rpartition("-")
+        sections.setdefault(section, []).append(int(number))
+    assert {section: numbers for section, numbers in sections.items() if numbers != [*range(1, len(numbers) + 1)]} == {}
+
+
+def test_a_clause_without_a_test_is_reported() -> None:
+    proofs = {Proof("v311", clause.id, "t.py::t") for clause in conformance.read_clauses("v311")}
+    assert conformance.unproved_clauses(proofs) == []
+    (fault,) = conformance.unproved_clauses(proofs - {Proof("v311", "MQTT-3.3.1-5", "t.py::t")})
+    assert fault.startswith("v311 MQTT-3.3.1-5: ")
+
+
+def test_the_same_id_in_another_edition_proves_nothing() -> None:
+    proofs = {Proof("v5", clause.id, "t.py::t") for clause in conformance.read_clauses("v311")}
+    assert len(conformance.unproved_clauses(proofs)) == sum(c.needs_test for c in conformance.read_clauses("v311"))
+
+
+def test_a_mark_with_an_unknown_id_is_reported() -> None:
+    proofs = {Proof("v311", "MQTT-3.3.1-13", "t.py::t")}
+    assert conformance.unknown_clauses(proofs) == ["t.py::t: v311 has no MQTT-3.3.1-13"]
+
+
+@pytest.mark.parametrize(
+    ("clause", "needed"),
+    [
+        (Clause("a", "server", "rule", ""), True),
+        (Clause("a", "both", "rule", ""), True),
+        (Clause("a", "client", "rule", ""), False),
+        (Clause("a", "server", "rule", "a reason"), False),
+    ],
+)
+def test_only_what_binds_a_server_and_can_be_tested_needs_a_test(clause: Clause, needed: bool) -> None:
+    assert clause.needs_test is needed
