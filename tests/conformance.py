@@ -6,6 +6,8 @@ Never: a judgement whether a test is a good proof; the mark is the author's clai
 Run as `python tests/conformance.py` (or `make conformance`) to write the page anew.
 """
 
+import contextlib
+import io
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -151,9 +153,11 @@ class _Collector:
 
 def main() -> int:
     collector = _Collector()
-    status = pytest.main(["--collect-only", "-qq", "--no-header", "-p", "no:terminal", str(TESTS)], plugins=[collector])
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        status = pytest.main(["--collect-only", "-qq", str(TESTS)], plugins=[collector])
     if status != pytest.ExitCode.OK:
-        print(f"tests could not be collected ({status!r}): run pytest --collect-only", file=sys.stderr)
+        print(f"the tests could not be collected:\n{output.getvalue()}", file=sys.stderr)
         return 1
     proofs = gather_proofs(collector.items)
     PAGE.parent.mkdir(exist_ok=True)
