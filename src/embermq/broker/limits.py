@@ -1,0 +1,77 @@
+"""Limits: how much one client, or all of them, may ask of the server.
+
+Owns: name, unit and default of every bound that the core and the shells hold. The defaults here are the defaults.
+Never: where a value comes from; `config` fills one in from file, environment and flags.
+"""
+
+from typing import Final, final
+
+from embermq.protocol.packets import SESSION_NEVER_EXPIRES
+
+KEEP_ALIVE_UNCAPPED_S: Final = 65_535
+
+PACKET_BYTES_MAX: Final = 16 * 1024 * 1024
+CONNECTIONS_MAX: Final = 100_000
+INFLIGHT_MAX: Final = 100
+QUEUE_MESSAGES_MAX: Final = 100_000
+OUTPUT_BYTES_MAX: Final = 4 * 1024 * 1024
+TOPIC_LEVELS_MAX: Final = 128
+SUBSCRIPTIONS_MAX: Final = 20_000
+KEEP_ALIVE_MAX_S: Final = KEEP_ALIVE_UNCAPPED_S
+CONNECT_TIMEOUT_S: Final = 10
+SESSION_EXPIRY_MAX_S: Final = 30 * 24 * 3600
+
+
+@final
+class Limits:
+    """The bounds of one server. What happens at each is said in docs/configuration.md."""
+
+    __slots__ = (
+        "packet_bytes_max",
+        "connections_max",
+        "inflight_max",
+        "queue_messages_max",
+        "output_bytes_max",
+        "topic_levels_max",
+        "subscriptions_max",
+        "keep_alive_max_s",
+        "connect_timeout_s",
+        "session_expiry_max_s",
+    )
+
+    def __init__(
+        self,
+        *,
+        packet_bytes_max: int = PACKET_BYTES_MAX,
+        connections_max: int = CONNECTIONS_MAX,
+        inflight_max: int = INFLIGHT_MAX,
+        queue_messages_max: int = QUEUE_MESSAGES_MAX,
+        output_bytes_max: int = OUTPUT_BYTES_MAX,
+        topic_levels_max: int = TOPIC_LEVELS_MAX,
+        subscriptions_max: int = SUBSCRIPTIONS_MAX,
+        keep_alive_max_s: int = KEEP_ALIVE_MAX_S,
+        connect_timeout_s: int = CONNECT_TIMEOUT_S,
+        session_expiry_max_s: int = SESSION_EXPIRY_MAX_S,
+    ) -> None:
+        self.packet_bytes_max: Final = packet_bytes_max  # the whole packet, judged by its header before any allocation
+        self.connections_max: Final = connections_max
+        self.inflight_max: Final = inflight_max  # unacknowledged QoS 1 and 2 messages to one client
+        self.queue_messages_max: Final = queue_messages_max  # owed to one session, those in flight included
+        self.output_bytes_max: Final = output_bytes_max  # not yet taken by one connection's peer
+        self.topic_levels_max: Final = topic_levels_max
+        self.subscriptions_max: Final = subscriptions_max  # of one client
+        self.keep_alive_max_s: Final = keep_alive_max_s
+        self.connect_timeout_s: Final = connect_timeout_s  # from the accepted socket to a whole CONNECT
+        self.session_expiry_max_s: Final = session_expiry_max_s
+
+    def keep_alive_s(self, asked_s: int) -> int:
+        """The keep alive to hold a client to; 0 is none. With a cap set, a client that asked for none has the cap."""
+        if self.keep_alive_max_s >= KEEP_ALIVE_UNCAPPED_S:
+            return asked_s
+        return min(asked_s, self.keep_alive_max_s) if asked_s else self.keep_alive_max_s
+
+    def session_expiry_s(self, asked_s: int) -> int:
+        """The expiry that a session gets."""
+        if self.session_expiry_max_s >= SESSION_NEVER_EXPIRES:
+            return asked_s
+        return min(asked_s, self.session_expiry_max_s)
