@@ -1,0 +1,165 @@
+"""The bytes of one connection to packets (2.2).
+
+Owns: where one packet ends and the next begins, the unread rest, and the fast way of PUBLISH and its acknowledgements.
+Never: the order of packets. That CONNECT comes first and only once is the broker's rule.
+This is the server's hottest loop. It is one function on purpose: a call for each packet costs as much as its decoding.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
+from embermq.protocol.mqtt.bodies import READERS_FROM_CLIENT, READERS_FROM_SERVER, SENT_AGAIN_31, unwanted
+from embermq.protocol.mqtt.fields import VIOLATION, Fields, topic_name_of
+from embermq.protocol.packets import Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from embermq.protocol.reasons import ReasonCode
+
+TOPIC_CACHE_MAX: Final = 16_384
+# A longer name is checked each time it comes: long and rare must not fill the memory.
+TOPIC_CACHE_BYTES_MAX: Final = 256
+
+# Topic names that were found valid, by their bytes, for all connections: most topics are published to again and again.
+_topic_names: Final[dict[bytes, str]] = {}
+
+
+def _learn_topic_name(raw: bytes) -> str:
+    topic_name = topic_name_of(raw)
+    if len(raw) <= TOPIC_CACHE_BYTES_MAX:
+        if len(_topic_names) >= TOPIC_CACHE_MAX:
+            _topic_names.clear()
+        _topic_names[raw] = topic_name
+    return topic_name
+
+
+@final
+class Decoder:
+    """Bytes of one connection to packets. Feed it what a read brought.
+
+    `server` says who reads: a server takes what clients send, and the other way round.
+    `protocol_level` is 0 until a CONNECT was decoded, then 3 or 4.
+    `error` is set when the stream ended in a bad packet; everything after it is ignored.
+    """
+
+    __slots__ = ("protocol_level", "error", "_packet_bytes_max", "_readers", "_rest", "_rest_bytes_wanted")
+
+    def __init__(self, packet_bytes_max: int, server: bool = True) -> None:
+        self.protocol_level = 0
+        self.error: PeerError | None = None
+        self._packet_bytes_max: Final = packet_bytes_max
+        self._readers: Final = READERS_FROM_CLIENT if server else READERS_FROM_SERVER
+        # The beginning of an incomplete packet, and at what size it is worth another look: a packet that comes
+        # in many reads is gathered by appending and looked at once.
+        self._rest = bytearray()
+        self._rest_bytes_wanted = 0
+
+    def feed(self, data: bytes) -> list[Packet]:
+        """All packets that are complete now. Never raises for what a peer sent: see `error`."""
+        packets: list[Packet] = []
+        if self.error is not None:
+            return packets
+        if self._rest_bytes_wanted:
+            rest = self._rest
+            if len(rest) + len(data) < self._rest_bytes_wanted:
+                rest += data
+                return packets
+            data = bytes(rest) + data
+            self._rest = bytearray()
+            self._rest_bytes_wanted = 0
+        try:
+            self._decode(data, packets)
+        except PeerError as error:
+            # Without its traceback, which would keep this read's bytes alive as long as the connection.
+            self.error = error.with_traceback(None)
+        return packets
+
+    def _decode(self, data: bytes, packets: list[Packet]) -> None:
+        end = len(data)
+        at = 0
+        wanted = 0
+        # One comparison finds both a length of more than one byte and one above the limit.
+        plain_length_max = min(127, self._packet_bytes_max)
+        while at + 1 < end:
+            first = data[at]
+            length = data[at + 1]
+            body = at + 2
+            if length > plain_length_max:
+                byte = length
+                length &= 0x7F
+                shift = 7
+                while byte > 0x7F and body < end and shift < 28:
+                    byte = data[body]
+                    length |= (byte & 0x7F) << shift
+                    shift += 7
+                    body += 1
+                if byte > 0x7F:
+                    if shift == 28:
+                        raise MalformedPacket("remaining length of more than four bytes", VIOLATION)
+                    break
+                if length > self._packet_bytes_max:
+                    raise ProtocolError(f"packet of {length} bytes", "", ReasonCode.PACKET_TOO_LARGE)
+            stop = body + length
+            if stop > end:
+                wanted = stop - at
+                break
+
+            if first & 0xF0 == 0x30:
+                if length < 2:
+                    raise MalformedPacket("packet is cut short", VIOLATION)
+                name_at = body + 2
+                name_stop = name_at + (data[body] << 8 | data[body + 1])
+                if name_stop > stop:
+                    raise MalformedPacket("topic name is longer than its packet", VIOLATION)
+                raw = data[name_at:name_stop]
+                topic_name = _topic_names.get(raw)
+                if topic_name is None:
+                    topic_name = _learn_topic_name(raw)
+                qos = first >> 1 & 3
+                if qos == 0:
+                    # DUP is meaningless here. 3.3.1-2 forbids a sender to set it; the message is clear all the same,
+                    # so it is taken, and the flag is dropped.
+                    packets.append(Publish(topic_name, data[name_stop:stop], 0, first & 1 == 1))
+                else:
+                    if qos == 3:
+                        raise MalformedPacket("QoS 3", "MQTT-3.3.1-4")
+                    payload_at = name_stop + 2
+                    if payload_at > stop:
+                        raise MalformedPacket("packet is cut short", VIOLATION)
+                    packet_id = data[name_stop] << 8 | data[name_stop + 1]
+                    if packet_id == 0:
+                        raise ProtocolError("packet identifier 0", "MQTT-2.3.1-1")
+                    packets.append(
+                        Publish(topic_name, data[payload_at:stop], qos, first & 1 == 1, first & 8 == 8, packet_id)
+                    )
+            elif length == 2 and (first == 0x40 or first == 0x62 or first == 0x50 or first == 0x70):
+                packet_id = data[body] << 8 | data[body + 1]
+                if packet_id == 0:
+                    raise ProtocolError("packet identifier 0", "MQTT-2.3.1-1")
+                if first == 0x40:
+                    packets.append(Puback(packet_id))
+                elif first == 0x62:
+                    packets.append(Pubrel(packet_id))
+                elif first == 0x50:
+                    packets.append(Pubrec(packet_id))
+                else:
+                    packets.append(Pubcomp(packet_id))
+            else:
+                packet = self._reader(first)(Fields(data, body, stop))
+                if isinstance(packet, Connect):
+                    self.protocol_level = packet.protocol_level
+                packets.append(packet)
+            at = stop
+
+        if at < end:
+            # A first byte that can never become a packet is refused now, not when its body has been gathered.
+            if data[at] & 0xF0 != 0x30:
+                self._reader(data[at])
+            self._rest += data[at:]
+            self._rest_bytes_wanted = wanted or end - at + 1
+
+    def _reader(self, first: int) -> Callable[[Fields], Packet]:
+        if self.protocol_level == 3 and first in SENT_AGAIN_31:
+            first &= 0xF7
+        reader = self._readers.get(first)
+        if reader is None:
+            raise unwanted(first, self._readers)
+        return reader

@@ -1,0 +1,207 @@
+"""Packets to the bytes of a 3.1 or 3.1.1 stream.
+
+Owns: how each packet is written, and what of MQTT 5's vocabulary an older level can say.
+Never: a decision. A packet that the level cannot express becomes no bytes at all.
+Fan-out does not go through `encode`: a message is prepared once (`publish_parts`) and joined for each receiver.
+"""
+
+from struct import Struct
+from typing import Final
+
+from embermq.protocol.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from embermq.protocol.reasons import ReasonCode
+
+REMAINING_LENGTH_MAX: Final = 268_435_455
+TOPIC_CACHE_MAX: Final = 16_384
+# A longer name is encoded each time: long and rare must not fill the memory.
+TOPIC_CACHE_CHARS_MAX: Final = 256
+
+# MQTT 5 reason -> 3.1.1 CONNACK return code (3.2.2.3). A reason not listed closes the connection unanswered.
+RETURN_CODE_311: Final[dict[int, int]] = {
+    ReasonCode.SUCCESS: 0,
+    ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: 1,
+    ReasonCode.CLIENT_IDENTIFIER_NOT_VALID: 2,
+    ReasonCode.SERVER_UNAVAILABLE: 3,
+    ReasonCode.SERVER_BUSY: 3,
+    ReasonCode.SERVER_SHUTTING_DOWN: 3,
+    ReasonCode.QUOTA_EXCEEDED: 3,
+    ReasonCode.BAD_USER_NAME_OR_PASSWORD: 4,
+    ReasonCode.NOT_AUTHORIZED: 5,
+}
+SUBACK_FAILURE: Final = 0x80
+
+_PACKET_ID_FRAME: Final = Struct(">HH")
+_lengths_of_one_byte: Final[list[bytes]] = [bytes((length,)) for length in range(128)]
+_topic_fields: Final[dict[str, bytes]] = {}
+
+
+def puback(packet_id: int) -> bytes:
+    """PUBACK as bytes (3.4)."""
+    return _PACKET_ID_FRAME.pack(0x4002, packet_id)
+
+
+def pubrec(packet_id: int) -> bytes:
+    """PUBREC as bytes (3.5)."""
+    return _PACKET_ID_FRAME.pack(0x5002, packet_id)
+
+
+def pubrel(packet_id: int) -> bytes:
+    """PUBREL as bytes (3.6)."""
+    return _PACKET_ID_FRAME.pack(0x6202, packet_id)
+
+
+def pubcomp(packet_id: int) -> bytes:
+    """PUBCOMP as bytes (3.7)."""
+    return _PACKET_ID_FRAME.pack(0x7002, packet_id)
+
+
+def publish_qos0(topic_name: str, payload: bytes, retain: bool) -> bytes:
+    """A whole PUBLISH of QoS 0: the same bytes for every receiver."""
+    topic_field = _topic_fields.get(topic_name)
+    if topic_field is None:
+        topic_field = _learn_topic_field(topic_name)
+    length = len(topic_field) + len(payload)
+    first = b"\x31" if retain else b"\x30"
+    if length < 128:
+        return first + _lengths_of_one_byte[length] + topic_field + payload
+    return first + remaining_length(length) + topic_field + payload
+
+
+def publish_parts(topic_name: str, payload: bytes, qos: int, retain: bool, dup: bool) -> tuple[bytes, bytes]:
+    """A PUBLISH as what comes before the packet identifier and what comes after it.
+
+    At QoS 1 and 2 a receiver gets `head + packet_id.to_bytes(2, "big") + payload`, at QoS 0 `head + payload`.
+    """
+    topic_field = _topic_fields.get(topic_name)
+    if topic_field is None:
+        topic_field = _learn_topic_field(topic_name)
+    length = len(topic_field) + len(payload) + (2 if qos else 0)
+    first = 0x30 | qos << 1 | (1 if retain else 0) | (8 if dup else 0)
+    return bytes((first,)) + remaining_length(length) + topic_field, payload
+
+
+def encode(packet: Packet, level: int = 4) -> bytes:
+    """Any packet as bytes for a peer that speaks `level`; b"" if the level has no such packet."""
+    if isinstance(packet, Publish):
+        head, payload = publish_parts(packet.topic_name, packet.payload, packet.qos, packet.retain, packet.dup)
+        if packet.qos:
+            return head + packet.packet_id.to_bytes(2, "big") + payload
+        return head + payload
+    if isinstance(packet, Puback):
+        return puback(packet.packet_id)
+    if isinstance(packet, Pubrec):
+        return pubrec(packet.packet_id)
+    if isinstance(packet, Pubrel):
+        return pubrel(packet.packet_id)
+    if isinstance(packet, Pubcomp):
+        return pubcomp(packet.packet_id)
+    if isinstance(packet, Connack):
+        return _connack(packet, level)
+    if isinstance(packet, Suback):
+        return _suback(packet, level)
+    if isinstance(packet, Unsuback):
+        return _PACKET_ID_FRAME.pack(0xB002, packet.packet_id)
+    if isinstance(packet, Pingresp):
+        return b"\xd0\x00"
+    return _encode_from_client(packet)
+
+
+def _encode_from_client(packet: Packet) -> bytes:
+    if isinstance(packet, Connect):
+        return _connect(packet)
+    if isinstance(packet, Subscribe):
+        requests = [_text(request.topic_filter) + bytes((request.qos,)) for request in packet.requests]
+        return _frame(0x82, packet.packet_id.to_bytes(2, "big") + b"".join(requests))
+    if isinstance(packet, Unsubscribe):
+        topic_filters = [_text(topic_filter) for topic_filter in packet.topic_filters]
+        return _frame(0xA2, packet.packet_id.to_bytes(2, "big") + b"".join(topic_filters))
+    if isinstance(packet, Pingreq):
+        return b"\xc0\x00"
+    if isinstance(packet, Disconnect):
+        # Only a client says it before MQTT 5, and only to part in peace: a reason has no form here.
+        return b"\xe0\x00" if packet.reason == ReasonCode.SUCCESS else b""
+    raise TypeError(f"{type(packet).__name__} is no control packet")
+
+
+def _connect(packet: Connect) -> bytes:
+    flags = 0x02 if packet.clean_start else 0
+    payload = _text(packet.client_id)
+    will = packet.will
+    if will is not None:
+        flags |= 0x04 | will.qos << 3 | (0x20 if will.retain else 0)
+        payload += _text(will.topic_name) + _binary(will.payload)
+    if packet.user_name is not None:
+        flags |= 0x80
+        payload += _text(packet.user_name)
+    if packet.password is not None:
+        flags |= 0x40
+        payload += _binary(packet.password)
+    protocol_name = b"MQIsdp" if packet.protocol_level == 3 else b"MQTT"
+    start = _binary(protocol_name) + bytes((packet.protocol_level, flags)) + packet.keep_alive_s.to_bytes(2, "big")
+    return _frame(0x10, start + payload)
+
+
+def _connack(packet: Connack, level: int) -> bytes:
+    return_code = RETURN_CODE_311.get(packet.reason)
+    if return_code is None:
+        return b""
+    # Session Present came with 3.1.1, and a refusal never has one (3.2.2-4).
+    session_present = packet.session_present and return_code == 0 and level > 3
+    return bytes((0x20, 2, session_present, return_code))
+
+
+def _suback(packet: Suback, level: int) -> bytes:
+    # 3.1 cannot refuse: all it can say is the lowest QoS.
+    failure = SUBACK_FAILURE if level > 3 else 0
+    return_codes = bytes([reason if reason <= 2 else failure for reason in packet.reasons])
+    return _frame(0x90, packet.packet_id.to_bytes(2, "big") + return_codes)
+
+
+def remaining_length(length: int) -> bytes:
+    """A remaining length as its one to four bytes (2.2.3)."""
+    if length < 128:
+        return _lengths_of_one_byte[length]
+    if length < 16_384:
+        return bytes((length & 0x7F | 0x80, length >> 7))
+    if length < 2_097_152:
+        return bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14))
+    if length > REMAINING_LENGTH_MAX:
+        raise ValueError(f"a packet of {length} bytes has no encoding")
+    return bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14 & 0x7F | 0x80, length >> 21))
+
+
+def _frame(first: int, body: bytes) -> bytes:
+    return bytes((first,)) + remaining_length(len(body)) + body
+
+
+def _binary(data: bytes) -> bytes:
+    return len(data).to_bytes(2, "big") + data
+
+
+def _text(text: str) -> bytes:
+    return _binary(text.encode())
+
+
+def _learn_topic_field(topic_name: str) -> bytes:
+    topic_field = _text(topic_name)
+    if len(topic_name) <= TOPIC_CACHE_CHARS_MAX:
+        if len(_topic_fields) >= TOPIC_CACHE_MAX:
+            _topic_fields.clear()
+        _topic_fields[topic_name] = topic_field
+    return topic_field

@@ -1,0 +1,116 @@
+"""The fields a packet's body is made of: integers, strings, binary data (1.5).
+
+Owns: reading them in order, and what is wrong with one that is cut short or holds no valid text.
+Never: a packet's meaning. The PUBLISH fast path reads its two fields by itself; see `decode`.
+"""
+
+from typing import Final, final
+
+from embermq.protocol.errors import MalformedPacket, ProtocolError
+from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.topics import check_text, check_topic_filter, check_topic_name
+
+# The rule behind every "this is no packet" that has no statement of its own: a violation closes the connection.
+VIOLATION: Final = "MQTT-4.8.0-1"
+
+
+def text_of(raw: bytes) -> str:
+    """Bytes as an MQTT string. Python's strict codec refuses surrogates and overlong forms and keeps a U+FEFF."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedPacket(f"string is not UTF-8: {error.reason}", "MQTT-1.5.3-1") from None
+    problem = check_text(text)
+    if problem is not None:
+        raise MalformedPacket(problem, "MQTT-1.5.3-2")
+    return text
+
+
+def topic_name_of(raw: bytes) -> str:
+    """Bytes as a valid topic name."""
+    topic_name = text_of(raw)
+    problem = check_topic_name(topic_name)
+    if problem is not None:
+        clause = "MQTT-3.3.2-2" if topic_name else "MQTT-4.7.3-1"
+        raise ProtocolError(problem, clause, ReasonCode.TOPIC_NAME_INVALID)
+    return topic_name
+
+
+def topic_filter_of(raw: bytes) -> str:
+    """Bytes as a valid topic filter."""
+    topic_filter = text_of(raw)
+    problem = check_topic_filter(topic_filter)
+    if problem is not None:
+        if not topic_filter:
+            clause = "MQTT-4.7.3-1"
+        elif problem.startswith("'#'"):
+            clause = "MQTT-4.7.1-2"
+        else:
+            clause = "MQTT-4.7.1-3"
+        raise ProtocolError(problem, clause, ReasonCode.TOPIC_FILTER_INVALID)
+    return topic_filter
+
+
+@final
+class Fields:
+    """One packet's body, read from front to back. Every read stays inside the body or raises."""
+
+    __slots__ = ("_data", "_at", "_stop")
+
+    def __init__(self, data: bytes, at: int, stop: int) -> None:
+        self._data: Final = data
+        self._at = at
+        self._stop: Final = stop
+
+    def more(self) -> bool:
+        """Whether bytes are left."""
+        return self._at < self._stop
+
+    def byte(self) -> int:
+        """One byte."""
+        at = self._at
+        if at + 1 > self._stop:
+            raise MalformedPacket("packet is cut short", VIOLATION)
+        self._at = at + 1
+        return self._data[at]
+
+    def integer(self) -> int:
+        """Two bytes, big end first (1.5.2)."""
+        at = self._at
+        if at + 2 > self._stop:
+            raise MalformedPacket("packet is cut short", VIOLATION)
+        self._at = at + 2
+        return self._data[at] << 8 | self._data[at + 1]
+
+    def packet_id(self) -> int:
+        """A packet identifier: any integer but 0."""
+        packet_id = self.integer()
+        if packet_id == 0:
+            raise ProtocolError("packet identifier 0", "MQTT-2.3.1-1")
+        return packet_id
+
+    def binary(self) -> bytes:
+        """A length of two bytes and that many bytes."""
+        start = self._at + 2
+        stop = start + self.integer()
+        if stop > self._stop:
+            raise MalformedPacket("field is longer than its packet", VIOLATION)
+        self._at = stop
+        return self._data[start:stop]
+
+    def text(self) -> str:
+        """A string (1.5.3)."""
+        return text_of(self.binary())
+
+    def topic_name(self) -> str:
+        """A string that is a valid topic name."""
+        return topic_name_of(self.binary())
+
+    def topic_filter(self) -> str:
+        """A string that is a valid topic filter."""
+        return topic_filter_of(self.binary())
+
+    def end(self) -> None:
+        """State that the packet ends here."""
+        if self._at != self._stop:
+            raise MalformedPacket(f"{self._stop - self._at} bytes after the last field", VIOLATION)
