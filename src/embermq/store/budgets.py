@@ -1,0 +1,93 @@
+"""Budgets of retained messages: how many and how large, in total or below a topic, and how long they last.
+
+Owns: the limits, the running totals of each, and the moment a retained message expires.
+Never: a clock, a file. Engines count every change here before it becomes durable, so that a limit holds within a group.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from embermq.protocol.topics import matches
+
+NO_LIMIT: Final = 0
+NOT_RETAINED: Final = -1  # the size of a topic without a retained message
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedBudget:
+    """What the topics that a filter matches may hold together. 0: no limit, no expiry."""
+
+    topic_filter: str
+    count_max: int = NO_LIMIT
+    bytes_max: int = NO_LIMIT
+    expiry_s: int = NO_LIMIT
+
+
+def retained_size(topic: bytes, payload: bytes) -> int:
+    """The bytes of a retained message as budgets and totals count them."""
+    return len(topic) + len(payload)
+
+
+@final
+class RetainedAccount:
+    """The totals of each budget, as of the newest record that was appended."""
+
+    __slots__ = ("_budgets", "_bytes", "_counts")
+
+    def __init__(self, budgets: Sequence[RetainedBudget] = ()) -> None:
+        self._budgets: Final = tuple(budgets)
+        self._counts: Final = [0] * len(self._budgets)
+        self._bytes: Final = [0] * len(self._budgets)
+
+    def __len__(self) -> int:
+        return len(self._budgets)
+
+    def load(self, topic_filter: str, count: int, size_bytes: int) -> None:
+        """Start from known totals."""
+        for at, budget in enumerate(self._budgets):
+            if budget.topic_filter == topic_filter:
+                self._counts[at] = count
+                self._bytes[at] = size_bytes
+
+    def admits(self, topic_name: str, old_bytes: int, new_bytes: int) -> str:
+        """Why a topic may not be given a retained message of this size; empty if it may."""
+        grows = old_bytes == NOT_RETAINED
+        growth_bytes = new_bytes - (0 if grows else old_bytes)
+        for at, budget in enumerate(self._budgets):
+            if not matches(budget.topic_filter, topic_name):
+                continue
+            if grows and budget.count_max and self._counts[at] >= budget.count_max:
+                return f"{budget.topic_filter} holds {self._counts[at]} retained messages of at most {budget.count_max}"
+            # What does not make the sum larger is always let in: else a full budget could not shrink.
+            if budget.bytes_max and growth_bytes > 0 and self._bytes[at] + growth_bytes > budget.bytes_max:
+                return (
+                    f"{budget.topic_filter} holds {self._bytes[at]} bytes of retained messages"
+                    f" of at most {budget.bytes_max}"
+                )
+        return ""
+
+    def change(self, topic_name: str, old_bytes: int, new_bytes: int) -> None:
+        """A topic's retained message was replaced, made or (`NOT_RETAINED`) taken away."""
+        if old_bytes == new_bytes:
+            return
+        count = (new_bytes != NOT_RETAINED) - (old_bytes != NOT_RETAINED)
+        size_bytes = max(new_bytes, 0) - max(old_bytes, 0)
+        for at, budget in enumerate(self._budgets):
+            if matches(budget.topic_filter, topic_name):
+                self._counts[at] += count
+                self._bytes[at] += size_bytes
+
+    def totals(self) -> list[tuple[str, int, int]]:
+        """Filter, count and bytes of each budget."""
+        return [
+            (budget.topic_filter, count, size_bytes)
+            for budget, count, size_bytes in zip(self._budgets, self._counts, self._bytes, strict=True)
+        ]
+
+    def expiry_s(self, topic_name: str) -> int:
+        """How long a retained message of this topic lasts: the first budget that says so decides; 0 for ever."""
+        for budget in self._budgets:
+            if budget.expiry_s and matches(budget.topic_filter, topic_name):
+                return budget.expiry_s
+        return 0

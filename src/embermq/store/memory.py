@@ -1,0 +1,288 @@
+"""The engine that keeps everything in RAM: for tests and throw-away brokers.
+
+Owns: retained messages and queues, for as long as the process lives.
+Never: a file, a thread. Nothing has to be waited for: what is appended is seen at once, and `commit` says so.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+from typing import Final, final
+
+from embermq.protocol.packets import Publish, SubscriptionRequest
+from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
+from embermq.store.interface import Queue, Queued, Retained, RetainedPosition, SavedSession, Store, StoreError
+from embermq.store.retained_keys import SEPARATOR, KeyCursor, key_topic, ranges, topic_key, walk
+
+_INSORT_MAX: Final = 32  # up to so many new keys are put in one by one; more are sorted in at once
+
+
+@final
+class MemoryQueue(Queue):
+    """What one session is owed; acknowledged messages are dropped."""
+
+    __slots__ = ("_acknowledged", "_last", "_messages")
+
+    def __init__(self) -> None:
+        self._messages: Final[dict[int, Queued]] = {}
+        self._acknowledged = 0
+        self._last = 0
+
+    def push(self, message: Publish, offset: int, qos: int, retain: bool) -> int:
+        self._last += 1
+        self._messages[self._last] = Queued(self._last, message, qos, retain, offset)
+        return self._last
+
+    def read(self, after_sequence: int, limit: int) -> list[Queued]:
+        first = max(after_sequence, self._acknowledged) + 1
+        messages = self._messages
+        return [messages[sequence] for sequence in range(first, min(first + limit, self._last + 1))]
+
+    def release(self, sequence: int) -> None:
+        queued = self._messages.get(sequence)
+        if queued is not None:
+            queued.released = True
+
+    def acknowledge(self, sequence: int) -> None:
+        for done in range(self._acknowledged + 1, min(sequence, self._last) + 1):
+            del self._messages[done]
+            self._acknowledged = done
+
+    def acknowledged(self) -> int:
+        return self._acknowledged
+
+    def last(self) -> int:
+        return self._last
+
+
+@final
+class SortedKeys:
+    """The keys of the retained messages, sorted when somebody looks."""
+
+    __slots__ = ("_added", "_gone", "_keys")
+
+    def __init__(self) -> None:
+        self._keys: list[bytes] = []
+        self._added: set[bytes] = set()
+        self._gone: set[bytes] = set()
+
+    def add(self, key: bytes) -> None:
+        if key in self._gone:
+            self._gone.remove(key)
+        else:
+            self._added.add(key)
+
+    def remove(self, key: bytes) -> None:
+        if key in self._added:
+            self._added.remove(key)
+        else:
+            self._gone.add(key)
+
+    def sorted(self) -> list[bytes]:
+        if self._gone:
+            self._keys = [key for key in self._keys if key not in self._gone]
+            self._gone.clear()
+        if len(self._added) > _INSORT_MAX:
+            self._keys.extend(self._added)
+            self._keys.sort()
+        else:
+            for key in self._added:
+                insort(self._keys, key)
+        self._added.clear()
+        return self._keys
+
+
+@final
+class ListCursor(KeyCursor):
+    """A place in a sorted list."""
+
+    __slots__ = ("_at", "_keys")
+
+    def __init__(self, keys: list[bytes]) -> None:
+        self._keys: Final = keys
+        self._at = 0
+
+    def seek(self, key: bytes) -> bytes | None:
+        self._at = bisect_left(self._keys, key)
+        return self._keys[self._at] if self._at < len(self._keys) else None
+
+    def next(self) -> bytes | None:
+        self._at += 1
+        return self._keys[self._at] if self._at < len(self._keys) else None
+
+
+@final
+class MemoryStore(Store):
+    """A store that forgets when the process ends."""
+
+    __slots__ = ("_account", "_expiries", "_keys", "_next_offset", "_now_us", "_queues", "_retained", "_retained_bytes")
+
+    def __init__(self, budgets: Sequence[RetainedBudget] = (), *, queues: bool = False) -> None:
+        """`queues`: give sessions a queue, as an engine that lasts does; without, a session's own memory will do."""
+        self._account: Final = RetainedAccount(budgets)
+        self._queues: Final = queues
+        self._retained: Final[dict[bytes, Retained]] = {}
+        self._keys: Final = SortedKeys()
+        self._expiries: Final[list[tuple[int, bytes, int]]] = []  # a heap: when, key, offset of the message meant
+        self._retained_bytes = 0
+        self._next_offset = 1  # session ids are offsets, and 0 says "no session"
+        self._now_us = 0
+
+    # -- appending -----------------------------------------------------------------------------------------------
+
+    def begin_turn(self, now_us: int) -> None:
+        if now_us > self._now_us:
+            self._now_us = now_us
+
+    def next_offset(self) -> int:
+        return self._next_offset
+
+    def append_publish(self, message: Publish, client_id: str, qos2_session_id: int = 0) -> int:
+        offset = self._next_offset
+        self._next_offset = offset + 1
+        if message.retain:
+            if message.payload:
+                self._replace(message, client_id, offset)
+            else:
+                self._clear(message.topic_name)
+        return offset
+
+    def append_retained_removed(self, topic_name: str, reason: str) -> None:
+        self._next_offset += 1
+        self._clear(topic_name)
+
+    def append_pubrel(self, session_id: int, client_id: str, packet_id: int) -> None:
+        pass
+
+    def append_connected(self, client_id: str, user_name: str, persistent: bool, protocol: str, address: str) -> None:
+        pass
+
+    def append_disconnected(self, client_id: str, session_id: int, reason: str, sent: int = 0) -> None:
+        pass
+
+    def open_session(self, client_id: str, user_name: str, session_expiry_s: int) -> SavedSession:
+        session_id = self._next_offset
+        self._next_offset = session_id + 1
+        queue = MemoryQueue() if self._queues else None
+        return SavedSession(session_id, client_id, user_name, session_expiry_s, 0, [], set(), [], queue)
+
+    def append_session_resumed(self, session_id: int, client_id: str, session_expiry_s: int) -> None:
+        pass
+
+    def end_session(self, session_id: int, client_id: str) -> None:
+        pass
+
+    def append_subscribed(
+        self, client_id: str, session_id: int, request: SubscriptionRequest, granted_qos: int, position: bool
+    ) -> None:
+        pass
+
+    def append_unsubscribed(self, client_id: str, session_id: int, topic_filter: str) -> None:
+        pass
+
+    def append_position(self, session_id: int, client_id: str, position: RetainedPosition, done: bool) -> None:
+        pass
+
+    # -- commit --------------------------------------------------------------------------------------------------
+
+    def commit(self, done: Callable[[StoreError | None], None]) -> bool:
+        return True
+
+    def group_bytes(self) -> int:
+        return 0
+
+    def failing(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        pass
+
+    # -- views ---------------------------------------------------------------------------------------------------
+
+    def retained_get(self, topic_name: str) -> Retained | None:
+        return self._retained.get(topic_key(topic_name))
+
+    def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
+        after_key = topic_key(after_topic_name)
+        found: list[Retained] = []
+        if limit <= 0:
+            return found
+        keys = self._keys.sorted()
+        spans = ranges(topic_filter)
+        if spans is None:
+            for key in walk(topic_filter, after_key, ListCursor(keys)):
+                found.append(self._retained[key])
+                if len(found) == limit:
+                    break
+            return found
+        for low, high in spans:
+            if after_key and after_key >= low:
+                low = after_key + SEPARATOR
+            start = bisect_left(keys, low)
+            end = bisect_left(keys, high, start) if high else len(keys)
+            found += [self._retained[key] for key in keys[start : min(end, start + limit - len(found))]]
+        return found
+
+    def retained_totals(self) -> tuple[int, int]:
+        return len(self._retained), self._retained_bytes
+
+    def sessions(self) -> Iterable[SavedSession]:
+        return ()
+
+    # -- budgets -------------------------------------------------------------------------------------------------
+
+    def retained_admits(self, topic_name: str, payload_bytes: int) -> str:
+        """Why a budget refuses a retained message of this size; empty if it is welcome."""
+        if not len(self._account) or payload_bytes == 0:
+            return ""
+        key = topic_key(topic_name)
+        return self._account.admits(topic_name, self._size(key), len(key) + payload_bytes)
+
+    def retained_budget_totals(self) -> list[tuple[str, int, int]]:
+        """Filter, count and bytes of each budget."""
+        return self._account.totals()
+
+    def retained_expired(self, now_us: int, limit: int) -> list[str]:
+        """Up to `limit` topics whose retained message has outlived its subtree's expiry, the oldest first.
+
+        They stay in the answer until they are removed.
+        """
+        due: list[tuple[int, bytes, int]] = []
+        while self._expiries and len(due) < limit and self._expiries[0][0] <= now_us:
+            entry = heappop(self._expiries)
+            retained = self._retained.get(entry[1])
+            if retained is not None and retained.offset == entry[2]:
+                due.append(entry)
+        for entry in due:
+            heappush(self._expiries, entry)
+        return [key_topic(key) for _, key, _ in due]
+
+    def _size(self, key: bytes) -> int:
+        retained = self._retained.get(key)
+        return NOT_RETAINED if retained is None else len(key) + len(retained.payload)
+
+    def _replace(self, message: Publish, client_id: str, offset: int) -> None:
+        key = topic_key(message.topic_name)
+        old_bytes = self._size(key)
+        new_bytes = len(key) + len(message.payload)
+        if old_bytes == NOT_RETAINED:
+            self._keys.add(key)
+        self._retained_bytes += new_bytes - max(old_bytes, 0)
+        self._retained[key] = Retained(
+            message.topic_name, message.payload, message.qos, message.properties, offset, self._now_us, client_id
+        )
+        if len(self._account):
+            self._account.change(message.topic_name, old_bytes, new_bytes)
+            expiry_s = self._account.expiry_s(message.topic_name)
+            if expiry_s:
+                heappush(self._expiries, (self._now_us + expiry_s * 1_000_000, key, offset))
+
+    def _clear(self, topic_name: str) -> None:
+        key = topic_key(topic_name)
+        old_bytes = self._size(key)
+        if old_bytes == NOT_RETAINED:
+            return
+        del self._retained[key]
+        self._keys.remove(key)
+        self._retained_bytes -= old_bytes
+        self._account.change(topic_name, old_bytes, NOT_RETAINED)
