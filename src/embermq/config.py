@@ -1,0 +1,295 @@
+"""The settings: one typed tree, filled from a TOML file, the environment and flags, the later over the earlier.
+
+Owns: every setting's name, type and default, and the sentence that a wrong one gets. What each setting does is
+written once, in `ember.sample.toml`.
+Never: what is done with a setting; `embed` joins the parts.
+"""
+
+import ipaddress
+import os
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError
+
+from embermq.broker import limits
+from embermq.errors import ConfigError
+from embermq.protocol.topics import check_topic_filter
+
+ENVIRONMENT_PREFIX: Final = "EMBERMQ_"
+GIB: Final = 1024 * 1024 * 1024
+DAY_S: Final = 24 * 3600
+
+
+def _topic_filter(text: str) -> str:
+    problem = check_topic_filter(text)
+    if problem:
+        raise ValueError(f"expected a topic filter ({problem})")
+    return text
+
+
+Port = Annotated[int, Field(ge=0, le=65_535)]
+Count = Annotated[int, Field(ge=1)]
+TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
+
+
+class Section(BaseModel):
+    """A table of the file. What it does not know is an error, not a surprise."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ListenerSettings(Section):
+    """Where clients reach the server. A port of 0 is a free one; one that is not set is not listened on."""
+
+    host: str = "127.0.0.1"
+    tcp: bool = True
+    port: Port = 1883
+    tls_port: Port | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    require_client_certificate: bool = False
+    ws_port: Port | None = None
+    wss_port: Port | None = None
+    ws_path: Annotated[str, Field(pattern="^/")] = "/mqtt"
+    unix_path: Path | None = None
+    unix_mode: Annotated[str, Field(pattern="^0?[0-7]{3}$")] = "660"
+
+    def only_this_machine(self) -> bool:
+        """Whether no other machine can connect."""
+        if not self.tcp and self.tls_port is None and self.ws_port is None and self.wss_port is None:
+            return True
+        return is_loopback(self.host)
+
+
+class AccessSettings(Section):
+    """Who may connect, and what they may do."""
+
+    password_file: Path | None = None
+    acl_file: Path | None = None
+    certificate_as_user: bool = False
+    allow_anonymous: bool | None = None
+
+
+class LimitSettings(Section):
+    """The bounds that clients are held to; the defaults are the core's own."""
+
+    packet_bytes_max: Annotated[int, Field(ge=128, le=268_435_460)] = limits.PACKET_BYTES_MAX
+    connections_max: Count = limits.CONNECTIONS_MAX
+    inflight_max: Annotated[int, Field(ge=1, le=65_535)] = limits.INFLIGHT_MAX
+    queue_messages_max: Count = limits.QUEUE_MESSAGES_MAX
+    output_bytes_max: Annotated[int, Field(ge=4096)] = limits.OUTPUT_BYTES_MAX
+    topic_levels_max: Count = limits.TOPIC_LEVELS_MAX
+    subscriptions_max: Count = limits.SUBSCRIPTIONS_MAX
+    keep_alive_max_s: Annotated[int, Field(ge=1, le=65_535)] = limits.KEEP_ALIVE_MAX_S
+    connect_timeout_s: Count = limits.CONNECT_TIMEOUT_S
+    session_expiry_max_s: Annotated[int, Field(ge=1, le=0xFFFF_FFFF)] = limits.SESSION_EXPIRY_MAX_S
+
+    def limits(self) -> limits.Limits:
+        """As the core wants them."""
+        return limits.Limits(**self.model_dump())
+
+
+class BudgetSettings(Section):
+    """What the retained messages of some topics may hold together, and how long each lasts."""
+
+    topic_filter: TopicFilter
+    count_max: Annotated[int, Field(ge=0)] = 0
+    bytes_max: Annotated[int, Field(ge=0)] = 0
+    expiry_s: Annotated[int, Field(ge=0)] = 0
+
+
+class StoreSettings(Section):
+    """What lasts, where, and how long."""
+
+    directory: Path = Path("ember-data")
+    memory: bool = False
+    durability: Literal["sync", "os", "none"] = "sync"
+    recording: Literal["everything", "lasting", "filters"] = "everything"
+    recording_filters: tuple[TopicFilter, ...] = ()
+    segment_bytes: Annotated[int, Field(ge=1024 * 1024)] = 128 * 1024 * 1024
+    segment_age_s: Count = 3600
+    retention_bytes: Annotated[int, Field(ge=1024 * 1024)] = 10 * GIB
+    retention_age_s: Count = 7 * DAY_S
+    group_bytes_max: Annotated[int, Field(ge=4096)] = 8 * 1024 * 1024
+    group_delay_ms: Annotated[int, Field(ge=0, le=10_000)] = 0
+    budgets: tuple[BudgetSettings, ...] = ()
+
+
+class ServerSettings(Section):
+    """The server as a whole."""
+
+    sys_interval_s: Annotated[int, Field(ge=0)] = 10
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Settings(BaseSettings):
+    """All settings."""
+
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    server: ServerSettings = ServerSettings()
+    listeners: ListenerSettings = ListenerSettings()
+    access: AccessSettings = AccessSettings()
+    limits: LimitSettings = LimitSettings()
+    store: StoreSettings = StoreSettings()
+
+    def anonymous_allowed(self) -> bool:
+        """The setting, or what holds when it is not set: only where no other machine reaches and nobody has a name."""
+        asked = self.access.allow_anonymous
+        if asked is not None:
+            return asked
+        named = self.access.password_file is not None or self.access.certificate_as_user
+        return not named and self.listeners.only_this_machine()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or the name `localhost` is of this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def sample() -> str:
+    """The sample file: every setting, what it does, and its default."""
+    return Path(__file__).with_name("ember.sample.toml").read_text(encoding="utf-8")
+
+
+def load(path: Path | None = None, flags: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:
+    """The settings of a file, under those of the environment, under flags given as {section: {key: value}}.
+
+    Raises a `ConfigError` that names where the first wrong value came from.
+    """
+    in_file = read_toml(path) if path is not None else {}
+    _check_environment()
+
+    class Sources(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, InitSettingsSource(settings_cls, in_file)
+
+    given: dict[str, Any] = {section: dict(values) for section, values in (flags or {}).items()}
+    try:
+        settings = Sources(**given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = tuple(first["loc"])
+        place = _place(key, given, in_file, path)
+        raise ConfigError(f"{place}: {_expected(key, first['type'], first['msg'], first['input'])}") from error
+    except SettingsError as error:
+        raise ConfigError(f"environment: {error}") from error
+    _check_together(settings)
+    return settings
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file, or the sentence that says why not."""
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+
+
+def _check_environment() -> None:
+    """A misspelt section is seen here; a misspelt key within one by its section."""
+    for name in os.environ:
+        section, separator, _ = name.upper().removeprefix(ENVIRONMENT_PREFIX).partition("__")
+        if name.upper().startswith(ENVIRONMENT_PREFIX) and separator and section.lower() not in Settings.model_fields:
+            raise ConfigError(
+                f"environment variable {name}: there is no section {section.lower()},"
+                f" expected one of {', '.join(Settings.model_fields)}"
+            )
+
+
+def _place(key: tuple[int | str, ...], flags: Mapping[str, Any], in_file: Mapping[str, Any], path: Path | None) -> str:
+    """Where a setting's value came from, the strongest source first."""
+    if _holds(flags, key):
+        return f"--{str(key[-1]).replace('_', '-')}"
+    wanted = (ENVIRONMENT_PREFIX + "__".join(str(part) for part in key)).upper()
+    for name in os.environ:
+        if name.upper() == wanted or wanted.startswith(name.upper() + "__"):
+            return f"environment variable {name}"
+    return str(path) if _holds(in_file, key[:1]) else "settings"
+
+
+def _holds(values: Any, key: tuple[int | str, ...]) -> bool:
+    for part in key:
+        if not isinstance(values, Mapping) or part not in values:
+            return False
+        values = values[part]
+    return True
+
+
+def _expected(key: tuple[int | str, ...], kind: str, message: str, value: object) -> str:
+    """What a setting should have been, in a few words."""
+    name = ".".join(str(part) for part in key)
+    if kind == "extra_forbidden":
+        near = get_close_matches(name, all_keys(), n=1)
+        return f"there is no setting {name}" + (f", did you mean {near[0]}?" if near else "")
+    if kind == "missing":
+        return f"{name} is missing"
+    if kind in ("model_type", "model_attributes_type"):
+        return f"{name}: expected a table of settings, not {value!r}"
+    wanted = (
+        message.removeprefix("Value error, ").replace("Input should be", "expected").replace("String should", "must")
+    )
+    return f"{name}: {wanted}, not {value!r}"
+
+
+def all_keys() -> list[str]:
+    """Every setting as `section.key`, in the order of the sample."""
+    return [
+        f"{section}.{key}"
+        for section, field in Settings.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+        for key in field.annotation.model_fields
+    ]
+
+
+def _check_together(settings: Settings) -> None:
+    """What each setting cannot see alone."""
+    listeners, access = settings.listeners, settings.access
+    encrypted = listeners.tls_port is not None or listeners.wss_port is not None
+    if encrypted and (listeners.certificate is None or listeners.key is None):
+        raise ConfigError(
+            "listeners.tls_port and wss_port need listeners.certificate and listeners.key (--cert, --key)"
+        )
+    if (listeners.require_client_certificate or access.certificate_as_user) and listeners.client_ca is None:
+        raise ConfigError(
+            "listeners.require_client_certificate and access.certificate_as_user need listeners.client_ca,"
+            " the authority that signs the clients' certificates"
+        )
+    if not (listeners.tcp or encrypted or listeners.ws_port is not None or listeners.unix_path is not None):
+        raise ConfigError("listeners: nothing to listen on, set listeners.tcp = true or another listener")
+    if settings.store.recording == "filters" and not settings.store.recording_filters:
+        raise ConfigError('store.recording is "filters": expected at least one filter in store.recording_filters')
+    named = access.password_file is not None or access.certificate_as_user
+    if not named and not settings.anonymous_allowed():
+        raise ConfigError(
+            "access.allow_anonymous is false: expected access.password_file or access.certificate_as_user, else nobody"
+            " can connect"
+            if access.allow_anonymous is False
+            else f"listeners.host {listeners.host} is reachable from other machines: set access.password_file, or"
+            " access.allow_anonymous = true (--allow-anonymous) if everybody may connect"
+        )
