@@ -40,12 +40,22 @@ class Decoder:
     `error` is set when the stream ended in a bad packet; everything after it is ignored.
     """
 
-    __slots__ = ("protocol_level", "error", "_packet_bytes_max", "_readers", "_rest", "_rest_bytes_wanted")
+    __slots__ = (
+        "protocol_level",
+        "error",
+        "_packet_bytes_max",
+        "_plain_length_max",
+        "_readers",
+        "_rest",
+        "_rest_bytes_wanted",
+    )
 
     def __init__(self, packet_bytes_max: int, server: bool = True) -> None:
         self.protocol_level = 0
         self.error: PeerError | None = None
         self._packet_bytes_max: Final = packet_bytes_max
+        # One comparison finds both a length of more than one byte and one above the limit.
+        self._plain_length_max: Final = min(127, packet_bytes_max)
         self._readers: Final = READERS_FROM_CLIENT if server else READERS_FROM_SERVER
         # The beginning of an incomplete packet, and at what size it is worth another look: a packet that comes
         # in many reads is gathered by appending and looked at once.
@@ -76,8 +86,7 @@ class Decoder:
         end = len(data)
         at = 0
         wanted = 0
-        # One comparison finds both a length of more than one byte and one above the limit.
-        plain_length_max = min(127, self._packet_bytes_max)
+        plain_length_max = self._plain_length_max
         while at + 1 < end:
             first = data[at]
             length = data[at + 1]

@@ -47,7 +47,8 @@ RETURN_CODE_311: Final[dict[int, int]] = {
 SUBACK_FAILURE: Final = 0x80
 
 _PACKET_ID_FRAME: Final = Struct(">HH")
-_lengths_of_one_byte: Final[list[bytes]] = [bytes((length,)) for length in range(128)]
+# A list of ready objects: making a bytes of one byte costs more than the rest of a short head.
+_byte: Final[list[bytes]] = [bytes((value,)) for value in range(256)]
 _topic_fields: Final[dict[str, bytes]] = {}
 
 
@@ -79,7 +80,7 @@ def publish_qos0(topic_name: str, payload: bytes, retain: bool) -> bytes:
     length = len(topic_field) + len(payload)
     first = b"\x31" if retain else b"\x30"
     if length < 128:
-        return first + _lengths_of_one_byte[length] + topic_field + payload
+        return first + _byte[length] + topic_field + payload
     return first + remaining_length(length) + topic_field + payload
 
 
@@ -92,8 +93,14 @@ def publish_parts(topic_name: str, payload: bytes, qos: int, retain: bool, dup: 
     if topic_field is None:
         topic_field = _learn_topic_field(topic_name)
     length = len(topic_field) + len(payload) + (2 if qos else 0)
-    first = 0x30 | qos << 1 | (1 if retain else 0) | (8 if dup else 0)
-    return bytes((first,)) + remaining_length(length) + topic_field, payload
+    first = 0x30 | qos << 1
+    if retain:
+        first |= 1
+    if dup:
+        first |= 8
+    if length < 128:
+        return _byte[first] + _byte[length] + topic_field, payload
+    return _byte[first] + remaining_length(length) + topic_field, payload
 
 
 def encode(packet: Packet, level: int = 4) -> bytes:
@@ -126,7 +133,7 @@ def _encode_from_client(packet: Packet) -> bytes:
     if isinstance(packet, Connect):
         return _connect(packet)
     if isinstance(packet, Subscribe):
-        requests = [_text(request.topic_filter) + bytes((request.qos,)) for request in packet.requests]
+        requests = [_text(request.topic_filter) + _byte[request.qos] for request in packet.requests]
         return _frame(0x82, packet.packet_id.to_bytes(2, "big") + b"".join(requests))
     if isinstance(packet, Unsubscribe):
         topic_filters = [_text(topic_filter) for topic_filter in packet.topic_filters]
@@ -163,7 +170,7 @@ def _connack(packet: Connack, level: int) -> bytes:
         return b""
     # Session Present came with 3.1.1, and a refusal never has one (3.2.2-4).
     session_present = packet.session_present and return_code == 0 and level > 3
-    return bytes((0x20, 2, session_present, return_code))
+    return b"\x20\x02" + _byte[session_present] + _byte[return_code]
 
 
 def _suback(packet: Suback, level: int) -> bytes:
@@ -176,7 +183,7 @@ def _suback(packet: Suback, level: int) -> bytes:
 def remaining_length(length: int) -> bytes:
     """A remaining length as its one to four bytes (2.2.3)."""
     if length < 128:
-        return _lengths_of_one_byte[length]
+        return _byte[length]
     if length < 16_384:
         return bytes((length & 0x7F | 0x80, length >> 7))
     if length < 2_097_152:
@@ -187,7 +194,7 @@ def remaining_length(length: int) -> bytes:
 
 
 def _frame(first: int, body: bytes) -> bytes:
-    return bytes((first,)) + remaining_length(len(body)) + body
+    return _byte[first] + remaining_length(len(body)) + body
 
 
 def _binary(data: bytes) -> bytes:
