@@ -1,0 +1,58 @@
+"""The broker under test and the clients of one test.
+
+EMBER_TEST_ADDRESS=host:port runs these tests against another server, to see whether a test or the product is wrong.
+"""
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from wire import Address, Connack, Dial, Join, Wire
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def broker_address() -> Iterator[Address]:
+    if given := os.environ.get("EMBER_TEST_ADDRESS"):
+        host, _, port = given.rpartition(":")
+        yield host, int(port)
+        return
+    from embermq import Broker
+
+    with Broker.in_thread(port=0) as broker:
+        yield "127.0.0.1", broker.port
+
+
+@pytest.fixture
+def space() -> str:
+    """A word that no other test uses: the first topic level and the first letters of the client ids."""
+    return f"t{os.getpid()}x{next(_numbers)}"
+
+
+@pytest.fixture
+def dial(broker_address: Address) -> Iterator[Dial]:
+    """Opens connections on which nothing has been sent, and closes them after the test."""
+    opened: list[Wire] = []
+
+    def open_wire() -> Wire:
+        opened.append(Wire(broker_address))
+        return opened[-1]
+
+    yield open_wire
+    for wire in opened:
+        wire.close()
+
+
+@pytest.fixture
+def join(dial: Dial, space: str) -> Join:
+    """Opens connections that are accepted: join("name", clean=False, session_present=1, ...)."""
+
+    def connected(name: str = "", *, session_present: int = 0, **options: object) -> Wire:
+        wire = dial()
+        assert wire.connect(f"{space}{name or next(_numbers)}", **options) == Connack(session_present, 0)
+        return wire
+
+    return connected
