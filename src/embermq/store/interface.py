@@ -123,6 +123,7 @@ class SavedSession:
         "received_ids",
         "positions",
         "queue",
+        "sent",
     )
 
     def __init__(
@@ -135,7 +136,8 @@ class SavedSession:
         subscriptions: list[tuple[SubscriptionRequest, int]],
         received_ids: set[int],
         positions: list[RetainedPosition],
-        queue: Queue,
+        queue: Queue | None,
+        sent: int = 0,
     ) -> None:
         self.session_id: Final = session_id  # the offset of the record that opened it
         self.client_id: Final = client_id
@@ -145,7 +147,8 @@ class SavedSession:
         self.subscriptions: Final = subscriptions  # each with the offset at which it was made
         self.received_ids: Final = received_ids  # QoS 2 packet ids taken from the client, PUBREL outstanding
         self.positions: Final = positions
-        self.queue: Final = queue
+        self.queue: Final = queue  # None: the engine keeps nothing past the process, the session's own memory does
+        self.sent: Final = sent  # up to here messages may have left before: the last disconnection's, or all if connected
 
 
 class Store(ABC):
@@ -183,8 +186,11 @@ class Store(ABC):
         """A client has connected; for the history only."""
 
     @abstractmethod
-    def append_disconnected(self, client_id: str, session_id: int, reason: str) -> None:
-        """A client's connection has ended. With a session id, the session's expiry starts to run."""
+    def append_disconnected(self, client_id: str, session_id: int, reason: str, sent: int = 0) -> None:
+        """A client's connection has ended. With a session id, the session's expiry starts to run.
+
+        `sent` is the sequence number of the newest queued message that has left: above it nothing needs DUP later.
+        """
 
     @abstractmethod
     def open_session(self, client_id: str, user_name: str, session_expiry_s: int) -> SavedSession:
@@ -260,5 +266,9 @@ class Store(ABC):
         """Every persistent session, at start."""
 
     @abstractmethod
-    def new_queue(self) -> Queue:
-        """A queue in memory, for a session that ends with its connection."""
+    def retained_admits(self, topic_name: str, payload_bytes: int) -> str:
+        """Why a budget does not allow this retained message; empty if all do."""
+
+    @abstractmethod
+    def retained_expired(self, now_us: int, limit: int) -> list[str]:
+        """Topic names whose retained message has outlived its expiry, at most `limit`."""

@@ -45,9 +45,9 @@ class Kind(IntEnum):
 
 
 SESSION: Final = Struct("<Q")  # SESSION_ENDED, SUBSCRIBED, UNSUBSCRIBED: session id (0: not persistent)
-SESSION_TEXT: Final = Struct("<Q")  # DISCONNECTED: session id, then the reason as text
 SESSION_EXPIRY: Final = Struct("<QI")  # SESSION_OPENED (id 0: its own offset; then the user name), SESSION_RESUMED
-SESSION_SEQUENCE: Final = Struct("<QQ")  # ACKNOWLEDGED, RELEASED; QUEUED: then u64 entries, see `queue_entry`
+SESSION_SEQUENCE: Final = Struct("<QQ")  # ACKNOWLEDGED, RELEASED; QUEUED: first sequence, then u64 entries
+# of `queue_entry`; DISCONNECTED: newest sequence sent, then the reason as text
 SESSION_PACKET: Final = Struct("<QH")  # RECEIVED, PUBREL: session id, packet id
 SESSION_POSITION: Final = Struct("<QQBB")  # POSITION: session id, before offset, qos, done; then the topic name
 

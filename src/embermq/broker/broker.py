@@ -1,0 +1,612 @@
+"""The core: given packets and instants it decides what is stored, what is sent, who is disconnected.
+
+Owns: the sessions and the doors `connect`, `receive`, `lost`, `writable`, `tick`, `end_turn`.
+Never: a socket, a thread, a clock, randomness. Bytes go out through links, records through the store.
+The unit of work is a turn: the shell hands in all that one pass of its loop has read, then calls `end_turn` once.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, final
+
+from embermq.broker.access import Access, Identity
+from embermq.broker.counters import Counters
+from embermq.broker.deadlines import Deadlines
+from embermq.broker.delivery import Outbound
+from embermq.broker.held import Held, HeldAcknowledgement, HeldConnack, HeldPacket, HeldPublish
+from embermq.broker.limits import Limits
+from embermq.broker.link import PUBACK, PUBCOMP, PUBREC, PUBREL, Link
+from embermq.broker.retained import RetainedStream, RetainedStreams
+from embermq.broker.session import Session
+from embermq.broker.subscriptions import Route, Subscription, Subscriptions
+from embermq.broker.sys_topics import SYS_PREFIX, sys_values
+from embermq.protocol.errors import PeerError, ProtocolError
+from embermq.protocol.packets import (
+    SESSION_NEVER_EXPIRES,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    SubscriptionRequest,
+    Unsuback,
+    Unsubscribe,
+)
+from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.topics import matches
+from embermq.store.interface import Queue, RetainedPosition, Store, StoreError
+
+LAZY_GROUP_BYTES: Final = 256 * 1024
+"""A group that nobody waits for is committed when it holds this much, or at the next tick."""
+SWEEP_MAX: Final = 1_000
+"""How many expired retained messages one tick may remove."""
+
+
+@final
+class Core:
+    """The broker without its sockets."""
+
+    __slots__ = (
+        "counters",
+        "_store",
+        "_access",
+        "_limits",
+        "_wake",
+        "_version",
+        "_token",
+        "_assigned",
+        "_sessions",
+        "_subscriptions",
+        "_held",
+        "_committing",
+        "_touched",
+        "_streams",
+        "_keep_alives",
+        "_expiries",
+        "_sys",
+        "_started_ms",
+        "_now_ms",
+    )
+
+    def __init__(
+        self, store: Store, access: Access, limits: Limits, wake: Callable[[], None], version: str, token: str
+    ) -> None:
+        """`wake` asks the shell for an `end_turn`; `token` makes assigned client ids unique across restarts."""
+        self.counters: Final = Counters()
+        self._store: Final = store
+        self._access: Final = access
+        self._limits: Final = limits
+        self._wake: Final = wake
+        self._version: Final = version
+        self._token: Final = token
+        self._assigned = 0
+        self._sessions: dict[str, Session] = {}
+        self._subscriptions: Final = Subscriptions()
+        self._held: Final[list[Held]] = []
+        self._committing: list[Held] | None = None
+        self._touched: dict[Session, None] = {}  # their windows have changed in this turn
+        self._streams: Final = RetainedStreams(store, self._held)
+        self._keep_alives: Final = Deadlines(Session.keep_alive_due_ms)
+        self._expiries: Final = Deadlines(_expiry_due_ms)
+        self._sys: dict[str, Publish] = {}
+        self._started_ms = 0
+        self._now_ms = 0
+
+    # -- doors -------------------------------------------------------------------------------------------------
+
+    def restore(self, now_ms: int, wall_us: int) -> None:
+        """At start: the persistent sessions as the store remembers them, none of them connected."""
+        self._started_ms = now_ms
+        self._now_ms = now_ms
+        for saved in self._store.sessions():
+            outbound = self._new_outbound(saved.queue, self._limits.inflight_max)
+            session = Session(saved.client_id, saved.session_id, Identity(saved.user_name, saved.client_id), outbound)
+            session.session_expiry_s = saved.session_expiry_s
+            session.received_ids.update(saved.received_ids)
+            outbound.recover(saved.sent)
+            for request, _ in saved.subscriptions:
+                self._add_subscription(session, request)
+            for position in saved.positions:
+                session.streams.append(RetainedStream(position))
+            if saved.ended_us == 0:
+                self._store.append_disconnected(saved.client_id, saved.session_id, "server stopped", saved.sent)
+            away_ms = (wall_us - saved.ended_us) // 1000 if saved.ended_us else 0
+            session.lost_ms = max(1, now_ms - away_ms)
+            self._sessions[saved.client_id] = session
+            self._expiries.watch(session)
+
+    def connect(self, link: Link, connect: Connect, identity: Identity, protocol: str, address: str) -> None:
+        """A client that has proved who it is asks for its session (3.1.4)."""
+        if self._store.failing() and connect.session_expiry_s > 0:
+            self._refuse(link, ReasonCode.SERVER_UNAVAILABLE, "the store cannot keep a session now")
+            return
+        client_id = connect.client_id
+        if not client_id:
+            if not connect.clean_start:
+                self._refuse(link, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "empty client id without clean session")
+                return
+            self._assigned += 1
+            client_id = f"auto-{self._token}-{self._assigned}"
+        expiry_s = self._limits.session_expiry_s(connect.session_expiry_s)
+        older = self._sessions.get(client_id)
+        durable = False
+        if older is not None:
+            self._take_over(older)
+            older = self._sessions.get(client_id)
+            if older is not None and connect.clean_start:
+                durable = older.session_id != 0
+                self._end_session(older)
+                older = None
+        window = min(self._limits.inflight_max, connect.receive_maximum)
+        self._store.append_connected(client_id, identity.user_name, expiry_s > 0, protocol, address)
+        if older is not None:
+            session = older
+            session.identity = identity
+            session.outbound.window = window
+            durable = True
+            self._store.append_session_resumed(session.session_id, client_id, expiry_s)
+        elif expiry_s > 0:
+            saved = self._store.open_session(client_id, identity.user_name, expiry_s)
+            session = Session(client_id, saved.session_id, identity, self._new_outbound(saved.queue, window))
+            durable = True
+        else:
+            session = Session(client_id, 0, identity, self._new_outbound(None, window))
+        self._sessions[client_id] = session
+        session.session_expiry_s = expiry_s
+        session.will = connect.will
+        session.lost_ms = 0
+        session.heard_ms = self._now_ms
+        session.keep_alive_ms = self._limits.keep_alive_s(connect.keep_alive_s) * 1000
+        session.opening = link
+        link.session = session
+        self._keep_alives.watch(session)
+        counters = self.counters
+        counters.clients_connected += 1
+        counters.clients_maximum = max(counters.clients_maximum, counters.clients_connected)
+        connack = Connack(older is not None, ReasonCode.SUCCESS)
+        if durable:
+            self._held.append(HeldConnack(session, link, connack))
+        else:
+            self.open(session, link, connack)
+
+    def receive(self, link: Link, packets: list[Packet], now_ms: int) -> None:
+        """What one read of a connected client brought."""
+        session = link.session
+        if session is None:
+            return
+        self._now_ms = now_ms
+        session.heard_ms = now_ms
+        self.counters.messages_received += len(packets)
+        try:
+            for packet in packets:
+                if isinstance(packet, Publish):
+                    self._receive_publish(session, link, packet)
+                elif isinstance(packet, Puback):
+                    self._settled(session, session.outbound.puback(packet.packet_id))
+                elif isinstance(packet, Pubrec):
+                    self._receive_pubrec(session, link, packet)
+                elif isinstance(packet, Pubrel):
+                    self._receive_pubrel(session, link, packet)
+                elif isinstance(packet, Pubcomp):
+                    self._settled(session, session.outbound.pubcomp(packet.packet_id))
+                elif isinstance(packet, Subscribe):
+                    self._subscribe(session, link, packet)
+                elif isinstance(packet, Unsubscribe):
+                    self._unsubscribe(session, link, packet)
+                elif isinstance(packet, Pingreq):
+                    link.send(Pingresp())
+                elif isinstance(packet, Disconnect):
+                    self._disconnect(session, link, packet)
+                    return
+                elif isinstance(packet, Connect):
+                    raise ProtocolError("a second CONNECT", "MQTT-3.1.0-2")
+                else:
+                    raise ProtocolError(f"{type(packet).__name__} is not for a server")
+        except PeerError as error:
+            self.failed(link, error)
+        except StoreError as error:
+            self.counters.store_refusals += 1
+            self._end_connection(session, True, str(error))
+            link.close(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error))
+
+    def failed(self, link: Link, error: PeerError) -> None:
+        """A client broke a rule: it is disconnected, its will is published, nobody else is harmed."""
+        self.counters.protocol_errors += 1
+        if link.session is not None:
+            self._end_connection(link.session, True, str(error))
+        link.close(error.reason, str(error))
+
+    def lost(self, link: Link, reason: str, now_ms: int) -> None:
+        """A connection has ended without DISCONNECT."""
+        self._now_ms = now_ms
+        if link.session is not None:
+            self._end_connection(link.session, True, reason)
+
+    def writable(self, link: Link) -> None:
+        """A client that read too slowly has caught up."""
+        session = link.session
+        if session is not None and session.link is link:
+            self._touched[session] = None
+
+    def publish_unconnected(self, message: Publish, identity: Identity) -> None:
+        """A message of a client without a session (MQTT-SN's QoS -1), or of the operator."""
+        self.counters.publish_received += 1
+        self.counters.publish_bytes_received += len(message.payload)
+        if self._refusal(identity, message) is None:
+            self._take(message, identity.client_id, None, None, 0)
+
+    def tick(self, now_ms: int, now_us: int) -> None:
+        """Time has passed: keep-alives, expiries, what nobody waited for."""
+        self._now_ms = now_ms
+        for session in self._keep_alives.expired(now_ms):
+            link = session.link if session.link is not None else session.opening
+            if link is not None:
+                self._end_connection(session, True, "keep-alive time-out")
+                link.close(ReasonCode.KEEP_ALIVE_TIMEOUT, "keep-alive time-out")
+        for session in self._expiries.expired(now_ms):
+            self.counters.clients_expired += 1
+            self._end_session(session)
+        for topic_name in self._store.retained_expired(now_us, SWEEP_MAX):
+            self._store.append_retained_removed(topic_name, "expired")
+        self._commit(lazy=False)
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do at the latest, as far as timers are concerned."""
+        deadlines = [due for due in (self._keep_alives.next_ms(), self._expiries.next_ms()) if due is not None]
+        return min(deadlines, default=None)
+
+    def end_turn(self) -> bool:
+        """All packets of this turn are in: send what windows allow, commit. True: another turn has work already."""
+        touched = self._touched
+        if touched:
+            self._touched = {}
+            for session in touched:
+                outbound = session.outbound
+                outbound.settle()
+                if session.link is not None:
+                    outbound.pump(session.link)
+                    self._streams.ready(session)
+        more = self._streams.send_pieces()
+        self._commit(lazy=True)
+        return more
+
+    def report(self) -> None:
+        """Publish `$SYS`: what has changed goes to its subscribers, all of it is there for new ones."""
+        values = sys_values(
+            self.counters,
+            version=self._version,
+            uptime_s=(self._now_ms - self._started_ms) // 1000,
+            sessions=len(self._sessions),
+            subscriptions=self._subscriptions.count,
+            retained=self._store.retained_totals(),
+            store_state=self._store.failing() or "ok",
+        )
+        for topic_name, value in values.items():
+            payload = value.encode()
+            before = self._sys.get(topic_name)
+            if before is None or before.payload != payload:
+                message = Publish(topic_name, payload, 0, True)
+                self._sys[topic_name] = message
+                self.fan_out(message, -1, self._subscriptions.route(topic_name).subscriptions, None)
+
+    def sessions(self) -> list[Session]:
+        """Every session, for those who look from outside."""
+        return list(self._sessions.values())
+
+    def stop(self, reason: str) -> None:
+        """The server is shutting down: end every connection as if the network had failed."""
+        for session in list(self._sessions.values()):
+            link = session.link if session.link is not None else session.opening
+            if link is not None:
+                self._end_connection(session, True, reason)
+                link.close(ReasonCode.SERVER_SHUTTING_DOWN, reason)
+
+    # -- commit ------------------------------------------------------------------------------------------------
+
+    def _commit(self, lazy: bool) -> None:
+        while self._committing is None and (
+            self._held or self._store.group_bytes() > (LAZY_GROUP_BYTES if lazy else 0)
+        ):
+            held = self._held[:]
+            self._held.clear()
+            if not self._store.commit(self._durable):
+                self._committing = held
+                return
+            for effect in held:
+                effect.release(self)
+
+    def _durable(self, error: StoreError | None) -> None:
+        """The store's answer to `commit`. After an error it goes on trying: the effects stay held."""
+        if error is not None:
+            return
+        held = self._committing
+        self._committing = None
+        if held:
+            for effect in held:
+                effect.release(self)
+        self._wake()
+
+    # -- connections and sessions --------------------------------------------------------------------------------
+
+    def _new_outbound(self, queue: Queue | None, window: int) -> Outbound:
+        return Outbound(queue, window, self._limits.queue_messages_max, self.counters)
+
+    def _refuse(self, link: Link, reason: ReasonCode, detail: str) -> None:
+        """CONNACK with a reason, then the end; nothing after the CONNECT is looked at (MQTT-3.1.4-5)."""
+        self.counters.connections_refused += 1
+        link.send(Connack(False, reason))
+        link.close(reason, detail)
+
+    def open(self, session: Session, link: Link, connack: Connack) -> None:
+        """CONNACK may leave: the session has its connection, and what it is owed begins to flow."""
+        if session.opening is not link:
+            return  # taken over or lost while it waited
+        session.opening = None
+        session.link = link
+        link.send(connack)
+        session.outbound.resume(link)
+        self._touched[session] = None
+        self._wake()
+        link.opened()
+
+    def _take_over(self, session: Session) -> None:
+        """MQTT-3.1.4-2: a client id has one connection; the older one ends as if the network had failed."""
+        link = session.link if session.link is not None else session.opening
+        if link is not None:
+            self._end_connection(session, True, "session taken over")
+            link.close(ReasonCode.SESSION_TAKEN_OVER, "another connection with this client id")
+
+    def _disconnect(self, session: Session, link: Link, packet: Disconnect) -> None:
+        if packet.session_expiry_s >= 0:
+            session.session_expiry_s = self._limits.session_expiry_s(packet.session_expiry_s)
+        self._end_connection(session, packet.reason == ReasonCode.DISCONNECT_WITH_WILL, "disconnected")
+        link.close(ReasonCode.SUCCESS, "disconnected")
+
+    def _end_connection(self, session: Session, publish_will: bool, reason: str) -> None:
+        link = session.link if session.link is not None else session.opening
+        assert link is not None
+        link.session = None
+        session.link = None
+        session.opening = None
+        session.lost_ms = max(1, self._now_ms)
+        session.keep_alive_ms = 0
+        self.counters.clients_connected -= 1
+        will = session.will
+        session.will = None
+        if will is not None and publish_will:
+            message = Publish(will.topic_name, will.payload, will.qos, will.retain, False, 0, will.properties)
+            self.publish_unconnected(message, session.identity)
+        session.outbound.settle()
+        self._store.append_disconnected(session.client_id, session.session_id, reason, session.outbound.newest_sent())
+        if session.session_expiry_s == 0:
+            self._end_session(session)
+        else:
+            # QoS 0 is not part of the session's state; what is owed at QoS 1 and 2 goes on when the client is back.
+            session.streams = deque(stream for stream in session.streams if stream.position.qos > 0)
+            self._expiries.watch(session)
+
+    def _end_session(self, session: Session) -> None:
+        session.ended = True
+        del self._sessions[session.client_id]
+        for topic_filter in session.subscriptions:
+            self._subscriptions.remove(session, topic_filter)
+        session.subscriptions.clear()
+        if session.session_id:
+            self._store.end_session(session.session_id, session.client_id)
+
+    # -- publish -----------------------------------------------------------------------------------------------
+
+    def _receive_publish(self, session: Session, link: Link, message: Publish) -> None:
+        counters = self.counters
+        counters.publish_received += 1
+        counters.publish_bytes_received += len(message.payload)
+        if message.qos == 2 and message.packet_id in session.received_ids:
+            # MQTT-4.3.3-2: the same message again; the first one may not be durable yet, so this waits as well.
+            self._held.append(HeldAcknowledgement(link, PUBREC, message.packet_id))
+            return
+        refusal = self._refusal(session.identity, message)
+        if refusal is not None:
+            if message.qos:
+                packet_type = PUBACK if message.qos == 1 else PUBREC
+                self._held.append(HeldAcknowledgement(link, packet_type, message.packet_id, refusal))
+            return
+        if message.qos == 2:
+            session.received_ids.add(message.packet_id)
+        self._take(message, session.client_id, session, link, session.session_id if message.qos == 2 else 0)
+
+    def _refusal(self, identity: Identity, message: Publish) -> int | None:
+        """Why a message is not taken, counted; None if it is."""
+        topic_name = message.topic_name
+        if not self._access.unrestricted and not self._access.may_publish(identity, topic_name, message.retain):
+            self.counters.dropped_not_authorized += 1
+            return ReasonCode.NOT_AUTHORIZED
+        if self._subscriptions.cached(topic_name) is None and self._topic_refused(topic_name):
+            self.counters.dropped_topic_refused += 1
+            return ReasonCode.TOPIC_NAME_INVALID
+        if message.retain and message.payload:
+            reason = self._store.retained_admits(topic_name, len(message.payload))
+            if reason:
+                self.counters.dropped_retained_budget += 1
+                return ReasonCode.QUOTA_EXCEEDED
+        return None
+
+    def _topic_refused(self, topic_name: str) -> bool:
+        """Asked only for a topic without a remembered route: an accepted one stays accepted."""
+        return topic_name.count("/") >= self._limits.topic_levels_max or topic_name.startswith(SYS_PREFIX)
+
+    def _take(
+        self, message: Publish, client_id: str, publisher: Session | None, link: Link | None, qos2_session_id: int
+    ) -> None:
+        """The server owns the message from here on: record it, and deliver it when that is allowed."""
+        lasting = message.qos > 0 or message.retain
+        if lasting and self._store.failing():
+            raise StoreError(f"the store cannot take messages that must last: {self._store.failing()}")
+        offset = self._store.append_publish(message, client_id, qos2_session_id)
+        route = self._subscriptions.route(message.topic_name)
+        if not lasting and (publisher is None or publisher.held == 0):
+            # QoS 0 goes at once, unless it would overtake a message of the same publisher that waits.
+            if route.subscriptions:
+                self.fan_out(message, offset, route.subscriptions, publisher)
+            return
+        subscriptions = route.subscriptions
+        if message.qos and route.lasting:
+            subscriptions = self._accept(message, offset, route, publisher)
+        if message.retain:
+            self._streams.unsettled(message.topic_name)
+        if publisher is not None:
+            publisher.held += 1
+        self._held.append(HeldPublish(message, offset, subscriptions, publisher, link))
+
+    def _accept(self, message: Publish, offset: int, route: Route, publisher: Session | None) -> list[Subscription]:
+        """Add the message to the lasting queues it belongs to; returns the route without those that are full."""
+        full: list[Subscription] = []
+        for subscription in route.lasting:
+            if subscription.no_local and subscription.session is publisher:
+                continue
+            retain = message.retain and subscription.retain_as_published
+            qos = min(message.qos, subscription.qos)
+            if not subscription.session.outbound.accept(message, offset, qos, retain):
+                full.append(subscription)
+        if not full:
+            return route.subscriptions
+        return [subscription for subscription in route.subscriptions if subscription not in full]
+
+    def fan_out(
+        self, message: Publish, offset: int, subscriptions: list[Subscription], publisher: Session | None
+    ) -> None:
+        """Deliver a message to every session of a route, each at the QoS it was granted."""
+        qos = message.qos
+        sent = 0
+        for subscription in subscriptions:
+            session = subscription.session
+            if subscription.no_local and session is publisher:
+                continue
+            retain = message.retain and subscription.retain_as_published
+            if qos == 0 or subscription.qos == 0:
+                link = session.link
+                if link is not None:
+                    if link.deliver(message, 0, retain, False, 0):
+                        sent += 1
+                    else:
+                        self.counters.dropped_output_full += 1
+            elif not session.ended:
+                granted = subscription.qos if subscription.qos < qos else qos
+                session.outbound.offer(session.link, message, offset, granted, retain)
+                sent += 1
+        self.counters.publish_sent += sent
+        self.counters.publish_bytes_sent += sent * len(message.payload)
+
+    def retained_settled(self, topic_name: str) -> None:
+        """A retained publish is durable and was sent live."""
+        self._streams.settled(topic_name)
+
+    # -- QoS 1 and 2, acknowledgements -----------------------------------------------------------------------------
+
+    def _settled(self, session: Session, known: bool) -> None:
+        if known:
+            self._touched[session] = None
+        else:
+            self.counters.acks_unknown += 1
+
+    def _receive_pubrec(self, session: Session, link: Link, packet: Pubrec) -> None:
+        if packet.reason >= ReasonCode.UNSPECIFIED_ERROR:
+            # The receiver refused it (MQTT 5, SN): the exchange is over, the id is free.
+            session.outbound.pubrec(packet.packet_id)
+            self._settled(session, session.outbound.pubcomp(packet.packet_id))
+        elif session.outbound.pubrec(packet.packet_id):
+            self._held.append(HeldAcknowledgement(link, PUBREL, packet.packet_id))
+        else:
+            self.counters.acks_unknown += 1
+
+    def _receive_pubrel(self, session: Session, link: Link, packet: Pubrel) -> None:
+        """An id that is not known is confirmed all the same: the sender wants to be rid of it."""
+        if packet.packet_id in session.received_ids:
+            session.received_ids.discard(packet.packet_id)
+            if session.session_id:
+                self._store.append_pubrel(session.session_id, session.client_id, packet.packet_id)
+        self._held.append(HeldAcknowledgement(link, PUBCOMP, packet.packet_id))
+
+    # -- subscribe ---------------------------------------------------------------------------------------------
+
+    def _subscribe(self, session: Session, link: Link, packet: Subscribe) -> None:
+        if session.session_id and self._store.failing():
+            raise StoreError(f"the store cannot keep subscriptions now: {self._store.failing()}")
+        reasons = [self._subscribe_one(session, request) for request in packet.requests]
+        self._held.append(HeldPacket(link, Suback(packet.packet_id, reasons), session))
+
+    def _subscribe_one(self, session: Session, request: SubscriptionRequest) -> int:
+        topic_filter = request.topic_filter
+        existed = topic_filter in session.subscriptions
+        reason = self._subscription_refusal(session, topic_filter, existed)
+        if reason is not None:
+            self.counters.subscriptions_refused += 1
+            return reason
+        self._add_subscription(session, request)
+        wanted = request.retain_handling == 0 or (request.retain_handling == 1 and not existed)
+        owed = wanted and request.qos > 0 and session.session_id != 0
+        before_offset = self._store.next_offset()
+        self._store.append_subscribed(session.client_id, session.session_id, request, request.qos, owed)
+        # A re-subscription replaces the old one whole, with what it had still to send (MQTT-3.8.4-3).
+        session.streams = deque(stream for stream in session.streams if stream.position.topic_filter != topic_filter)
+        if wanted:
+            session.streams.append(RetainedStream(RetainedPosition(topic_filter, request.qos, before_offset)))
+        return request.qos
+
+    def _subscription_refusal(self, session: Session, topic_filter: str, existed: bool) -> int | None:
+        if not existed and len(session.subscriptions) >= self._limits.subscriptions_max:
+            return ReasonCode.QUOTA_EXCEEDED
+        if topic_filter.count("/") >= self._limits.topic_levels_max:
+            return ReasonCode.TOPIC_FILTER_INVALID
+        if not self._access.unrestricted and not self._access.may_subscribe(session.identity, topic_filter):
+            return ReasonCode.NOT_AUTHORIZED
+        return None
+
+    def _add_subscription(self, session: Session, request: SubscriptionRequest) -> None:
+        subscription = Subscription(
+            session, request.topic_filter, request.qos, request.no_local, request.retain_as_published
+        )
+        session.subscriptions[request.topic_filter] = subscription
+        self._subscriptions.add(subscription)
+
+    def stream_retained(self, session: Session) -> None:
+        """SUBACK has left: the retained messages follow; the server's own topics, which no store holds, at once."""
+        link = session.link
+        if link is None:
+            return
+        for stream in list(session.streams):
+            topic_filter = stream.position.topic_filter
+            if topic_filter.startswith("$") and not stream.position.after_topic_name:
+                for message in self._sys.values():
+                    if matches(topic_filter, message.topic_name):
+                        link.deliver(message, 0, True, False, 0)
+        self._streams.ready(session)
+        self._wake()
+
+    def _unsubscribe(self, session: Session, link: Link, packet: Unsubscribe) -> None:
+        reasons: list[int] = []
+        for topic_filter in packet.topic_filters:
+            if session.subscriptions.pop(topic_filter, None) is None:
+                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
+                continue
+            self._subscriptions.remove(session, topic_filter)
+            self._store.append_unsubscribed(session.client_id, session.session_id, topic_filter)
+            session.streams = deque(
+                stream for stream in session.streams if stream.position.topic_filter != topic_filter
+            )
+            reasons.append(ReasonCode.SUCCESS)
+        self._held.append(HeldPacket(link, Unsuback(packet.packet_id, reasons), session))
+
+
+def _expiry_due_ms(session: Session) -> int:
+    """When a session without a connection ends; 0 for never, or while it is connected."""
+    if session.ended or session.lost_ms == 0 or session.session_expiry_s == SESSION_NEVER_EXPIRES:
+        return 0
+    return session.lost_ms + session.session_expiry_s * 1000

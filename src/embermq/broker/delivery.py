@@ -1,0 +1,186 @@
+"""Delivery of QoS 1 and 2 to one client: packet ids, the window, redelivery (3.1.1 sections 4.3 and 4.4).
+
+Owns: what one session is owed, from the moment a message is durable until the client has acknowledged it.
+A message's packet id follows from its place in the session's sequence, so that a crash cannot change it and ids run
+out only when a message 65,535 places back is still unacknowledged; then the next one waits.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from embermq.broker.counters import Counters
+from embermq.broker.link import PUBREL, Link
+from embermq.protocol.packets import Publish
+from embermq.store.interface import Queue, Queued
+
+PACKET_IDS: Final = 65_535
+READ_AHEAD: Final = 256
+"""How many messages are fetched from a lasting queue at a time."""
+
+
+def packet_id_of(sequence: int) -> int:
+    """The packet id of the n-th message of a session: 1 to 65,535, then round again."""
+    return (sequence - 1) % PACKET_IDS + 1
+
+
+@final
+class Outbound:
+    """One session's way out for QoS 1 and 2.
+
+    `backlog` is the queue of a session without a lasting one; with one it only holds what was read ahead.
+    """
+
+    __slots__ = (
+        "queue",
+        "inflight",
+        "backlog",
+        "window",
+        "length_max",
+        "sent",
+        "released",
+        "_counters",
+        "_acknowledged",
+    )
+
+    def __init__(self, queue: Queue | None, window: int, length_max: int, counters: Counters) -> None:
+        self.queue: Final = queue
+        self.inflight: dict[int, Queued] = {}  # by packet id, oldest first
+        self.backlog: deque[Queued] = deque()
+        self.window = window
+        self.length_max: Final = length_max
+        self.sent = 0  # the sequence number of the newest message that was sent or read ahead
+        self.released = 0  # the newest that is durable and may be sent
+        self._counters: Final = counters
+        self._acknowledged = 0
+        if queue is not None:
+            self.released = queue.last()
+            self.sent = queue.acknowledged()
+            self._acknowledged = self.sent
+
+    def accept(self, message: Publish, offset: int, qos: int, retain: bool) -> bool:
+        """For a session with a lasting queue: add to it, in the open commit group. False: full, counted."""
+        queue = self.queue
+        assert queue is not None
+        if queue.last() - self._acknowledged >= self.length_max:
+            self._counters.dropped_queue_full += 1
+            return False
+        queue.push(message, offset, qos, retain)
+        return True
+
+    def offer(self, link: Link | None, message: Publish, offset: int, qos: int, retain: bool) -> None:
+        """A message is durable: send it now if it is its turn and there is room, or leave it in the queue."""
+        if (
+            link is not None
+            and not self.backlog
+            and self.sent == self.released
+            and len(self.inflight) < self.window
+            and link.has_room()
+        ):
+            sequence = self.released + 1
+            packet_id = (sequence - 1) % PACKET_IDS + 1
+            if packet_id not in self.inflight:
+                self.released = sequence
+                self.sent = sequence
+                self.inflight[packet_id] = Queued(sequence, message, qos, retain, offset)
+                link.deliver(message, qos, retain, False, packet_id)
+                return
+        if self.queue is not None:
+            self.released += 1
+        elif len(self.backlog) < self.length_max:
+            self.released += 1
+            self.sent = self.released
+            self.backlog.append(Queued(self.released, message, qos, retain, offset))
+        else:
+            self._counters.dropped_queue_full += 1
+
+    def pump(self, link: Link) -> None:
+        """Send what is owed, as far as the window and the client's reading allow."""
+        while len(self.inflight) < self.window and link.has_room():
+            if not self.backlog and not self._read_ahead():
+                return
+            queued = self.backlog[0]
+            packet_id = packet_id_of(queued.sequence)
+            if packet_id in self.inflight:
+                return
+            self.backlog.popleft()
+            self.inflight[packet_id] = queued
+            if queued.released:
+                link.acknowledge(PUBREL, packet_id, 0)
+            else:
+                link.deliver(queued.message, queued.qos, queued.retain, False, packet_id)
+
+    def _read_ahead(self) -> bool:
+        if self.queue is None or self.sent >= self.released:
+            return False
+        self.backlog.extend(self.queue.read(self.sent, min(READ_AHEAD, self.released - self.sent)))
+        if not self.backlog:
+            return False
+        self.sent = self.backlog[-1].sequence
+        return True
+
+    def resume(self, link: Link) -> None:
+        """A client is back: what it has not acknowledged goes out again, in order, with DUP (MQTT-4.4.0-1)."""
+        for packet_id, queued in self.inflight.items():
+            if queued.released:
+                link.acknowledge(PUBREL, packet_id, 0)
+            else:
+                link.deliver(queued.message, queued.qos, queued.retain, True, packet_id)
+
+    def recover(self, sent: int) -> None:
+        """After a restart: what may have been sent before, up to `sent`, counts as sent and so goes out with DUP.
+
+        A crash may have eaten the acknowledgements of a whole window; redelivery is what QoS 1 and 2 allow then.
+        """
+        while len(self.inflight) < self.window and (self.backlog or self._read_ahead()):
+            queued = self.backlog[0]
+            if queued.sequence > sent:
+                return
+            self.backlog.popleft()
+            self.inflight[packet_id_of(queued.sequence)] = queued
+
+    def newest_sent(self) -> int:
+        """The sequence number of the newest message that has left: what a restart must treat as sent."""
+        return self.sent - len(self.backlog)
+
+    def room(self) -> int:
+        """How many more messages may be added without making a queue longer than the window."""
+        newest = self.released if self.queue is None else self.queue.last()
+        return min(self.window, self.length_max) - (newest - self.newest_sent()) - len(self.inflight)
+
+    def puback(self, packet_id: int) -> bool:
+        """QoS 1 is done. False: nothing of that id was waiting for it."""
+        queued = self.inflight.get(packet_id)
+        if queued is None or queued.qos != 1:
+            return False
+        del self.inflight[packet_id]
+        return True
+
+    def pubrec(self, packet_id: int) -> bool:
+        """QoS 2: the client has the message. True: PUBREL is owed, once this is durable."""
+        queued = self.inflight.get(packet_id)
+        if queued is None or queued.qos != 2:
+            return False
+        if not queued.released:
+            queued.released = True
+            if self.queue is not None:
+                self.queue.release(queued.sequence)
+        return True
+
+    def pubcomp(self, packet_id: int) -> bool:
+        """QoS 2 is done. False: nothing of that id was waiting for it."""
+        queued = self.inflight.get(packet_id)
+        if queued is None or not queued.released:
+            return False
+        del self.inflight[packet_id]
+        return True
+
+    def settle(self) -> None:
+        """Once a turn: tell a lasting queue how far everything is acknowledged."""
+        if self.queue is None:
+            return
+        done = self.newest_sent()
+        if self.inflight:
+            done = self.inflight[next(iter(self.inflight))].sequence - 1
+        if done > self._acknowledged:
+            self._acknowledged = done
+            self.queue.acknowledge(done)

@@ -1,0 +1,123 @@
+"""Held effects: what a packet causes, kept back until the commit group it belongs to is durable (decision 3).
+
+Owns: one small class per effect, released in the order in which the packets came.
+"""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final, final
+
+from embermq.broker.link import PUBACK, PUBREC, Link
+from embermq.broker.subscriptions import Subscription
+from embermq.protocol.packets import Connack, Packet, Publish
+
+if TYPE_CHECKING:
+    from embermq.broker.broker import Core
+    from embermq.broker.session import Session
+
+
+class Held(ABC):
+    """One effect that waits."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def release(self, core: "Core") -> None:
+        """The group is durable: let it happen."""
+
+
+@final
+class HeldPublish(Held):
+    """The deliveries of a message, and its acknowledgement to the publisher."""
+
+    __slots__ = ("_message", "_offset", "_subscriptions", "_publisher", "_link")
+
+    def __init__(
+        self,
+        message: Publish,
+        offset: int,
+        subscriptions: list[Subscription],
+        publisher: "Session | None",
+        link: Link | None,
+    ) -> None:
+        self._message: Final = message
+        self._offset: Final = offset
+        self._subscriptions: Final = subscriptions
+        self._publisher: Final = publisher
+        self._link: Final = link
+
+    def release(self, core: "Core") -> None:
+        message = self._message
+        if self._subscriptions:
+            core.fan_out(message, self._offset, self._subscriptions, self._publisher)
+        if message.retain:
+            core.retained_settled(message.topic_name)
+        publisher = self._publisher
+        if publisher is not None:
+            publisher.held -= 1
+        link = self._link
+        if link is not None and message.qos:
+            link.acknowledge(PUBACK if message.qos == 1 else PUBREC, message.packet_id, 0)
+
+
+@final
+class HeldAcknowledgement(Held):
+    """PUBACK, PUBREC, PUBREL or PUBCOMP that promises something the group records."""
+
+    __slots__ = ("_link", "_packet_type", "_packet_id", "_reason")
+
+    def __init__(self, link: Link, packet_type: int, packet_id: int, reason: int = 0) -> None:
+        self._link: Final = link
+        self._packet_type: Final = packet_type
+        self._packet_id: Final = packet_id
+        self._reason: Final = reason
+
+    def release(self, core: "Core") -> None:
+        self._link.acknowledge(self._packet_type, self._packet_id, self._reason)
+
+
+@final
+class HeldPacket(Held):
+    """SUBACK or UNSUBACK; after a SUBACK, the retained messages of the new subscriptions begin to flow."""
+
+    __slots__ = ("_link", "_packet", "_session")
+
+    def __init__(self, link: Link, packet: Packet, session: "Session") -> None:
+        self._link: Final = link
+        self._packet: Final = packet
+        self._session: Final = session
+
+    def release(self, core: "Core") -> None:
+        self._link.send(self._packet)
+        core.stream_retained(self._session)
+
+
+@final
+class HeldOffer(Held):
+    """A retained message that was added to a lasting queue."""
+
+    __slots__ = ("_session", "_message", "_qos")
+
+    def __init__(self, session: "Session", message: Publish, qos: int) -> None:
+        self._session: Final = session
+        self._message: Final = message
+        self._qos: Final = qos
+
+    def release(self, core: "Core") -> None:
+        session = self._session
+        if not session.ended:
+            session.outbound.offer(session.link, self._message, -1, self._qos, True)
+
+
+@final
+class HeldConnack(Held):
+    """The connection's opening: CONNACK, then redelivery, then what the client has sent meanwhile."""
+
+    __slots__ = ("_session", "_link", "_packet")
+
+    def __init__(self, session: "Session", link: Link, packet: Connack) -> None:
+        self._session: Final = session
+        self._link: Final = link
+        self._packet: Final = packet
+
+    def release(self, core: "Core") -> None:
+        core.open(self._session, self._link, self._packet)

@@ -1,0 +1,52 @@
+"""A link: a client's connection as the core sees it.
+
+Owns: the few calls that cross from the core to a transport; the other way there are only the broker's doors.
+A link writes nothing itself while the core runs: it gathers bytes, and the shell sends each touched link's once a turn.
+"""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from embermq.protocol.packets import Packet, Publish
+from embermq.protocol.reasons import ReasonCode
+
+if TYPE_CHECKING:
+    from embermq.broker.session import Session
+
+PUBACK: Final = 4
+PUBREC: Final = 5
+PUBREL: Final = 6
+PUBCOMP: Final = 7
+
+
+class Link(ABC):
+    """One client's connection. `session` is set by the core between CONNECT and the end."""
+
+    __slots__ = ("session",)
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+
+    @abstractmethod
+    def deliver(self, message: Publish, qos: int, retain: bool, dup: bool, packet_id: int) -> bool:
+        """Send a message. False: it was QoS 0 and the client reads too slowly, so it was dropped."""
+
+    @abstractmethod
+    def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
+        """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""
+
+    @abstractmethod
+    def send(self, packet: Packet) -> None:
+        """Send any other packet."""
+
+    @abstractmethod
+    def has_room(self) -> bool:
+        """Whether QoS 1 and 2 messages may be handed over now. After False, the shell calls `writable` later."""
+
+    @abstractmethod
+    def opened(self) -> None:
+        """CONNACK has been sent: packets that came after CONNECT may be handed to the core now."""
+
+    @abstractmethod
+    def close(self, reason: ReasonCode, detail: str) -> None:
+        """End the connection after what was sent so far. The core has already let go of it."""

@@ -1,0 +1,222 @@
+"""The server's shell: listeners, the turn, the one timer, the way to the store's thread and back.
+
+Owns: everything asynchronous. Given a store, an access rule and limits it moves bytes between sockets and the core.
+A turn: the loop hands in what it has read, connection by connection; then, once, the core ends the turn and every
+touched connection is written to once.
+"""
+
+import asyncio
+import logging
+import secrets
+import socket
+import ssl
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, final
+
+from embermq import __version__
+from embermq.broker.access import Access, Identity
+from embermq.broker.broker import Core
+from embermq.broker.limits import Limits
+from embermq.protocol.errors import Refused
+from embermq.protocol.packets import Connect
+from embermq.protocol.reasons import ReasonCode
+from embermq.store.interface import Store
+from embermq.transport.stream import ByteTransport, Frames, StreamConnection
+
+logger: Final = logging.getLogger("embermq")
+
+BACKLOG: Final = 4_096
+TICK_MAX_MS: Final = 1_000
+TICK_MIN_MS: Final = 50
+GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
+"""How much may wait for the disk before clients that send more are no longer read from."""
+AUTHENTICATORS: Final = 2
+STOP_GRACE_S: Final = 5.0
+
+
+@final
+class Server:
+    """One broker on one event loop."""
+
+    def __init__(self, *, store: Store, access: Access, limits: Limits, sys_interval_s: int = 10) -> None:
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.store: Final = store
+        self.access: Final = access
+        self.limits: Final = limits
+        self.frames: Final = Frames()
+        self.touched: list[StreamConnection] = []
+        self.core: Final = Core(store, access, limits, self._wake, __version__, secrets.token_hex(4))
+        self._sys_interval_ms: Final = sys_interval_s * 1000
+        self._next_report_ms = 0
+        self._connections: set[StreamConnection] = set()
+        self._paused: list[StreamConnection] = []
+        self._listeners: list[asyncio.Server] = []
+        self._unix_paths: list[Path] = []
+        self._in_turn = False
+        self._turn_ms = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._authenticators: ThreadPoolExecutor | None = None
+        self._stopping = False
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Take up the sessions that the store remembers, and begin to count time."""
+        self.store.begin_turn(time.time_ns() // 1000)
+        self.core.restore(self.now_ms(), time.time_ns() // 1000)
+        self._tick()
+
+    async def listen_tcp(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen on TCP, or TLS; returns the port, which the system chose if 0 was asked for."""
+        listener = await self.loop.create_server(
+            lambda: StreamConnection(self), host, port, ssl=tls, backlog=BACKLOG, reuse_address=True
+        )
+        self._listeners.append(listener)
+        return int(listener.sockets[0].getsockname()[1])
+
+    async def listen_unix(self, path: str, mode: int = 0o600) -> None:
+        """Listen on a unix socket; one that a dead server left behind is replaced."""
+        place = Path(path)
+        if place.is_socket() and not _answers(path):
+            place.unlink()
+        listener = await self.loop.create_unix_server(lambda: StreamConnection(self), path, backlog=BACKLOG)
+        place.chmod(mode)
+        self._unix_paths.append(place)
+        self._listeners.append(listener)
+
+    async def stop(self) -> None:
+        """End every connection (wills are published), make durable what is open, close the store."""
+        self._stopping = True
+        for listener in self._listeners:
+            listener.close()
+        self.begin_turn()
+        self.core.stop("the server is shutting down")
+        self._end_turn()
+        deadline = self.loop.time() + STOP_GRACE_S
+        while self._connections and self.loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._authenticators is not None:
+            self._authenticators.shutdown(wait=False, cancel_futures=True)
+        for place in self._unix_paths:
+            with suppress(FileNotFoundError):
+                place.unlink()
+        await self.loop.run_in_executor(None, self.store.close)
+
+    # -- the turn --------------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """The instant that the core's timers count in."""
+        return time.monotonic_ns() // 1_000_000
+
+    def begin_turn(self) -> int:
+        """Something has come in: see to it that the turn ends; returns the instant of the turn."""
+        if not self._in_turn:
+            self._in_turn = True
+            self._turn_ms = self.now_ms()
+            self.store.begin_turn(time.time_ns() // 1000)
+            self.loop.call_soon(self._end_turn)
+        return self._turn_ms
+
+    def _wake(self) -> None:
+        self.begin_turn()
+
+    def _end_turn(self) -> None:
+        self._in_turn = False
+        more = self.core.end_turn()
+        touched = self.touched
+        self.touched = []
+        for connection in touched:
+            connection.flush()
+        if more:
+            self.begin_turn()
+        if self._paused and not self.overfull():
+            paused = self._paused
+            self._paused = []
+            for connection in paused:
+                connection.resume_reading()
+
+    def overfull(self) -> bool:
+        """Whether more waits for the disk than may."""
+        return self.store.group_bytes() > GROUP_BYTES_MAX
+
+    def pause(self, connection: StreamConnection) -> None:
+        """Read no more of a client until the disk has caught up."""
+        connection.pause_reading()
+        self._paused.append(connection)
+
+    def _tick(self) -> None:
+        now_ms = self.begin_turn()
+        self.core.tick(now_ms, time.time_ns() // 1000)
+        if self._sys_interval_ms and now_ms >= self._next_report_ms:
+            self._next_report_ms = now_ms + self._sys_interval_ms
+            self.core.report()
+        due_ms = self.core.next_deadline_ms()
+        wait_ms = TICK_MAX_MS if due_ms is None else max(TICK_MIN_MS, min(TICK_MAX_MS, due_ms - now_ms))
+        self._timer = self.loop.call_later(wait_ms / 1000, self._tick)
+
+    # -- connections -----------------------------------------------------------------------------------------------
+
+    def admit(self, connection: StreamConnection) -> bool:
+        """Whether one more connection is within the limit; if so it counts from now on."""
+        if self._stopping or len(self._connections) >= self.limits.connections_max:
+            self.core.counters.connections_refused += 1
+            return False
+        self._connections.add(connection)
+        return True
+
+    def forget(self, connection: StreamConnection) -> None:
+        """A connection is gone."""
+        self._connections.discard(connection)
+
+    def certificate_name(self, transport: ByteTransport | None) -> str | None:
+        """The common name of the client's verified certificate."""
+        certificate = transport.get_extra_info("peercert") if transport is not None else None
+        if isinstance(certificate, dict):
+            for entry in certificate.get("subject", ()):
+                for key, value in entry:
+                    if key == "commonName":
+                        return str(value)
+        return None
+
+    def authenticate(self, connection: StreamConnection, connect: Connect, certificate_name: str | None) -> None:
+        """Ask a slow access rule on a thread of its own; the answer comes back to the loop."""
+        if self._authenticators is None:
+            self._authenticators = ThreadPoolExecutor(AUTHENTICATORS, "authenticate")
+        future = self._authenticators.submit(
+            self.access.authenticate, connect.client_id, connect.user_name, connect.password, certificate_name
+        )
+
+        def answered(done: "Future[Identity]") -> None:
+            if not self._stopping:
+                self.loop.call_soon_threadsafe(self._answered, connection, connect, done)
+
+        future.add_done_callback(answered)
+
+    def _answered(self, connection: StreamConnection, connect: Connect, done: "Future[Identity]") -> None:
+        self.begin_turn()
+        error = done.exception()
+        if error is None:
+            connection.authenticated(connect, done.result())
+        elif isinstance(error, Refused):
+            connection.refused(error)
+        else:
+            logger.error("authentication failed", exc_info=error)
+            connection.close(ReasonCode.SERVER_UNAVAILABLE, "authentication failed")
+
+
+def _answers(path: str) -> bool:
+    """Whether a server listens on a unix socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,347 @@
+"""One client on a byte stream: TCP, TLS, unix socket or WebSocket.
+
+Owns: the socket's two directions: bytes in to packets, packets to bytes that leave once a turn; backpressure.
+Never: a decision about a message. The core makes those; this only tells it what came and what was lost.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+from embermq.broker.access import Identity
+from embermq.broker.link import PUBACK, PUBCOMP, PUBREC, Link
+from embermq.protocol.errors import PeerError, ProtocolError, Refused
+from embermq.protocol.mqtt import encode
+from embermq.protocol.mqtt.decode import Decoder
+from embermq.protocol.packets import Connack, Connect, Packet, Publish
+from embermq.protocol.reasons import ReasonCode
+
+if TYPE_CHECKING:
+    from embermq.transport.server import Server
+
+logger: Final = logging.getLogger("embermq")
+
+CLOSE_GRACE_S: Final = 5.0
+"""How long a connection that the server ends may take to read what was sent before."""
+WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
+QUIET: Final = frozenset({ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN})
+
+PROTOCOL_NAMES: Final = {3: "MQTT 3.1", 4: "MQTT 3.1.1"}
+
+
+class ByteTransport(Protocol):
+    """What a connection needs of an asyncio transport; the WebSocket listener has one of its own."""
+
+    def write(self, data: bytes) -> None: ...
+    def get_write_buffer_size(self) -> int: ...
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def get_extra_info(self, name: str, default: object = None) -> object: ...
+
+
+@final
+class Frames:
+    """The message that is being fanned out, encoded once for all of its receivers."""
+
+    __slots__ = ("_message", "_retain", "_frame", "_parted", "_parted_flags", "_head")
+
+    def __init__(self) -> None:
+        self._message: Publish | None = None
+        self._retain = False
+        self._frame = b""
+        self._parted: Publish | None = None
+        self._parted_flags = 0
+        self._head = b""
+
+    def qos0(self, message: Publish, retain: bool) -> bytes:
+        """The whole PUBLISH."""
+        if self._message is not message or self._retain is not retain:
+            self._message = message
+            self._retain = retain
+            self._frame = encode.publish_qos0(message.topic_name, message.payload, retain)
+        return self._frame
+
+    def with_id(self, message: Publish, qos: int, retain: bool, dup: bool, packet_id: int) -> bytes:
+        """The whole PUBLISH; only the packet id differs between receivers."""
+        flags = qos << 2 | retain << 1 | dup
+        if self._parted is not message or self._parted_flags != flags:
+            self._parted = message
+            self._parted_flags = flags
+            self._head, _ = encode.publish_parts(message.topic_name, message.payload, qos, retain, dup)
+        return self._head + packet_id.to_bytes(2, "big") + message.payload
+
+
+@final
+class StreamConnection(asyncio.Protocol, Link):
+    """A connection from its first byte to its last.
+
+    It goes from waiting for CONNECT, over authenticating and waiting for CONNACK to leave, to open; then it is closed.
+    Packets that come before it is open are kept (reading is paused, so they are few) and handed over when it is.
+    """
+
+    __slots__ = (
+        "_server",
+        "_frames",
+        "_decoder",
+        "_transport",
+        "_out",
+        "_pending_bytes",
+        "_output_bytes_max",
+        "_starved",
+        "_connecting",
+        "_open",
+        "_closed",
+        "_stash",
+        "_timeout",
+        "_paused",
+    )
+
+    def __init__(self, server: "Server") -> None:
+        Link.__init__(self)
+        self._server: Final = server
+        self._frames: Final = server.frames
+        self._decoder: Final = Decoder(server.limits.packet_bytes_max)
+        self._transport: ByteTransport | None = None
+        self._out: list[bytes] = []
+        self._pending_bytes = 0  # written but not taken by the kernel, and gathered in this turn
+        self._output_bytes_max: Final = server.limits.output_bytes_max
+        self._starved = False  # something was held back or dropped for want of room
+        self._connecting = False  # CONNECT has come
+        self._open = False
+        self._closed = False
+        self._stash: list[Packet] = []
+        self._timeout: asyncio.TimerHandle | None = None
+        self._paused = False
+
+    # -- from the transport --------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.attach(transport)  # type: ignore[arg-type]  # asyncio types the argument by its base class
+
+    def attach(self, transport: ByteTransport) -> None:
+        """The connection begins."""
+        self._transport = transport
+        if not self._server.admit(self):
+            self._closed = True
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(high=min(WRITE_HIGH_WATER_BYTES, self._output_bytes_max))
+        self._timeout = self._server.loop.call_later(self._server.limits.connect_timeout_s, self._connect_timed_out)
+
+    def data_received(self, data: bytes) -> None:
+        if self._closed:
+            return
+        server = self._server
+        now_ms = server.begin_turn()
+        server.core.counters.bytes_received += len(data)
+        packets = self._decoder.feed(data)
+        if self._open:
+            if packets:
+                server.core.receive(self, packets, now_ms)
+        elif packets:
+            self._before_open(packets)
+        if self._decoder.error is not None and not self._stash and (self._open or not self._connecting):
+            self._fail(self._decoder.error)
+        elif server.overfull():
+            server.pause(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+        self._server.forget(self)
+        if not self._closed:
+            self._closed = True
+            if self.session is not None:
+                now_ms = self._server.begin_turn()
+                self._server.core.lost(self, str(exc) if exc else "connection closed", now_ms)
+        self._out.clear()
+
+    def resume_writing(self) -> None:
+        transport = self._transport
+        if transport is not None and not self._closed:
+            self._pending_bytes = transport.get_write_buffer_size() + sum(map(len, self._out))
+            if self._starved:
+                self._starved = False
+                self._server.begin_turn()
+                self._server.core.writable(self)
+
+    # -- before CONNACK ------------------------------------------------------------------------------------------
+
+    def _connect_timed_out(self) -> None:
+        if not self._closed and not self._open:
+            self.close(ReasonCode.KEEP_ALIVE_TIMEOUT, "no CONNECT in time")
+
+    def _before_open(self, packets: list[Packet]) -> None:
+        if self._connecting:
+            self._stash.extend(packets)
+            return
+        first = packets[0]
+        if not isinstance(first, Connect):
+            self._fail(ProtocolError(f"the first packet is {type(first).__name__}, not CONNECT", "MQTT-3.1.0-1"))
+            return
+        self._connecting = True
+        self._stash = packets[1:]
+        self.pause_reading()
+        server = self._server
+        name = server.certificate_name(self._transport)
+        if server.access.slow:
+            server.authenticate(self, first, name)
+            return
+        try:
+            identity = server.access.authenticate(first.client_id, first.user_name, first.password, name)
+        except Refused as refusal:
+            self.refused(refusal)
+        else:
+            self.authenticated(first, identity)
+
+    def authenticated(self, connect: Connect, identity: Identity) -> None:
+        """The client is who it says: on to the core."""
+        if not self._closed:
+            protocol = PROTOCOL_NAMES.get(connect.protocol_level, "MQTT")
+            self._server.core.connect(self, connect, identity, protocol, self.address())
+
+    def refused(self, refusal: Refused) -> None:
+        """The client is not who it says, or may not be here."""
+        if not self._closed:
+            self._server.core.counters.connections_refused += 1
+            self.send(Connack(False, refusal.reason))
+            self.close(refusal.reason, refusal.detail)
+
+    def address(self) -> str:
+        """Where the client is, for the log and the history."""
+        peer = self._transport.get_extra_info("peername") if self._transport is not None else None
+        if isinstance(peer, tuple) and len(peer) >= 2:
+            return f"{peer[0]}:{peer[1]}"
+        return str(peer) if peer else "unix"
+
+    def _fail(self, error: PeerError) -> None:
+        if error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION and not self._connecting:
+            self.send(Connack(False, error.reason))
+        self._server.core.failed(self, error)
+
+    # -- Link: from the core ---------------------------------------------------------------------------------------
+
+    def deliver(self, message: Publish, qos: int, retain: bool, dup: bool, packet_id: int) -> bool:
+        if qos == 0:
+            if self._pending_bytes > self._output_bytes_max and not self._relieved():
+                self._starved = True
+                return False
+            frame = self._frames.qos0(message, retain)
+        else:
+            frame = self._frames.with_id(message, qos, retain, dup, packet_id)
+        if not self._out:
+            self._server.touched.append(self)
+        self._out.append(frame)
+        self._pending_bytes += len(frame)
+        return True
+
+    def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
+        if packet_type == PUBACK:
+            self._write(encode.puback(packet_id))
+        elif packet_type == PUBREC:
+            self._write(encode.pubrec(packet_id))
+        elif packet_type == PUBCOMP:
+            self._write(encode.pubcomp(packet_id))
+        else:
+            self._write(encode.pubrel(packet_id))
+
+    def send(self, packet: Packet) -> None:
+        frame = encode.encode(packet, self._decoder.protocol_level or 4)
+        if frame:
+            self._write(frame)
+
+    def _write(self, frame: bytes) -> None:
+        if not self._out:
+            self._server.touched.append(self)
+        self._out.append(frame)
+        self._pending_bytes += len(frame)
+
+    def has_room(self) -> bool:
+        if self._pending_bytes <= self._output_bytes_max or self._relieved():
+            return True
+        self._starved = True
+        return False
+
+    def _relieved(self) -> bool:
+        """More was gathered in one turn than may wait: let the kernel take what it can before anything is dropped."""
+        self._send_gathered()
+        return self._pending_bytes <= self._output_bytes_max
+
+    def opened(self) -> None:
+        self._open = True
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
+        logger.debug("%s connected from %s", self._client_name(), self.address())
+        stash = self._stash
+        self._stash = []
+        if stash:
+            self._server.core.receive(self, stash, self._server.now_ms())
+        if self._decoder.error is not None and not self._closed:
+            self._fail(self._decoder.error)
+        self.resume_reading()
+
+    def close(self, reason: ReasonCode, detail: str) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        level = logging.DEBUG if reason in QUIET else logging.WARNING
+        logger.log(level, "%s (%s) disconnected: %s", self._client_name(), self.address(), detail)
+        if not self._out:
+            self._server.touched.append(self)
+
+    def _client_name(self) -> str:
+        return self.session.client_id if self.session is not None else "client"
+
+    # -- once a turn -----------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Send all that this turn gathered in one write, and end the connection if that was decided."""
+        transport = self._transport
+        if transport is None:
+            return
+        self._send_gathered()
+        if self._closed:
+            if self._pending_bytes > self._output_bytes_max:
+                transport.abort()
+            else:
+                transport.close()
+                if self._pending_bytes:
+                    self._server.loop.call_later(CLOSE_GRACE_S, transport.abort)
+        elif self._starved and self._pending_bytes <= self._output_bytes_max:
+            self._starved = False
+            self._server.begin_turn()
+            self._server.core.writable(self)
+
+    def _send_gathered(self) -> None:
+        out = self._out
+        transport = self._transport
+        if not out or transport is None:
+            return
+        data = out[0] if len(out) == 1 else b"".join(out)
+        counters = self._server.core.counters
+        counters.messages_sent += len(out)
+        counters.bytes_sent += len(data)
+        self._out = []
+        transport.write(data)
+        self._pending_bytes = transport.get_write_buffer_size()
+
+    def abort(self) -> None:
+        """End at once, whatever has not been read by the client."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_reading(self) -> None:
+        """Stop taking bytes; what has arrived waits in the kernel."""
+        if not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take bytes again."""
+        if self._paused and not self._closed and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
