@@ -63,7 +63,9 @@ class NewerFormat(LogError):
         self.known: Final = known
 
     def __str__(self) -> str:
-        return f"{self.file} has log format {self.found}, this EmberMQ knows formats up to {self.known}: a newer one is needed"
+        return (
+            f"{self.file} has log format {self.found}; this EmberMQ knows formats up to {self.known}, use a newer one"
+        )
 
 
 @final

@@ -206,3 +206,16 @@ class Index:
         return bisect_right(
             range(self.count), timestamp_us - 1, key=lambda number: self.entry(number).first_timestamp_us
         )
+
+
+def rebuilt_index(path: Path, first_offset: int, following: int) -> Index:
+    """The index of a closed segment, made from its blocks: LogCorrupt if they do not lead to the next segment."""
+    with open(path, "rb") as file:
+        data = file.read()
+    entries = list(walk(memoryview(data), SEGMENT_HEADER_BYTES, first_offset, following))
+    index = Index(b"".join(INDEX_ENTRY.pack(*entry) for entry in entries))
+    reached = index.next_offset(first_offset)
+    if reached != following:
+        position = entries[-1].position + entries[-1].total_bytes if entries else SEGMENT_HEADER_BYTES
+        raise LogCorrupt(str(path), position, f"there is no undamaged block for offset {reached}")
+    return index
