@@ -102,9 +102,11 @@ class Decoder:
                     body += 1
                 if byte > 0x7F:
                     if shift == 28:
+                        self._check_first(first)
                         raise MalformedPacket("remaining length of more than four bytes", VIOLATION)
                     break
                 if length > self._packet_bytes_max:
+                    self._check_first(first)
                     raise ProtocolError(f"packet of {length} bytes", "", ReasonCode.PACKET_TOO_LARGE)
             stop = body + length
             if stop > end:
@@ -159,11 +161,17 @@ class Decoder:
             at = stop
 
         if at < end:
-            # A first byte that can never become a packet is refused now, not when its body has been gathered.
-            if data[at] & 0xF0 != 0x30:
-                self._reader(data[at])
+            self._check_first(data[at])
             self._rest += data[at:]
             self._rest_bytes_wanted = wanted or end - at + 1
+
+    def _check_first(self, first: int) -> None:
+        """Refuse a byte that begins no packet, before its length is judged or its body gathered.
+
+        So the error is the same however the bytes were split into reads.
+        """
+        if first & 0xF0 != 0x30:
+            self._reader(first)
 
     def _reader(self, first: int) -> Callable[[Fields], Packet]:
         if self.protocol_level == 3 and first in SENT_AGAIN_31:

@@ -1,0 +1,118 @@
+"""The codec against random packets and random bytes: what is written is read, and nothing a peer sends raises."""
+
+from itertools import pairwise
+from typing import Final
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from clauses import v311
+from embermq.protocol.errors import MalformedPacket, ProtocolError
+from embermq.protocol.mqtt.decode import Decoder
+from embermq.protocol.mqtt.encode import encode
+from embermq.protocol.packets import Packet
+from protocol.packet_strategies import from_client, from_server
+from protocol.rejected import REJECTED
+from protocol.vectors import TOLERATED, VECTORS
+
+PACKET_BYTES_MAX: Final = 100_000
+WIRES: Final = [case.wire for case in [*VECTORS, *TOLERATED, *REJECTED] if len(case.wire) <= 300]
+# Where random bytes would hardly ever get past: real beginnings.
+STARTS: Final = st.sampled_from([b"", *sorted({wire[:4] for wire in WIRES})])
+
+
+def split(wire: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted(place % (len(wire) + 1) for place in places), len(wire)]
+    return [wire[start:stop] for start, stop in pairwise(edges)]
+
+
+def assert_survives(packets: list[Packet], places: list[int], server: bool) -> None:
+    wire = b"".join(encode(packet) for packet in packets)
+    decoder = Decoder(PACKET_BYTES_MAX, server)
+    read = [packet for piece in split(wire, places) for packet in decoder.feed(piece)]
+    assert decoder.error is None
+    assert read == packets
+
+
+places: Final = st.lists(st.integers(0, 100_000), max_size=8)
+
+
+@settings(deadline=None)
+@given(st.lists(from_client, min_size=1, max_size=5), places)
+def test_what_a_client_writes_survives_any_split(packets: list[Packet], places: list[int]) -> None:
+    assert_survives(packets, places, server=True)
+
+
+@settings(deadline=None)
+@given(st.lists(from_server, min_size=1, max_size=5), places)
+def test_what_a_server_writes_survives_any_split(packets: list[Packet], places: list[int]) -> None:
+    assert_survives(packets, places, server=False)
+
+
+def assert_ends_well(pieces: list[bytes], server: bool) -> None:
+    """Only packets come out, whatever goes in, and nothing after an error; how it is split makes no difference."""
+    decoder = Decoder(PACKET_BYTES_MAX, server)
+    read: list[Packet] = []
+    for piece in pieces:
+        packets = decoder.feed(piece)
+        assert all(isinstance(packet, Packet) for packet in packets)
+        read += packets
+    whole = Decoder(PACKET_BYTES_MAX, server)
+    assert whole.feed(b"".join(pieces)) == read
+    if whole.error is None:
+        assert decoder.error is None
+    else:
+        assert decoder.error is not None
+        assert type(decoder.error) is type(whole.error)
+        assert type(whole.error) in (MalformedPacket, ProtocolError)
+        assert decoder.error.clause == whole.error.clause
+        assert whole.feed(b"\xc0\x00\xd0\x00") == []
+
+
+@v311("MQTT-4.8.0-1")
+@pytest.mark.parametrize("server", [True, False])
+def test_random_bytes_never_raise(server: bool) -> None:
+    @settings(deadline=None, max_examples=300)
+    @given(STARTS, st.binary(max_size=60), places)
+    @example(b"", b"\x30", [])
+    def check(start: bytes, data: bytes, places: list[int]) -> None:
+        assert_ends_well(split(start + data, places), server)
+
+    check()
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    wire = bytearray(b"".join(draw(st.lists(st.sampled_from(WIRES), min_size=1, max_size=3))))
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(wire)))
+        change = draw(st.sampled_from(["set", "flip", "insert", "remove"]))
+        if change == "insert" or at == len(wire):
+            wire.insert(at, draw(st.integers(0, 255)))
+        elif change == "set":
+            wire[at] = draw(st.sampled_from([0x00, 0x01, 0x7F, 0x80, 0xFF]))
+        elif change == "flip":
+            wire[at] ^= 1 << draw(st.integers(0, 7))
+        else:
+            del wire[at]
+    return bytes(wire)
+
+
+@v311("MQTT-4.8.0-1")
+@pytest.mark.parametrize("server", [True, False])
+def test_mutated_packets_never_raise(server: bool) -> None:
+    @settings(deadline=None, max_examples=300)
+    @given(mutated(), places)
+    def check(wire: bytes, places: list[int]) -> None:
+        assert_ends_well(split(wire, places), server)
+
+    check()
+
+
+@settings(deadline=None)
+@given(from_client)
+def test_what_is_decoded_encodes_to_the_same_bytes(packet: Packet) -> None:
+    wire = encode(packet)
+    (read,) = Decoder(PACKET_BYTES_MAX).feed(wire)
+    assert encode(read) == wire
