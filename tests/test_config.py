@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from embermq.transport.addresses import is_loopback, shown
 from embermq.broker.limits import Limits
-from embermq.config import BudgetSettings, Settings, all_keys, is_loopback, load, sample
+from embermq.config import BudgetSettings, Settings, all_keys, load, sample
 from embermq.errors import ConfigError
 from embermq.protocol.packets import SESSION_NEVER_EXPIRES
 
@@ -192,6 +193,7 @@ def test_anonymous_clients_need_loopback_or_an_explicit_word(flags: dict[str, di
 def test_loopback_is_told_from_the_rest() -> None:
     assert all(is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost"))
     assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "example", ""))
+    assert (shown("10.0.0.1", 1883), shown("::1", 1883)) == ("10.0.0.1:1883", "[::1]:1883")
 
 
 def test_a_keep_alive_cap_holds_clients_that_asked_for_more_or_none() -> None:

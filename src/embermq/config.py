@@ -5,7 +5,6 @@ written once, in `ember.sample.toml`.
 Never: what is done with a setting; `embed` joins the parts.
 """
 
-import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
@@ -20,10 +19,14 @@ from pydantic_settings.exceptions import SettingsError
 from embermq.broker import limits
 from embermq.errors import ConfigError
 from embermq.protocol.topics import check_topic_filter
+from embermq.transport.addresses import is_loopback
 
 ENVIRONMENT_PREFIX: Final = "EMBERMQ_"
 GIB: Final = 1024 * 1024 * 1024
 DAY_S: Final = 24 * 3600
+
+# The flags of `ember serve` that are not called like their setting.
+FLAGS: Final = {"certificate": "cert", "directory": "data", "unix_path": "unix"}
 
 
 def _topic_filter(text: str) -> str:
@@ -58,6 +61,7 @@ class ListenerSettings(Section):
     ws_port: Port | None = None
     wss_port: Port | None = None
     ws_path: Annotated[str, Field(pattern="^/")] = "/mqtt"
+    ws_origins: tuple[str, ...] = ()
     unix_path: Path | None = None
     unix_mode: Annotated[str, Field(pattern="^0?[0-7]{3}$")] = "660"
 
@@ -151,16 +155,6 @@ class Settings(BaseSettings):
         return not named and self.listeners.only_this_machine()
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address or the name `localhost` is of this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def sample() -> str:
     """The sample file: every setting, what it does, and its default."""
     return Path(__file__).with_name("ember.sample.toml").read_text(encoding="utf-8")
@@ -225,7 +219,8 @@ def _check_environment() -> None:
 def _place(key: tuple[int | str, ...], flags: Mapping[str, Any], in_file: Mapping[str, Any], path: Path | None) -> str:
     """Where a setting's value came from, the strongest source first."""
     if _holds(flags, key):
-        return f"--{str(key[-1]).replace('_', '-')}"
+        flag = str(key[-1])
+        return f"--{FLAGS.get(flag, flag).replace('_', '-')}"
     wanted = (ENVIRONMENT_PREFIX + "__".join(str(part) for part in key)).upper()
     for name in os.environ:
         if name.upper() == wanted or wanted.startswith(name.upper() + "__"):

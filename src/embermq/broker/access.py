@@ -153,6 +153,9 @@ class Access(ABC):
     def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
         """Whether all that the filter can match may be read."""
 
+    def reload(self) -> None:  # noqa: B027  most have nothing to read
+        """Read again what the answers come from, where that is outside the program; what fails leaves the old."""
+
 
 @final
 class AllowAll(Access):

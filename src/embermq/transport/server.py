@@ -11,10 +11,11 @@ import secrets
 import socket
 import ssl
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from embermq import __version__
 from embermq.broker.access import Access, Identity
@@ -25,6 +26,9 @@ from embermq.protocol.packets import Connect
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
 from embermq.transport.stream import ByteTransport, Frames, StreamConnection
+
+if TYPE_CHECKING:
+    from embermq.transport.websocket import WebSocketListener
 
 logger: Final = logging.getLogger("embermq")
 
@@ -54,6 +58,7 @@ class Server:
         self._connections: set[StreamConnection] = set()
         self._paused: list[StreamConnection] = []
         self._listeners: list[asyncio.Server] = []
+        self._websockets: list[WebSocketListener] = []
         self._unix_paths: list[Path] = []
         self._in_turn = False
         self._turn_ms = 0
@@ -77,6 +82,22 @@ class Server:
         self._listeners.append(listener)
         return int(listener.sockets[0].getsockname()[1])
 
+    async def listen_websocket(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        path: str = "/mqtt",
+        origins: Sequence[str] = (),
+    ) -> int:
+        """Listen for WebSockets; returns the port, which the system chose if 0 was asked for."""
+        from embermq.transport.websocket import WebSocketListener  # aiohttp is slow to load, and not always needed
+
+        listener = WebSocketListener(lambda: StreamConnection(self), self.limits, path, origins)
+        bound = await listener.listen(host, port, tls)
+        self._websockets.append(listener)
+        return bound
+
     async def listen_unix(self, path: str, mode: int = 0o600) -> None:
         """Listen on a unix socket; one that a dead server left behind is replaced."""
         place = Path(path)
@@ -92,6 +113,8 @@ class Server:
         self._stopping = True
         for listener in self._listeners:
             listener.close()
+        for websockets in self._websockets:
+            websockets.close()
         self.begin_turn()
         self.core.stop("the server is shutting down")
         self._end_turn()
@@ -100,6 +123,8 @@ class Server:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
+        for websockets in self._websockets:
+            await websockets.wait_closed()
         if self._timer is not None:
             self._timer.cancel()
         if self._authenticators is not None:

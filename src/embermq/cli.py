@@ -1,0 +1,40 @@
+"""The command line: `ember serve`, `ember passwd`, `ember config`, ...
+
+Owns: the list of commands, and the exit codes: 0 for done, 2 for what a person can set right, in one sentence.
+Never: what a command does; that is its module's in `embermq.commands`.
+"""
+
+import sys
+
+import typer
+
+from embermq import __version__
+from embermq.commands import config
+from embermq.commands.passwd import passwd
+from embermq.commands.serve import serve
+from embermq.errors import ConfigError
+
+app = typer.Typer(
+    help="EmberMQ: an MQTT server whose retained messages and history are durable, complete and queryable.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # it imports rich and shows local variables, passwords among them
+)
+app.command()(serve)
+app.command()(passwd)
+app.add_typer(config.app, name="config")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    print(f"ember {__version__}")
+
+
+def main() -> None:
+    """What the `ember` command runs."""
+    try:
+        app()
+    except ConfigError as error:
+        print(f"ember: {error}", file=sys.stderr)
+        sys.exit(2)

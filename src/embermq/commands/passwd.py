@@ -1,0 +1,33 @@
+"""`ember passwd`: who may connect with which password."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from embermq.errors import ConfigError
+
+
+def passwd(
+    file: Annotated[Path, typer.Argument(help="The password file; made if it is not there.")],
+    user: Annotated[str, typer.Argument(help="The user name.")],
+    delete: Annotated[bool, typer.Option("--delete", help="Remove the user.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Read the password from the first line of the input.")] = False,
+) -> None:
+    """Set a user's password, or remove the user. A running server reads the file again on SIGHUP."""
+    from embermq.access_files import write_password
+
+    if delete:
+        if not file.exists() or not write_password(file, user, None):
+            raise ConfigError(f"{file} names no user {user!r}")
+        print(f"removed {user} from {file}")
+        return
+    if stdin:
+        password = sys.stdin.buffer.readline().rstrip(b"\r\n")
+    else:
+        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True).encode()
+    if not password:
+        raise ConfigError("expected a password that is not empty")
+    known = write_password(file, user, password)
+    print(f"{'changed the password of' if known else 'added'} {user} in {file}")

@@ -1,0 +1,143 @@
+"""`ember serve`: the server, from settings to a clean stop."""
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from embermq import __version__
+from embermq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from embermq.config import Settings
+    from embermq.embed import Broker
+
+logger = logging.getLogger("embermq")
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port for plain TCP, 0 for a free one.  [default: 1883]")] = None,
+    data: Annotated[Path | None, typer.Option(help="Directory to keep everything in.  [default: ember-data]")] = None,
+    memory: Annotated[bool, typer.Option("--memory", help="Keep everything in memory only.")] = False,
+    ws_port: Annotated[int | None, typer.Option(help="Port for WebSocket.")] = None,
+    tls_port: Annotated[int | None, typer.Option(help="Port for TLS; needs --cert and --key.")] = None,
+    cert: Annotated[Path | None, typer.Option(help="The server's certificate chain, PEM.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's private key, PEM.")] = None,
+    unix: Annotated[Path | None, typer.Option(help="Unix socket to listen on.")] = None,
+    allow_anonymous: Annotated[
+        bool, typer.Option("--allow-anonymous", help="Let clients in without a user name, from other machines too.")
+    ] = False,
+    config: Annotated[Path | None, typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file, TOML.")] = None,
+) -> None:
+    """Run the server until SIGTERM or Ctrl-C; SIGHUP reads users, rights and certificate again."""
+    from embermq.config import load
+
+    if data is not None and memory:
+        raise ConfigError("--data and --memory: expected one of them, not both")
+    flags: dict[str, dict[str, Any]] = {
+        "listeners": {
+            "host": host,
+            "port": port,
+            "ws_port": ws_port,
+            "tls_port": tls_port,
+            "certificate": cert,
+            "key": key,
+            "unix_path": unix,
+        },
+        "access": {"allow_anonymous": allow_anonymous or None},
+        # A directory asked for on the command line is stronger than `memory = true` in a file.
+        "store": {"directory": data, "memory": True if memory else False if data is not None else None},
+    }
+    given = {
+        section: {key: value for key, value in values.items() if value is not None} for section, values in flags.items()
+    }
+    settings = load(config, given)
+    logging.basicConfig(
+        level=settings.server.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    run(settings)
+
+
+def run(settings: "Settings") -> None:
+    """Serve until a signal comes."""
+    from embermq.embed import loop_factory
+
+    _raise_file_limit(settings.limits.connections_max)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_serve(settings))
+
+
+async def _serve(settings: "Settings") -> None:
+    from embermq.embed import Broker
+
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    broker = Broker.from_settings(settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, _reload, broker)
+    async with broker:
+        print(f"ember {__version__}", *start_up_lines(broker, settings), "ready", sep="\n", flush=True)
+        await stop.wait()
+    print("stopped", flush=True)
+
+
+def start_up_lines(broker: "Broker", settings: "Settings") -> list[str]:
+    """One line for each listener, the store and the access."""
+    from embermq.transport.addresses import shown
+
+    ports = {
+        "mqtt": (broker.port, ""),
+        "mqtts": (broker.tls_port, ""),
+        "ws": (broker.ws_port, broker.ws_path),
+        "wss": (broker.wss_port, broker.ws_path),
+    }
+    lines = [
+        f"listening on {scheme}://{shown(broker.host, port)}{path}"
+        for scheme, (port, path) in ports.items()
+        if port is not None
+    ]
+    if broker.unix_path is not None:
+        lines.append(f"listening on unix socket {broker.unix_path}")
+    store = settings.store
+    if store.memory:
+        lines.append("store: memory, nothing outlives the server")
+    else:
+        lines.append(f"store: {store.directory}, durability {store.durability}")
+    access = settings.access
+    users = [
+        *([f"users of {access.password_file}"] if access.password_file is not None else []),
+        *(["client certificates"] if access.certificate_as_user else []),
+        *(["anonymous clients"] if settings.anonymous_allowed() else []),
+    ]
+    rights = f"rights of {access.acl_file}" if access.acl_file is not None else "everything allowed"
+    return [*lines, f"access: {', '.join(users)}; {rights}"]
+
+
+def _reload(broker: "Broker") -> None:
+    try:
+        broker.reload()
+    except ConfigError as error:
+        logger.error("not reloaded, the old settings stay in force: %s", error)
+    else:
+        logger.info("users, rights and certificate were read again")
+
+
+def _raise_file_limit(connections_max: int) -> None:
+    """Every connection is an open file, and the usual limit is 1024; a process may raise its own up to a ceiling."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections_max + 1024  # the store's and the system's own
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft < wanted:
+            logger.info("the system lets this process open %d files, fewer than limits.connections_max", soft)

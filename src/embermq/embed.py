@@ -1,0 +1,298 @@
+"""A whole broker as one object: the parts joined, started and stopped together.
+
+Owns: the order in which store, access, server and listeners start and stop.
+Never: a decision of any of them.
+
+    async with Broker(port=0) as broker:
+        ...connect to broker.host, broker.port
+
+    with Broker.in_thread() as broker:
+        ...the same from a program without asyncio
+"""
+
+import asyncio
+import os
+import ssl
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, TypedDict, TypeVar, Unpack, final
+
+from embermq.broker.access import Access, AllowAll
+from embermq.broker.limits import Limits
+from embermq.engines import open_store, store_opener
+from embermq.errors import ConfigError
+from embermq.store.interface import Store, StoreError
+from embermq.transport.addresses import is_loopback, shown
+from embermq.transport.server import Server
+from embermq.transport.tls import CertificateError, load_certificate, server_context
+
+if TYPE_CHECKING:
+    from embermq.config import Settings
+
+T = TypeVar("T")
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+class BrokerOptions(TypedDict, total=False):
+    """What `Broker` takes."""
+
+    host: str
+    port: int | None
+    ws_port: int | None
+    tls_port: int | None
+    wss_port: int | None
+    certificate: Path | str | None
+    key: Path | str | None
+    client_ca: Path | str | None
+    require_client_certificate: bool
+    ws_path: str
+    ws_origins: Sequence[str]
+    unix_path: Path | str | None
+    unix_mode: int
+    data: Path | str | None
+    store: Store | None
+    access: Access | None
+    limits: Limits | None
+    sys_interval_s: int
+
+
+@final
+class Broker:
+    """An MQTT server in this process. After the start, `port`, `ws_port` and so on are the ports it listens on."""
+
+    def __init__(
+        self,
+        *,
+        host: str = LOOPBACK,
+        port: int | None = 0,
+        ws_port: int | None = None,
+        tls_port: int | None = None,
+        wss_port: int | None = None,
+        certificate: Path | str | None = None,
+        key: Path | str | None = None,
+        client_ca: Path | str | None = None,
+        require_client_certificate: bool = False,
+        ws_path: str = "/mqtt",
+        ws_origins: Sequence[str] = (),
+        unix_path: Path | str | None = None,
+        unix_mode: int = 0o660,
+        data: Path | str | None = None,
+        store: Store | None = None,
+        access: Access | None = None,
+        limits: Limits | None = None,
+        sys_interval_s: int = 10,
+    ) -> None:
+        """A port of 0 is a free one, None is none. Without `data` or `store`, nothing outlives the broker.
+
+        Without `access` everybody may do everything, which is refused when other machines can connect.
+        """
+        if access is None and not is_loopback(host):
+            raise ConfigError(
+                f"host {host} is reachable from other machines: expected an explicit access, or AllowAll()"
+            )
+        if (tls_port is not None or wss_port is not None) and (certificate is None or key is None):
+            raise ConfigError("tls_port and wss_port need certificate and key")
+        self.host: Final = host
+        self.port = port
+        self.ws_port = ws_port
+        self.tls_port = tls_port
+        self.wss_port = wss_port
+        self.ws_path: Final = ws_path
+        self._ws_origins: Final = ws_origins
+        self.unix_path: Final = str(unix_path) if unix_path is not None else None
+        self._unix_mode: Final = unix_mode
+        self._certificate: Final = Path(certificate) if certificate is not None else None
+        self._key: Final = Path(key) if key is not None else None
+        self._client_ca: Final = Path(client_ca) if client_ca is not None else None
+        self._require_client_certificate: Final = require_client_certificate
+        self._tls: ssl.SSLContext | None = None
+        self._open_store: Callable[[], Store] = store_opener(data, store)
+        self._store: Store | None = None
+        self._access: Final = access or AllowAll()
+        self._limits: Final = limits or Limits()
+        self._sys_interval_s: Final = sys_interval_s
+        self._server: Server | None = None
+
+    @classmethod
+    def from_settings(cls, settings: "Settings") -> Self:
+        """The broker that a settings tree describes; reads its access files, opens nothing else yet."""
+        listeners = settings.listeners
+        broker = cls(
+            host=listeners.host,
+            port=listeners.port if listeners.tcp else None,
+            ws_port=listeners.ws_port,
+            tls_port=listeners.tls_port,
+            wss_port=listeners.wss_port,
+            certificate=listeners.certificate,
+            key=listeners.key,
+            client_ca=listeners.client_ca,
+            require_client_certificate=listeners.require_client_certificate,
+            ws_path=listeners.ws_path,
+            ws_origins=listeners.ws_origins,
+            unix_path=listeners.unix_path,
+            unix_mode=int(listeners.unix_mode, 8),
+            access=access_of(settings),
+            limits=settings.limits.limits(),
+            sys_interval_s=settings.server.sys_interval_s,
+        )
+        broker._open_store = lambda: open_store(settings.store)
+        return broker
+
+    @classmethod
+    def in_thread(cls, **options: Unpack[BrokerOptions]) -> "BrokerThread":
+        """A broker on a thread of its own, as a context manager; takes what `Broker` takes."""
+        return BrokerThread(cls(**options))
+
+    async def start(self) -> None:
+        """Listen. On an error nothing is left open; what a person can set right is a `ConfigError`."""
+        assert self._server is None, "a broker is started once at a time"
+        self._tls = self.check()
+        try:
+            self._store = self._open_store()
+        except StoreError as error:
+            raise ConfigError(str(error)) from error
+        try:
+            self._server = Server(
+                store=self._store, access=self._access, limits=self._limits, sys_interval_s=self._sys_interval_s
+            )
+            await self._server.start()
+            await self._listen(self._server)
+        except BaseException:
+            await self.stop()
+            raise
+
+    def check(self) -> ssl.SSLContext | None:
+        """Read the certificates; a `ConfigError` says what is wrong with one."""
+        if self._certificate is None or self._key is None:
+            return None
+        try:
+            return server_context(self._certificate, self._key, self._client_ca, self._require_client_certificate)
+        except CertificateError as error:
+            raise ConfigError(str(error)) from error
+
+    async def _listen(self, server: Server) -> None:
+        host = self.host
+        if self.port is not None:
+            self.port = await _bound(server.listen_tcp(host, self.port), shown(host, self.port))
+        if self.tls_port is not None:
+            self.tls_port = await _bound(server.listen_tcp(host, self.tls_port, self._tls), shown(host, self.tls_port))
+        if self.ws_port is not None:
+            listening = server.listen_websocket(host, self.ws_port, None, self.ws_path, self._ws_origins)
+            self.ws_port = await _bound(listening, shown(host, self.ws_port))
+        if self.wss_port is not None:
+            listening = server.listen_websocket(host, self.wss_port, self._tls, self.ws_path, self._ws_origins)
+            self.wss_port = await _bound(listening, shown(host, self.wss_port))
+        if self.unix_path is not None:
+            await _bound(server.listen_unix(self.unix_path, self._unix_mode), self.unix_path)
+
+    async def stop(self) -> None:
+        """Close the listeners and the connections, then let go of the store."""
+        server, self._server = self._server, None
+        store, self._store = self._store, None
+        if server is not None:
+            await server.stop()  # it closes the store as well, after its last commit
+        elif store is not None:
+            store.close()
+
+    def reload(self) -> None:
+        """Read the certificate, the users and the rights again; on a `ConfigError` the old ones stay in force."""
+        self._access.reload()
+        if self._tls is not None and self._certificate is not None and self._key is not None:
+            try:
+                load_certificate(self._tls, self._certificate, self._key)
+            except CertificateError as error:
+                raise ConfigError(str(error)) from error
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+@final
+class BrokerThread:
+    """A broker that runs on a thread with its own event loop, from entering to leaving the context."""
+
+    __slots__ = ("_broker", "_failure", "_loop", "_ready", "_stop", "_thread")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker: Final = broker
+        self._thread: Final = threading.Thread(target=self._run, name="embermq", daemon=True)
+        self._ready: Final = threading.Event()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+
+    def __enter__(self) -> Broker:
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+        return self._broker
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._loop is not None and self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        if self._failure is not None and error is None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+                runner.run(self._serve())
+        except BaseException as error:  # raised again where the caller enters or leaves the context
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        async with self._broker:
+            self._ready.set()
+            await self._stop.wait()
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed; None is asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def access_of(settings: "Settings") -> Access:
+    """Who may do what, as set."""
+    access = settings.access
+    if access.password_file is None and access.acl_file is None and not access.certificate_as_user:
+        return AllowAll()
+    from embermq.access_files import FileAccess
+
+    return FileAccess(
+        password_file=access.password_file,
+        acl_file=access.acl_file,
+        allow_anonymous=settings.anonymous_allowed(),
+        certificate_as_user=access.certificate_as_user,
+    )
+
+
+async def _bound(listening: Awaitable[T], address: str) -> T:
+    """What a listener answers, or the sentence that says why it cannot listen."""
+    try:
+        return await listening
+    except OSError as error:
+        # asyncio puts the address into the text of the error as well; a name that is not found has a number below 0.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+        raise ConfigError(f"cannot listen on {address}: {reason}") from error

@@ -1,0 +1,53 @@
+"""TLS: the server's certificate, and the authority of its clients'.
+
+Owns: which versions of TLS are spoken, and how certificates are checked.
+Never: what the name in a certificate may do; that is the access interface's.
+"""
+
+import ssl
+from pathlib import Path
+
+
+class CertificateError(Exception):
+    """A certificate, key or authority cannot be used; the sentence names the file."""
+
+
+def server_context(
+    certificate: Path, key: Path, client_ca: Path | None = None, require_client_certificate: bool = False
+) -> ssl.SSLContext:
+    """TLS 1.2 and newer with this certificate. With `client_ca`, a certificate that a client presents is verified."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_certificate(context, certificate, key)
+    if client_ca is not None:
+        _check_readable(client_ca)
+        try:
+            context.load_verify_locations(client_ca)
+        except ssl.SSLError as error:
+            raise CertificateError(f"{client_ca} holds no PEM certificate of an authority") from error
+        context.verify_mode = ssl.CERT_REQUIRED if require_client_certificate else ssl.CERT_OPTIONAL
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    """Use this certificate from the next connection on: it can be renewed without a restart."""
+    _check_readable(certificate)
+    _check_readable(key)
+    try:
+        # The password is asked for on the terminal unless one is given; a server has nobody to ask.
+        context.load_cert_chain(certificate, key, password=lambda: "")
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise CertificateError(f"the key {key} does not belong to the certificate {certificate}") from error
+        raise CertificateError(
+            f"{certificate} and {key} are not a PEM certificate and its key without a passphrase"
+        ) from error
+
+
+def _check_readable(path: Path) -> None:
+    """OpenSSL says that some file is missing, but not which."""
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise CertificateError(f"cannot read {path}: {error.strerror or error}") from error

@@ -1,0 +1,242 @@
+"""MQTT over WebSocket (3.1.1 section 6): binary messages as a byte stream.
+
+Owns: the HTTP listener, the handshake, and a transport that looks to a connection like that of a TCP socket.
+Never: a packet. Where one begins and ends in the WebSocket messages is nobody's business (MQTT-6.0.0-2).
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, final
+from urllib.parse import urlsplit
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from embermq.broker.limits import Limits
+from embermq.transport.addresses import is_loopback
+
+if TYPE_CHECKING:
+    from embermq.transport.stream import StreamConnection
+
+logger: Final = logging.getLogger("embermq")
+
+# The name that clients must offer (MQTT-6.0.0-3), and the one that clients of 3.1 knew. Where both are offered the
+# first is selected; where none is, the handshake is refused: a server cannot select what was not offered.
+SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
+BACKLOG: Final = 4_096
+CLOSE_GRACE_S: Final = 5.0
+"""How long a client may take to answer the end of a WebSocket with its own."""
+WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
+MESSAGE_SLACK_BYTES: Final = 64 * 1024
+"""A WebSocket message may hold more than one packet; the largest packet and this much more is taken in one."""
+
+
+@final
+class WebSocketTransport:
+    """A WebSocket with the methods of an asyncio transport that `StreamConnection` uses.
+
+    What is written waits here until the peer has taken what was written before; `get_write_buffer_size` counts both,
+    and the connection keeps to its output cap by it.
+    """
+
+    __slots__ = (
+        "_closing",
+        "_connection",
+        "_full",
+        "_high_bytes",
+        "_pending",
+        "_pending_bytes",
+        "_reading",
+        "_request",
+        "_websocket",
+        "_written",
+    )
+
+    def __init__(
+        self, request: web.BaseRequest, websocket: web.WebSocketResponse, connection: "StreamConnection"
+    ) -> None:
+        self._request: Final = request
+        self._websocket: Final = websocket
+        self._connection: Final = connection
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._high_bytes = WRITE_HIGH_WATER_BYTES
+        self._full = False
+        self._closing = False
+        self._written: Final = asyncio.Event()
+        self._reading: Final = asyncio.Event()
+        self._reading.set()
+
+    # -- for the connection --------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        if self._closing or not data:
+            return
+        self._pending.append(data)
+        self._pending_bytes += len(data)
+        self._full = self._full or self.get_write_buffer_size() > self._high_bytes
+        self._written.set()
+
+    def get_write_buffer_size(self) -> int:
+        transport = self._request.transport
+        return self._pending_bytes + (transport.get_write_buffer_size() if transport is not None else 0)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high_bytes = WRITE_HIGH_WATER_BYTES if high is None else high
+        transport = self._request.transport
+        if transport is not None:
+            transport.set_write_buffer_limits(high, low)
+
+    def pause_reading(self) -> None:
+        self._reading.clear()
+
+    def resume_reading(self) -> None:
+        self._reading.set()
+
+    def close(self) -> None:
+        """End after what was written."""
+        self._closing = True
+        self._written.set()
+        self._reading.set()
+
+    def abort(self) -> None:
+        """End at once."""
+        self.close()
+        self._pending.clear()
+        self._pending_bytes = 0
+        transport = self._request.transport
+        if transport is not None:
+            transport.abort()
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self._request.get_extra_info(name, default)
+
+    # -- for the listener ------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Move bytes both ways until either side ends."""
+        connection = self._connection
+        connection.attach(self)
+        writing = asyncio.create_task(self._write())
+        error: Exception | None = None
+        try:
+            error = await self._read()
+        finally:
+            self._closing = True
+            connection.connection_lost(error)
+            self._written.set()
+            await writing
+
+    async def _read(self) -> Exception | None:
+        while True:
+            await self._reading.wait()
+            message = await self._websocket.receive()
+            if message.type is WSMsgType.BINARY:
+                self._connection.data_received(message.data)
+            elif message.type is WSMsgType.TEXT:
+                # MQTT-6.0.0-1: the connection ends when a frame is not binary.
+                logger.warning("%s disconnected: a text frame", self.get_extra_info("peername"))
+                await self._websocket.close(code=WSCloseCode.UNSUPPORTED_DATA)
+                return ConnectionAbortedError("a text frame")
+            elif message.type is WSMsgType.ERROR:
+                return message.data if isinstance(message.data, Exception) else ConnectionAbortedError()
+            else:
+                return None
+
+    async def _write(self) -> None:
+        """Send what is pending as one message, and again only when the peer has taken it."""
+        try:
+            while True:
+                await self._written.wait()
+                self._written.clear()
+                while self._pending:
+                    data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+                    self._pending.clear()
+                    # Counted as pending until it is in the socket's buffer, which is counted from then on.
+                    self._pending_bytes = 0
+                    await self._websocket.send_bytes(data)
+                if self._closing:
+                    await self._websocket.close()
+                    return
+                if self._full:
+                    self._full = False
+                    self._connection.resume_writing()
+        except ConnectionError:
+            # The reading side sees the same end, and reports it.
+            return
+
+
+@final
+class WebSocketListener:
+    """An HTTP server with one address: that of the WebSocket."""
+
+    __slots__ = ("_http", "_limits", "_listener", "_loopback", "_new_connection", "_origins", "_path")
+
+    def __init__(
+        self,
+        new_connection: "Callable[[], StreamConnection]",
+        limits: Limits,
+        path: str = "/mqtt",
+        origins: Sequence[str] = (),
+    ) -> None:
+        """`origins`: the web pages whose scripts may connect, "*" for all.
+
+        None named: all, but on a loopback address only pages of this machine. Anyone's page in a browser on this
+        machine could otherwise talk to a server that trusts the machine.
+        """
+        self._new_connection: Final = new_connection
+        self._limits: Final = limits
+        self._path: Final = path
+        self._origins: Final = frozenset(origin.lower() for origin in origins)
+        self._loopback = False
+        self._listener: asyncio.Server | None = None
+        # A peer that connects and asks for nothing is ended as one that sends no CONNECT.
+        self._http: Final = web.Server(self._handle, access_log=None, keepalive_timeout=limits.connect_timeout_s)
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen; returns the port, which the system chose if 0 was asked for."""
+        self._loopback = is_loopback(host)
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(self._http, host, port, ssl=tls, backlog=BACKLOG, reuse_address=True)
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        if self._listener is not None:
+            self._listener.close()
+        self._http.pre_shutdown()
+
+    async def wait_closed(self) -> None:
+        """End what is still open."""
+        await self._http.shutdown(CLOSE_GRACE_S)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path != self._path:
+            return web.Response(status=404, text=f"MQTT is at {self._path}\n")
+        if not self._may_come_from(request.headers.get("Origin")):
+            logger.warning("a page of %s may not connect (listeners.ws_origins)", request.headers.get("Origin"))
+            return web.Response(status=403, text="pages of this origin may not connect\n")
+        offered = [name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
+        selected = next((name for name in SUBPROTOCOLS if name in offered), None)
+        if selected is None:
+            return web.Response(status=400, text='a WebSocket that offers the subprotocol "mqtt" is expected\n')
+        websocket = web.WebSocketResponse(
+            protocols=(selected,),
+            # The peer could make the server unpack far more than it sent.
+            compress=False,
+            timeout=CLOSE_GRACE_S,
+            max_msg_size=self._limits.packet_bytes_max + MESSAGE_SLACK_BYTES,
+            writer_limit=0,
+        )
+        await websocket.prepare(request)
+        await WebSocketTransport(request, websocket, self._new_connection()).run()
+        return websocket
+
+    def _may_come_from(self, origin: str | None) -> bool:
+        """Only browsers say where a script comes from; every other client is its own master."""
+        if origin is None or "*" in self._origins:
+            return True
+        if self._origins:
+            return origin.lower() in self._origins
+        return not self._loopback or is_loopback(urlsplit(origin).hostname or "")
