@@ -13,13 +13,14 @@ from embermq.broker.access import Access, Identity
 from embermq.broker.counters import Counters
 from embermq.broker.deadlines import Deadlines
 from embermq.broker.delivery import Outbound
-from embermq.broker.held import Held, HeldAcknowledgement, HeldConnack, HeldPacket, HeldPublish
+from embermq.broker.held import Held, HeldAcknowledgement, HeldConnack, HeldPacket
 from embermq.broker.limits import Limits
-from embermq.broker.link import PUBACK, PUBCOMP, PUBREC, PUBREL, Link
+from embermq.broker.link import PUBCOMP, PUBREL, Link
+from embermq.broker.publishing import Publishing
 from embermq.broker.retained import RetainedStream, RetainedStreams
 from embermq.broker.session import Session
-from embermq.broker.subscriptions import Route, Subscription, Subscriptions
-from embermq.broker.sys_topics import SYS_PREFIX, sys_values
+from embermq.broker.subscriptions import Subscription, Subscriptions
+from embermq.broker.sys_topics import sys_values
 from embermq.protocol.errors import PeerError, ProtocolError
 from embermq.protocol.packets import (
     SESSION_NEVER_EXPIRES,
@@ -39,6 +40,7 @@ from embermq.protocol.packets import (
     SubscriptionRequest,
     Unsuback,
     Unsubscribe,
+    Will,
 )
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.topics import matches
@@ -69,6 +71,7 @@ class Core:
         "_committing",
         "_touched",
         "_streams",
+        "_publishing",
         "_keep_alives",
         "_expiries",
         "_sys",
@@ -94,6 +97,9 @@ class Core:
         self._committing: list[Held] | None = None
         self._touched: dict[Session, None] = {}  # their windows have changed in this turn
         self._streams: Final = RetainedStreams(store, self._held)
+        self._publishing: Final = Publishing(
+            store, access, limits, self.counters, self._subscriptions, self._streams, self._held
+        )
         self._keep_alives: Final = Deadlines(Session.keep_alive_due_ms)
         self._expiries: Final = Deadlines(_expiry_due_ms)
         self._sys: dict[str, Publish] = {}
@@ -185,10 +191,11 @@ class Core:
         self._now_ms = now_ms
         session.heard_ms = now_ms
         self.counters.messages_received += len(packets)
+        publishing = self._publishing
         try:
             for packet in packets:
                 if isinstance(packet, Publish):
-                    self._receive_publish(session, link, packet)
+                    publishing.receive(session, link, packet)
                 elif isinstance(packet, Puback):
                     self._settled(session, session.outbound.puback(packet.packet_id))
                 elif isinstance(packet, Pubrec):
@@ -202,7 +209,10 @@ class Core:
                 elif isinstance(packet, Unsubscribe):
                     self._unsubscribe(session, link, packet)
                 elif isinstance(packet, Pingreq):
-                    link.send(Pingresp())
+                    if session.held:
+                        self._held.append(HeldPacket(link, Pingresp(), session))
+                    else:
+                        link.send(Pingresp())
                 elif isinstance(packet, Disconnect):
                     self._disconnect(session, link, packet)
                     return
@@ -238,10 +248,7 @@ class Core:
 
     def publish_unconnected(self, message: Publish, identity: Identity) -> None:
         """A message of a client without a session (MQTT-SN's QoS -1), or of the operator."""
-        self.counters.publish_received += 1
-        self.counters.publish_bytes_received += len(message.payload)
-        if self._refusal(identity, message) is None:
-            self._take(message, identity.client_id, None, None, 0)
+        self._publishing.take_unconnected(message, identity)
 
     def tick(self, now_ms: int, now_us: int) -> None:
         """Time has passed: keep-alives, expiries, what nobody waited for."""
@@ -264,7 +271,8 @@ class Core:
         return min(deadlines, default=None)
 
     def end_turn(self) -> bool:
-        """All packets of this turn are in: send what windows allow, commit. True: another turn has work already."""
+        """All packets of this turn are in: commit, send what windows allow. True: another turn has work already."""
+        self._commit(lazy=True)
         touched = self._touched
         if touched:
             self._touched = {}
@@ -275,8 +283,7 @@ class Core:
                     outbound.pump(session.link)
                     self._streams.ready(session)
         more = self._streams.send_pieces()
-        self._commit(lazy=True)
-        return more
+        return more or (self._committing is None and bool(self._held))
 
     def report(self) -> None:
         """Publish `$SYS`: what has changed goes to its subscribers, all of it is there for new ones."""
@@ -295,7 +302,7 @@ class Core:
             if before is None or before.payload != payload:
                 message = Publish(topic_name, payload, 0, True)
                 self._sys[topic_name] = message
-                self.fan_out(message, -1, self._subscriptions.route(topic_name).subscriptions, None)
+                self._publishing.fan_out(message, -1, self._subscriptions.route(topic_name).subscriptions, None)
 
     def sessions(self) -> list[Session]:
         """Every session, for those who look from outside."""
@@ -321,7 +328,7 @@ class Core:
                 self._committing = held
                 return
             for effect in held:
-                effect.release(self)
+                effect.release(self, self._publishing)
 
     def _durable(self, error: StoreError | None) -> None:
         """The store's answer to `commit`. After an error it goes on trying: the effects stay held."""
@@ -331,7 +338,7 @@ class Core:
         self._committing = None
         if held:
             for effect in held:
-                effect.release(self)
+                effect.release(self, self._publishing)
         self._wake()
 
     # -- connections and sessions --------------------------------------------------------------------------------
@@ -382,8 +389,7 @@ class Core:
         will = session.will
         session.will = None
         if will is not None and publish_will:
-            message = Publish(will.topic_name, will.payload, will.qos, will.retain, False, 0, will.properties)
-            self.publish_unconnected(message, session.identity)
+            self._publish_will(will, session.identity)
         session.outbound.settle()
         self._store.append_disconnected(session.client_id, session.session_id, reason, session.outbound.newest_sent())
         if session.session_expiry_s == 0:
@@ -393,6 +399,14 @@ class Core:
             session.streams = deque(stream for stream in session.streams if stream.position.qos > 0)
             self._expiries.watch(session)
 
+    def _publish_will(self, will: Will, identity: Identity) -> None:
+        message = Publish(will.topic_name, will.payload, will.qos, will.retain, False, 0, will.properties)
+        try:
+            self.publish_unconnected(message, identity)
+        except StoreError:
+            # Nobody is left to hold it for us; a will that must last cannot be kept on a failing disk.
+            self.counters.store_refusals += 1
+
     def _end_session(self, session: Session) -> None:
         session.ended = True
         del self._sessions[session.client_id]
@@ -401,112 +415,6 @@ class Core:
         session.subscriptions.clear()
         if session.session_id:
             self._store.end_session(session.session_id, session.client_id)
-
-    # -- publish -----------------------------------------------------------------------------------------------
-
-    def _receive_publish(self, session: Session, link: Link, message: Publish) -> None:
-        counters = self.counters
-        counters.publish_received += 1
-        counters.publish_bytes_received += len(message.payload)
-        if message.qos == 2 and message.packet_id in session.received_ids:
-            # MQTT-4.3.3-2: the same message again; the first one may not be durable yet, so this waits as well.
-            self._held.append(HeldAcknowledgement(link, PUBREC, message.packet_id))
-            return
-        refusal = self._refusal(session.identity, message)
-        if refusal is not None:
-            if message.qos:
-                packet_type = PUBACK if message.qos == 1 else PUBREC
-                self._held.append(HeldAcknowledgement(link, packet_type, message.packet_id, refusal))
-            return
-        if message.qos == 2:
-            session.received_ids.add(message.packet_id)
-        self._take(message, session.client_id, session, link, session.session_id if message.qos == 2 else 0)
-
-    def _refusal(self, identity: Identity, message: Publish) -> int | None:
-        """Why a message is not taken, counted; None if it is."""
-        topic_name = message.topic_name
-        if not self._access.unrestricted and not self._access.may_publish(identity, topic_name, message.retain):
-            self.counters.dropped_not_authorized += 1
-            return ReasonCode.NOT_AUTHORIZED
-        if self._subscriptions.cached(topic_name) is None and self._topic_refused(topic_name):
-            self.counters.dropped_topic_refused += 1
-            return ReasonCode.TOPIC_NAME_INVALID
-        if message.retain and message.payload:
-            reason = self._store.retained_admits(topic_name, len(message.payload))
-            if reason:
-                self.counters.dropped_retained_budget += 1
-                return ReasonCode.QUOTA_EXCEEDED
-        return None
-
-    def _topic_refused(self, topic_name: str) -> bool:
-        """Asked only for a topic without a remembered route: an accepted one stays accepted."""
-        return topic_name.count("/") >= self._limits.topic_levels_max or topic_name.startswith(SYS_PREFIX)
-
-    def _take(
-        self, message: Publish, client_id: str, publisher: Session | None, link: Link | None, qos2_session_id: int
-    ) -> None:
-        """The server owns the message from here on: record it, and deliver it when that is allowed."""
-        lasting = message.qos > 0 or message.retain
-        if lasting and self._store.failing():
-            raise StoreError(f"the store cannot take messages that must last: {self._store.failing()}")
-        offset = self._store.append_publish(message, client_id, qos2_session_id)
-        route = self._subscriptions.route(message.topic_name)
-        if not lasting and (publisher is None or publisher.held == 0):
-            # QoS 0 goes at once, unless it would overtake a message of the same publisher that waits.
-            if route.subscriptions:
-                self.fan_out(message, offset, route.subscriptions, publisher)
-            return
-        subscriptions = route.subscriptions
-        if message.qos and route.lasting:
-            subscriptions = self._accept(message, offset, route, publisher)
-        if message.retain:
-            self._streams.unsettled(message.topic_name)
-        if publisher is not None:
-            publisher.held += 1
-        self._held.append(HeldPublish(message, offset, subscriptions, publisher, link))
-
-    def _accept(self, message: Publish, offset: int, route: Route, publisher: Session | None) -> list[Subscription]:
-        """Add the message to the lasting queues it belongs to; returns the route without those that are full."""
-        full: list[Subscription] = []
-        for subscription in route.lasting:
-            if subscription.no_local and subscription.session is publisher:
-                continue
-            retain = message.retain and subscription.retain_as_published
-            qos = min(message.qos, subscription.qos)
-            if not subscription.session.outbound.accept(message, offset, qos, retain):
-                full.append(subscription)
-        if not full:
-            return route.subscriptions
-        return [subscription for subscription in route.subscriptions if subscription not in full]
-
-    def fan_out(
-        self, message: Publish, offset: int, subscriptions: list[Subscription], publisher: Session | None
-    ) -> None:
-        """Deliver a message to every session of a route, each at the QoS it was granted."""
-        qos = message.qos
-        sent = 0
-        for subscription in subscriptions:
-            session = subscription.session
-            if subscription.no_local and session is publisher:
-                continue
-            retain = message.retain and subscription.retain_as_published
-            if qos == 0 or subscription.qos == 0:
-                link = session.link
-                if link is not None:
-                    if link.deliver(message, 0, retain, False, 0):
-                        sent += 1
-                    else:
-                        self.counters.dropped_output_full += 1
-            elif not session.ended:
-                granted = subscription.qos if subscription.qos < qos else qos
-                session.outbound.offer(session.link, message, offset, granted, retain)
-                sent += 1
-        self.counters.publish_sent += sent
-        self.counters.publish_bytes_sent += sent * len(message.payload)
-
-    def retained_settled(self, topic_name: str) -> None:
-        """A retained publish is durable and was sent live."""
-        self._streams.settled(topic_name)
 
     # -- QoS 1 and 2, acknowledgements -----------------------------------------------------------------------------
 
@@ -554,10 +462,11 @@ class Core:
         owed = wanted and request.qos > 0 and session.session_id != 0
         before_offset = self._store.next_offset()
         self._store.append_subscribed(session.client_id, session.session_id, request, request.qos, owed)
-        # A re-subscription replaces the old one whole, with what it had still to send (MQTT-3.8.4-3).
-        session.streams = deque(stream for stream in session.streams if stream.position.topic_filter != topic_filter)
+        if len(session.streams) >= self._limits.subscriptions_max:
+            # A client that asks faster than it reads: the same filter again replaces what is left of the last time.
+            session.drop_stream(topic_filter)
         if wanted:
-            session.streams.append(RetainedStream(RetainedPosition(topic_filter, request.qos, before_offset)))
+            self._streams.subscribed(session, RetainedPosition(topic_filter, request.qos, before_offset))
         return request.qos
 
     def _subscription_refusal(self, session: Session, topic_filter: str, existed: bool) -> int | None:
@@ -587,8 +496,7 @@ class Core:
                 for message in self._sys.values():
                     if matches(topic_filter, message.topic_name):
                         link.deliver(message, 0, True, False, 0)
-        self._streams.ready(session)
-        self._wake()
+        self._streams.begin(session)
 
     def _unsubscribe(self, session: Session, link: Link, packet: Unsubscribe) -> None:
         reasons: list[int] = []

@@ -12,6 +12,7 @@ from embermq.protocol.packets import Connack, Packet, Publish
 
 if TYPE_CHECKING:
     from embermq.broker.broker import Core
+    from embermq.broker.publishing import Publishing
     from embermq.broker.session import Session
 
 
@@ -21,7 +22,7 @@ class Held(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def release(self, core: "Core") -> None:
+    def release(self, core: "Core", publishing: "Publishing") -> None:
         """The group is durable: let it happen."""
 
 
@@ -45,12 +46,12 @@ class HeldPublish(Held):
         self._publisher: Final = publisher
         self._link: Final = link
 
-    def release(self, core: "Core") -> None:
+    def release(self, core: "Core", publishing: "Publishing") -> None:
         message = self._message
         if self._subscriptions:
-            core.fan_out(message, self._offset, self._subscriptions, self._publisher)
+            publishing.fan_out(message, self._offset, self._subscriptions, self._publisher)
         if message.retain:
-            core.retained_settled(message.topic_name)
+            publishing.settled(message.topic_name)
         publisher = self._publisher
         if publisher is not None:
             publisher.held -= 1
@@ -71,13 +72,13 @@ class HeldAcknowledgement(Held):
         self._packet_id: Final = packet_id
         self._reason: Final = reason
 
-    def release(self, core: "Core") -> None:
+    def release(self, core: "Core", publishing: "Publishing") -> None:
         self._link.acknowledge(self._packet_type, self._packet_id, self._reason)
 
 
 @final
 class HeldPacket(Held):
-    """SUBACK or UNSUBACK; after a SUBACK, the retained messages of the new subscriptions begin to flow."""
+    """SUBACK, UNSUBACK, or what must not overtake them; after it, retained messages begin to flow."""
 
     __slots__ = ("_link", "_packet", "_session")
 
@@ -85,8 +86,10 @@ class HeldPacket(Held):
         self._link: Final = link
         self._packet: Final = packet
         self._session: Final = session
+        session.held += 1
 
-    def release(self, core: "Core") -> None:
+    def release(self, core: "Core", publishing: "Publishing") -> None:
+        self._session.held -= 1
         self._link.send(self._packet)
         core.stream_retained(self._session)
 
@@ -102,7 +105,7 @@ class HeldOffer(Held):
         self._message: Final = message
         self._qos: Final = qos
 
-    def release(self, core: "Core") -> None:
+    def release(self, core: "Core", publishing: "Publishing") -> None:
         session = self._session
         if not session.ended:
             session.outbound.offer(session.link, self._message, -1, self._qos, True)
@@ -119,5 +122,5 @@ class HeldConnack(Held):
         self._link: Final = link
         self._packet: Final = packet
 
-    def release(self, core: "Core") -> None:
+    def release(self, core: "Core", publishing: "Publishing") -> None:
         core.open(self._session, self._link, self._packet)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.held import Held, HeldOffer
 from embermq.broker.link import Link
 from embermq.protocol.packets import Publish
-from embermq.protocol.topics import has_wildcard
+from embermq.protocol.topics import has_wildcard, matches
 from embermq.store.interface import Retained, RetainedPosition, Store
 
 if TYPE_CHECKING:
@@ -26,11 +26,13 @@ PIECES_A_TURN: Final = 16
 class RetainedStream:
     """The retained messages that one subscription is still to get."""
 
-    __slots__ = ("position", "done")
+    __slots__ = ("position", "done", "replaced")
 
     def __init__(self, position: RetainedPosition) -> None:
         self.position: Final = position
         self.done = False
+        # Messages that were retained at the SUBSCRIBE and replaced before SUBACK could leave; None: there was none.
+        self.replaced: dict[str, Publish | None] = {}
 
     def take(self, store: Store, limit: int) -> list[Retained]:
         """The next piece, without what this subscription gets live. Empty and not `done`: ask again."""
@@ -56,28 +58,64 @@ class RetainedStream:
 class RetainedStreams:
     """All streams, served in turn, a piece each."""
 
-    __slots__ = ("_store", "_held", "_ready", "_unsettled")
+    __slots__ = ("_store", "_held", "_ready", "_unsettled", "_fresh")
 
     def __init__(self, store: Store, held: list[Held]) -> None:
         self._store: Final = store
         self._held: Final = held  # the core's: what the next commit releases
         self._ready: dict[Session, None] = {}
-        self._unsettled: dict[str, int] = {}
+        self._unsettled: dict[str, list[Publish]] = {}
+        self._fresh: dict[RetainedStream, Session] = {}  # SUBACK still waits
 
-    def unsettled(self, topic_name: str) -> None:
-        """A retained publish was taken and is not durable yet: the store still shows the one before it.
+    def unsettled(self, message: Publish) -> None:
+        """A retained publish is being taken; until it is durable the store shows the one before it.
 
         Every present subscription gets the new one live, so streams pass the old one over: it must not come last.
+        A subscription whose SUBACK still waits is sent the old one first, since that was the last at its SUBSCRIBE.
         """
-        self._unsettled[topic_name] = self._unsettled.get(topic_name, 0) + 1
+        topic_name = message.topic_name
+        waiting = self._unsettled.get(topic_name)
+        for stream in self._fresh:
+            if topic_name not in stream.replaced and matches(stream.position.topic_filter, topic_name):
+                stream.replaced[topic_name] = self._last(topic_name, waiting)
+        if waiting is None:
+            self._unsettled[topic_name] = [message]
+        else:
+            waiting.append(message)
+
+    def _last(self, topic_name: str, waiting: list[Publish] | None) -> Publish | None:
+        if waiting:
+            return waiting[-1] if waiting[-1].payload else None
+        retained = self._store.retained_get(topic_name)
+        return None if retained is None else _as_message(retained)
 
     def settled(self, topic_name: str) -> None:
-        """A retained publish has become durable and was sent live."""
-        count = self._unsettled[topic_name] - 1
-        if count:
-            self._unsettled[topic_name] = count
-        else:
+        """The oldest unsettled retained publish of a topic has become durable and was sent live."""
+        waiting = self._unsettled[topic_name]
+        del waiting[0]
+        if not waiting:
             del self._unsettled[topic_name]
+
+    def subscribed(self, session: "Session", position: RetainedPosition) -> None:
+        """A subscription wants its retained messages, once SUBACK has left."""
+        stream = RetainedStream(position)
+        session.streams.append(stream)
+        self._fresh[stream] = session
+
+    def begin(self, session: "Session") -> None:
+        """SUBACK has left: the first piece of each stream follows it at once, so few messages come without delay."""
+        link = session.link
+        for stream in [stream for stream, owner in self._fresh.items() if owner is session]:
+            del self._fresh[stream]
+            if stream.replaced and link is not None and stream in session.streams:
+                for message in stream.replaced.values():
+                    if message is not None:
+                        self._send(session, link, message, -1, stream.position.qos)
+        if link is not None:
+            for _ in range(len(session.streams)):
+                if not session.streams or not self._send_piece(session, link):
+                    break
+            self.ready(session)
 
     def ready(self, session: "Session") -> None:
         """A session may have room for more of its retained messages."""
@@ -110,17 +148,24 @@ class RetainedStreams:
             before = retained.topic_name
             if before in self._unsettled:
                 continue
-            message = Publish(before, retained.payload, retained.qos, True, False, 0, retained.properties)
-            qos = min(retained.qos, granted)
-            if qos == 0:
-                link.deliver(message, 0, True, False, 0)
-            elif outbound.queue is not None:
-                outbound.accept(message, -1, qos, True)
-                self._held.append(HeldOffer(session, message, qos))
-            else:
-                outbound.offer(link, message, retained.offset, qos, True)
+            self._send(session, link, _as_message(retained), retained.offset, granted)
         if granted and outbound.queue is not None:
             self._store.append_position(session.session_id, session.client_id, stream.position, stream.done)
         if stream.done:
             session.streams.popleft()
         return True
+
+    def _send(self, session: "Session", link: Link, message: Publish, offset: int, granted: int) -> None:
+        qos = min(message.qos, granted)
+        outbound = session.outbound
+        if qos == 0:
+            link.deliver(message, 0, True, False, 0)
+        elif outbound.queue is not None:
+            if outbound.accept(message, -1, qos, True):
+                self._held.append(HeldOffer(session, message, qos))
+        else:
+            outbound.offer(link, message, offset, qos, True)
+
+
+def _as_message(retained: Retained) -> Publish:
+    return Publish(retained.topic_name, retained.payload, retained.qos, True, False, 0, retained.properties)

@@ -52,7 +52,7 @@ class Session:
         self.keep_alive_ms = 0
         self.heard_ms = 0
         self.lost_ms = 0  # when the last connection ended; 0 while there is one
-        self.held = 0  # its publishes that wait for a commit: later ones must not overtake them
+        self.held = 0  # what it caused and waits for a commit: nothing later of its own may overtake that
         self.ended = False
 
     def keep_alive_due_ms(self) -> int:
@@ -60,3 +60,7 @@ class Session:
         if self.keep_alive_ms == 0 or (self.link is None and self.opening is None):
             return 0
         return self.heard_ms + self.keep_alive_ms + self.keep_alive_ms // 2
+
+    def drop_stream(self, topic_filter: str) -> None:
+        """Give up what a subscription's retained messages have still to send."""
+        self.streams = deque(stream for stream in self.streams if stream.position.topic_filter != topic_filter)

@@ -97,6 +97,7 @@ class StreamConnection(asyncio.Protocol, Link):
         "_stash",
         "_timeout",
         "_paused",
+        "_name",
     )
 
     def __init__(self, server: "Server") -> None:
@@ -115,6 +116,7 @@ class StreamConnection(asyncio.Protocol, Link):
         self._stash: list[Packet] = []
         self._timeout: asyncio.TimerHandle | None = None
         self._paused = False
+        self._name = "a client"
 
     # -- from the transport --------------------------------------------------------------------------------------
 
@@ -201,6 +203,7 @@ class StreamConnection(asyncio.Protocol, Link):
         """The client is who it says: on to the core."""
         if not self._closed:
             protocol = PROTOCOL_NAMES.get(connect.protocol_level, "MQTT")
+            self._name = repr(connect.client_id)
             self._server.core.connect(self, connect, identity, protocol, self.address())
 
     def refused(self, refusal: Refused) -> None:
@@ -275,7 +278,7 @@ class StreamConnection(asyncio.Protocol, Link):
         if self._timeout is not None:
             self._timeout.cancel()
             self._timeout = None
-        logger.debug("%s connected from %s", self._client_name(), self.address())
+        logger.debug("%s connected from %s", self._name, self.address())
         stash = self._stash
         self._stash = []
         if stash:
@@ -289,12 +292,9 @@ class StreamConnection(asyncio.Protocol, Link):
             return
         self._closed = True
         level = logging.DEBUG if reason in QUIET else logging.WARNING
-        logger.log(level, "%s (%s) disconnected: %s", self._client_name(), self.address(), detail)
+        logger.log(level, "%s (%s) disconnected: %s", self._name, self.address(), detail)
         if not self._out:
             self._server.touched.append(self)
-
-    def _client_name(self) -> str:
-        return self.session.client_id if self.session is not None else "client"
 
     # -- once a turn -----------------------------------------------------------------------------------------------
 
