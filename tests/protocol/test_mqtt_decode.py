@@ -93,6 +93,7 @@ def test_packets_may_stand_in_a_row(vector: Vector, sender: str) -> None:
     stream = ping_wire + vector.wire + vector.wire + ping_wire
     assert decoder.feed(stream + vector.wire[:-1]) == [ping, vector.packet, vector.packet, ping]
     assert decoder.feed(vector.wire[-1:] + ping_wire) == [vector.packet, ping]
+    assert decoder.feed(ping_wire) == [ping]
     assert decoder.error is None
 
 
