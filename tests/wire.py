@@ -6,6 +6,7 @@ prove that everything sent before has been handled.
 """
 
 import contextlib
+import select
 import socket
 import struct
 from collections import deque
@@ -160,7 +161,8 @@ class Wire:
         """Send bytes as they are; a str is hexadecimal."""
         self._socket.sendall(b"".join(bytes.fromhex(part) if isinstance(part, str) else part for part in parts))
 
-    def _read(self, count: int) -> bytes:
+    def read(self, count: int) -> bytes:
+        """Exactly this many bytes, whatever packets they are."""
         while len(self._input) < count:
             try:
                 chunk = self._socket.recv(65536)
@@ -175,21 +177,25 @@ class Wire:
 
     def receive(self) -> Packet:
         """The next packet, whatever it is. A closed connection is a ConnectionError."""
-        first = self._read(1)[0]
+        first = self.read(1)[0]
         length = shift = 0
         while True:
-            digit = self._read(1)[0]
+            digit = self.read(1)[0]
             length |= (digit & 0x7F) << shift
             shift += 7
             if not digit & 0x80:
                 break
             assert shift < 28, "a remaining length of more than four bytes"
-        received = Packet(first >> 4, first & 15, self._read(length))
+        received = Packet(first >> 4, first & 15, self.read(length))
         if received.kind == PUBREL:
             assert received.flags == 2, received
         elif received.kind != PUBLISH:
             assert received.flags == 0, received
         return received
+
+    def readable_within(self, seconds: float) -> bool:
+        """Whether something, the end of the connection included, comes within this time."""
+        return bool(self._input) or bool(select.select([self._socket], [], [], seconds)[0])
 
     # Expectations.
 
