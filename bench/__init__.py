@@ -1,0 +1,1 @@
+"""What the README's figures come from: EmberMQ beside Mosquitto, in one interleaved run."""

@@ -1,0 +1,171 @@
+"""`python -m bench`: run the scenarios, EmberMQ and Mosquitto in turn, and print one table.
+
+Owns: the command line and the order of rounds.
+Never: a measurement of its own.
+"""
+
+import argparse
+import dataclasses
+import fnmatch
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import connection_scenarios, traffic_scenarios
+from bench.figures import Figures, Report, show
+from bench.load import LoadFailed
+from bench.machine import Cores, facts, pin, raise_open_files
+from bench.scenario import Scale, Scenario
+from bench.servers import (
+    MOSQUITTO_FLOOD,
+    MOSQUITTO_STORE,
+    BrokerFailed,
+    Server,
+    ember,
+    ember_path,
+    mosquitto,
+    mosquitto_path,
+    mosquitto_version,
+)
+
+SCENARIOS: tuple[Scenario, ...] = (*traffic_scenarios.SCENARIOS, *connection_scenarios.SCENARIOS)
+
+Factory = Callable[[Scenario], Server]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description="EmberMQ beside Mosquitto, in one interleaved run")
+    parser.add_argument("--only", action="append", metavar="NAME", help="scenario name or pattern, may be repeated")
+    parser.add_argument("--list", action="store_true", help="name the scenarios and end")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one round: does it work, not how fast")
+    parser.add_argument("--rounds", type=int, help="rounds of each scenario (default 3, with --quick 1)")
+    parser.add_argument("--server", action="append", choices=["ember", "mosquitto"], help="only this broker")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every value to a file")
+    parser.add_argument("--no-pin", action="store_true", help="leave processes on any core")
+    parser.add_argument("--nice", type=int, help="priority of generator and brokers on a machine that is not idle")
+    parser.add_argument("--ember-store", choices=["memory", "disk"], help="EmberMQ's store in the traffic scenarios")
+    parser.add_argument("--ember-arg", action="append", default=[], help="passed on to `ember serve`")
+    for field in dataclasses.fields(Scale):
+        kind = float if field.type is float or field.type == "float" else int
+        parser.add_argument(f"--{field.name.replace('_', '-')}", type=kind, help=f"default {field.default}")
+    return parser.parse_args()
+
+
+def chosen_scale(options: argparse.Namespace) -> Scale:
+    scale = Scale.quick() if options.quick else Scale()
+    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(Scale)}
+    return dataclasses.replace(scale, **{name: value for name, value in given.items() if value is not None})
+
+
+def factories(options: argparse.Namespace, cores: Cores, report: Report) -> dict[str, Factory]:
+    wanted = options.server or ["ember", "mosquitto"]
+    found: dict[str, Factory] = {}
+    if "ember" in wanted:
+        ember_command = ember_path()
+        if ember_command is None:
+            sys.exit("bench: the `ember` command is not installed; run `make setup`")
+
+        def start_ember(scenario: Scenario) -> Server:
+            on_disk = (options.ember_store or scenario.store) == "disk" or scenario.store == "disk"
+            return ember(ember_command, on_disk, cores, options.ember_arg)
+
+        found["EmberMQ"] = start_ember
+    if "mosquitto" in wanted:
+        mosquitto_command = mosquitto_path()
+        if mosquitto_command is None:
+            report.note("Mosquitto is not installed: EmberMQ was measured alone, there are no ratios")
+        else:
+
+            def start_mosquitto(scenario: Scenario) -> Server:
+                settings = MOSQUITTO_STORE if scenario.store == "disk" else MOSQUITTO_FLOOD
+                return mosquitto(mosquitto_command, settings, cores)
+
+            found["Mosquitto"] = start_mosquitto
+    return found
+
+
+def measure(scenario: Scenario, scale: Scale, rounds: int, found: dict[str, Factory], report: Report) -> None:
+    """Rounds of one scenario, the brokers in turn within each, so that both see the same weather."""
+    rounds = min(rounds, scenario.rounds_max or rounds)
+    with ExitStack() as running:
+        servers: dict[str, Server] = {}
+        for round_ in range(rounds):
+            if scenario.fresh or not servers:
+                running.close()
+                servers = {name: running.enter_context(make(scenario)) for name, make in found.items()}
+            turns = {name: scenario.run(server, scale) for name, server in servers.items()}
+            order = list(turns) if round_ % 2 == 0 else list(reversed(turns))
+            while turns:
+                for name in order:
+                    if name in turns and not advance(scenario, name, turns[name], report):
+                        del turns[name]
+
+
+def advance(scenario: Scenario, name: str, turn: Iterator[Figures], report: Report) -> bool:
+    """One step of one broker; False when it has no further one."""
+    try:
+        figures = next(turn, None)
+    except (LoadFailed, OSError, TimeoutError) as error:
+        report.note(f"{scenario.name}: {name} failed: {error!r}")
+        return False
+    if figures is None:
+        return False
+    report.add(scenario.title, scenario.metrics, name, figures)
+    return True
+
+
+def heading(cores: Cores, rounds: int, found: dict[str, Factory]) -> dict[str, object]:
+    told: dict[str, object] = dict(facts(cores).as_dict())
+    if "EmberMQ" in found:
+        try:
+            told["embermq"] = version("embermq")
+        except PackageNotFoundError:
+            told["embermq"] = "unknown"
+    path = mosquitto_path()
+    if "Mosquitto" in found and path is not None:
+        told["mosquitto"] = mosquitto_version(path)
+    told["rounds"] = rounds
+    return told
+
+
+def main() -> int:
+    options = arguments()
+    if options.list:
+        for scenario in SCENARIOS:
+            print(f"{scenario.name:20} {scenario.title}")
+        return 0
+    patterns = options.only or ["*"]
+    scenarios = [s for s in SCENARIOS if any(fnmatch.fnmatch(s.name, pattern) for pattern in patterns)]
+    if not scenarios:
+        sys.exit("bench: no scenario has that name; see --list")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    report = Report()
+    raise_open_files()
+    cores = pin(not options.no_pin)
+    if options.nice is not None:
+        os.setpriority(os.PRIO_PROCESS, 0, options.nice)
+    scale = chosen_scale(options)
+    rounds = options.rounds or (1 if options.quick else 3)
+    found = factories(options, cores, report)
+    told = heading(cores, rounds, found)
+    for scenario in scenarios:
+        console.print(f"{scenario.title} ...", highlight=False)
+        try:
+            measure(scenario, scale, rounds, found, report)
+        except BrokerFailed as error:
+            report.note(f"{scenario.name}: {error}")
+    show(console, report, told)
+    if options.json:
+        report.write_json(options.json, told)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

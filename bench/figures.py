@@ -1,0 +1,148 @@
+"""Figures: what a scenario measures, how rounds become one number, and how they are shown.
+
+Owns: the metrics' names, units and directions, medians, ratios, targets, the table and the JSON file.
+Never: a measurement.
+"""
+
+import json
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+Figures = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One column of a result. A target bounds EmberMQ's median: `ratio` against Mosquitto's, `value` by itself."""
+
+    key: str
+    label: str
+    unit: str
+    better: Literal["more", "less", "zero", "none"] = "none"
+    ratio: float | None = None
+    value: float | None = None
+
+
+@dataclass(slots=True)
+class Row:
+    scenario: str
+    metric: Metric
+    values: dict[str, list[float]] = field(default_factory=dict)
+
+    def median(self, server: str) -> float | None:
+        measured = self.values.get(server)
+        return statistics.median(measured) if measured else None
+
+    @property
+    def ratio(self) -> float | None:
+        ours, theirs = self.median("EmberMQ"), self.median("Mosquitto")
+        return ours / theirs if ours is not None and theirs else None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether EmberMQ keeps the target; None where there is none or nothing to compare."""
+        ours, metric = self.median("EmberMQ"), self.metric
+        if ours is None:
+            return None
+        if metric.better == "zero":
+            return ours == 0
+        if metric.value is not None:
+            return ours >= metric.value if metric.better == "more" else ours <= metric.value
+        if metric.ratio is not None and self.ratio is not None:
+            return self.ratio >= metric.ratio if metric.better == "more" else self.ratio <= metric.ratio
+        return None
+
+
+@dataclass(slots=True)
+class Report:
+    """All rows of a run, in the order they were measured."""
+
+    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, scenario: str, metrics: tuple[Metric, ...], server: str, figures: Figures) -> None:
+        for metric in metrics:
+            if metric.key in figures:
+                row = self.rows.setdefault((scenario, metric.key), Row(scenario, metric))
+                row.values.setdefault(server, []).append(figures[metric.key])
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def missed(self) -> list[Row]:
+        return [row for row in self.rows.values() if row.met is False]
+
+    def table(self) -> Table:
+        table = Table(title="EmberMQ beside Mosquitto: medians of the rounds", title_justify="left")
+        table.add_column("scenario")
+        table.add_column("figure")
+        table.add_column("unit")
+        servers = [
+            name for name in ("EmberMQ", "Mosquitto", "sink") if any(name in r.values for r in self.rows.values())
+        ]
+        for name in servers:
+            table.add_column(name, justify="right")
+        table.add_column("ratio", justify="right")
+        table.add_column("target")
+        last = ""
+        for row in self.rows.values():
+            if last and row.scenario != last:
+                table.add_section()
+            cells = [row.scenario if row.scenario != last else "", row.metric.label, row.metric.unit]
+            cells += [shown(row.median(name)) for name in servers]
+            cells += ["" if row.ratio is None else f"{row.ratio:.2f}", verdict(row)]
+            table.add_row(*cells)
+            last = row.scenario
+        return table
+
+    def write_json(self, path: Path, heading: Mapping[str, object]) -> None:
+        rows = [
+            {
+                "scenario": row.scenario,
+                "metric": row.metric.key,
+                "unit": row.metric.unit,
+                "better": row.metric.better,
+                "values": row.values,
+                "medians": {name: row.median(name) for name in row.values},
+                "ratio": row.ratio,
+                "target_met": row.met,
+            }
+            for row in self.rows.values()
+        ]
+        path.write_text(json.dumps({**heading, "notes": self.notes, "rows": rows}, indent=2) + "\n", encoding="utf-8")
+
+
+def shown(value: float | None) -> str:
+    if value is None:
+        return ""
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"
+
+
+def verdict(row: Row) -> str:
+    if row.met is None:
+        return ""
+    metric = row.metric
+    sign = ">=" if metric.better == "more" else "<="
+    if metric.better == "zero":
+        wanted = "0"
+    elif metric.value is not None:
+        wanted = f"{sign} {metric.value:,g}"
+    else:
+        wanted = f"{sign} {metric.ratio} x"
+    return f"{wanted}: {'met' if row.met else 'MISSED'}"
+
+
+def show(console: Console, report: Report, heading: Mapping[str, object]) -> None:
+    for key, value in heading.items():
+        console.print(f"{key}: {value}", highlight=False)
+    console.print(report.table(), highlight=False)
+    for note in report.notes:
+        console.print(f"note: {note}", highlight=False)

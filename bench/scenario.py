@@ -1,0 +1,53 @@
+"""What a scenario is: a name, what it measures, and a function that measures one broker step by step.
+
+Owns: the shape shared by all scenarios and the sizes they run at.
+Never: a broker's name; a scenario treats every server alike.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from bench.figures import Figures, Metric
+from bench.servers import Server
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much of everything; `quick` is for seeing that it works, not for figures."""
+
+    seconds: float = 3.0
+    paced_seconds: float = 5.0
+    paced_publishers: int = 200
+    paced_rate: int = 10_000
+    subscriptions: int = 10_000
+    idle: int = 10_000
+    clients: int = 1_000
+    retained: int = 1_000_000
+    queued: int = 50_000
+    window: int = 1_000
+    window_qos2: int = 250
+
+    @classmethod
+    def quick(cls) -> "Scale":
+        return cls(seconds=0.5, paced_seconds=1.0, idle=2_000, retained=20_000, queued=5_000)
+
+
+Step = Callable[[Server, Scale], Iterator[Figures]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`run` yields figures after each step; the runner advances the brokers in turn, one step each.
+
+    `store` says which settings the brokers run with: floods against memory, retained scenarios against the disk.
+    `fresh` asks for new processes each round, where memory or start-up is measured. `rounds_max` caps long ones.
+    """
+
+    name: str
+    title: str
+    metrics: tuple[Metric, ...]
+    run: Step
+    store: Literal["memory", "disk"] = "memory"
+    fresh: bool = False
+    rounds_max: int | None = None

@@ -1,0 +1,126 @@
+"""Scenarios of messages on the move: floods, paced load, ten thousand subscriptions.
+
+Owns: who publishes what to whom, and the targets EmberMQ holds itself to.
+Never: anything retained (`retained_scenarios`) or about connections themselves (`connection_scenarios`).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bench import packets
+from bench.figures import Figures, Metric
+from bench.flood import Flood, flood, open_traffic
+from bench.paced import paced
+from bench.packets import Shape
+from bench.scenario import Scale, Scenario, Step
+from bench.servers import Server
+
+ALL_TOPICS = "plant/+/unit/+"
+FAN = 50
+
+
+def flood_metrics(target: bool) -> tuple[Metric, ...]:
+    return (
+        Metric("rate", "delivered", "messages/s", "more", ratio=1.0 if target else None),
+        Metric("cpu_us", "broker CPU", "us/message", "less"),
+        Metric("broker_busy", "broker busy", "of a core"),
+        Metric("broker_waited", "broker held up by other work", "of a core"),
+        Metric("generator_busy", "generator busy", "of a core"),
+        Metric("lost", "lost", "messages", "zero"),
+    )
+
+
+def flood_figures(result: Flood) -> Figures:
+    return {
+        "rate": result.rate,
+        "cpu_us": result.broker_cpu_us,
+        "broker_busy": result.broker_cpu_s / result.seconds,
+        "broker_waited": result.broker_waited_s / result.seconds,
+        "generator_busy": result.generator_cpu_s / result.seconds,
+        "lost": result.lost,
+    }
+
+
+def flood_step(qos: int, publishers: int, subscribers: int) -> Step:
+    def run(server: Server, scale: Scale) -> Iterator[Figures]:
+        names = [packets.topic_name(index) for index in range(publishers)]
+        filters = names if publishers == 1 else [ALL_TOPICS]
+        # Mosquitto looks acknowledgements up in a list: at QoS 2 with 1,000 in flight to 50 readers it all but stands
+        # still. The smaller window is the one that suits it best; both brokers get it.
+        window = scale.window_qos2 if qos == 2 else scale.window
+        traffic = open_traffic(
+            server.port, Shape(qos), [[name] for name in names], [filters] * subscribers, subscribers, window
+        )
+        yield flood_figures(flood(server, traffic, scale.seconds))
+
+    return run
+
+
+def flood_scenario(qos: int, publishers: int, subscribers: int) -> Scenario:
+    return Scenario(
+        name=f"flood-{publishers}-{subscribers}-qos{qos}",
+        title=f"flood {publishers}->{subscribers}, QoS {qos}",
+        metrics=flood_metrics(target=qos < 2),
+        run=flood_step(qos, publishers, subscribers),
+    )
+
+
+def paced_step(qos: int) -> Step:
+    def run(server: Server, scale: Scale) -> Iterator[Figures]:
+        result = paced(server, qos, scale.paced_publishers, scale.paced_rate, scale.paced_seconds)
+        yield {
+            "p50_us": float(np.percentile(result.latency_us, 50)),
+            "p99_us": float(np.percentile(result.latency_us, 99)),
+            "cpu_us": result.broker_cpu_us,
+            "lag_p99_us": float(np.percentile(result.lag_us, 99)),
+            "lost": result.lost,
+        }
+
+    return run
+
+
+def paced_scenario(qos: int) -> Scenario:
+    return Scenario(
+        name=f"paced-qos{qos}",
+        title=f"paced, 200 publishers, 10,000 messages/s, QoS {qos}",
+        metrics=(
+            Metric("cpu_us", "broker CPU", "us/message", "less", ratio=1.3),
+            Metric("p50_us", "latency p50", "us", "less"),
+            Metric("p99_us", "latency p99", "us", "less"),
+            Metric("lag_p99_us", "generator late p99", "us"),
+            Metric("lost", "lost", "messages", "zero"),
+        ),
+        run=paced_step(qos),
+    )
+
+
+def many_subscriptions(server: Server, scale: Scale) -> Iterator[Figures]:
+    """Filters spread over a hundred clients, every second one with a wildcard; each message matches one."""
+    names = [packets.topic_name(index) for index in range(scale.subscriptions)]
+    holders = min(100, len(names))
+    # The wildcard takes the place of "unit": it has to be looked for, and still only one topic matches.
+    filters = [name if index % 2 else name.replace("unit", "+") for index, name in enumerate(names)]
+    order = np.random.default_rng(7).permutation(len(names))
+    traffic = open_traffic(
+        server.port,
+        Shape(0),
+        [[names[index] for index in order]],
+        [filters[start::holders] for start in range(holders)],
+        1,
+        scale.window,
+    )
+    yield flood_figures(flood(server, traffic, scale.seconds))
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *(flood_scenario(qos, *fan) for qos in (0, 1, 2) for fan in ((1, 1), (FAN, 1), (1, FAN))),
+    paced_scenario(0),
+    paced_scenario(1),
+    Scenario(
+        name="subscriptions",
+        title="publish over 10,000 subscriptions, QoS 0",
+        metrics=flood_metrics(target=False),
+        run=many_subscriptions,
+    ),
+)
