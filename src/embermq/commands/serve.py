@@ -69,7 +69,6 @@ def run(settings: "Settings") -> None:
     """Serve until a signal comes."""
     from embermq.embed import loop_factory
 
-    _raise_file_limit(settings.limits.connections_max)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(settings))
 
@@ -85,6 +84,7 @@ async def _serve(settings: "Settings") -> None:
     loop.add_signal_handler(signal.SIGHUP, _reload, broker)
     async with broker:
         print(f"ember {__version__}", *start_up_lines(broker, settings), "ready", sep="\n", flush=True)
+        _raise_file_limit(settings.limits.connections_max)
         await stop.wait()
     print("stopped", flush=True)
 

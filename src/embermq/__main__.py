@@ -1,0 +1,5 @@
+"""`python -m embermq` is `ember`."""
+
+from embermq.cli import main
+
+main()
