@@ -6,7 +6,9 @@ touched connection is written to once.
 """
 
 import asyncio
+import errno
 import logging
+import os
 import secrets
 import socket
 import ssl
@@ -101,7 +103,9 @@ class Server:
     async def listen_unix(self, path: str, mode: int = 0o600) -> None:
         """Listen on a unix socket; one that a dead server left behind is replaced."""
         place = Path(path)
-        if place.is_socket() and not _answers(path):
+        if place.is_socket():
+            if _answers(path):  # the loop would take its place without a word
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             place.unlink()
         listener = await self.loop.create_unix_server(lambda: StreamConnection(self), path, backlog=BACKLOG)
         place.chmod(mode)

@@ -1,0 +1,295 @@
+"""MQTT over WebSocket: frames are only a way for bytes, and a frame that is not binary ends the connection."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from certificates import Authority
+from clauses import v311
+from embermq import Broker
+from embermq.broker.limits import Limits
+from embermq.transport.websocket import WebSocketListener
+from wire import connect, packet, publish, subscribe
+
+TIMEOUT_S = 10
+CONNACK = bytes.fromhex("20020000")
+PINGREQ = packet(12, 0)
+PINGRESP = bytes.fromhex("d000")
+SUBACK = bytes.fromhex("9003000100")
+
+
+def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), TIMEOUT_S))
+
+
+class Socket:
+    """A WebSocket whose messages are read as one stream of bytes."""
+
+    def __init__(self, websocket: aiohttp.ClientWebSocketResponse) -> None:
+        self.raw = websocket
+        self._input = b""
+
+    async def send(self, *frames: bytes) -> None:
+        for frame in frames:
+            await self.raw.send_bytes(frame)
+
+    async def read(self, count: int) -> bytes:
+        while len(self._input) < count:
+            self._input += await self.raw.receive_bytes()
+        taken, self._input = self._input[:count], self._input[count:]
+        return taken
+
+    async def expect(self, expected: bytes) -> None:
+        assert await self.read(len(expected)) == expected
+
+    async def expect_close(self) -> int | None:
+        message = await self.raw.receive()
+        assert message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED), message
+        return self.raw.close_code
+
+
+@asynccontextmanager
+async def dialled(broker: Broker, **options: object) -> AsyncIterator[Socket]:
+    scheme, port = ("ws", broker.ws_port) if broker.ws_port is not None else ("wss", broker.wss_port)
+    settings: dict[str, object] = {"protocols": ["mqtt"], **options}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{scheme}://{broker.host}:{port}{broker.ws_path}", **settings) as websocket,  # type: ignore[arg-type]
+    ):
+        yield Socket(websocket)
+
+
+@v311("MQTT-6.0.0-4")
+@pytest.mark.parametrize(
+    ("offered", "selected"),
+    [
+        (["mqtt"], "mqtt"),
+        (["mqttv3.1", "mqtt"], "mqtt"),
+        (["other", "mqtt"], "mqtt"),
+        (["mqttv3.1"], "mqttv3.1"),
+    ],
+)
+def test_the_subprotocol_is_named_in_the_answer(offered: list[str], selected: str) -> None:
+    async def test() -> None:
+        async with Broker(ws_port=0) as broker, dialled(broker, protocols=offered) as client:
+            assert client.raw.protocol == selected
+            await client.send(connect("c1"))
+            await client.expect(CONNACK)
+
+    run(test)
+
+
+@pytest.mark.parametrize("offered", [[], ["soap"]])
+def test_a_client_that_does_not_offer_mqtt_is_refused(offered: list[str]) -> None:
+    async def test() -> None:
+        async with Broker(ws_port=0) as broker:
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                async with dialled(broker, protocols=offered):
+                    pass
+            assert refused.value.status == 400
+
+    run(test)
+
+
+@v311("MQTT-6.0.0-2")
+def test_packets_may_be_split_and_joined_across_frames() -> None:
+    async def test() -> None:
+        stream = connect("c1") + subscribe(1, ("a", 0)) + publish("a", b"hello") + PINGREQ
+        answer = CONNACK + SUBACK + publish("a", b"hello") + PINGRESP
+        async with Broker(ws_port=0) as broker:
+            async with dialled(broker) as client:
+                await client.send(stream)
+                await client.expect(answer)
+            async with dialled(broker) as client:
+                await client.send(*(bytes([byte]) for byte in stream))
+                await client.expect(answer)
+            async with dialled(broker) as client:
+                await client.send(stream[:40], stream[40:])
+                await client.expect(answer)
+
+    run(test)
+
+
+@v311("MQTT-6.0.0-1")
+def test_what_the_server_sends_is_binary_and_a_text_frame_ends_the_connection() -> None:
+    async def test() -> None:
+        async with Broker(ws_port=0) as broker, dialled(broker) as client, dialled(broker) as watcher:
+            await watcher.send(connect("watcher") + subscribe(1, ("will", 0)))
+            await watcher.expect(CONNACK + SUBACK)
+            will = bytes.fromhex("10 17 0004 4d515454 04 06 003c 0002 6331 0004 77696c6c 0001 78")
+            await client.send(will)
+            first = await client.raw.receive()
+            assert (first.type, first.data) == (aiohttp.WSMsgType.BINARY, CONNACK)
+            await client.raw.send_str("not MQTT")
+            assert await client.expect_close() == aiohttp.WSCloseCode.UNSUPPORTED_DATA
+            await watcher.expect(publish("will", b"x"))
+
+    run(test)
+
+
+def test_a_large_message_goes_both_ways() -> None:
+    async def test() -> None:
+        payload = bytes(range(256)) * 4096
+        limits = Limits(packet_bytes_max=len(payload) + 100, output_bytes_max=2 * len(payload))
+        async with Broker(ws_port=0, limits=limits) as broker, dialled(broker, max_msg_size=0) as client:
+            await client.send(connect("c1") + subscribe(1, ("a", 0)))
+            await client.expect(CONNACK + SUBACK)
+            await client.send(publish("a", payload))
+            await client.expect(publish("a", payload))
+
+    run(test)
+
+
+def test_a_message_beyond_the_packet_limit_ends_the_connection() -> None:
+    async def test() -> None:
+        limits = Limits(packet_bytes_max=1000)
+        async with Broker(ws_port=0, limits=limits) as broker:
+            for size in (2_000, 200_000):
+                async with dialled(broker) as client:
+                    await client.send(connect("c1"))
+                    await client.expect(CONNACK)
+                    await client.send(publish("a", bytes(size)))
+                    await client.expect_close()
+
+    run(test)
+
+
+def test_a_client_that_does_not_read_is_bounded_and_harms_nobody() -> None:
+    async def test() -> None:
+        limits = Limits(output_bytes_max=100_000)
+        payload = bytes(50_000)
+        count = 400
+        async with Broker(ws_port=0, limits=limits) as broker, dialled(broker) as slow, dialled(broker) as quick:
+            await slow.send(connect("slow") + subscribe(1, ("a", 0)))
+            await slow.expect(CONNACK + SUBACK)
+            await quick.send(connect("quick"))
+            await quick.expect(CONNACK)
+            # The client library would read ahead; the socket must not.
+            transport = slow.raw._response.connection.transport  # type: ignore[union-attr]
+            transport.pause_reading()
+            for _ in range(count):
+                await quick.send(publish("a", payload))
+            await quick.send(PINGREQ)
+            await quick.expect(PINGRESP)
+            server = broker._server
+            assert server is not None
+            waiting = max(connection._transport.get_write_buffer_size() for connection in server._connections)
+            assert 0 < waiting <= limits.output_bytes_max + 2 * len(payload)
+            assert server.core.counters.dropped_output_full > 0
+            transport.resume_reading()
+            received = 0
+            frame = publish("a", payload)
+            dropped = server.core.counters.dropped_output_full
+            while received < count - dropped:
+                await slow.expect(frame)
+                received += 1
+            # It has caught up: what comes now is delivered again.
+            await quick.send(publish("a", b"again"))
+            await slow.expect(publish("a", b"again"))
+
+    run(test)
+
+
+def test_the_end_is_told_both_ways() -> None:
+    async def test() -> None:
+        async with Broker(ws_port=0) as broker:
+            async with dialled(broker) as client:
+                await client.send(connect("c1"))
+                await client.expect(CONNACK)
+                await client.send(connect("c1"))  # a second CONNECT: the server ends the connection
+                assert await client.expect_close() == aiohttp.WSCloseCode.OK
+            async with dialled(broker) as client:
+                await client.send(connect("c2"))
+                await client.expect(CONNACK)
+                await broker.stop()
+                assert await client.expect_close() is not None
+
+    run(test)
+
+
+def test_plain_http_and_other_paths_are_answered_and_forgotten() -> None:
+    async def test() -> None:
+        async with Broker(ws_port=0) as broker, aiohttp.ClientSession() as session:
+            base = f"http://{broker.host}:{broker.ws_port}"
+            async with session.get(f"{base}/other") as other, session.get(f"{base}/mqtt") as plain:
+                assert (other.status, plain.status) == (404, 400)
+                assert "/mqtt" in await other.text()
+            headers = {"Sec-WebSocket-Protocol": "mqtt"}
+            async with session.get(f"{base}/mqtt", headers=headers) as no_upgrade:
+                assert no_upgrade.status == 400
+
+    run(test)
+
+
+def test_a_peer_that_asks_for_nothing_is_ended() -> None:
+    async def test() -> None:
+        async with Broker(ws_port=0, limits=Limits(connect_timeout_s=1)) as broker:
+            reader, writer = await asyncio.open_connection(broker.host, broker.ws_port)
+            assert await reader.read() == b""
+            writer.close()
+            async with dialled(broker) as client:
+                await client.expect_close()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed", "origin", "status"),
+    [
+        ("127.0.0.1", (), None, 101),
+        ("127.0.0.1", (), "http://localhost:3000", 101),
+        ("127.0.0.1", (), "http://[::1]:3000", 101),
+        ("127.0.0.1", (), "https://evil.example", 403),
+        ("127.0.0.1", (), "null", 403),
+        ("127.0.0.1", ("*",), "https://evil.example", 101),
+        ("127.0.0.1", ("https://Good.example",), "https://good.example", 101),
+        ("127.0.0.1", ("https://good.example",), "http://localhost", 403),
+    ],
+)
+def test_a_strangers_web_page_does_not_reach_a_server_of_this_machine(
+    host: str, allowed: tuple[str, ...], origin: str | None, status: int
+) -> None:
+    async def test() -> None:
+        async with Broker(host=host, ws_port=0, ws_origins=allowed) as broker:
+            headers = {"Origin": origin} if origin else {}
+            try:
+                async with dialled(broker, headers=headers) as client:
+                    await client.send(connect("c1"))
+                    await client.expect(CONNACK)
+                    assert status == 101
+            except aiohttp.WSServerHandshakeError as refused:
+                assert refused.status == status
+
+    run(test)
+
+
+def test_where_other_machines_connect_all_pages_may() -> None:
+    async def test() -> None:
+        listener = WebSocketListener(lambda: pytest.fail("nobody connects"), Limits())
+        await listener.listen("0.0.0.0", 0)
+        try:
+            assert listener._may_come_from("https://any.example")
+        finally:
+            listener.close()
+            await listener.wait_closed()
+
+    run(test)
+
+
+def test_over_tls(tmp_path: Path) -> None:
+    async def test() -> None:
+        authority = Authority(tmp_path)
+        pair = authority.sign("server")
+        options = {"wss_port": 0, "certificate": pair.certificate, "key": pair.key}
+        async with Broker(**options) as broker:  # type: ignore[arg-type]
+            context = ssl.create_default_context(cafile=str(authority.certificate))
+            async with dialled(broker, ssl=context) as client:
+                await client.send(connect("c1"))
+                await client.expect(CONNACK)
+
+    run(test)
