@@ -164,16 +164,19 @@ class Wire:
     def read(self, count: int) -> bytes:
         """Exactly this many bytes, whatever packets they are."""
         while len(self._input) < count:
-            try:
-                chunk = self._socket.recv(65536)
-            except TimeoutError:
-                raise AssertionError(f"nothing came for {TIMEOUT_S} s") from None
-            if not chunk:
-                raise ConnectionError("the server closed the connection")
-            self._input += chunk
+            self._input += self._receive_bytes()
         taken = bytes(self._input[:count])
         del self._input[:count]
         return taken
+
+    def _receive_bytes(self) -> bytes:
+        try:
+            chunk = self._socket.recv(65536)
+        except TimeoutError:
+            raise AssertionError(f"nothing came for {TIMEOUT_S} s") from None
+        if not chunk:
+            raise ConnectionError("the server closed the connection")
+        return chunk
 
     def receive(self) -> Packet:
         """The next packet, whatever it is. A closed connection is a ConnectionError."""

@@ -1,6 +1,7 @@
 """The broker under test and the clients of one test.
 
-EMBER_TEST_ADDRESS=host:port runs these tests against another server, to see whether a test or the product is wrong.
+EMBER_TEST_ADDRESS=host:port:websocket-port runs these tests against another server, to see which is wrong: a test or
+the product.
 """
 
 import itertools
@@ -9,21 +10,33 @@ from collections.abc import Iterator
 
 import pytest
 
+from embermq import Broker
 from wire import Address, Connack, Dial, Join, Wire
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def broker_address() -> Iterator[Address]:
-    if given := os.environ.get("EMBER_TEST_ADDRESS"):
-        host, _, port = given.rpartition(":")
-        yield host, int(port)
+def addresses() -> Iterator[tuple[Address, Address]]:
+    """Where the broker listens: for TCP and for WebSockets."""
+    given = os.environ.get("EMBER_TEST_ADDRESS")
+    if given:
+        host, port, ws_port = given.split(":")
+        yield (host, int(port)), (host, int(ws_port))
         return
-    from embermq import Broker
+    with Broker.in_thread(port=0, ws_port=0) as broker:
+        assert broker.port and broker.ws_port
+        yield (broker.host, broker.port), (broker.host, broker.ws_port)
 
-    with Broker.in_thread(port=0) as broker:
-        yield "127.0.0.1", broker.port
+
+@pytest.fixture(scope="module")
+def broker_address(addresses: tuple[Address, Address]) -> Address:
+    return addresses[0]
+
+
+@pytest.fixture(scope="module")
+def websocket_address(addresses: tuple[Address, Address]) -> Address:
+    return addresses[1]
 
 
 @pytest.fixture

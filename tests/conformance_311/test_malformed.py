@@ -73,7 +73,6 @@ BAD_PACKETS = [
     # PUBLISH.
     bad("qos-3", wire.packet(PUBLISH, 6, A + b"\x00\x01x"), "MQTT-3.3.1-4"),
     bad("qos-3-with-dup-and-retain", wire.packet(PUBLISH, 15, A + b"\x00\x01x"), "MQTT-3.3.1-4"),
-    bad("dup-at-qos-0", wire.packet(PUBLISH, 8, A + b"x"), "MQTT-3.3.1-2"),
     bad("publish-id-zero-qos-1", wire.publish("a", b"x", qos=1, packet_id=0), "MQTT-2.3.1-1"),
     bad("publish-id-zero-qos-2", wire.publish("a", b"x", qos=2, packet_id=0), "MQTT-2.3.1-1"),
     bad("topic-empty", wire.publish("", b"x"), "MQTT-4.7.3-1"),

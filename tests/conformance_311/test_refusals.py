@@ -1,0 +1,209 @@
+"""What a server may refuse, and how (3.1.4, 3.3.5, 3.8.4, 4.8): each test brings the broker it needs."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+import wire
+from clauses import v311
+from embermq import Broker
+from embermq.broker.access import Access, Identity
+from embermq.broker.limits import Limits
+from embermq.protocol.errors import Refused
+from embermq.protocol.reasons import ReasonCode
+from embermq.store.memory import MemoryStore
+from wire import CONNACK, PUBACK, Connack, Will, Wire
+
+Started = Callable[..., Callable[[], Wire]]
+
+
+@pytest.fixture
+def started() -> Iterator[Started]:
+    """Starts a broker with these options; what it returns opens connections to it."""
+    with ExitStack() as stack:
+
+        def start(**options: object) -> Callable[[], Wire]:
+            broker = stack.enter_context(Broker.in_thread(**options))  # type: ignore[arg-type]
+            assert broker.port
+            address = broker.host, broker.port
+            return lambda: stack.enter_context(Wire(address))
+
+        yield start
+
+
+class House(Access):
+    """Only "me" with "secret" comes in, "you" is known but not wanted; all may use open/#, nobody may retain there."""
+
+    def __init__(self) -> None:
+        super().__init__(slow=False, unrestricted=False)
+
+    def authenticate(
+        self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
+    ) -> Identity:
+        if user_name == "you":
+            raise Refused("not wanted", ReasonCode.NOT_AUTHORIZED)
+        if (user_name, password) != ("me", b"secret"):
+            raise Refused("wrong password", ReasonCode.BAD_USER_NAME_OR_PASSWORD)
+        return Identity(user_name, client_id)
+
+    def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
+        return topic_name.startswith("open/") and not retain
+
+    def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
+        return topic_filter.startswith("open/")
+
+
+class Ailing(MemoryStore):
+    """A store that can be told to fail for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trouble = ""
+
+    def failing(self) -> str:
+        return self.trouble
+
+
+ME = {"user_name": "me", "password": b"secret"}
+
+
+@v311("MQTT-3.2.2-4", "MQTT-3.2.2-5")
+@pytest.mark.parametrize(
+    ("credentials", "return_code"),
+    [
+        ({"user_name": "me", "password": b"guess"}, 4),
+        ({"user_name": "me"}, 4),
+        ({}, 4),
+        ({"user_name": "you", "password": b"secret"}, 5),
+    ],
+)
+def test_a_refused_user_gets_its_return_code_and_a_closed_connection(
+    started: Started, credentials: dict[str, object], return_code: int
+) -> None:
+    client = started(access=House())()
+    assert client.connect("c", **credentials) == Connack(0, return_code)
+    client.assert_closed()
+
+
+@v311("MQTT-3.2.2-4")
+def test_a_refused_client_does_not_learn_of_a_stored_session(started: Started) -> None:
+    dial = started(access=House())
+    owner = dial()
+    assert owner.connect("c", clean=False, **ME) == Connack(0, 0)
+    owner.disconnect()
+    thief = dial()
+    assert thief.connect("c", clean=False, user_name="me", password=b"guess") == Connack(0, 4)
+    thief.assert_closed()
+    assert dial().connect("c", clean=False, **ME) == Connack(1, 0)
+
+
+@v311("MQTT-3.1.4-2", "MQTT-3.1.4-5")
+def test_a_refused_client_takes_nothing_over(started: Started) -> None:
+    dial = started(access=House())
+    owner, thief = dial(), dial()
+    owner.connect("c", **ME)
+    thief.send(wire.connect("c", user_name="me", password=b"guess") + wire.publish("open/a", b"smuggled"))
+    assert thief.expect(CONNACK).body == b"\x00\x04"
+    thief.assert_closed()
+    owner.subscribe("open/#")
+    owner.assert_silent()
+
+
+@v311("MQTT-3.3.5-2", "MQTT-3.3.4-1")
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize(("topic_name", "retain"), [("closed/a", False), ("open/a", True)])
+def test_a_publish_that_is_not_permitted_is_acknowledged_and_dropped(
+    started: Started, qos: int, topic_name: str, retain: bool
+) -> None:
+    dial = started(access=House())
+    reader, writer = dial(), dial()
+    reader.connect("r", **ME)
+    reader.subscribe("open/#")
+    writer.connect("w", **ME)
+    writer.publish(topic_name, b"dropped", qos=qos, retain=retain)
+    writer.publish("open/a", b"permitted", qos=qos)
+    assert [m.payload for m in reader.take_messages()] == [b"permitted"]
+    late = dial()
+    late.connect("l", **ME)
+    late.subscribe("open/#")
+    late.assert_silent()
+
+
+@v311("MQTT-3.8.4-5", "MQTT-3.9.3-1", "MQTT-3.9.3-2", "MQTT-3.8.4-4")
+def test_a_filter_that_is_not_permitted_fails_and_the_others_are_granted(started: Started) -> None:
+    dial = started(access=House())
+    client = dial()
+    client.connect("c", **ME)
+    assert client.subscribe(("open/a", 1), ("closed/#", 1), ("#", 2), ("open/b", 0)) == [1, 0x80, 0x80, 0]
+    client.publish("open/a", b"hi")
+    assert client.receive_message().payload == b"hi"
+
+
+@v311("MQTT-4.8.0-2")
+def test_a_fault_of_the_store_ends_the_connection_that_needed_it_and_no_other(started: Started) -> None:
+    store = Ailing()
+    dial = started(store=store)
+    bystander, writer = dial(), dial()
+    bystander.connect("b")
+    bystander.subscribe("a")
+    writer.connect("w")
+    store.trouble = "no space left"
+    writer.send(wire.publish("a", b"not kept", qos=1, packet_id=1))
+    writer.assert_closed()
+    bystander.assert_silent()
+    store.trouble = ""
+    writer = dial()
+    writer.connect("w")
+    writer.send(wire.publish("a", b"kept", qos=1, packet_id=1, dup=True))
+    writer.expect(PUBACK, 1)
+    assert bystander.receive_message().payload == b"kept"
+
+
+def test_a_connection_without_connect_is_closed_after_the_time_for_it(started: Started) -> None:
+    dial = started(limits=Limits(connect_timeout_s=1))
+    silent, half, client = dial(), dial(), dial()
+    half.send(wire.connect("half")[:7])
+    client.connect("c")
+    silent.assert_closed()
+    half.assert_closed()
+    client.assert_silent()
+
+
+def test_the_packet_size_is_judged_by_the_header(started: Started) -> None:
+    """A packet may be as long as the limit; of a longer one nothing but the header need come."""
+    dial = started(limits=Limits(packet_bytes_max=1000))
+    client = dial()
+    client.connect("c")
+    longest = wire.publish("a", b"x" * 994)
+    assert len(longest) == 1000
+    client.send(longest)
+    client.assert_silent()
+    client.send(b"\x30" + wire.remaining_length(1001))
+    client.assert_closed()
+
+
+@v311("MQTT-4.8.0-1")
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        (wire.publish("a/#", b"x"), "wildcard"),
+        (wire.packet(wire.PUBLISH, 6, b"\x00\x01a\x00\x01"), "QoS 3"),
+        (wire.subscribe(1), "filter"),
+        (wire.connect("c"), "CONNECT"),
+        (wire.packet(15, 0), "15"),
+    ],
+    ids=["wildcard", "qos-3", "no-filter", "second-connect", "type-15"],
+)
+def test_one_log_line_says_why_a_client_was_disconnected(
+    started: Started, caplog: pytest.LogCaptureFixture, data: bytes, word: str
+) -> None:
+    client = started()()
+    client.connect("offender", will=Will("w", b"gone"))
+    with caplog.at_level(logging.WARNING, "embermq"):
+        client.send(data)
+        client.assert_closed()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "offender" in line
+    assert word in line
