@@ -1,0 +1,220 @@
+"""Nothing that promises something leaves before the commit; nothing overtakes (decision 3)."""
+
+from clauses import v311
+from embermq.protocol.packets import (
+    Connack,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    SubscriptionRequest,
+    Unsuback,
+    Unsubscribe,
+    Will,
+)
+from embermq.protocol.reasons import ReasonCode
+from scripted import Bench, SlowStore
+
+
+def joined(bench: Bench, store: SlowStore, name: str, **options: object) -> object:
+    link = bench.connect(name, **options)  # type: ignore[arg-type]
+    if store.done is not None:
+        store.finish()
+        bench.turn()
+    assert isinstance(link.got.pop(0), Connack)
+    return link
+
+
+def test_puback_and_delivery_wait_for_the_commit() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    reader, writer = joined(bench, store, "r"), joined(bench, store, "w")
+    bench.send(reader, Subscribe(1, [SubscriptionRequest("t", 1)]))
+    store.finish()
+    assert reader.take() == [Suback(1, [1])]
+    bench.send(writer, Publish("t", b"x", 1, packet_id=9))
+    assert (writer.take(), reader.take()) == ([], [])
+    store.finish()
+    assert writer.take() == [Puback(9)]
+    assert reader.payloads() == [b"x"]
+
+
+def test_qos_0_goes_at_once_but_not_before_an_earlier_message_of_its_publisher() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    reader, writer, other = (joined(bench, store, name) for name in ("r", "w", "o"))
+    bench.send(reader, Subscribe(1, [SubscriptionRequest("t", 1)]))
+    store.finish()
+    reader.take()
+    bench.send(writer, Publish("t", b"1", 1, packet_id=1), Publish("t", b"2"))
+    bench.send(other, Publish("t", b"other"))
+    assert reader.payloads() == [b"other"]
+    store.finish()
+    assert reader.payloads() == [b"1", b"2"]
+    bench.turn()
+    bench.send(writer, Publish("t", b"3"))
+    assert reader.payloads() == [b"3"]
+
+
+def test_while_one_group_is_written_the_next_one_gathers() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    writer = joined(bench, store, "w")
+    bench.send(writer, Publish("t", b"x", 1, packet_id=1))
+    bench.send(writer, Publish("t", b"x", 1, packet_id=2))
+    bench.send(writer, Publish("t", b"x", 1, packet_id=3))
+    store.finish()
+    assert writer.take() == [Puback(1)]
+    bench.turn()
+    store.finish()
+    assert writer.take() == [Puback(2), Puback(3)]
+    assert store.done is None
+
+
+@v311("MQTT-3.2.0-1")
+def test_nothing_comes_before_connack_and_what_was_sent_after_connect_waits() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    link = bench.connect("c", clean=False)
+    link.on_open = lambda: bench.core.receive(link, [Pingreq()], bench.now_ms)
+    bench.publish("$x", b"")
+    assert link.take() == []
+    assert not link.is_open
+    store.finish()
+    assert link.take() == [Connack(False), Pingresp()]
+
+
+def test_a_ping_does_not_overtake_what_its_client_waits_for() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    writer = joined(bench, store, "w")
+    bench.send(writer, Unsubscribe(4, ["a"]), Pingreq())
+    assert writer.take() == []
+    store.finish()
+    assert writer.take() == [Unsuback(4, [ReasonCode.NO_SUBSCRIPTION_EXISTED]), Pingresp()]
+
+
+@v311("MQTT-4.3.3-2")
+def test_qos_2_repeats_are_answered_and_delivered_once() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    reader, writer = joined(bench, store, "r"), joined(bench, store, "w")
+    bench.send(reader, Subscribe(1, [SubscriptionRequest("t", 2)]))
+    store.finish()
+    reader.take()
+    message = Publish("t", b"x", 2, packet_id=5)
+    bench.send(writer, message)
+    bench.send(writer, message)
+    assert writer.take() == []
+    store.finish()
+    bench.turn()
+    store.finish()
+    assert writer.take() == [Pubrec(5), Pubrec(5)]
+    assert reader.payloads() == [b"x"]
+    bench.send(writer, Pubrel(5))
+    assert writer.take() == []
+    store.finish()
+    assert writer.take() == [Pubcomp(5)]
+    bench.send(writer, message)
+    store.finish()
+    assert reader.payloads() == [b"x"]
+
+
+def test_pubrel_waits_until_it_is_known_that_the_client_has_the_message() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    reader = joined(bench, store, "r", clean=False)
+    bench.send(reader, Subscribe(1, [SubscriptionRequest("t", 2)]))
+    store.finish()
+    reader.take()
+    bench.publish("t", b"x", qos=2)
+    store.finish()
+    [message] = reader.take_messages()
+    bench.send(reader, Pubrec(message.packet_id))
+    assert reader.take() == []
+    store.finish()
+    assert reader.take() == [Pubrel(message.packet_id)]
+
+
+def test_a_failing_store_takes_nothing_that_must_last_and_goes_on_with_the_rest() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    reader, writer, held = (joined(bench, store, name) for name in ("r", "w", "h"))
+    bench.send(reader, Subscribe(1, [SubscriptionRequest("t", 1)]))
+    store.finish()
+    reader.take()
+    bench.send(held, Publish("t", b"held", 1, packet_id=1))
+    store.trouble = "no space left"
+    bench.send(writer, Publish("t", b"refused", 1, packet_id=1))
+    assert writer.take() == []
+    assert writer.closed == ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
+    other = bench.connect("o")
+    bench.send(other, Publish("t", b"plain"))
+    assert reader.payloads() == [b"plain"]
+    refused = bench.connect("p", clean=False)
+    assert refused.take() == [Connack(False, ReasonCode.SERVER_UNAVAILABLE)]
+    store.trouble = ""
+    store.finish()
+    assert held.take() == [Puback(1)]
+    assert reader.payloads() == [b"held"]
+    assert bench.core.counters.store_refusals == 1
+
+
+def test_a_qos_2_message_that_was_refused_by_the_store_may_be_sent_again() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    writer = joined(bench, store, "w", clean=False)
+    store.trouble = "no space left"
+    bench.send(writer, Publish("t", b"x", 2, packet_id=1))
+    assert writer.closed is not None
+    store.trouble = ""
+    while store.done is not None:
+        store.finish()
+        bench.turn()
+    again = joined(bench, store, "w", clean=False)
+    reader = joined(bench, store, "r")
+    bench.send(reader, Subscribe(1, [SubscriptionRequest("t", 2)]))
+    store.finish()
+    reader.take()
+    bench.send(again, Publish("t", b"x", 2, dup=True, packet_id=1))
+    store.finish()
+    assert reader.payloads() == [b"x"]
+
+
+def test_a_will_on_a_failing_store_harms_nobody() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    writer = joined(bench, store, "w", will=Will("t", b"gone", 1))
+    store.trouble = "no space left"
+    bench.lose(writer)
+    assert bench.core.counters.store_refusals == 1
+
+
+def test_a_connection_lost_before_its_connack_leaves_no_trace() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    link = bench.connect("c", clean=False)
+    bench.lose(link)
+    store.finish()
+    assert link.take() == []
+    assert bench.core.counters.clients_connected == 0
+
+
+@v311("MQTT-3.1.4-2")
+def test_a_takeover_while_connack_waits_ends_the_first() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    first = bench.connect("c", clean=False)
+    second = bench.connect("c", clean=False)
+    store.finish()
+    bench.turn()
+    store.finish()
+    assert first.take() == []
+    assert first.closed == ReasonCode.SESSION_TAKEN_OVER
+    assert second.take() == [Connack(True)]
+    assert bench.core.counters.clients_connected == 1

@@ -1,0 +1,143 @@
+"""The unit of work is a turn: what one read brings leaves in one write for each client it touches."""
+
+import asyncio
+
+import pytest
+
+from clauses import v311
+from embermq.broker.access import AllowAll
+from embermq.broker.limits import Limits
+from embermq.protocol.mqtt.decode import Decoder
+from embermq.protocol.mqtt.encode import encode
+from embermq.protocol.packets import Connect, Packet, Puback, Publish, Subscribe, SubscriptionRequest
+from embermq.store.memory import MemoryStore
+from embermq.transport.server import Server
+from embermq.transport.stream import StreamConnection
+
+
+class CountingTransport:
+    """Counts the writes; `stuck` makes the peer one that never reads."""
+
+    def __init__(self, stuck: bool = False) -> None:
+        self.writes: list[bytes] = []
+        self.stuck = stuck
+        self.ended = ""
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self.writes)) if self.stuck else 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None:
+        self.ended = "closed"
+
+    def abort(self) -> None:
+        self.ended = "aborted"
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return default
+
+
+def packets(transport: CountingTransport) -> list[Packet]:
+    found = Decoder(1 << 28, server=False).feed(b"".join(transport.writes))
+    transport.writes.clear()
+    return found
+
+
+async def joined(server: Server, name: str, *filters: str, qos: int = 0, stuck: bool = False) -> tuple:
+    transport = CountingTransport()
+    connection = StreamConnection(server)
+    connection.attach(transport)
+    connection.data_received(encode(Connect(name)))
+    if filters:
+        requests = [SubscriptionRequest(topic_filter, qos) for topic_filter in filters]
+        connection.data_received(encode(Subscribe(1, requests)))
+    await asyncio.sleep(0)
+    assert len(packets(transport)) == (2 if filters else 1)
+    transport.stuck = stuck
+    return connection, transport
+
+
+async def started(**limits: int) -> Server:
+    server = Server(store=MemoryStore(), access=AllowAll(), limits=Limits(**limits), sys_interval_s=0)
+    await server.start()
+    return server
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_500_messages_in_one_read_are_one_write_for_each_subscriber(qos: int) -> None:
+    async def scenario() -> None:
+        server = await started(inflight_max=1000)
+        readers = [await joined(server, f"r{n}", "t/#", qos=qos) for n in range(3)]
+        bystander = await joined(server, "b", "other")
+        writer, acks = await joined(server, "w")
+        data = b"".join(encode(Publish(f"t/{n}", b"x" * 50, qos, packet_id=n + 1 if qos else 0)) for n in range(500))
+        writer.data_received(data)
+        await asyncio.sleep(0)
+        for _, transport in readers:
+            assert len(transport.writes) == 1
+            assert [p.topic_name for p in packets(transport)] == [f"t/{n}" for n in range(500)]
+        assert bystander[1].writes == []
+        assert len(acks.writes) == (1 if qos else 0)
+        assert packets(acks) == ([Puback(n + 1) for n in range(500)] if qos else [])
+        await server.stop()
+
+    asyncio.run(scenario())
+
+
+def test_many_reads_of_one_pass_are_one_write() -> None:
+    async def scenario() -> None:
+        server = await started()
+        _, transport = await joined(server, "r", "t")
+        writers = [(await joined(server, f"w{n}"))[0] for n in range(20)]
+        for writer in writers:
+            writer.data_received(encode(Publish("t", b"x")))
+        await asyncio.sleep(0)
+        assert len(transport.writes) == 1
+        assert len(packets(transport)) == 20
+        await server.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_reader_that_never_reads_is_bounded_by_its_cap_and_others_go_on() -> None:
+    async def scenario() -> None:
+        cap = 100_000
+        server = await started(output_bytes_max=cap)
+        _, stuck = await joined(server, "stuck", "t", qos=1, stuck=True)
+        _, fine = await joined(server, "fine", "t", qos=1)
+        writer, _ = await joined(server, "w")
+        for n in range(300):
+            writer.data_received(encode(Publish("t", b"%06d" % n + b"x" * 1000)))
+            await asyncio.sleep(0)
+        assert len(packets(fine)) == 300
+        assert stuck.get_write_buffer_size() < cap + 2_000
+        assert server.core.counters.dropped_output_full > 150
+        # QoS 1 is not dropped: it waits in the session's queue.
+        writer.data_received(encode(Publish("t", b"must arrive", 1, packet_id=1)))
+        await asyncio.sleep(0)
+        [waiting] = [s.outbound.backlog for s in server.core.sessions() if s.client_id == "stuck"]
+        assert [queued.message.payload for queued in waiting] == [b"must arrive"]
+        await server.stop()
+
+    asyncio.run(scenario())
+
+
+@v311("MQTT-2.2.2-2")
+def test_good_packets_before_a_bad_one_are_processed_and_then_the_connection_ends() -> None:
+    async def scenario() -> None:
+        server = await started()
+        _, transport = await joined(server, "r", "t")
+        writer, wire = await joined(server, "w")
+        writer.data_received(encode(Publish("t", b"good")) + b"\xf0\x00" + encode(Publish("t", b"after")))
+        await asyncio.sleep(0)
+        assert [p.payload for p in packets(transport)] == [b"good"]
+        assert wire.ended == "closed"
+        await server.stop()
+
+    asyncio.run(scenario())
