@@ -6,14 +6,11 @@ Never: finding blocks or reading files; `reader` brings the bytes and their inde
 
 from collections.abc import Sequence
 from typing import Final
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from embermq.store.blocks import BLOCK_MAGIC, HEADER_BYTES
-from embermq.store.errors import LogCorrupt
+from embermq.store.blocks import HEADER_BYTES
 from embermq.store.segments import Entries
 
 SCHEMA: Final = pa.schema(
@@ -109,24 +106,3 @@ def _take_sections(data: bytes, entries: Entries, wanted: list[int]) -> dict[int
         sections[section] = joined.slice(start, length)
         start += length
     return sections
-
-
-def check(path: str, data: bytes, entries: Entries, checksums: bool) -> None:
-    """LogCorrupt unless these bytes are the blocks that the entries name and, with `checksums`, undamaged."""
-    words = np.frombuffer(data, "<u4")
-    starts: NDArray[np.int64] = entries["position"] - int(entries["position"][0])
-    at = starts // 4
-    first_offsets = words[at + 4] + (words[at + 5].astype(np.int64) << 32)
-    bad = words[at] != int.from_bytes(BLOCK_MAGIC, "little")
-    bad |= (words[at + 3] != entries["records"]) | (words[at + 10] != entries["total_bytes"])
-    bad |= first_offsets != entries["first_offset"]
-    bad |= (words[at + 6] != entries["topic_bytes"]) | (words[at + 7] != entries["client_id_bytes"])
-    bad |= (words[at + 8] != entries["property_bytes"]) | (words[at + 9] != entries["payload_bytes"])
-    if checksums:
-        view = memoryview(data)
-        ends = starts + entries["total_bytes"]
-        found = [crc32(view[start:end]) for start, end in zip((starts + 8).tolist(), ends.tolist(), strict=True)]
-        bad |= words[at + 1] != np.array(found, np.uint32)
-    if bad.any():
-        position = int(entries["position"][bad.argmax()])
-        raise LogCorrupt(path, position, "the block does not match its checksum or its index entry")

@@ -28,6 +28,7 @@ from embermq.store.segments import (
     FIRST_OFFSET,
     INDEX_ENTRY,
     SEGMENT_HEADER_BYTES,
+    SegmentInfo,
     encode_segment_header,
     entry_of,
     index_path,
@@ -36,29 +37,6 @@ from embermq.store.segments import (
 
 CHECK_BYTES: Final = 64 << 20
 CACHE_BYTES: Final = 16 << 20
-
-
-@final
-class SegmentInfo:
-    """One segment file, for retention and for people. An empty one has equal offsets and no timestamps (0)."""
-
-    __slots__ = ("path", "first_offset", "next_offset", "size_bytes", "first_timestamp_us", "last_timestamp_us")
-
-    def __init__(
-        self,
-        path: Path,
-        first_offset: int,
-        next_offset: int,
-        size_bytes: int,
-        first_timestamp_us: int,
-        last_timestamp_us: int,
-    ) -> None:
-        self.path: Final = path
-        self.first_offset: Final = first_offset
-        self.next_offset: Final = next_offset
-        self.size_bytes: Final = size_bytes  # of blocks and index together
-        self.first_timestamp_us: Final = first_timestamp_us
-        self.last_timestamp_us: Final = last_timestamp_us
 
 
 @final
@@ -111,7 +89,7 @@ class Log:
             if self._segments:
                 self._open_last()
             else:
-                self._create_segment(0)
+                self._create_segment()
         except BaseException:
             self.close()
             raise
@@ -193,6 +171,7 @@ class Log:
                 log_path(self._directory, segment.first_offset),
                 segment.first_offset,
                 segment.next_offset,
+                segment.blocks,
                 segment.size_bytes + segment.blocks * ENTRY_BYTES,
                 segment.first_timestamp_us,
                 segment.last_timestamp_us,
@@ -206,7 +185,7 @@ class Log:
         if not segments[0].first_offset <= offset < self.next_offset:
             return None
         number = bisect_right(segments, offset, key=lambda segment: segment.first_offset) - 1
-        return self._lookup.record(offset, segments[number].first_offset)
+        return self._lookup.record(offset, segments[number])
 
     def read_many(self, offsets: Sequence[int]) -> list[Record]:
         """The records at some offsets, in the order asked; those that are not there are left out."""
@@ -262,14 +241,14 @@ class Log:
         if self._descriptor >= 0:
             segment = self._segments[-1]
             full = segment.size_bytes + block_bytes > self._segment_bytes
-            old = now_us - segment.created_us >= self._segment_age_us
+            old = now_us - segment.first_timestamp_us >= self._segment_age_us
             if not segment.blocks or not (full or old):
                 return segment
             self.roll()
-        self._create_segment(now_us)
+        self._create_segment()
         return self._segments[-1]
 
-    def _create_segment(self, now_us: int) -> None:
+    def _create_segment(self) -> None:
         """A new, empty segment. It gets its name last, so that nobody ever sees one without a header."""
         path = log_path(self._directory, self.next_offset)
         unnamed = path.with_suffix(".log.new")
@@ -277,7 +256,7 @@ class Log:
         index = index_path(self._directory, self.next_offset)
         self._descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            _write(self._descriptor, encode_segment_header(self.next_offset, now_us), 0)
+            _write(self._descriptor, encode_segment_header(self.next_offset), 0)
             os.fsync(self._descriptor)
             index.unlink(missing_ok=True)
             self._index_descriptor = os.open(index, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -291,7 +270,7 @@ class Log:
             raise
         with self._segments_lock:
             kept = [segment for segment in self._segments if segment.first_offset != self.next_offset]
-            self._segments = (*kept, Segment(self.next_offset, now_us))
+            self._segments = (*kept, Segment(self.next_offset))
 
     def _open_last(self) -> None:
         first_offset = self._segments[-1].first_offset

@@ -1,7 +1,7 @@
 """Lookup: records by offset, for a queue that holds offsets instead of payloads.
 
 Owns: the recently read stretches of the log, bounded in bytes.
-Never: writing, or what is durable; `log` says how far an offset may be read.
+Never: writing, or what is durable; `log` says in which segment a durable offset lies.
 Files are opened for each stretch: a segment may be trimmed at any time, and a server has better uses for descriptors.
 """
 
@@ -13,7 +13,8 @@ from typing import Final, final
 
 from embermq.store.blocks import BadBlock, Block, Record
 from embermq.store.errors import LogCorrupt
-from embermq.store.segments import Index, index_path, log_path
+from embermq.store.recovery import Segment
+from embermq.store.segments import Index, consistent, index_path, log_path, rebuilt_index
 
 STRETCH_BYTES: Final = 64 << 10
 """What is read at once: a queue's offsets lie near one another, often one to a block."""
@@ -61,7 +62,7 @@ class Stretch:
 class Lookup:
     """Records by offset out of one directory. For one thread."""
 
-    __slots__ = ("_directory", "_cache_bytes", "_cached_bytes", "_stretches", "_order")
+    __slots__ = ("_directory", "_cache_bytes", "_cached_bytes", "_stretches", "_order", "_rebuilt")
 
     def __init__(self, directory: Path, cache_bytes: int) -> None:
         self._directory: Final = directory
@@ -69,16 +70,27 @@ class Lookup:
         self._cached_bytes = 0
         self._stretches: Final[OrderedDict[int, Stretch]] = OrderedDict()
         self._order: Final[list[int]] = []
+        self._rebuilt: Final[dict[int, Index]] = {}  # of segments whose index file is damaged
 
-    def record(self, offset: int, segment_first_offset: int) -> Record | None:
-        """The record at a durable offset; None if its segment has been trimmed meanwhile."""
+    def record(self, offset: int, segment: Segment) -> Record | None:
+        """The record at a durable offset of a segment; None if the segment has been trimmed meanwhile."""
         stretch = self._cached(offset)
-        if stretch is None:
-            stretch = self._load(offset, segment_first_offset)
+        try:
             if stretch is None:
-                return None
-            self._keep(stretch)
-        return stretch.record(offset)
+                stretch = self._load(offset, segment)
+                self._keep(stretch)
+            return stretch.record(offset)
+        except FileNotFoundError:
+            return None
+        except LogCorrupt:
+            rebuilt = self._rebuilt.get(segment.first_offset)
+            if rebuilt is not None and offset < rebuilt.next_offset(segment.first_offset):
+                raise
+        # It may be the index that is wrong, not the block: look again by the blocks themselves, which names the place.
+        path = log_path(self._directory, segment.first_offset)
+        self._rebuilt[segment.first_offset] = rebuilt_index(path, segment.first_offset, segment.next_offset)
+        self._drop(segment)
+        return self.record(offset, segment)
 
     def _cached(self, offset: int) -> Stretch | None:
         at = bisect_right(self._order, offset) - 1
@@ -90,25 +102,27 @@ class Lookup:
         self._stretches.move_to_end(stretch.first_offset)
         return stretch
 
-    def _load(self, offset: int, segment_first_offset: int) -> Stretch | None:
-        path = log_path(self._directory, segment_first_offset)
+    def _load(self, offset: int, segment: Segment) -> Stretch:
+        path = log_path(self._directory, segment.first_offset)
+        descriptor = os.open(path, os.O_RDONLY)
         try:
-            descriptor = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            return None
-        try:
-            index = Index.open(index_path(self._directory, segment_first_offset))
-            number = index.block_of(offset)
-            if number < 0 or offset >= index.next_offset(segment_first_offset):
-                if path.exists():
-                    raise LogCorrupt(str(path), 0, f"the index does not name the block of offset {offset}")
-                return None
+            index = self._rebuilt.get(segment.first_offset) or Index.open(
+                index_path(self._directory, segment.first_offset)
+            )
+            number = max(0, index.block_of(offset))
             entries = index.entries(number, min(index.count, number + STRETCH_BLOCKS))
-            positions = [*entries["position"].tolist(), 0]
-            offsets = [*entries["first_offset"].tolist(), 0]
-            positions[-1] = positions[-2] + int(entries["total_bytes"][-1])
-            offsets[-1] = offsets[-2] + int(entries["records"][-1])
-            blocks = max(1, bisect_right(positions, positions[0] + STRETCH_BYTES) - 1)
+            if len(entries):
+                entries = entries[: consistent(entries, int(entries["position"][0]), int(entries["first_offset"][0]))]
+            if not len(entries):
+                raise LogCorrupt(str(path), 0, f"the index does not name the block of offset {offset}")
+            positions = entries["position"].tolist()
+            offsets = entries["first_offset"].tolist()
+            positions.append(positions[-1] + int(entries["total_bytes"][-1]))
+            offsets.append(offsets[-1] + int(entries["records"][-1]))
+            durable = bisect_right(positions, segment.size_bytes) - 1
+            blocks = min(durable, max(1, bisect_right(positions, positions[0] + STRETCH_BYTES) - 1))
+            if blocks < 1 or not offsets[0] <= offset < offsets[blocks]:
+                raise LogCorrupt(str(path), 0, f"the index does not name the block of offset {offset}")
             length = positions[blocks] - positions[0]
             data = os.pread(descriptor, length, positions[0])
         finally:
@@ -116,6 +130,12 @@ class Lookup:
         if len(data) < length:
             raise LogCorrupt(str(path), positions[0], "the file ends before its last durable block")
         return Stretch(path, data, offsets[: blocks + 1], positions[: blocks + 1])
+
+    def _drop(self, segment: Segment) -> None:
+        """Forget what a wrong index led to."""
+        for first_offset in [first for first in self._order if segment.first_offset <= first < segment.next_offset]:
+            self._order.remove(first_offset)
+            self._cached_bytes -= len(self._stretches.pop(first_offset))
 
     def _keep(self, stretch: Stretch) -> None:
         old = self._stretches.pop(stretch.first_offset, None)

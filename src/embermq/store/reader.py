@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from embermq.store.blocks import HEADER_BYTES
 from embermq.store.errors import LogCorrupt, LogTrimmed, NotALog
-from embermq.store.gather import SCHEMA, check, gather
+from embermq.store.gather import SCHEMA, gather
 from embermq.store.segments import (
     SEGMENT_HEADER_BYTES,
     Entries,
     Index,
     check_segment_header,
     consistent,
+    first_mismatch,
     first_offsets,
     index_path,
     log_path,
@@ -49,7 +50,7 @@ class LogReader:
         self._directory: Final = Path(directory)
         self._verify: Final = verify
         self._rebuilt: Final[dict[int, Index]] = {}  # of segments whose index file is damaged
-        self._check_header(self._segments()[0])
+        self._check_header(self._segments()[-1])  # the only one that cannot be trimmed meanwhile
 
     def bounds(self) -> tuple[int, int]:
         """The first durable offset, and the one after the last."""
@@ -58,22 +59,13 @@ class LogReader:
 
     def offset_at(self, timestamp_us: int) -> int:
         """The offset of the first record that is not older than an instant; the log's end if there is none."""
-        segments = self._segments()
-        low, high = 0, len(segments)
-        while low < high:  # the first segment that begins at the instant or later
-            middle = (low + high) // 2
-            index = self._index(segments, middle)
-            if index.count and index.entry(0).first_timestamp_us < timestamp_us:
-                low = middle + 1
-            else:
-                high = middle
-        if not low:
-            return segments[0]
-        index = self._index(segments, low - 1)
-        entry = index.entry(index.blocks_before(timestamp_us) - 1)
-        path = log_path(self._directory, segments[low - 1])
-        data = self._read(path, entry.position + HEADER_BYTES, 8 * entry.records)
-        return entry.first_offset + int(np.frombuffer(data, "<i8").searchsorted(timestamp_us))
+        while True:
+            segments = self._segments()
+            try:
+                return self._offset_at(segments, timestamp_us)
+            except FileNotFoundError:
+                if self._segments()[0] == segments[0]:  # not trimmed meanwhile
+                    raise
 
     def batches(
         self,
@@ -132,6 +124,23 @@ class LogReader:
             else:
                 wait(poll_s)
 
+    def _offset_at(self, segments: list[int], timestamp_us: int) -> int:
+        low, high = 0, len(segments)
+        while low < high:  # the first segment that begins at the instant or later
+            middle = (low + high) // 2
+            index = self._index(segments, middle)
+            if index.count and index.entry(0).first_timestamp_us < timestamp_us:
+                low = middle + 1
+            else:
+                high = middle
+        if not low:
+            return segments[0]
+        index = self._index(segments, low - 1)
+        entry = index.entry(index.blocks_before(timestamp_us) - 1)
+        path = log_path(self._directory, segments[low - 1])
+        data = self._read(path, entry.position + HEADER_BYTES, 8 * entry.records)
+        return entry.first_offset + int(np.frombuffer(data, "<i8").searchsorted(timestamp_us))
+
     def _segments(self) -> list[int]:
         try:
             segments = first_offsets(self._directory)
@@ -154,15 +163,17 @@ class LogReader:
         index = Index.open(path)
         if number + 1 < len(segments):
             if index.next_offset(first_offset) != segments[number + 1]:
-                return self._rebuild(first_offset, segments[number + 1])
+                return self._rebuild(segments, number, segments[number + 1])
         elif index.count and not index.entry(index.count - 1).records:
             # A power cut may leave zeros at the end of an index; the server will put it right.
             return Index(read_entries(path, first_offset).tobytes())
         return index
 
-    def _rebuild(self, first_offset: int, following: int) -> Index:
-        path = log_path(self._directory, first_offset)
-        index = self._rebuilt[first_offset] = rebuilt_index(path, first_offset, following)
+    def _rebuild(self, segments: list[int], number: int, end: int) -> Index:
+        first_offset = segments[number]
+        index = rebuilt_index(log_path(self._directory, first_offset), first_offset, end)
+        if number + 1 < len(segments):  # the last one grows
+            self._rebuilt[first_offset] = index
         return index
 
     def _segment_batches(
@@ -182,14 +193,14 @@ class LogReader:
                     entries, int(entries["position"][0]), int(entries["first_offset"][0])
                 )
                 if sound < len(entries) or not len(entries) or int(entries["first_offset"][0]) > start:
-                    if first_offset in self._rebuilt:
-                        raise LogCorrupt(str(path), 0, f"there is no block for offset {start}")
-                    index = self._rebuild(first_offset, index.next_offset(first_offset))
+                    index = self._rebuild(segments, number, index.next_offset(first_offset))
                     block = index.block_of(start)
                     continue
                 for run in _runs(entries, rows, size):
                     data = _pread(descriptor, path, run)
-                    check(str(path), data, run, self._verify)
+                    bad = first_mismatch(data, run, self._verify)
+                    if bad is not None:
+                        raise LogCorrupt(str(path), bad, "the block does not match its checksum or its index entry")
                     batch = gather(data, run, columns)
                     skip = max(0, start - int(run["first_offset"][0]))
                     batch = batch.slice(skip, min(batch.num_rows, stop - int(run["first_offset"][0])) - skip)

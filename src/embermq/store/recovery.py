@@ -9,7 +9,6 @@ import mmap
 import os
 from pathlib import Path
 from typing import Final, final
-from zlib import crc32
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from embermq.store.segments import (
     block_follows,
     check_segment_header,
     consistent,
+    first_mismatch,
     first_offsets,
     index_path,
     log_path,
@@ -41,17 +41,15 @@ class Segment:
         "next_offset",
         "size_bytes",
         "blocks",
-        "created_us",
         "first_timestamp_us",
         "last_timestamp_us",
     )
 
-    def __init__(self, first_offset: int, created_us: int) -> None:
+    def __init__(self, first_offset: int) -> None:
         self.first_offset: Final = first_offset
         self.next_offset = first_offset
         self.size_bytes = SEGMENT_HEADER_BYTES
         self.blocks = 0
-        self.created_us: Final = created_us
         self.first_timestamp_us = 0
         self.last_timestamp_us = 0
 
@@ -81,8 +79,8 @@ def recover(directory: Path, check_bytes: int) -> list[Segment]:
 def _recover_segment(directory: Path, first_offset: int, following: int | None, check_bytes: int) -> Segment:
     path = log_path(directory, first_offset)
     with open(path, "r+b") as file:
-        created_us = check_segment_header(path, file.read(SEGMENT_HEADER_BYTES), first_offset)
-        segment = Segment(first_offset, created_us)
+        check_segment_header(path, file.read(SEGMENT_HEADER_BYTES), first_offset)
+        segment = Segment(first_offset)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
             index = Index.open(index_path(directory, first_offset))
             if following is not None and not check_bytes and _reaches(index, view, first_offset, following):
@@ -104,7 +102,7 @@ def _recover_segment(directory: Path, first_offset: int, following: int | None, 
                     str(path), end, f"offsets {next_offset} to {following - 1} are missing before the next segment"
                 )
             if following is None:
-                _make_durable(file.fileno(), view[tail_from:end], tail_from)
+                _make_durable(file.fileno(), bytes(view[tail_from:end]), tail_from)
             if len(entries) != index.count or known != index.count:
                 _write_index(directory, first_offset, entries)
                 index = Index.open(index_path(directory, first_offset))
@@ -147,11 +145,8 @@ def _trusted(view: memoryview, index: Index, first_offset: int, following: int |
     checked = entries[entries["position"] + entries["total_bytes"] > check_from]
     if not len(checked):
         checked = entries[-1:]
-    for start, length in zip(checked["position"].tolist(), checked["total_bytes"].tolist(), strict=True):
-        stored = int.from_bytes(view[start + 4 : start + 8], "little")
-        if crc32(view[start + 8 : start + length]) != stored:
-            return entries[:0]
-    return entries
+    sound = not len(checked) or first_mismatch(view[int(checked["position"][0]) :], checked, True) is None
+    return entries if sound else entries[:0]
 
 
 def _refuse_damage(path: Path, view: memoryview, end: int, next_offset: int, following: int | None) -> None:
@@ -167,7 +162,7 @@ def _end(entries: Entries, first_offset: int) -> tuple[int, int]:
     return int(last["position"]) + int(last["total_bytes"]), int(last["first_offset"]) + int(last["records"])
 
 
-def _make_durable(descriptor: int, tail: memoryview, position: int) -> None:
+def _make_durable(descriptor: int, tail: bytes, position: int) -> None:
     """Sync blocks that no index entry vouches for.
 
     After a failed fsync a kernel may call pages clean that never reached the disk: writing the same bytes again

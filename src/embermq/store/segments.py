@@ -21,14 +21,23 @@ from embermq.store.blocks import BLOCK_MAGIC, FORMAT_VERSION, HEADER_BYTES, Bloc
 from embermq.store.errors import LogCorrupt, NewerFormat
 
 SEGMENT_MAGIC: Final = b"EMBERLOG"
-SEGMENT_HEADER: Final = Struct("<8sIIQq")  # magic, crc32 of what follows it, format version, first offset, created (us)
+SEGMENT_HEADER: Final = Struct("<8sIIQQ")  # magic, crc32 of what follows it, format version, first offset, 0
 SEGMENT_HEADER_BYTES: Final = SEGMENT_HEADER.size
 FIRST_OFFSET: Final = 1
 """The first offset of a new log: 0 means "no session" where an offset is a session's id."""
 
-_CHECKED: Final = Struct("<IQq")
+_CHECKED: Final = Struct("<IQQ")
 _NAME: Final = re.compile(r"(\d{20})\.log")
 _TIMESTAMP: Final = Struct("<q")
+# Where in a block's header, counted in 32-bit words, the fields lie that its index entry repeats.
+_HEADER_WORDS: Final = (
+    (3, "records"),
+    (6, "topic_bytes"),
+    (7, "client_id_bytes"),
+    (8, "property_bytes"),
+    (9, "payload_bytes"),
+    (10, "total_bytes"),
+)
 
 
 class IndexEntry(NamedTuple):
@@ -53,6 +62,39 @@ INDEX_DTYPE: Final = np.dtype(
 Entries = NDArray[np.void]
 
 
+@final
+class SegmentInfo:
+    """One segment file, for retention and for people. An empty one has equal offsets and no timestamps (0)."""
+
+    __slots__ = (
+        "path",
+        "first_offset",
+        "next_offset",
+        "blocks",
+        "size_bytes",
+        "first_timestamp_us",
+        "last_timestamp_us",
+    )
+
+    def __init__(
+        self,
+        path: Path,
+        first_offset: int,
+        next_offset: int,
+        blocks: int,
+        size_bytes: int,
+        first_timestamp_us: int,
+        last_timestamp_us: int,
+    ) -> None:
+        self.path: Final = path
+        self.first_offset: Final = first_offset
+        self.next_offset: Final = next_offset
+        self.blocks: Final = blocks
+        self.size_bytes: Final = size_bytes  # of blocks and index together
+        self.first_timestamp_us: Final = first_timestamp_us
+        self.last_timestamp_us: Final = last_timestamp_us
+
+
 def log_path(directory: Path, first_offset: int) -> Path:
     return directory / f"{first_offset:020d}.log"
 
@@ -67,23 +109,22 @@ def first_offsets(directory: Path) -> list[int]:
     return sorted(int(match[1]) for match in found if match)
 
 
-def encode_segment_header(first_offset: int, created_us: int) -> bytes:
-    checked = _CHECKED.pack(FORMAT_VERSION, first_offset, created_us)
-    return SEGMENT_HEADER.pack(SEGMENT_MAGIC, crc32(checked), FORMAT_VERSION, first_offset, created_us)
+def encode_segment_header(first_offset: int) -> bytes:
+    checked = _CHECKED.pack(FORMAT_VERSION, first_offset, 0)
+    return SEGMENT_HEADER.pack(SEGMENT_MAGIC, crc32(checked), FORMAT_VERSION, first_offset, 0)
 
 
-def check_segment_header(path: Path, data: bytes, first_offset: int) -> int:
-    """When the segment was created; raises if this is no segment of ours that begins at `first_offset`."""
+def check_segment_header(path: Path, data: bytes, first_offset: int) -> None:
+    """Raises if this is no segment of ours that begins at `first_offset`."""
     if len(data) < SEGMENT_HEADER_BYTES or data[:8] != SEGMENT_MAGIC:
         raise LogCorrupt(str(path), 0, "the segment's header is missing")
-    _, crc, version, header_first, created_us = SEGMENT_HEADER.unpack_from(data)
+    _, crc, version, header_first, _ = SEGMENT_HEADER.unpack_from(data)
     if crc32(data[12:SEGMENT_HEADER_BYTES]) != crc:
         raise LogCorrupt(str(path), 0, "the checksum of the segment's header does not match")
     if version > FORMAT_VERSION:
         raise NewerFormat(str(path), version, FORMAT_VERSION)
     if header_first != first_offset:
         raise LogCorrupt(str(path), 0, f"the segment begins at offset {header_first}, not where its name says")
-    return int(created_us)
 
 
 def index_entry(data: bytes | memoryview, position: int, header: BlockHeader) -> IndexEntry:
@@ -160,6 +201,26 @@ def consistent(entries: Entries, position: int, offset: int) -> int:
     return int(bad.argmax()) if bad.any() else len(entries)
 
 
+def first_mismatch(data: bytes | memoryview, entries: Entries, checksums: bool) -> int | None:
+    """The position of the first block that is not what its entry says or, with `checksums`, is damaged.
+
+    `data` holds the blocks of some neighbouring entries, from the first one's position on.
+    """
+    words = np.frombuffer(data, "<u4", len(data) // 4)
+    starts = entries["position"] - int(entries["position"][0])
+    at = starts // 4
+    bad = words[at] != int.from_bytes(BLOCK_MAGIC, "little")
+    bad |= words[at + 4] + (words[at + 5].astype(np.int64) << 32) != entries["first_offset"]
+    for word, field in _HEADER_WORDS:
+        bad |= words[at + word] != entries[field]
+    if checksums:
+        view = memoryview(data)
+        ends = starts + entries["total_bytes"]
+        found = [crc32(view[start:end]) for start, end in zip((starts + 8).tolist(), ends.tolist(), strict=True)]
+        bad |= words[at + 1] != np.array(found, np.uint32)
+    return int(entries["position"][bad.argmax()]) if bad.any() else None
+
+
 @final
 class Index:
     """The index of one segment, searched in place."""
@@ -217,5 +278,9 @@ def rebuilt_index(path: Path, first_offset: int, following: int) -> Index:
     reached = index.next_offset(first_offset)
     if reached != following:
         position = entries[-1].position + entries[-1].total_bytes if entries else SEGMENT_HEADER_BYTES
-        raise LogCorrupt(str(path), position, f"there is no undamaged block for offset {reached}")
+        if position >= len(data):
+            detail = f"offsets {reached} to {following - 1} are missing before the next segment"
+        else:
+            detail = f"the block of offset {reached} does not match its checksum"
+        raise LogCorrupt(str(path), position, detail)
     return index

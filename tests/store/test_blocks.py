@@ -1,0 +1,131 @@
+"""Blocks: a group comes back as it was, and no changed byte goes unnoticed."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embermq.store.blocks import (
+    HEADER_BYTES,
+    SECTION_BYTES_MAX,
+    BadBlock,
+    Block,
+    decode_block,
+    encode_block,
+    read_header,
+)
+from embermq.store.records import Group
+from store.log_samples import flipped, row_of, rows_of, sample_group
+
+rows = st.tuples(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 255),
+    st.integers(0, 255),
+    st.text(max_size=12).map(str.encode),
+    st.binary(max_size=40),
+    st.text(max_size=8).map(str.encode),
+    st.binary(max_size=12),
+)
+
+
+def group_of(first_offset: int, records: list[tuple[int, int, int, bytes, bytes, bytes, bytes]]) -> Group:
+    group = Group(first_offset)
+    for record in records:
+        group.append(*record)
+    return group
+
+
+@settings(deadline=None)
+@given(first_offset=st.integers(0, 2**63), records=st.lists(rows, min_size=1, max_size=30))
+def test_a_group_survives_encoding(
+    first_offset: int, records: list[tuple[int, int, int, bytes, bytes, bytes, bytes]]
+) -> None:
+    group = group_of(first_offset, records)
+    block = encode_block(group)
+    assert len(block) % 8 == 0
+    assert rows_of(decode_block(block)) == rows_of(group)
+    assert decode_block(block).first_offset == first_offset
+
+
+def test_records_are_cut_out_one_by_one_as_the_group_has_them() -> None:
+    group = sample_group(17, 40)
+    block = Block(encode_block(group))
+    assert [row_of(block.record(offset)) for offset in range(17, 57)] == rows_of(group)
+
+
+def test_a_group_can_begin_in_the_middle_of_its_block() -> None:
+    group = sample_group(17, 5)
+    block = Block(encode_block(group))
+    assert [rows_of(block.group(offset)) for offset in range(17, 22)] == [rows_of(group)[skip:] for skip in range(5)]
+    assert rows_of(block.group(3)) == rows_of(group)
+
+
+def test_every_flipped_bit_is_noticed() -> None:
+    block = encode_block(sample_group(1, 3))
+    for at in range(len(block)):
+        for bit in range(8):
+            with pytest.raises(BadBlock):
+                decode_block(flipped(block, at, bit))
+
+
+def test_every_cut_is_noticed() -> None:
+    block = encode_block(sample_group(1, 3))
+    for length in range(len(block)):
+        with pytest.raises(BadBlock):
+            decode_block(block[:length])
+
+
+def test_a_header_knows_its_length_and_every_bit_that_changes_it() -> None:
+    block = encode_block(sample_group(9, 3))
+    header = read_header(block)
+    assert header is not None
+    assert (header.first_offset, header.records, header.total_bytes) == (9, 3, len(block))
+    assert read_header(block[: HEADER_BYTES - 1]) is None
+    # Topic bytes to total length: whichever of them is damaged, the header no longer agrees with itself, save for
+    # bits so low that the padding hides them.
+    for at in range(24, 44):
+        for bit in range(3, 8):
+            assert read_header(flipped(block, at, bit)) is None
+
+
+def test_a_block_takes_the_largest_topic_and_refuses_a_larger_one() -> None:
+    largest = b"t" * 65_535
+    assert decode_block(encode_block(group_of(1, [(0, 1, 0, largest, b"", b"", b"")]))).topics == [largest]
+    with pytest.raises(OverflowError):
+        encode_block(group_of(1, [(0, 1, 0, largest + b"t", b"", b"", b"")]))
+
+
+def test_an_empty_group_is_no_block() -> None:
+    with pytest.raises(ValueError, match="cannot hold 0 records"):
+        encode_block(Group(1))
+
+
+def test_a_group_beyond_32_bit_offsets_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SECTION_BYTES_MAX == 2**31 - 1
+    monkeypatch.setattr("embermq.store.blocks.SECTION_BYTES_MAX", 200)
+    encode_block(group_of(1, [(0, 1, 0, b"t", b"x" * 120, b"", b"")]))
+    with pytest.raises(ValueError, match="cannot hold 1 records of 208 bytes"):
+        encode_block(group_of(1, [(0, 1, 0, b"t", b"x" * 130, b"", b"")]))
+
+
+def test_columns_lie_where_the_format_says() -> None:
+    group = group_of(5, [(10, 1, 2, b"a/b", b"one", b"c", b"p"), (20, 3, 4, b"d", b"", b"ef", b"")])
+    block = encode_block(group)
+    sections = [0, 16, 8, 8, 4, 4, 2, 2, 4, 3, 1, 3]
+    ends = [HEADER_BYTES + sum(sections[: number + 1]) for number in range(len(sections))]
+    parts = [block[start:end] for start, end in pairwise(ends)]
+    assert parts == [
+        (10).to_bytes(8, "little") + (20).to_bytes(8, "little"),
+        (3).to_bytes(4, "little") + bytes(4),
+        (1).to_bytes(4, "little") + bytes(4),
+        b"\x03\x00\x01\x00",
+        b"\x01\x00\x02\x00",
+        b"\x01\x03",
+        b"\x02\x04",
+        b"a/bd",
+        b"cef",
+        b"p",
+        b"one",
+    ]
+    assert block[ends[-1] :] == bytes(len(block) - ends[-1])
