@@ -23,6 +23,7 @@ from bench.load import LoadFailed
 from bench.machine import Cores, facts, pin, raise_open_files
 from bench.scenario import Scale, Scenario
 from bench.servers import (
+    EMBER_FLOOD,
     MOSQUITTO_FLOOD,
     MOSQUITTO_STORE,
     BrokerFailed,
@@ -72,8 +73,9 @@ def factories(options: argparse.Namespace, cores: Cores, report: Report) -> dict
             sys.exit("bench: the `ember` command is not installed; run `make setup`")
 
         def start_ember(scenario: Scenario) -> Server:
-            on_disk = (options.ember_store or scenario.store) == "disk" or scenario.store == "disk"
-            return ember(ember_command, on_disk, cores, options.ember_arg)
+            on_disk = scenario.store == "disk" or options.ember_store == "disk"
+            settings = "" if scenario.store == "disk" else EMBER_FLOOD
+            return ember(ember_command, settings, on_disk, cores, options.ember_arg)
 
         found["EmberMQ"] = start_ember
     if "mosquitto" in wanted:

@@ -16,7 +16,7 @@ from bench.load import Peer, Publisher, Subscriber, open_client, subscribe
 from bench.packets import Shape
 from bench.servers import Server
 
-WINDOW: Final = 1000  # messages published but not yet acknowledged and delivered, over all publishers
+WINDOW: Final = 1000  # of one publisher: messages sent but not yet acknowledged and delivered
 CYCLE: Final = 4000  # prepared frames of a publisher; more than its window, so no packet id is used twice at a time
 STALL_S_MAX: Final = 10.0
 
@@ -45,7 +45,7 @@ class Flood:
 
 
 class Traffic:
-    """Publishers and subscribers on one poller, and the window over all of them."""
+    """Publishers and subscribers on one poller, and the window of each publisher."""
 
     __slots__ = ("_fan_out", "_peers", "_poller", "_window", "publishers", "subscribers")
 
@@ -87,9 +87,9 @@ class Traffic:
         """Fill the window again, each publisher in turn, once a quarter of its share is free: a client that writes
         what has gathered rather than a packet a call, so that the generator stays cheap for every broker alike."""
         count = len(self.publishers)
-        share = max(self._window // count, 1)
+        share = self._window
         least = max(share // 4, 1)
-        free = self._window
+        free = share * count
         if self._fan_out:
             free -= self.published - self.delivered // self._fan_out
         each = min(free // count, share)

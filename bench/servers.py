@@ -35,6 +35,12 @@ max_inflight_messages 1000
 persistence false
 """
 
+# EmberMQ in the floods: the same window towards a subscriber; all else default.
+EMBER_FLOOD: Final = """\
+[limits]
+inflight_max = 1000
+"""
+
 # Mosquitto in the retained scenarios: persistence switched on as the distribution's file does, and every limit as it
 # is by default, because what a default cuts off is a part of the answer.
 MOSQUITTO_STORE: Final = """\
@@ -178,9 +184,11 @@ def mosquitto(path: str, settings: str, cores: Cores) -> Server:
     return Server("Mosquitto", command, cores)
 
 
-def ember(path: str, on_disk: bool, cores: Cores, extra: list[str]) -> Server:
+def ember(path: str, settings: str, on_disk: bool, cores: Cores, extra: list[str]) -> Server:
     def command(port: int, directory: Path) -> list[str]:
+        config = directory / "ember.toml"
+        config.write_text(settings, encoding="utf-8")
         store = ["--data", str(directory / "data")] if on_disk else ["--memory"]
-        return [path, "serve", "--port", str(port), *store, *extra]
+        return [path, "serve", "--config", str(config), "--port", str(port), *store, *extra]
 
     return Server("EmberMQ", command, cores)

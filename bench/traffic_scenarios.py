@@ -46,9 +46,7 @@ def flood_step(qos: int, publishers: int, subscribers: int) -> Step:
     def run(server: Server, scale: Scale) -> Iterator[Figures]:
         names = [packets.topic_name(index) for index in range(publishers)]
         filters = names if publishers == 1 else [ALL_TOPICS]
-        # Mosquitto looks acknowledgements up in a list: at QoS 2 with 1,000 in flight to 50 readers it all but stands
-        # still. The smaller window is the one that suits it best; both brokers get it.
-        window = scale.window_qos2 if qos == 2 else scale.window
+        window = scale.window_for(publishers, qos)
         traffic = open_traffic(
             server.port, Shape(qos), [[name] for name in names], [filters] * subscribers, subscribers, window
         )
