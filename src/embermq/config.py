@@ -121,8 +121,7 @@ class StoreSettings(Section):
     segment_age_s: Count = 3600
     retention_bytes: Annotated[int, Field(ge=1024 * 1024)] = 10 * GIB
     retention_age_s: Count = 7 * DAY_S
-    group_bytes_max: Annotated[int, Field(ge=4096)] = 8 * 1024 * 1024
-    group_delay_ms: Annotated[int, Field(ge=0, le=10_000)] = 0
+    group_bytes_max: Annotated[int, Field(ge=4096)] = 32 * 1024 * 1024
     budgets: tuple[BudgetSettings, ...] = ()
 
 

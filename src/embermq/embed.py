@@ -15,17 +15,18 @@ import os
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypedDict, TypeVar, Unpack, final
 
 from embermq.broker.access import Access, AllowAll
 from embermq.broker.limits import Limits
-from embermq.engines import open_store, store_opener
+from embermq.engines import OpenStore, embedded_store, open_store
 from embermq.errors import ConfigError
 from embermq.store.interface import Store, StoreError
 from embermq.transport.addresses import is_loopback, shown
-from embermq.transport.server import Server
+from embermq.transport.server import GROUP_BYTES_MAX, Server
 from embermq.transport.tls import CertificateError, load_certificate, server_context
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class BrokerOptions(TypedDict, total=False):
     access: Access | None
     limits: Limits | None
     sys_interval_s: int
+    group_bytes_max: int
 
 
 @final
@@ -84,6 +86,7 @@ class Broker:
         access: Access | None = None,
         limits: Limits | None = None,
         sys_interval_s: int = 10,
+        group_bytes_max: int = GROUP_BYTES_MAX,
     ) -> None:
         """A port of 0 is a free one, None is none. Without `data` or `store`, nothing outlives the broker.
 
@@ -109,11 +112,12 @@ class Broker:
         self._client_ca: Final = Path(client_ca) if client_ca is not None else None
         self._require_client_certificate: Final = require_client_certificate
         self._tls: ssl.SSLContext | None = None
-        self._open_store: Callable[[], Store] = store_opener(data, store)
+        self._open_store: OpenStore = embedded_store(data, store)
         self._store: Store | None = None
         self._access: Final = access or AllowAll()
         self._limits: Final = limits or Limits()
         self._sys_interval_s: Final = sys_interval_s
+        self._group_bytes_max: Final = group_bytes_max
         self._server: Server | None = None
 
     @classmethod
@@ -137,8 +141,9 @@ class Broker:
             access=access_of(settings),
             limits=settings.limits.limits(),
             sys_interval_s=settings.server.sys_interval_s,
+            group_bytes_max=settings.store.group_bytes_max,
         )
-        broker._open_store = lambda: open_store(settings.store)
+        broker._open_store = lambda call_soon: open_store(settings.store, call_soon)
         return broker
 
     @classmethod
@@ -150,13 +155,24 @@ class Broker:
         """Listen. On an error nothing is left open; what a person can set right is a `ConfigError`."""
         assert self._server is None, "a broker is started once at a time"
         self._tls = self.check()
+        loop = asyncio.get_running_loop()
+
+        def call_soon(function: Callable[[], None]) -> None:
+            # A loop that is closed already has nobody to tell.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(function)
+
         try:
-            self._store = self._open_store()
+            self._store = self._open_store(call_soon)
         except StoreError as error:
             raise ConfigError(str(error)) from error
         try:
             self._server = Server(
-                store=self._store, access=self._access, limits=self._limits, sys_interval_s=self._sys_interval_s
+                store=self._store,
+                access=self._access,
+                limits=self._limits,
+                sys_interval_s=self._sys_interval_s,
+                group_bytes_max=self._group_bytes_max,
             )
             await self._server.start()
             await self._listen(self._server)

@@ -12,28 +12,44 @@ from embermq.store.memory import MemoryStore
 if TYPE_CHECKING:
     from embermq.config import StoreSettings
 
+CallSoon = Callable[[Callable[[], None]], None]
+"""Runs a function on the broker's thread, from any other."""
+OpenStore = Callable[[CallSoon], Store]
 
-def open_store(settings: "StoreSettings") -> Store:
+
+def open_store(settings: "StoreSettings", call_soon: CallSoon) -> Store:
     """The store that the settings describe; a `StoreError` says why it cannot be opened."""
-    budgets = [RetainedBudget(**budget.model_dump()) for budget in settings.budgets]
+    budgets = tuple(RetainedBudget(**budget.model_dump()) for budget in settings.budgets)
     if settings.memory:
         return MemoryStore(budgets)
-    raise ConfigError(f"store.directory {settings.directory}: expected store.memory = true (--memory)")
+    # RocksDB, numpy and what they load: not for a broker that keeps nothing.
+    from embermq.store.journal import Journal, JournalSettings
+
+    journal = JournalSettings(
+        durability=settings.durability,
+        recording=settings.recording,
+        recording_filters=settings.recording_filters,
+        segment_bytes=settings.segment_bytes,
+        segment_age_s=settings.segment_age_s,
+        retention_bytes=settings.retention_bytes,
+        retention_age_s=settings.retention_age_s,
+        budgets=budgets,
+    )
+    return Journal(settings.directory, call_soon, journal)
 
 
-def store_opener(data: Path | str | None, store: Store | None) -> Callable[[], Store]:
-    """For a broker that is embedded: a store of its own, one in a directory, or one in memory."""
+def embedded_store(data: Path | str | None, store: Store | None) -> OpenStore:
+    """For a broker inside a program: the store given, one in a directory with the usual settings, or one in memory."""
     if store is not None:
         if data is not None:
             raise ConfigError("expected data or store, not both")
-        return lambda: store
+        return lambda call_soon: store
     if data is None:
-        return MemoryStore
-    directory = Path(data)
+        return lambda call_soon: MemoryStore()
 
-    def open_directory() -> Store:
+    def in_directory(call_soon: CallSoon) -> Store:
         from embermq.config import StoreSettings
 
-        return open_store(StoreSettings(directory=directory))
+        return open_store(StoreSettings(directory=Path(data)), call_soon)
 
-    return open_directory
+    return in_directory

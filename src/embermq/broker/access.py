@@ -153,6 +153,10 @@ class Access(ABC):
     def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
         """Whether all that the filter can match may be read."""
 
+    def may_take_over(self, identity: Identity, user_name: str) -> bool:
+        """Whether a client may have the session that one of this user name left, or push that one off."""
+        return identity.user_name == user_name
+
     def reload(self) -> None:  # noqa: B027  most have nothing to read
         """Read again what the answers come from, where that is outside the program; what fails leaves the old."""
 
@@ -176,3 +180,6 @@ class AllowAll(Access):
 
     def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
         return True
+
+    def may_take_over(self, identity: Identity, user_name: str) -> bool:
+        return True  # names are only claims here

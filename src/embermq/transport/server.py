@@ -47,7 +47,15 @@ STOP_GRACE_S: Final = 5.0
 class Server:
     """One broker on one event loop."""
 
-    def __init__(self, *, store: Store, access: Access, limits: Limits, sys_interval_s: int = 10) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        access: Access,
+        limits: Limits,
+        sys_interval_s: int = 10,
+        group_bytes_max: int = GROUP_BYTES_MAX,
+    ) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.store: Final = store
         self.access: Final = access
@@ -57,6 +65,7 @@ class Server:
         self.core: Final = Core(store, access, limits, self._wake, __version__, secrets.token_hex(4))
         self._sys_interval_ms: Final = sys_interval_s * 1000
         self._next_report_ms = 0
+        self._group_bytes_max: Final = group_bytes_max
         self._connections: set[StreamConnection] = set()
         self._paused: list[StreamConnection] = []
         self._listeners: list[asyncio.Server] = []
@@ -173,7 +182,7 @@ class Server:
 
     def overfull(self) -> bool:
         """Whether more waits for the disk than may."""
-        return self.store.group_bytes() > GROUP_BYTES_MAX
+        return self.store.group_bytes() > self._group_bytes_max
 
     def pause(self, connection: StreamConnection) -> None:
         """Read no more of a client until the disk has caught up."""
