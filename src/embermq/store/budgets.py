@@ -23,10 +23,9 @@ class RetainedBudget:
     bytes_max: int = NO_LIMIT
     expiry_s: int = NO_LIMIT
 
-
-def retained_size(topic: bytes, payload: bytes) -> int:
-    """The bytes of a retained message as budgets and totals count them."""
-    return len(topic) + len(payload)
+    def covers(self, topic_name: str) -> bool:
+        """Whether a topic counts here. `#` stands for all topics, `$` ones too."""
+        return self.topic_filter == "#" or matches(self.topic_filter, topic_name)
 
 
 @final
@@ -43,6 +42,15 @@ class RetainedAccount:
     def __len__(self) -> int:
         return len(self._budgets)
 
+    def copy(self) -> "RetainedAccount":
+        """The same totals, to be changed on their own."""
+        if not self._budgets:
+            return self
+        account = RetainedAccount(self._budgets)
+        account._counts[:] = self._counts
+        account._bytes[:] = self._bytes
+        return account
+
     def load(self, topic_filter: str, count: int, size_bytes: int) -> None:
         """Start from known totals."""
         for at, budget in enumerate(self._budgets):
@@ -55,7 +63,7 @@ class RetainedAccount:
         grows = old_bytes == NOT_RETAINED
         growth_bytes = new_bytes - (0 if grows else old_bytes)
         for at, budget in enumerate(self._budgets):
-            if not matches(budget.topic_filter, topic_name):
+            if not budget.covers(topic_name):
                 continue
             if grows and budget.count_max and self._counts[at] >= budget.count_max:
                 return f"{budget.topic_filter} holds {self._counts[at]} retained messages of at most {budget.count_max}"
@@ -74,7 +82,7 @@ class RetainedAccount:
         count = (new_bytes != NOT_RETAINED) - (old_bytes != NOT_RETAINED)
         size_bytes = max(new_bytes, 0) - max(old_bytes, 0)
         for at, budget in enumerate(self._budgets):
-            if matches(budget.topic_filter, topic_name):
+            if budget.covers(topic_name):
                 self._counts[at] += count
                 self._bytes[at] += size_bytes
 
@@ -88,6 +96,6 @@ class RetainedAccount:
     def expiry_s(self, topic_name: str) -> int:
         """How long a retained message of this topic lasts: the first budget that says so decides; 0 for ever."""
         for budget in self._budgets:
-            if budget.expiry_s and matches(budget.topic_filter, topic_name):
+            if budget.expiry_s and budget.covers(topic_name):
                 return budget.expiry_s
         return 0

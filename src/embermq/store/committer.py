@@ -1,0 +1,259 @@
+"""The committer: the one thread that makes groups durable, in order, whatever the disk does.
+
+Owns: writing a group, applying it, trying again while the disk fails, and trimming between groups.
+Never: the open group; it is handed closed ones. What it reports, it reports on the broker's thread.
+A group is either durable and applied, or nobody is told that it is. It is never given up while the server runs.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import Final, final
+
+from embermq.store.interface import StoreError
+from embermq.store.log import Log
+from embermq.store.records import Group
+from embermq.store.state import State
+
+RETRY_FIRST_S: Final = 0.05
+RETRY_MAX_S: Final = 2.0
+CHECK_BYTES: Final = 4 * 1024 * 1024
+CHECK_S: Final = 10
+"""How often the retention is looked at: after so many bytes or seconds."""
+
+_logger: Final = logging.getLogger("embermq.store")
+
+Done = Callable[[StoreError | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much of the past is kept."""
+
+    size_bytes: int
+    age_s: int
+
+
+@final
+class Work:
+    """A closed group. `finished` is called on the broker's thread: with an error at most once, then with None."""
+
+    __slots__ = ("finished", "group", "trim_before")
+
+    def __init__(self, group: Group, finished: Done, trim_before: int) -> None:
+        self.group: Final = group
+        self.finished: Final = finished
+        self.trim_before: Final = trim_before  # what is older may go once this group is applied; 0: nothing
+
+
+@final
+class Committer:
+    """Runs until it is closed."""
+
+    __slots__ = (
+        "_call_soon",
+        "_checked_us",
+        "_closing",
+        "_log",
+        "_newest_segment",
+        "_retention",
+        "_state",
+        "_sync",
+        "_synced_offset",
+        "_thread",
+        "_trimming",
+        "_unchecked_bytes",
+        "_want_trim",
+        "_work",
+        "failing",
+    )
+
+    def __init__(
+        self,
+        log: Log,
+        state: State,
+        *,
+        sync: bool,
+        retention: Retention,
+        call_soon: Callable[[Callable[[], None]], None],
+        want_trim: Callable[[int], None],
+    ) -> None:
+        self._log: Final = log
+        self._state: Final = state
+        self._sync: Final = sync
+        self._synced_offset = log.first_offset
+        self._retention: Final = retention
+        self._call_soon: Final = call_soon
+        self._want_trim: Final = want_trim  # called on the broker's thread, which answers with the next group
+        self._work: Final[SimpleQueue[Work | None]] = SimpleQueue()
+        self._trimming: Iterator[None] | None = None
+        self._newest_segment = 0
+        self._checked_us = 0
+        self._unchecked_bytes = 0
+        self._closing: Final = Event()
+        self.failing = ""
+        self._thread: Final = Thread(target=self._run, name="ember-committer", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Work) -> None:
+        self._work.put(work)
+
+    def close(self) -> None:
+        """Finish what was submitted. While the disk fails, what it does not take is left unacknowledged."""
+        self._work.put(None)
+        self._closing.set()
+        self._thread.join()
+
+    # -- the thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            work = self._next()
+            if work is None:
+                break
+            try:
+                if not self._persist(work):
+                    break
+            except Exception as error:  # our own bug: say so, and never acknowledge anything again
+                _logger.exception("the committer stopped")
+                self.failing = f"the committer stopped: {error!r}"
+                self._report(work, StoreError(self.failing))
+                return
+            self._call(partial(work.finished, None))
+            self._look_after(work)
+
+    def _next(self) -> Work | None:
+        """The next group; while there is none, trimming goes on."""
+        while self._trimming is not None:
+            try:
+                return self._work.get_nowait()
+            except Empty:
+                self._trim_on()
+        return self._work.get()
+
+    def _persist(self, work: Work) -> bool:
+        """Write, sync, apply, again and again until it is done. False: closed while the disk failed."""
+        wait_s = RETRY_FIRST_S
+        group = work.group
+        reported = False
+        while True:
+            try:
+                if self._log.next_offset == group.first_offset:
+                    self._log.append(group, group.timestamps_us[-1])
+                # From here on the log has it: only applying is tried again.
+                self._state.apply(group)
+            except (OSError, StoreError) as error:
+                reason = f"{error.strerror or error}" if isinstance(error, OSError) else str(error)
+                if not self.failing:
+                    _logger.error("nothing can be made durable: %s; trying again until it works", reason)
+                self.failing = reason
+                if not reported:
+                    reported = True
+                    self._report(work, StoreError(reason))
+                if self._closing.wait(wait_s):
+                    return False
+                wait_s = min(2 * wait_s, RETRY_MAX_S)
+                continue
+            if self.failing:
+                _logger.warning("durable again at offset %d", group.first_offset)
+                self.failing = ""
+            return True
+
+    def _look_after(self, work: Work) -> None:
+        """What can wait until after the group was released: flushing the state, and trimming."""
+        try:
+            if self._state.wants_flush():
+                self._sync_log()
+                self._state.flush(wait=False)
+            if work.trim_before and self._trimming is None:
+                self._trimming = self._trim(work.trim_before)
+        except (OSError, StoreError) as error:
+            _logger.error("the state could not be flushed, this is tried again: %s", error)
+        if self._trimming is not None:
+            self._trim_on()
+        else:
+            self._check_retention(work.group)
+
+    def _sync_log(self) -> None:
+        """The state must not be ahead of the log on the disk: what a flush makes last is synced before."""
+        if self._sync:
+            return
+        for segment in self._log.segments():
+            if segment.next_offset > self._synced_offset:
+                descriptor = os.open(segment.path, os.O_RDWR)
+                try:
+                    os.fdatasync(descriptor)
+                finally:
+                    os.close(descriptor)
+                self._synced_offset = segment.next_offset
+
+    # -- trimming ------------------------------------------------------------------------------------------------
+
+    def _check_retention(self, group: Group) -> None:
+        """Now and then, and only once the log has begun another segment."""
+        self._unchecked_bytes += group.size_bytes
+        now_us = group.timestamps_us[-1]
+        if self._unchecked_bytes < CHECK_BYTES and now_us - self._checked_us < CHECK_S * 1_000_000:
+            return
+        self._unchecked_bytes = 0
+        self._checked_us = now_us
+        newest = self._log.segments()[-1].first_offset
+        if newest == self._newest_segment:
+            return
+        self._newest_segment = newest
+        before_offset = self._expendable(now_us)
+        if before_offset > self._log.first_offset:
+            self._call(partial(self._want_trim, before_offset))
+
+    def _expendable(self, now_us: int) -> int:
+        """Before which offset the log is larger or older than it has to be."""
+        segments = self._log.segments()
+        size_bytes = sum(segment.size_bytes for segment in segments)
+        oldest_us = now_us - self._retention.age_s * 1_000_000
+        before_offset = segments[0].first_offset
+        for segment in segments[:-1]:
+            if size_bytes <= self._retention.size_bytes and segment.last_timestamp_us >= oldest_us:
+                break
+            size_bytes -= segment.size_bytes
+            before_offset = segment.next_offset
+        return before_offset
+
+    def _trim(self, before_offset: int) -> Iterator[None]:
+        """Let go of old segments, as far as nobody is owed anything in them and the state has what outlives them."""
+        for owed in self._state.sessions.owed_offsets():
+            if owed is not None:
+                before_offset = min(before_offset, owed)
+            yield
+        going = [segment for segment in self._log.segments()[:-1] if segment.next_offset <= before_offset]
+        if not going:
+            return
+        end = going[-1].next_offset
+        self._sync_log()
+        groups = self._log.groups_from(going[0].first_offset)
+        yield from self._state.forget(groups, end, max(segment.last_timestamp_us for segment in going))
+        for path in self._log.trim(end):
+            _logger.info("trimmed %s", path)
+
+    def _trim_on(self) -> None:
+        assert self._trimming is not None
+        try:
+            next(self._trimming)
+        except StopIteration:
+            self._trimming = None
+        except (OSError, StoreError) as error:
+            _logger.error("the log could not be trimmed, this is tried again with the next segment: %s", error)
+            self._trimming = None
+
+    # -- reporting -----------------------------------------------------------------------------------------------
+
+    def _report(self, work: Work, error: StoreError) -> None:
+        self._call(partial(work.finished, error))
+
+    def _call(self, report: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the broker's loop is closed already: nobody is left to be told
+            self._call_soon(report)

@@ -1,0 +1,55 @@
+"""The data directory: where the log and the state live, and who may use it.
+
+Owns: its layout, its access rights, and the lock that keeps a second server out.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final, final
+
+from embermq.store.interface import StoreError
+
+
+@final
+class StoreBusy(StoreError):
+    """Another server has the directory."""
+
+
+@final
+class DataDirectory:
+    """A data directory, held until it is closed; a crash lets go of it too."""
+
+    __slots__ = ("_descriptor", "log", "path", "state")
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+        self.log: Final = path / "log"
+        self.state: Final = path / "state"
+        self._descriptor = -1
+        try:
+            for directory in (path, self.log, self.state):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                directory.chmod(0o700)
+            self._descriptor = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StoreError(f"the data directory {path} cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
+            self.close()
+            raise StoreBusy(f"the data directory {path} is in use by another server, process {holder}") from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def keep_private(self) -> None:
+        """RocksDB makes its files as the umask says: take the rights of others away."""
+        for entry in os.scandir(self.state):
+            if entry.is_file() and entry.stat().st_mode & 0o077:
+                os.chmod(entry.path, 0o600)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

@@ -1,0 +1,374 @@
+"""The journal: the engine that lasts. Gathers a group, commits it, and shows what is durable.
+
+Owns: the open group and the way of a commit; the log, the state and the committer are its parts.
+Never: a socket, a clock, a decision about a message.
+While one group is written and synced on the committer's thread, the next one gathers here: latency is about one sync,
+throughput is not bound by it. A group that nobody waits for is written in the background.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, final
+
+from embermq.protocol.packets import Publish, SubscriptionRequest
+from embermq.protocol.topics import matches
+from embermq.store.budgets import RetainedBudget
+from embermq.store.committer import Committer, Done, Retention, Work
+from embermq.store.directory import DataDirectory
+from embermq.store.interface import Queue, Retained, RetainedPosition, SavedSession, Store, StoreError
+from embermq.store.ledger import Ledger
+from embermq.store.log import Log
+from embermq.store.open_group import OpenGroup, Sealed
+from embermq.store.past import retained_as_of
+from embermq.store.records import (
+    NO_LOCAL_FLAG,
+    POSITION_FLAG,
+    RETAIN_AS_PUBLISHED_FLAG,
+    RETAIN_FLAG,
+    RETAIN_HANDLING_SHIFT,
+    SESSION,
+    SESSION_EXPIRY,
+    SESSION_PACKET,
+    SESSION_POSITION,
+    SESSION_SEQUENCE,
+    Kind,
+)
+from embermq.store.replay import Progress, replay
+from embermq.store.state import State
+from embermq.store.state_queue import StateQueue
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSettings:
+    """How much is recorded, how surely, and how long it is kept.
+
+    durability: "sync" survives a power cut, "os" the end of the process; "none" promises nothing and waits for nothing
+    but for what others must see. recording: "everything", "lasting" (QoS 1 and 2 and retained), or "filters" (what
+    lasts, and what `recording_filters` match).
+    """
+
+    durability: Literal["sync", "os", "none"] = "sync"
+    recording: Literal["everything", "lasting", "filters"] = "everything"
+    recording_filters: tuple[str, ...] = ()
+    segment_bytes: int = 128 * 1024 * 1024
+    segment_age_s: int = 3600
+    retention_bytes: int = 10 * 1024 * 1024 * 1024
+    retention_age_s: int = 7 * 24 * 3600
+    budgets: tuple[RetainedBudget, ...] = ()
+
+
+@final
+class Journal(Store):
+    """The store of one data directory."""
+
+    __slots__ = (
+        "_background",
+        "_committer",
+        "_committing",
+        "_directory",
+        "_ledger",
+        "_log",
+        "_open",
+        "_settings",
+        "_state",
+        "_trim_before",
+        "_unrecorded",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        call_soon: Callable[[Callable[[], None]], None],
+        settings: JournalSettings | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """`call_soon` runs a function on the broker's thread; `progress` hears of the log being applied at start."""
+        settings = settings if settings is not None else JournalSettings()
+        self._settings: Final = settings
+        self._directory: Final = DataDirectory(directory)
+        try:
+            self._log: Final = _open_log(self._directory, settings)
+            try:
+                self._state: Final = _open_state(self._directory, self._log, settings, progress)
+            except BaseException:
+                self._log.close()
+                raise
+        except BaseException:
+            self._directory.close()
+            raise
+        self._open: Final = OpenGroup(self._log.next_offset, self._log.last_timestamp_us)
+        self._open.reference_floor = self._log.first_offset
+        self._ledger: Final = Ledger(self._state.retained.account(), self._state.retained.size)
+        self._committing = False  # somebody waits for a group
+        self._background = False  # a group is on its way for which nobody waits
+        self._trim_before = 0
+        self._unrecorded = 0
+        self._committer: Final = Committer(
+            self._log,
+            self._state,
+            sync=settings.durability == "sync",
+            retention=Retention(settings.retention_bytes, settings.retention_age_s),
+            call_soon=call_soon,
+            want_trim=self._plan_trim,
+        )
+
+    # -- appending -----------------------------------------------------------------------------------------------
+
+    def begin_turn(self, now_us: int) -> None:
+        if now_us > self._open.now_us:
+            self._open.now_us = now_us
+
+    def next_offset(self) -> int:
+        return self._open.next_offset()
+
+    def append_publish(self, message: Publish, client_id: str, qos2_session_id: int = 0) -> int:
+        open_group = self._open
+        flags = message.qos
+        if message.retain:
+            flags |= RETAIN_FLAG
+            open_group.lasting = open_group.shown = True
+        elif flags:
+            open_group.lasting = True
+        elif not self._is_recorded(message.topic_name):
+            return open_group.next_offset()
+        sender = client_id.encode()
+        offset = open_group.group.append(
+            open_group.now_us,
+            Kind.PUBLISH,
+            flags,
+            message.topic_name.encode(),
+            message.payload,
+            sender,
+            message.properties,
+        )
+        if message.retain:
+            self._ledger.change(message.topic_name, len(message.payload), offset)
+        if qos2_session_id:
+            received = SESSION_PACKET.pack(qos2_session_id, message.packet_id)
+            open_group.append(Kind.RECEIVED, 0, b"", received, sender)
+        return offset
+
+    def append_retained_removed(self, topic_name: str, reason: str) -> None:
+        self._open.lasting = self._open.shown = True
+        offset = self._open.append(Kind.RETAINED_REMOVED, 0, topic_name.encode(), reason.encode(), b"")
+        self._ledger.change(topic_name, 0, offset)
+
+    def append_pubrel(self, session_id: int, client_id: str, packet_id: int) -> None:
+        self._open.lasting = True
+        self._open.append(Kind.PUBREL, 0, b"", SESSION_PACKET.pack(session_id, packet_id), client_id.encode())
+
+    def append_connected(self, client_id: str, user_name: str, persistent: bool, protocol: str, address: str) -> None:
+        text = "\n".join((protocol, address, user_name, "persistent" if persistent else "clean"))
+        self._open.append(Kind.CONNECTED, 0, b"", text.encode(), client_id.encode())
+
+    def append_disconnected(self, client_id: str, session_id: int, reason: str, sent: int = 0) -> None:
+        payload = SESSION_SEQUENCE.pack(session_id, sent) + reason.encode()
+        self._open.append(Kind.DISCONNECTED, 0, b"", payload, client_id.encode())
+
+    def open_session(self, client_id: str, user_name: str, session_expiry_s: int) -> SavedSession:
+        self._open.lasting = True
+        payload = SESSION_EXPIRY.pack(0, session_expiry_s) + user_name.encode()
+        session_id = self._open.append(Kind.SESSION_OPENED, 0, b"", payload, client_id.encode())
+        queue = self._queue(session_id, 0, 0, set())
+        return SavedSession(session_id, client_id, user_name, session_expiry_s, 0, [], set(), [], queue)
+
+    def append_session_resumed(self, session_id: int, client_id: str, session_expiry_s: int) -> None:
+        self._open.lasting = True
+        payload = SESSION_EXPIRY.pack(session_id, session_expiry_s)
+        self._open.append(Kind.SESSION_RESUMED, 0, b"", payload, client_id.encode())
+
+    def end_session(self, session_id: int, client_id: str) -> None:
+        self._open.lasting = True
+        self._open.touched.pop(session_id, None)
+        self._open.append(Kind.SESSION_ENDED, 0, b"", SESSION.pack(session_id), client_id.encode())
+
+    def append_subscribed(
+        self, client_id: str, session_id: int, request: SubscriptionRequest, granted_qos: int, position: bool
+    ) -> None:
+        flags = granted_qos | request.retain_handling << RETAIN_HANDLING_SHIFT
+        if request.no_local:
+            flags |= NO_LOCAL_FLAG
+        if request.retain_as_published:
+            flags |= RETAIN_AS_PUBLISHED_FLAG
+        if position:
+            flags |= POSITION_FLAG
+        if session_id:
+            self._open.lasting = True
+        self._open.append(
+            Kind.SUBSCRIBED, flags, request.topic_filter.encode(), SESSION.pack(session_id), client_id.encode()
+        )
+
+    def append_unsubscribed(self, client_id: str, session_id: int, topic_filter: str) -> None:
+        if session_id:
+            self._open.lasting = True
+        self._open.append(Kind.UNSUBSCRIBED, 0, topic_filter.encode(), SESSION.pack(session_id), client_id.encode())
+
+    def append_position(self, session_id: int, client_id: str, position: RetainedPosition, done: bool) -> None:
+        self._open.lasting = True
+        payload = SESSION_POSITION.pack(session_id, position.before_offset, position.qos, done)
+        self._open.append(
+            Kind.POSITION,
+            0,
+            position.topic_filter.encode(),
+            payload + position.after_topic_name.encode(),
+            client_id.encode(),
+        )
+
+    def _is_recorded(self, topic_name: str) -> bool:
+        """Whether a publish that need not last goes into the history."""
+        if self._committer.failing:
+            # Without end it would gather in memory: nothing leaves it while the disk fails.
+            self._unrecorded += 1
+            return False
+        if self._settings.recording == "everything":
+            return True
+        if self._settings.recording == "lasting":
+            return False
+        return any(matches(topic_filter, topic_name) for topic_filter in self._settings.recording_filters)
+
+    def unrecorded(self) -> int:
+        """How many QoS 0 messages were not recorded because the disk failed."""
+        return self._unrecorded
+
+    # -- commit --------------------------------------------------------------------------------------------------
+
+    def commit(self, done: Callable[[StoreError | None], None]) -> bool:
+        assert not self._committing, "one commit at a time"
+        if not self._is_waited_for():
+            self._commit_in_background()
+            return True
+        self._committing = True
+        self._submit(done)
+        return False
+
+    def _is_waited_for(self) -> bool:
+        return self._open.shown or (self._open.lasting and self._settings.durability != "none")
+
+    def _commit_in_background(self) -> None:
+        if not self._background and not self._open.is_empty():
+            self._background = True
+            self._submit(None)
+
+    def _submit(self, done: Done | None) -> None:
+        sealed = self._open.seal()
+        assert sealed.group.topics, "what is waited for is a record"
+        trim_before, self._trim_before = self._trim_before, 0
+        self._committer.submit(Work(sealed.group, lambda error: self._finished(sealed, done, error), trim_before))
+
+    def _finished(self, sealed: Sealed, done: Done | None, error: StoreError | None) -> None:
+        """A group is durable and applied, or the disk keeps it from being so for now."""
+        if error is not None:
+            if done is not None:
+                done(error)
+            return
+        for queue, last in sealed.queues:
+            queue.durable = last
+        self._ledger.settle(sealed.group.first_offset + len(sealed.group))
+        if done is None:
+            self._background = False
+        else:
+            self._committing = False
+            done(None)
+        if not self._committing and not self._is_waited_for():
+            self._commit_in_background()
+
+    def _plan_trim(self, before_offset: int) -> None:
+        """From now on no queue refers to older records; the next group carries the word that they may go."""
+        self._open.reference_floor = before_offset
+        self._trim_before = before_offset
+
+    def group_bytes(self) -> int:
+        return self._open.group.size_bytes
+
+    def failing(self) -> str:
+        return self._committer.failing
+
+    def close(self) -> None:
+        if not self._open.is_empty():
+            self._submit(None)
+        self._committer.close()
+        try:
+            self._state.close()
+        finally:
+            try:
+                self._log.close()
+            finally:
+                self._directory.keep_private()
+                self._directory.close()
+
+    # -- views ---------------------------------------------------------------------------------------------------
+
+    def retained_get(self, topic_name: str) -> Retained | None:
+        return self._state.retained.get(topic_name)
+
+    def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
+        return self._state.retained.scan(topic_filter, after_topic_name, limit)
+
+    def retained_iterate(self, topic_filter: str) -> Iterator[Retained]:
+        """Everything that a filter matches as it is now, whatever is published meanwhile."""
+        return self._state.retained.iterate(topic_filter)
+
+    def retained_totals(self) -> tuple[int, int]:
+        return self._state.retained.totals()
+
+    def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
+        """As `retained_scan`, at an instant of the past. `HistoryTrimmed` if the log does not reach back so far."""
+        return retained_as_of(self._state, self._log, topic_filter, after_topic_name, limit, instant_us)
+
+    def retained_admits(self, topic_name: str, payload_bytes: int) -> str:
+        return self._ledger.admits(topic_name, payload_bytes)
+
+    def retained_expired(self, now_us: int, limit: int) -> list[str]:
+        # One that was replaced a moment ago is not expired: a removal now would take the new message.
+        expired = self._state.retained.expired(now_us, limit)
+        return [topic_name for topic_name in expired if not self._ledger.is_changing(topic_name)]
+
+    def retained_budget_totals(self) -> list[tuple[str, int, int]]:
+        """Filter, count and bytes of each budget."""
+        return self._state.retained.budget_totals()
+
+    def sessions(self) -> Iterable[SavedSession]:
+        return self._state.sessions.load(self._queue)
+
+    def _queue(self, session_id: int, acknowledged: int, last: int, released: set[int]) -> Queue:
+        return StateQueue(session_id, acknowledged, last, released, self._open, self._state.sessions, self._log)
+
+
+def _open_log(directory: DataDirectory, settings: JournalSettings) -> Log:
+    return Log(
+        directory.log,
+        segment_bytes=settings.segment_bytes,
+        segment_age_s=settings.segment_age_s,
+        sync=settings.durability == "sync",
+    )
+
+
+def _open_state(directory: DataDirectory, log: Log, settings: JournalSettings, progress: Progress | None) -> State:
+    state = State(directory.state, settings.budgets)
+    try:
+        state.retained.history_floor = log.first_offset
+        replay(log, state, progress)
+        directory.keep_private()
+    except BaseException:
+        state.close()
+        raise
+    return state
+
+
+def rebuild(directory: Path, settings: JournalSettings, progress: Progress | None = None) -> int:
+    """Throw the state of a data directory away and make it anew from the log; returns the offset it has reached."""
+    held = DataDirectory(directory)
+    try:
+        log = _open_log(held, settings)
+        try:
+            shutil.rmtree(held.state)
+            held.state.mkdir(mode=0o700)
+            state = _open_state(held, log, settings, progress)
+            state.close()
+            return state.applied_offset()
+        finally:
+            log.close()
+    finally:
+        held.close()

@@ -1,0 +1,69 @@
+"""The past: what was retained at an instant, out of the state's history and the log.
+
+Owns: putting the two together, while the log may be trimmed meanwhile.
+"""
+
+from typing import Final, final
+
+from embermq.store.blocks import Record
+from embermq.store.history import Change
+from embermq.store.interface import Retained, StoreError
+from embermq.store.log import Log
+from embermq.store.records import QOS_MASK
+from embermq.store.retained_keys import key_topic
+from embermq.store.retained_value import unpack_retained
+from embermq.store.state import State
+
+_ATTEMPTS: Final = 3  # a trim may move a message from the log to the state between two looks
+
+
+@final
+class HistoryTrimmed(StoreError):
+    """The asked instant is older than what is kept."""
+
+    def __init__(self, instant_us: int, begins_us: int) -> None:
+        super().__init__(instant_us, begins_us)
+        self.instant_us: Final = instant_us
+        self.begins_us: Final = begins_us
+
+    def __str__(self) -> str:
+        return f"instant {self.instant_us} is before {self.begins_us} (microseconds), where the kept history begins"
+
+
+def retained_as_of(
+    state: State, log: Log, topic_filter: str, after_topic_name: str, limit: int, instant_us: int
+) -> list[Retained]:
+    """Up to `limit` messages that were retained at an instant, in store order."""
+    if limit <= 0:
+        return []
+    for _ in range(_ATTEMPTS):
+        if instant_us < state.history_begins_us():
+            raise HistoryTrimmed(instant_us, state.history_begins_us())
+        changes = state.changes_as_of(topic_filter, after_topic_name, limit, instant_us)
+        found = [_message(state, log, change) for change in changes]
+        complete = [retained for retained in found if retained is not None]
+        if len(complete) == len(found):
+            return complete
+    raise StoreError(f"the history of {topic_filter} names messages that are not there")
+
+
+def _message(state: State, log: Log, change: Change) -> Retained | None:
+    if change.copy:
+        return unpack_retained(change.key, change.copy)
+    record = log.read(change.offset)
+    if record is not None:
+        return _from_record(change.key, record)
+    current = state.retained.get(key_topic(change.key))
+    return current if current is not None and current.offset == change.offset else None
+
+
+def _from_record(key: bytes, record: Record) -> Retained:
+    return Retained(
+        key_topic(key),
+        record.payload,
+        record.flags & QOS_MASK,
+        record.properties,
+        record.offset,
+        record.timestamp_us,
+        record.client_id.decode(),
+    )

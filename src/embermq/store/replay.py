@@ -1,0 +1,68 @@
+"""Replay: applying to the state what the log has and it has not.
+
+Owns: catching up at start, and refusing a state that is ahead of its log.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, final
+
+from embermq.store.interface import StoreError
+from embermq.store.log import Log
+from embermq.store.records import Group
+from embermq.store.state import State
+
+MERGED_RECORDS: Final = 2_000
+"""Small groups are applied together up to so many records."""
+
+_logger: Final = logging.getLogger("embermq.store")
+
+Progress = Callable[[int, int], None]
+"""Hears how many records were applied, of how many."""
+
+
+@final
+class StateAhead(StoreError):
+    """The state has applied what the log does not hold."""
+
+
+def replay(log: Log, state: State, progress: Progress | None = None) -> None:
+    """Bring the state up to the end of the log."""
+    applied = state.applied_offset()
+    if applied >= log.next_offset:
+        raise StateAhead(
+            f"the state has applied offset {applied}, but the log ends before {log.next_offset}: its end is missing;"
+            " put the log back, or accept what it has with `ember store rebuild`"
+        )
+    start = max(applied + 1, log.first_offset)
+    if applied and start > applied + 1:
+        _logger.warning("the log no longer has offsets %d to %d: the state goes on without", applied + 1, start - 1)
+    total = log.next_offset - start
+    for group in merged(log.groups_from(start)):
+        state.apply(group)
+        if state.wants_flush():
+            state.flush(wait=False)
+        if progress is not None:
+            progress(group.first_offset + len(group) - start, total)
+
+
+def merged(groups: Iterable[Group]) -> Iterator[Group]:
+    """The same records in fewer groups."""
+    gathered: Group | None = None
+    for group in groups:
+        if gathered is None:
+            gathered = group
+        elif len(gathered) + len(group) > MERGED_RECORDS:
+            yield gathered
+            gathered = group
+        else:
+            gathered.timestamps_us += group.timestamps_us
+            gathered.kinds += group.kinds
+            gathered.flags += group.flags
+            gathered.topics += group.topics
+            gathered.payloads += group.payloads
+            gathered.client_ids += group.client_ids
+            gathered.properties += group.properties
+            gathered.size_bytes += group.size_bytes
+    if gathered is not None:
+        yield gathered

@@ -1,0 +1,144 @@
+"""RocksDB as the state uses it: one sorted map from bytes to bytes, written in batches.
+
+Owns: how it is opened, what memory it may take, and that a write never waits while it holds the interpreter's lock.
+Never: what a key means.
+Its own write-ahead log is off: the journal's log is the truth, and what a crash takes from the memtable is applied
+again from there. One column family, so a flush is a whole number of batches and a crash never cuts one in two.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+from typing import Final, final
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+    Snapshot,
+    WriteBatch,
+    WriteOptions,
+)
+
+from embermq.store.interface import StoreError
+
+BLOCK_CACHE_BYTES: Final = 24 * 1024 * 1024  # data, index and filter blocks together
+BLOCK_BYTES: Final = 8 * 1024
+BLOOM_BITS_PER_KEY: Final = 10
+FLUSH_BYTES: Final = 8 * 1024 * 1024  # a memtable is flushed from here on: it bounds what a start applies again
+MEMTABLE_BYTES_MAX: Final = 24 * 1024 * 1024  # where RocksDB itself would flush, without asking; above `FLUSH_BYTES`
+MEMTABLES_MAX: Final = 3
+OPEN_FILES_MAX: Final = 256
+INFO_LOG_BYTES_MAX: Final = 1024 * 1024
+STALL_WAIT_S: Final = 0.002
+STALL_WAITS_MAX: Final = 15_000
+
+_MEMTABLE_PROPERTY: Final = "rocksdb.cur-size-active-mem-table"
+
+
+def _options() -> Options:
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(BLOCK_CACHE_BYTES))
+    table.set_block_size(BLOCK_BYTES)
+    table.set_bloom_filter(BLOOM_BITS_PER_KEY, False)
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    table.set_format_version(5)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(table)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_write_buffer_size(MEMTABLE_BYTES_MAX)
+    options.set_max_write_buffer_number(MEMTABLES_MAX)
+    options.set_max_open_files(OPEN_FILES_MAX)
+    options.set_max_background_jobs(2)
+    options.set_level_compaction_dynamic_level_bytes(True)
+    options.set_max_log_file_size(INFO_LOG_BYTES_MAX)
+    options.set_keep_log_file_num(2)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    options.set_skip_stats_update_on_db_open(True)
+    return options
+
+
+@final
+class Rocks:
+    """One open database. Readers on any thread, one writer."""
+
+    __slots__ = ("_bounds", "_db", "_never_set", "_write_options")
+
+    def __init__(self, directory: Path) -> None:
+        try:
+            self._db: Final = Rdict(str(directory), _options())
+        except Exception as error:  # rocksdict raises nothing more special
+            raise StoreError(
+                f"the state in {directory} cannot be opened ({error}): `ember store rebuild` makes it anew from the log"
+            ) from error
+        self._write_options: Final = WriteOptions()
+        self._write_options.disable_wal = True  # type: ignore[method-assign,assignment]  # an attribute in truth
+        # A write that has to wait for a flush would stop every thread, since it keeps the interpreter's lock.
+        self._write_options.no_slowdown = True
+        self._never_set: Final = Event()
+        self._bounds: Final[dict[bytes, ReadOptions]] = {}  # kept: see `items`
+
+    def get(self, key: bytes) -> bytes | None:
+        value: bytes | None = self._db.get(key)
+        return value
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        values: list[bytes | None] = self._db.get(keys)  # type: ignore[arg-type,assignment]  # a list for a list
+        return values
+
+    def items(self, low: bytes, high: bytes, snapshot: Snapshot | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Keys from `low` up to but without `high`, as they are now or in a snapshot."""
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(high)
+        source = self._db if snapshot is None else snapshot
+        # A generator, because the bound must live as long as the iterator: rocksdict keeps only a pointer to it.
+        yield from source.items(from_key=low, read_opt=bounds)
+
+    def iterator(self, high: bytes, snapshot: Snapshot | None = None) -> RdictIter:
+        """For seeking about below the end of a key space; unset until the first seek."""
+        bounds = self._bounds.get(high)
+        if bounds is None:
+            bounds = self._bounds[high] = ReadOptions()
+            bounds.set_iterate_upper_bound(high)
+        source = self._db if snapshot is None else snapshot
+        return source.iter(bounds)
+
+    def snapshot(self) -> Snapshot:
+        return self._db.snapshot()
+
+    def write(self, fill: Callable[[WriteBatch], None]) -> None:
+        """All that `fill` puts in a batch, or nothing. It is called again if a flush or compaction must come first."""
+        for _ in range(STALL_WAITS_MAX):
+            batch = WriteBatch(raw_mode=True)
+            fill(batch)
+            try:
+                self._db.write(batch, self._write_options)
+                return
+            except Exception as error:  # rocksdict raises nothing more special
+                if "stall" not in str(error).lower():
+                    raise StoreError(f"the state cannot be written: {error}") from error
+            self._never_set.wait(STALL_WAIT_S)
+        raise StoreError("the state cannot be written: its disk does not keep up")
+
+    def memtable_bytes(self) -> int:
+        return self._db.property_int_value(_MEMTABLE_PROPERTY) or 0
+
+    def flush(self, wait: bool) -> None:
+        """Make everything written so far last; without `wait`, soon."""
+        try:
+            self._db.flush(wait)
+        except Exception as error:  # rocksdict raises nothing more special
+            raise StoreError(f"the state cannot be flushed: {error}") from error
+
+    def compact(self) -> None:
+        self._db.compact_range(None, None)
+
+    def close(self) -> None:
+        self._db.close()
