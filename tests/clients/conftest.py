@@ -1,0 +1,45 @@
+"""One broker with every transport, for real clients that do not know it is new."""
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from certificates import Authority
+from clients_ways import Ways
+from embermq import Broker
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ways]:
+    directory = tmp_path_factory.mktemp("clients")
+    authority = Authority(directory)
+    server = authority.sign("server")
+    with Broker.in_thread(
+        port=0,
+        tls_port=0,
+        ws_port=0,
+        wss_port=0,
+        certificate=server.certificate,
+        key=server.key,
+        unix_path=directory / "s",
+    ) as broker:
+        assert broker.port and broker.tls_port and broker.ws_port and broker.wss_port and broker.unix_path
+        yield Ways(
+            broker.host,
+            broker.port,
+            broker.tls_port,
+            broker.ws_port,
+            broker.wss_port,
+            broker.unix_path,
+            authority.certificate,
+        )
+
+
+@pytest.fixture
+def space() -> str:
+    """A word that no other test uses: the first topic level and the first letters of the client ids."""
+    return f"c{os.getpid()}x{next(_numbers)}"
