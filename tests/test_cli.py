@@ -183,6 +183,22 @@ def test_serve_listens_on_every_transport(tmp_path: Path) -> None:
         assert not unix_path.exists()
 
 
+def test_serve_keeps_its_data_in_a_directory_and_to_itself(tmp_path: Path, refusal: Callable[..., str]) -> None:
+    data = tmp_path / "data"
+    with serving("--data", data) as server:
+        assert f"store: {data}, durability sync" in server.lines
+        assert data.stat().st_mode & 0o777 == 0o700
+        assert f"{data} is in use by another server" in refusal("serve", "--port", "0", "--data", data)
+        with server.wire() as wire:
+            assert wire.connect("c1") == Connack(0, 0)
+            wire.publish("a", b"kept", qos=1, retain=True)
+        assert server.end(signal.SIGTERM) == 0
+    with serving("--data", data) as server, server.wire() as wire:
+        assert wire.connect("c1") == Connack(0, 0)
+        wire.subscribe(("a", 0))
+        assert wire.receive_message().payload == b"kept"
+
+
 def test_flags_and_environment_and_file_come_together(tmp_path: Path) -> None:
     path = tmp_path / "ember.toml"
     path.write_text("[listeners]\nport = 1\nws_port = 0\n[store]\nmemory = true\n")

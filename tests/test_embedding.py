@@ -78,16 +78,18 @@ def test_two_threads_stop_with_clients_connected() -> None:
         wire.close()
 
 
-def test_a_broker_can_be_entered_again() -> None:
-    async def main() -> None:
-        broker = Broker()
-        async with broker:
-            first = broker.port
-        async with broker:
-            assert broker.port == first
-        await broker.stop()
-
-    asyncio.run(main())
+def test_what_is_in_a_directory_outlives_the_broker(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Broker.in_thread(data=data) as broker, wire_to(broker) as wire:
+        assert wire.connect("c1", clean=False) == Connack(0, 0)
+        wire.publish("a", b"kept", qos=1, retain=True)
+        with pytest.raises(ConfigError, match=f"{data} is in use by another server"):
+            Broker.in_thread(data=data).__enter__()
+    with Broker.in_thread(data=data) as broker, wire_to(broker) as wire:
+        assert wire.connect("c1", clean=False) == Connack(1, 0)
+        wire.subscribe(("a", 0))
+        message = wire.receive_message()
+        assert (message.payload, message.retain) == (b"kept", True)
 
 
 def test_what_cannot_start_raises_where_it_was_asked_for() -> None:
