@@ -28,6 +28,7 @@ from embermq.store.segments import (
     FIRST_OFFSET,
     INDEX_ENTRY,
     SEGMENT_HEADER_BYTES,
+    Index,
     SegmentInfo,
     encode_segment_header,
     entry_of,
@@ -35,7 +36,7 @@ from embermq.store.segments import (
     log_path,
 )
 
-CHECK_BYTES: Final = 64 << 20
+CHECK_BYTES: Final = 32 << 20
 CACHE_BYTES: Final = 16 << 20
 
 
@@ -203,8 +204,7 @@ class Log:
                 mmap.mmap(file.fileno(), segment.size_bytes, access=mmap.ACCESS_READ) as data,
                 memoryview(data) as view,
             ):
-                position = SEGMENT_HEADER_BYTES
-                expected = segment.first_offset
+                position, expected = self._block_of(segment, view, offset)
                 while position < segment.size_bytes:
                     header = read_header(view, position)
                     if header is None or header.first_offset != expected:
@@ -217,6 +217,17 @@ class Log:
                         except BadBlock as error:
                             raise LogCorrupt(str(path), position, str(error)) from None
                     position = end
+
+    def _block_of(self, segment: Segment, view: memoryview, offset: int) -> tuple[int, int]:
+        """Position and first offset of the block that holds an offset, or of the segment's first one."""
+        index = Index.open(index_path(self._directory, segment.first_offset))
+        number = index.block_of(offset)
+        if 0 < number < segment.blocks:
+            entry = index.entry(number)
+            header = read_header(view, entry.position) if entry.position < len(view) else None
+            if header is not None and header.first_offset == entry.first_offset <= offset:
+                return entry.position, entry.first_offset
+        return SEGMENT_HEADER_BYTES, segment.first_offset
 
     def close(self) -> None:
         """Make durable what is written, and let go of the directory."""

@@ -183,19 +183,30 @@ class LogReader:
         path = log_path(self._directory, first_offset)
         self._check_header(first_offset)
         index = self._index(segments, number)
-        block = index.block_of(start)
+        rebuilt = first_offset in self._rebuilt
+        while start < stop:
+            try:
+                for batch in self._indexed_batches(path, index, start, stop, rows, size, columns):
+                    start += batch.num_rows
+                    yield batch
+            except LogCorrupt:
+                if rebuilt:
+                    raise
+                # It may be the index that is wrong, not the block. If it is the block, this names its place.
+                index = self._rebuild(segments, number, index.next_offset(first_offset))
+                rebuilt = True
+
+    def _indexed_batches(
+        self, path: Path, index: Index, start: int, stop: int, rows: int, size: int, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        block = max(0, index.block_of(start))
         descriptor = os.open(path, os.O_RDONLY)
         try:
             while start < stop:
                 entries = index.entries(block, min(index.count, block + _ENTRIES_AT_ONCE))
                 entries = entries[entries["first_offset"] < stop]
-                sound = len(entries) and consistent(
-                    entries, int(entries["position"][0]), int(entries["first_offset"][0])
-                )
-                if sound < len(entries) or not len(entries) or int(entries["first_offset"][0]) > start:
-                    index = self._rebuild(segments, number, index.next_offset(first_offset))
-                    block = index.block_of(start)
-                    continue
+                if not _lead_to(entries, start):
+                    raise LogCorrupt(str(path), 0, f"its index does not lead to offset {start}")
                 for run in _runs(entries, rows, size):
                     data = _pread(descriptor, path, run)
                     bad = first_mismatch(data, run, self._verify)
@@ -218,6 +229,15 @@ class LogReader:
             os.close(descriptor)
 
 
+def _lead_to(entries: Entries, offset: int) -> bool:
+    """Whether entries continue one another and the first one's block holds an offset."""
+    if not len(entries):
+        return False
+    first_offset, records = int(entries["first_offset"][0]), int(entries["records"][0])
+    sound = consistent(entries, int(entries["position"][0]), first_offset) == len(entries)
+    return sound and first_offset <= offset < first_offset + records
+
+
 def _runs(entries: Entries, rows: int, size: int) -> Iterator[Entries]:
     """Neighbouring blocks that make a batch together: as many as fit, at least one."""
     records = np.concatenate(([0], entries["records"].cumsum(dtype=np.int64)))
@@ -233,11 +253,10 @@ def _runs(entries: Entries, rows: int, size: int) -> Iterator[Entries]:
 
 def _pread(descriptor: int, path: Path, run: Entries) -> bytes:
     position = int(run["position"][0])
-    length = int(run["position"][-1]) + int(run["total_bytes"][-1]) - position
-    data = os.pread(descriptor, length, position)
-    if len(data) < length:
+    end = int(run["position"][-1]) + int(run["total_bytes"][-1])
+    if not 0 <= position < end <= os.fstat(descriptor).st_size:
         raise LogCorrupt(str(path), position, "the file ends before its last durable block")
-    return data
+    return os.pread(descriptor, end - position, position)
 
 
 def _cut(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch]:

@@ -30,6 +30,7 @@ _CHECKED: Final = Struct("<IQQ")
 _NAME: Final = re.compile(r"(\d{20})\.log")
 _TIMESTAMP: Final = Struct("<q")
 # Where in a block's header, counted in 32-bit words, the fields lie that its index entry repeats.
+_HEADER_LONGS: Final = ((4, "first_offset"), (HEADER_BYTES // 4, "first_timestamp_us"))
 _HEADER_WORDS: Final = (
     (3, "records"),
     (6, "topic_bytes"),
@@ -210,7 +211,8 @@ def first_mismatch(data: bytes | memoryview, entries: Entries, checksums: bool) 
     starts = entries["position"] - int(entries["position"][0])
     at = starts // 4
     bad = words[at] != int.from_bytes(BLOCK_MAGIC, "little")
-    bad |= words[at + 4] + (words[at + 5].astype(np.int64) << 32) != entries["first_offset"]
+    for word, field in _HEADER_LONGS:
+        bad |= words[at + word] + (words[at + word + 1].astype(np.int64) << 32) != entries[field]
     for word, field in _HEADER_WORDS:
         bad |= words[at + word] != entries[field]
     if checksums:
