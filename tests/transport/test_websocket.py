@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import uvloop
 
 from certificates import Authority
 from clauses import v311
@@ -23,8 +24,12 @@ PINGRESP = bytes.fromhex("d000")
 SUBACK = bytes.fromhex("9003000100")
 
 
-def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), TIMEOUT_S))
+LoopFactory = Callable[[], asyncio.AbstractEventLoop] | None
+
+
+def run(test: Callable[[], Coroutine[None, None, None]], loop_factory: LoopFactory = None) -> None:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(asyncio.wait_for(test(), TIMEOUT_S))
 
 
 class Socket:
@@ -132,6 +137,44 @@ def test_what_the_server_sends_is_binary_and_a_text_frame_ends_the_connection() 
     run(test)
 
 
+@pytest.mark.parametrize("loop_factory", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_qos_1_messages_wait_for_a_slow_client_and_all_arrive(loop_factory: LoopFactory) -> None:
+    async def test() -> None:
+        payload = bytes(20_000)
+        count = 300
+        limits = Limits(output_bytes_max=50_000, inflight_max=1_000)
+        async with Broker(ws_port=0, limits=limits) as broker, dialled(broker) as slow, dialled(broker) as quick:
+            await slow.send(connect("slow") + subscribe(1, ("a", 1)))
+            await slow.expect(CONNACK + bytes.fromhex("9003000101"))
+            transport = slow.raw._response.connection.transport  # type: ignore[union-attr]
+            transport.pause_reading()
+            await quick.send(connect("quick"))
+            await quick.expect(CONNACK)
+            for packet_id in range(1, count + 1):
+                await quick.send(publish("a", payload, qos=1, packet_id=packet_id))
+                await quick.expect(b"\x40\x02" + packet_id.to_bytes(2))
+            transport.resume_reading()
+            for packet_id in range(1, count + 1):
+                await slow.expect(publish("a", payload, qos=1, packet_id=packet_id))
+                await slow.send(b"\x40\x02" + packet_id.to_bytes(2))
+
+    run(test, loop_factory)
+
+
+@pytest.mark.parametrize("length", [0, 1, 125, 126, 127, 65_535, 65_536, 200_000])
+def test_every_length_has_its_own_frame(length: int) -> None:
+    async def test() -> None:
+        # The head of the PUBLISH takes 5 to 7 bytes of the frame.
+        async with Broker(ws_port=0) as broker, dialled(broker) as client:
+            await client.send(connect("c1") + subscribe(1, ("a", 0)))
+            await client.expect(CONNACK + SUBACK)
+            for size in {length, max(0, length - 5), max(0, length - 6), max(0, length - 7)}:
+                await client.send(publish("a", bytes(size)))
+                await client.expect(publish("a", bytes(size)))
+
+    run(test)
+
+
 def test_a_large_message_goes_both_ways() -> None:
     async def test() -> None:
         payload = bytes(range(256)) * 4096
@@ -159,7 +202,8 @@ def test_a_message_beyond_the_packet_limit_ends_the_connection() -> None:
     run(test)
 
 
-def test_a_client_that_does_not_read_is_bounded_and_harms_nobody() -> None:
+@pytest.mark.parametrize("loop_factory", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_client_that_does_not_read_is_bounded_and_harms_nobody(loop_factory: LoopFactory) -> None:
     async def test() -> None:
         limits = Limits(output_bytes_max=100_000)
         payload = bytes(50_000)
@@ -192,7 +236,7 @@ def test_a_client_that_does_not_read_is_bounded_and_harms_nobody() -> None:
             await quick.send(publish("a", b"again"))
             await slow.expect(publish("a", b"again"))
 
-    run(test)
+    run(test, loop_factory)
 
 
 def test_the_end_is_told_both_ways() -> None:

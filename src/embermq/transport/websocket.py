@@ -8,10 +8,12 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import urlsplit
 
 from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp.abc import AbstractStreamWriter
 
 from embermq.broker.limits import Limits
 from embermq.transport.addresses import is_loopback
@@ -28,59 +30,67 @@ BACKLOG: Final = 4_096
 CLOSE_GRACE_S: Final = 5.0
 """How long a client may take to answer the end of a WebSocket with its own."""
 WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
+JOINED_BYTES_MAX: Final = 16 * 1024
+"""Up to here a copy is cheaper than a second write."""
+BINARY_FINAL: Final = 0x82
+FRAME_2: Final = Struct(">BBH")
+FRAME_8: Final = Struct(">BBQ")
 MESSAGE_SLACK_BYTES: Final = 64 * 1024
 """A WebSocket message may hold more than one packet; the largest packet and this much more is taken in one."""
+
+
+def binary_frame_header(length: int) -> bytes:
+    """The head of a whole binary message from a server (RFC 6455, 5.2): never masked, here never compressed."""
+    if length < 126:
+        return bytes((BINARY_FINAL, length))
+    return FRAME_2.pack(BINARY_FINAL, 126, length) if length < 65_536 else FRAME_8.pack(BINARY_FINAL, 127, length)
 
 
 @final
 class WebSocketTransport:
     """A WebSocket with the methods of an asyncio transport that `StreamConnection` uses.
 
-    What is written waits here until the peer has taken what was written before; `get_write_buffer_size` counts both,
-    and the connection keeps to its output cap by it.
+    A write goes to the socket at once, as one frame, as a write to TCP does: so the socket's own buffer is all that
+    waits, and the connection keeps to its output cap by it.
     """
 
-    __slots__ = (
-        "_closing",
-        "_connection",
-        "_full",
-        "_high_bytes",
-        "_pending",
-        "_pending_bytes",
-        "_reading",
-        "_request",
-        "_websocket",
-        "_written",
-    )
+    __slots__ = ("_closing", "_connection", "_high_bytes", "_reading", "_request", "_wake", "_websocket", "_writer")
 
     def __init__(
-        self, request: web.BaseRequest, websocket: web.WebSocketResponse, connection: "StreamConnection"
+        self,
+        request: web.BaseRequest,
+        websocket: web.WebSocketResponse,
+        writer: AbstractStreamWriter,
+        connection: "StreamConnection",
     ) -> None:
         self._request: Final = request
         self._websocket: Final = websocket
+        self._writer: Final = writer
         self._connection: Final = connection
-        self._pending: list[bytes] = []
-        self._pending_bytes = 0
         self._high_bytes = WRITE_HIGH_WATER_BYTES
-        self._full = False
         self._closing = False
-        self._written: Final = asyncio.Event()
+        self._wake: Final = asyncio.Event()
         self._reading: Final = asyncio.Event()
         self._reading.set()
 
     # -- for the connection --------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        if self._closing or not data:
+        transport = self._request.transport
+        if self._closing or not data or transport is None or transport.is_closing():
             return
-        self._pending.append(data)
-        self._pending_bytes += len(data)
-        self._full = self._full or self.get_write_buffer_size() > self._high_bytes
-        self._written.set()
+        header = binary_frame_header(len(data))
+        if len(data) <= JOINED_BYTES_MAX:
+            transport.write(header + data)
+        else:
+            transport.write(header)
+            transport.write(data)
+        if transport.get_write_buffer_size() > self._high_bytes:
+            self._wake.set()
 
     def get_write_buffer_size(self) -> int:
         transport = self._request.transport
-        return self._pending_bytes + (transport.get_write_buffer_size() if transport is not None else 0)
+        return transport.get_write_buffer_size() if transport is not None else 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._high_bytes = WRITE_HIGH_WATER_BYTES if high is None else high
@@ -97,14 +107,12 @@ class WebSocketTransport:
     def close(self) -> None:
         """End after what was written."""
         self._closing = True
-        self._written.set()
+        self._wake.set()
         self._reading.set()
 
     def abort(self) -> None:
         """End at once."""
         self.close()
-        self._pending.clear()
-        self._pending_bytes = 0
         transport = self._request.transport
         if transport is not None:
             transport.abort()
@@ -118,15 +126,14 @@ class WebSocketTransport:
         """Move bytes both ways until either side ends."""
         connection = self._connection
         connection.attach(self)
-        writing = asyncio.create_task(self._write())
+        watching = asyncio.create_task(self._watch())
         error: Exception | None = None
         try:
             error = await self._read()
         finally:
-            self._closing = True
             connection.connection_lost(error)
-            self._written.set()
-            await writing
+            self.close()
+            await watching
 
     async def _read(self) -> Exception | None:
         while True:
@@ -144,24 +151,17 @@ class WebSocketTransport:
             else:
                 return None
 
-    async def _write(self) -> None:
-        """Send what is pending as one message, and again only when the peer has taken it."""
+    async def _watch(self) -> None:
+        """Tell the connection when the peer has taken what was too much, and end the WebSocket when it is time."""
         try:
             while True:
-                await self._written.wait()
-                self._written.clear()
-                while self._pending:
-                    data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
-                    self._pending.clear()
-                    # Counted as pending until it is in the socket's buffer, which is counted from then on.
-                    self._pending_bytes = 0
-                    await self._websocket.send_bytes(data)
+                await self._wake.wait()
+                self._wake.clear()
                 if self._closing:
                     await self._websocket.close()
                     return
-                if self._full:
-                    self._full = False
-                    self._connection.resume_writing()
+                await self._writer.drain()
+                self._connection.resume_writing()
         except ConnectionError:
             # The reading side sees the same end, and reports it.
             return
@@ -227,10 +227,9 @@ class WebSocketListener:
             compress=False,
             timeout=CLOSE_GRACE_S,
             max_msg_size=self._limits.packet_bytes_max + MESSAGE_SLACK_BYTES,
-            writer_limit=0,
         )
-        await websocket.prepare(request)
-        await WebSocketTransport(request, websocket, self._new_connection()).run()
+        writer = await websocket.prepare(request)
+        await WebSocketTransport(request, websocket, writer, self._new_connection()).run()
         return websocket
 
     def _may_come_from(self, origin: str | None) -> bool:
