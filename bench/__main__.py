@@ -7,7 +7,6 @@ Never: a measurement of its own.
 import argparse
 import dataclasses
 import fnmatch
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -17,10 +16,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import connection_scenarios, traffic_scenarios
+from bench import connection_scenarios, retained_scenarios, traffic_scenarios
 from bench.figures import Figures, Report, show
 from bench.load import LoadFailed
-from bench.machine import Cores, facts, pin, raise_open_files
+from bench.machine import Cores, facts, pin, prioritise, raise_open_files
 from bench.scenario import Scale, Scenario
 from bench.servers import (
     EMBER_FLOOD,
@@ -33,9 +32,14 @@ from bench.servers import (
     mosquitto,
     mosquitto_path,
     mosquitto_version,
+    sink,
 )
 
-SCENARIOS: tuple[Scenario, ...] = (*traffic_scenarios.SCENARIOS, *connection_scenarios.SCENARIOS)
+SCENARIOS: tuple[Scenario, ...] = (
+    *traffic_scenarios.SCENARIOS,
+    *connection_scenarios.SCENARIOS,
+    *retained_scenarios.SCENARIOS,
+)
 
 Factory = Callable[[Scenario], Server]
 
@@ -92,9 +96,13 @@ def factories(options: argparse.Namespace, cores: Cores, report: Report) -> dict
     return found
 
 
-def measure(scenario: Scenario, scale: Scale, rounds: int, found: dict[str, Factory], report: Report) -> None:
+def measure(
+    scenario: Scenario, scale: Scale, rounds: int, found: dict[str, Factory], report: Report, cores: Cores
+) -> None:
     """Rounds of one scenario, the brokers in turn within each, so that both see the same weather."""
     rounds = min(rounds, scenario.rounds_max or rounds)
+    if scenario.store == "sink":
+        found = {"sink": lambda _: sink(cores)}
     with ExitStack() as running:
         servers: dict[str, Server] = {}
         for round_ in range(rounds):
@@ -122,7 +130,7 @@ def advance(scenario: Scenario, name: str, turn: Iterator[Figures], report: Repo
     return True
 
 
-def heading(cores: Cores, rounds: int, found: dict[str, Factory]) -> dict[str, object]:
+def heading(cores: Cores, rounds: int, scale: Scale, found: dict[str, Factory]) -> dict[str, object]:
     told: dict[str, object] = dict(facts(cores).as_dict())
     if "EmberMQ" in found:
         try:
@@ -133,6 +141,7 @@ def heading(cores: Cores, rounds: int, found: dict[str, Factory]) -> dict[str, o
     if "Mosquitto" in found and path is not None:
         told["mosquitto"] = mosquitto_version(path)
     told["rounds"] = rounds
+    told["scale"] = ", ".join(f"{name} {value:,g}" for name, value in dataclasses.asdict(scale).items())
     return told
 
 
@@ -152,15 +161,15 @@ def main() -> int:
     raise_open_files()
     cores = pin(not options.no_pin)
     if options.nice is not None:
-        os.setpriority(os.PRIO_PROCESS, 0, options.nice)
+        prioritise(options.nice)
     scale = chosen_scale(options)
     rounds = options.rounds or (1 if options.quick else 3)
     found = factories(options, cores, report)
-    told = heading(cores, rounds, found)
+    told = heading(cores, rounds, scale, found)
     for scenario in scenarios:
         console.print(f"{scenario.title} ...", highlight=False)
         try:
-            measure(scenario, scale, rounds, found, report)
+            measure(scenario, scale, rounds, found, report, cores)
         except BrokerFailed as error:
             report.note(f"{scenario.name}: {error}")
     show(console, report, told)

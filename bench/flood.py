@@ -83,7 +83,7 @@ class Traffic:
             self._peers[fd].on_event(event)
         return bool(events)
 
-    def top_up(self) -> None:
+    def top_up(self, most: int | None = None) -> None:
         """Fill the window again, each publisher in turn, once a quarter of its share is free: a client that writes
         what has gathered rather than a packet a call, so that the generator stays cheap for every broker alike."""
         count = len(self.publishers)
@@ -97,8 +97,11 @@ class Traffic:
             return
         for publisher in self.publishers:
             may = each if publisher.shape.qos == 0 else min(each, share - publisher.sent + publisher.acked)
-            if may >= least and not publisher.blocked:
+            if most is not None:
+                may, least = min(may, most), min(least, most)
+            if may >= max(least, 1) and not publisher.blocked:
                 publisher.publish(may)
+                most = None if most is None else most - may
 
     def run(self, seconds: float, messages_max: int | None = None) -> float:
         """Send for `seconds` (or until `messages_max` were published), drain; the seconds until the last progress."""
@@ -111,7 +114,7 @@ class Traffic:
             now = time.perf_counter()
             sending = now - begun < seconds and (messages_max is None or published < messages_max)
             if sending:
-                self.top_up()
+                self.top_up(None if messages_max is None else messages_max - published)
             delivered, acked = self.delivered, self.acked
             if delivered + acked != progress:
                 progress = delivered + acked

@@ -18,10 +18,11 @@ from bench.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Bytes, Shape, acks
 READ_BYTES: Final = 1 << 20
 HANDSHAKE_S_MAX: Final = 30.0
 
-_buffer: Final = bytearray(READ_BYTES)
-_view: Final = memoryview(_buffer)
-_octets: Final[Bytes] = np.frombuffer(_buffer, dtype=np.uint8)
-_words: Final = np.frombuffer(_buffer, dtype="<u4")
+# One read buffer for all connections: what a read leaves over is kept by its connection.
+buffer: Final = bytearray(READ_BYTES)
+_view: Final = memoryview(buffer)
+octets: Final[Bytes] = np.frombuffer(buffer, dtype=np.uint8)
+_words: Final = np.frombuffer(buffer, dtype="<u4")
 
 
 class LoadFailed(Exception):
@@ -114,7 +115,7 @@ class Peer:
         """Read once; what `take` leaves of it is put before the next read."""
         kept = len(self._tail)
         if kept:
-            _buffer[:kept] = self._tail
+            buffer[:kept] = self._tail
         try:
             count = self.sock.recv_into(_view[kept:])
         except BlockingIOError:
@@ -191,7 +192,7 @@ class Subscriber(Peer):
         count = total // size
         self.received += count
         if count:
-            rows = _octets[: count * size].reshape(count, size)
+            rows = octets[: count * size].reshape(count, size)
             self.on_rows(rows)
             if self.shape.qos == 1:
                 id_at = self.shape.id_at

@@ -57,6 +57,15 @@ def raise_open_files() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
+def prioritise(nice: int) -> None:
+    """Come before other work on a machine that is not idle; the brokers inherit it."""
+    os.setpriority(os.PRIO_PROCESS, 0, nice)
+    with contextlib.suppress(
+        OSError
+    ):  # where the kernel shares time by session first, a process's own value is not enough
+        Path("/proc/self/autogroup").write_text(str(nice), encoding="utf-8")
+
+
 def cpu_seconds(pid: int) -> float:
     """User and system time of all threads of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()

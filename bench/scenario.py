@@ -25,6 +25,7 @@ class Scale:
     clients: int = 1_000
     retained: int = 1_000_000
     queued: int = 50_000
+    readers: int = 10
     window: int = 1_000
     window_of_many: int = 100
 
@@ -50,6 +51,7 @@ class Scenario:
     """`run` yields figures after each step; the runner advances the brokers in turn, one step each.
 
     `store` says which settings the brokers run with: floods against memory, retained scenarios against the disk.
+    "sink" puts the sink in their place: what the generator can do when nothing slows it.
     `fresh` asks for new processes each round, where memory or start-up is measured. `rounds_max` caps long ones.
     """
 
@@ -57,6 +59,6 @@ class Scenario:
     title: str
     metrics: tuple[Metric, ...]
     run: Step
-    store: Literal["memory", "disk"] = "memory"
+    store: Literal["memory", "disk", "sink"] = "memory"
     fresh: bool = False
     rounds_max: int | None = None

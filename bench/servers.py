@@ -192,3 +192,8 @@ def ember(path: str, settings: str, on_disk: bool, cores: Cores, extra: list[str
         return [path, "serve", "--config", str(config), "--port", str(port), *store, *extra]
 
     return Server("EmberMQ", command, cores)
+
+
+def sink(cores: Cores) -> Server:
+    script = str(Path(__file__).with_name("sink.py"))
+    return Server("sink", lambda port, _: [sys.executable, script, str(port)], cores)

@@ -55,6 +55,36 @@ def flood_step(qos: int, publishers: int, subscribers: int) -> Step:
     return run
 
 
+def into_nothing(server: Server, scale: Scale) -> Iterator[Figures]:
+    """One publisher into a server that only reads; the sink is told apart from a broker by having no subscriber."""
+    traffic = open_traffic(server.port, Shape(0), [[packets.topic_name(0)]], [], 0, scale.window)
+    try:
+        taken = traffic.run(scale.seconds)
+        yield {"rate": traffic.published / taken}
+    finally:
+        traffic.close()
+
+
+def generator_scenarios() -> Iterator[Scenario]:
+    """The same floods through the sink, which copies bytes: how much faster than a broker the generator is."""
+    yield Scenario(
+        name="generator-send",
+        title="generator alone: into a sink",
+        metrics=(Metric("rate", "sent", "messages/s"),),
+        run=into_nothing,
+        store="sink",
+    )
+    for qos in (0, 1):
+        for publishers, subscribers in ((1, 1), (FAN, 1), (1, FAN)):
+            yield Scenario(
+                name=f"generator-{publishers}-{subscribers}-qos{qos}",
+                title=f"generator alone: {publishers}->{subscribers} through a sink, QoS {qos}",
+                metrics=(Metric("rate", "delivered", "messages/s"), Metric("lost", "lost", "messages")),
+                run=flood_step(qos, publishers, subscribers),
+                store="sink",
+            )
+
+
 def flood_scenario(qos: int, publishers: int, subscribers: int) -> Scenario:
     return Scenario(
         name=f"flood-{publishers}-{subscribers}-qos{qos}",
@@ -112,6 +142,7 @@ def many_subscriptions(server: Server, scale: Scale) -> Iterator[Figures]:
 
 
 SCENARIOS: tuple[Scenario, ...] = (
+    *generator_scenarios(),
     *(flood_scenario(qos, *fan) for qos in (0, 1, 2) for fan in ((1, 1), (FAN, 1), (1, FAN))),
     paced_scenario(0),
     paced_scenario(1),
