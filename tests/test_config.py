@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from embermq.transport.addresses import is_loopback, shown
 from embermq.broker.limits import Limits
 from embermq.config import BudgetSettings, Settings, all_keys, load, sample
 from embermq.errors import ConfigError
 from embermq.protocol.packets import SESSION_NEVER_EXPIRES
+from embermq.transport.addresses import is_loopback, shown
 
 
 @pytest.fixture(autouse=True)
