@@ -105,8 +105,11 @@ class Bench:
     ) -> None:
         self.store = store if store is not None else MemoryStore()
         self.now_ms = 1_000_000
-        self.core = Core(self.store, access or AllowAll(), limits or Limits(), lambda: None, "test", "seed")
+        self.core = Core(self.store, access or AllowAll(), limits or Limits(), lambda: None, self.bug, "test", "seed")
         self.core.restore(self.now_ms, self.now_ms * 1000)
+
+    def bug(self, error: Exception) -> None:
+        raise error
 
     def connect(
         self,

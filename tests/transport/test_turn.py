@@ -141,3 +141,26 @@ def test_good_packets_before_a_bad_one_are_processed_and_then_the_connection_end
         await server.stop()
 
     asyncio.run(scenario())
+
+
+def test_a_bug_of_ours_ends_one_connection_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        server = await started()
+        _, transport = await joined(server, "r", "t")
+        unlucky, wire = await joined(server, "u")
+        writer, _ = await joined(server, "w")
+
+        def broken(*_: object) -> None:
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(server.core), "receive", broken)
+            unlucky.data_received(encode(Publish("t", b"x")))
+        writer.data_received(encode(Publish("t", b"goes on")))
+        await asyncio.sleep(0)
+        assert wire.ended == "closed"
+        assert server.core.counters.internal_errors == 1
+        assert [p.payload for p in packets(transport)] == [b"goes on"]
+        await server.stop()
+
+    asyncio.run(scenario())

@@ -62,6 +62,7 @@ class Core:
         "_access",
         "_limits",
         "_wake",
+        "_bug",
         "_version",
         "_token",
         "_assigned",
@@ -80,14 +81,25 @@ class Core:
     )
 
     def __init__(
-        self, store: Store, access: Access, limits: Limits, wake: Callable[[], None], version: str, token: str
+        self,
+        store: Store,
+        access: Access,
+        limits: Limits,
+        wake: Callable[[], None],
+        bug: Callable[[Exception], None],
+        version: str,
+        token: str,
     ) -> None:
-        """`wake` asks the shell for an `end_turn`; `token` makes assigned client ids unique across restarts."""
+        """`wake` asks the shell for an `end_turn`; `bug` hears of errors that are our own.
+
+        `token` makes assigned client ids unique across restarts.
+        """
         self.counters: Final = Counters()
         self._store: Final = store
         self._access: Final = access
         self._limits: Final = limits
         self._wake: Final = wake
+        self._bug: Final = bug
         self._version: Final = version
         self._token: Final = token
         self._assigned = 0
@@ -327,8 +339,7 @@ class Core:
             if not self._store.commit(self._durable):
                 self._committing = held
                 return
-            for effect in held:
-                effect.release(self, self._publishing)
+            self._release(held)
 
     def _durable(self, error: StoreError | None) -> None:
         """The store's answer to `commit`. After an error it goes on trying: the effects stay held."""
@@ -337,9 +348,15 @@ class Core:
         held = self._committing
         self._committing = None
         if held:
-            for effect in held:
-                effect.release(self, self._publishing)
+            self._release(held)
         self._wake()
+
+    def _release(self, held: list[Held]) -> None:
+        for effect in held:
+            try:
+                effect.release(self, self._publishing)
+            except Exception as error:  # a bug of ours in one effect must not swallow the promises behind it
+                self._bug(error)
 
     # -- connections and sessions --------------------------------------------------------------------------------
 

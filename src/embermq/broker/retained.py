@@ -124,6 +124,8 @@ class RetainedStreams:
 
     def send_pieces(self) -> bool:
         """One piece for each session that is ready, the longest waiting first. True: there is more to do at once."""
+        if not self._ready:
+            return False
         for _ in range(min(PIECES_A_TURN, len(self._ready))):
             session = next(iter(self._ready))
             del self._ready[session]

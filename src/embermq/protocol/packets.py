@@ -18,13 +18,18 @@ class Packet:
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return False
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+        return all(getattr(self, name) == getattr(other, name) for name in _fields(self))
 
     def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in _fields(self))
         return f"{type(self).__name__}({fields})"
 
     __hash__ = None  # type: ignore[assignment]  # mutable in principle, compared by value in tests only
+
+
+def _fields(packet: Packet) -> tuple[str, ...]:
+    """The names of a packet's fields; a compiled class keeps them elsewhere."""
+    return getattr(packet, "__mypyc_attrs__", None) or packet.__slots__
 
 
 @final

@@ -62,7 +62,7 @@ class Server:
         self.limits: Final = limits
         self.frames: Final = Frames()
         self.touched: list[StreamConnection] = []
-        self.core: Final = Core(store, access, limits, self._wake, __version__, secrets.token_hex(4))
+        self.core: Final = Core(store, access, limits, self._wake, self.bug, __version__, secrets.token_hex(4))
         self._sys_interval_ms: Final = sys_interval_s * 1000
         self._next_report_ms = 0
         self._group_bytes_max: Final = group_bytes_max
@@ -73,6 +73,8 @@ class Server:
         self._unix_paths: list[Path] = []
         self._in_turn = False
         self._turn_ms = 0
+        self._wall_ahead_ns = 0  # wall clock minus the loop's clock, as of the last tick
+        self.overfull = False  # more waits for the disk than may
         self._timer: asyncio.TimerHandle | None = None
         self._authenticators: ThreadPoolExecutor | None = None
         self._stopping = False
@@ -81,6 +83,7 @@ class Server:
 
     async def start(self) -> None:
         """Take up the sessions that the store remembers, and begin to count time."""
+        self._wall_ahead_ns = time.time_ns() - time.monotonic_ns()
         self.store.begin_turn(time.time_ns() // 1000)
         self.core.restore(self.now_ms(), time.time_ns() // 1000)
         self._tick()
@@ -157,32 +160,39 @@ class Server:
         """Something has come in: see to it that the turn ends; returns the instant of the turn."""
         if not self._in_turn:
             self._in_turn = True
-            self._turn_ms = self.now_ms()
-            self.store.begin_turn(time.time_ns() // 1000)
+            now_ns = time.monotonic_ns()
+            self._turn_ms = now_ns // 1_000_000
+            self.store.begin_turn((now_ns + self._wall_ahead_ns) // 1000)
             self.loop.call_soon(self._end_turn)
         return self._turn_ms
 
     def _wake(self) -> None:
         self.begin_turn()
 
+    def bug(self, error: Exception) -> None:
+        """Something raised that no peer can cause: our own fault. Say it once, with its trace, and count it."""
+        self.core.counters.internal_errors += 1
+        logger.error("internal error", exc_info=error)
+
     def _end_turn(self) -> None:
         self._in_turn = False
-        more = self.core.end_turn()
+        try:
+            more = self.core.end_turn()
+        except Exception as error:
+            self.bug(error)
+            more = False
         touched = self.touched
         self.touched = []
         for connection in touched:
             connection.flush()
         if more:
             self.begin_turn()
-        if self._paused and not self.overfull():
+        self.overfull = self.store.group_bytes() > GROUP_BYTES_MAX
+        if self._paused and not self.overfull:
             paused = self._paused
             self._paused = []
             for connection in paused:
                 connection.resume_reading()
-
-    def overfull(self) -> bool:
-        """Whether more waits for the disk than may."""
-        return self.store.group_bytes() > self._group_bytes_max
 
     def pause(self, connection: StreamConnection) -> None:
         """Read no more of a client until the disk has caught up."""
@@ -190,11 +200,15 @@ class Server:
         self._paused.append(connection)
 
     def _tick(self) -> None:
+        self._wall_ahead_ns = time.time_ns() - time.monotonic_ns()
         now_ms = self.begin_turn()
-        self.core.tick(now_ms, time.time_ns() // 1000)
-        if self._sys_interval_ms and now_ms >= self._next_report_ms:
-            self._next_report_ms = now_ms + self._sys_interval_ms
-            self.core.report()
+        try:
+            self.core.tick(now_ms, time.time_ns() // 1000)
+            if self._sys_interval_ms and now_ms >= self._next_report_ms:
+                self._next_report_ms = now_ms + self._sys_interval_ms
+                self.core.report()
+        except Exception as error:
+            self.bug(error)
         due_ms = self.core.next_deadline_ms()
         wait_ms = TICK_MAX_MS if due_ms is None else max(TICK_MIN_MS, min(TICK_MAX_MS, due_ms - now_ms))
         self._timer = self.loop.call_later(wait_ms / 1000, self._tick)

@@ -136,6 +136,15 @@ class StreamConnection(asyncio.Protocol, Link):
     def data_received(self, data: bytes) -> None:
         if self._closed:
             return
+        try:
+            self._receive(data)
+        except Exception as error:  # our own bug: this connection ends, the others go on
+            self._server.bug(error)
+            if self.session is not None:
+                self._server.core.lost(self, "internal error", self._server.now_ms())
+            self.close(ReasonCode.UNSPECIFIED_ERROR, "internal error")
+
+    def _receive(self, data: bytes) -> None:
         server = self._server
         now_ms = server.begin_turn()
         server.core.counters.bytes_received += len(data)
@@ -147,7 +156,7 @@ class StreamConnection(asyncio.Protocol, Link):
             self._before_open(packets)
         if self._decoder.error is not None and not self._stash and (self._open or not self._connecting):
             self._fail(self._decoder.error)
-        elif server.overfull():
+        elif server.overfull:
             server.pause(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
