@@ -1,0 +1,233 @@
+"""A publisher that keeps many messages on their way: MQTT 3.1.1 over one socket, acknowledgements read in bulk.
+
+Owns: the connection of one sink task, its packet ids and its window.
+Never: Spark. Subscribing, sessions and reconnecting are not its business: a failed task is run again by Spark.
+"""
+
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, final
+
+from embermq.spark.errors import PipelineError
+from embermq.spark.options import SinkOptions
+
+CHUNK_BYTES: Final = 256 << 10
+"""Sent with one call; a window of tiny messages is smaller, large payloads are cut into several of these."""
+REMAINING_LENGTH_MAX: Final = 268_435_455
+
+_U16: Final = Struct(">H")
+_PUBACK, _PUBREC, _PUBREL, _PUBCOMP, _PINGRESP = 0x40, 0x50, 0x62, 0x70, 0xD0
+_PINGREQ: Final = b"\xc0\x00"
+_DISCONNECT: Final = b"\xe0\x00"
+_REFUSALS: Final = {
+    1: "it does not speak MQTT 3.1.1",
+    2: "it does not take the client id",
+    3: "it is not available",
+    4: "user name or password is wrong",
+    5: "not authorised",
+}
+
+
+class PublishFailed(PipelineError):
+    """The server did not take what was published; what it did acknowledge is durable there."""
+
+
+@final
+class Publisher:
+    """Publishes rows in their order. `publish` returns once they are sent; `finish` once all are acknowledged."""
+
+    __slots__ = ("_address", "_socket", "_window", "_outgoing", "_outgoing_bytes", "_unacknowledged", "_next_id", "_in")
+
+    def __init__(self, options: SinkOptions, client_id: str) -> None:
+        self._address: Final = f"{options.host}:{options.port}"
+        self._window: Final = options.window
+        self._outgoing: list[bytes] = []
+        self._outgoing_bytes = 0
+        self._unacknowledged: Final[set[int]] = set()
+        self._next_id = 1
+        self._in = b""
+        self._socket: Final = _connect(options, self._address)
+        try:
+            self._handshake(options, client_id)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def publish(self, headers: Sequence[int], topics: Sequence[bytes], payloads: Sequence[bytes | None]) -> None:
+        """One message a row; `headers` holds the first byte of each: PUBLISH with its QoS and RETAIN."""
+        outgoing = self._outgoing
+        unacknowledged = self._unacknowledged
+        pack = _U16.pack
+        for header, topic, payload in zip(headers, topics, payloads, strict=True):
+            body = payload or b""
+            if header & 0b110:
+                packet_id = self._take_id()
+                unacknowledged.add(packet_id)
+                length = 4 + len(topic) + len(body)
+                packet = b"%c%b%b%b%b%b" % (header, _length(length), pack(len(topic)), topic, pack(packet_id), body)
+            else:
+                packet = b"%c%b%b%b%b" % (header, _length(2 + len(topic) + len(body)), pack(len(topic)), topic, body)
+            outgoing.append(packet)
+            self._outgoing_bytes += len(packet)
+            if self._outgoing_bytes >= CHUNK_BYTES or len(unacknowledged) >= self._window:
+                self._send()
+                if len(unacknowledged) >= self._window:
+                    self._receive_until(self._window // 2)
+
+    def finish(self) -> None:
+        """Wait until the server has taken everything, then leave."""
+        self._send()
+        self._receive_until(0)
+        # QoS 0 is not acknowledged; the answer to a ping says that all before it has arrived.
+        self._outgoing.append(_PINGREQ)
+        self._send()
+        while not self._receive():
+            pass
+        self._outgoing.append(_DISCONNECT)
+        self._send()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection as it is."""
+        self._socket.close()
+
+    def _take_id(self) -> int:
+        packet_id = self._next_id
+        while packet_id in self._unacknowledged:
+            packet_id = packet_id % 65_535 + 1
+        self._next_id = packet_id % 65_535 + 1
+        return packet_id
+
+    def _send(self) -> None:
+        if not self._outgoing:
+            return
+        data = b"".join(self._outgoing)
+        self._outgoing.clear()
+        self._outgoing_bytes = 0
+        try:
+            self._socket.sendall(data)
+        except TimeoutError:
+            raise PublishFailed(f"the server at {self._address} reads nothing any more") from None
+        except OSError as error:
+            raise PublishFailed(f"the server at {self._address} closed the connection: {error}") from None
+
+    def _receive_until(self, unacknowledged_max: int) -> None:
+        while len(self._unacknowledged) > unacknowledged_max:
+            self._receive()
+
+    def _receive(self) -> bool:
+        """Read what has come, at least something; whether an answer to a ping was in it."""
+        data = self._in + self._read()
+        whole = len(data) & ~1
+        ponged = False
+        at = 0
+        # Everything that a server sends here has two or four bytes.
+        while at + 2 <= whole:
+            kind = data[at]
+            if kind == _PINGRESP:
+                ponged = True
+                at += 2
+                continue
+            if at + 4 > len(data):
+                break
+            packet_id = data[at + 2] << 8 | data[at + 3]
+            if kind in (_PUBACK, _PUBCOMP):
+                self._unacknowledged.discard(packet_id)
+            elif kind == _PUBREC:
+                self._outgoing.append(b"%c\x02%b" % (_PUBREL, _U16.pack(packet_id)))
+            else:
+                raise PublishFailed(f"the server at {self._address} sent a packet of type {kind >> 4}, unasked")
+            at += 4
+        self._in = data[at:]
+        self._send()
+        return ponged
+
+    def _read(self) -> bytes:
+        try:
+            data = self._socket.recv(65_536)
+        except TimeoutError:
+            waiting = len(self._unacknowledged)
+            raise PublishFailed(f"the server at {self._address} leaves {waiting} messages unacknowledged") from None
+        except OSError as error:
+            raise PublishFailed(f"the connection to {self._address} broke: {error}") from None
+        if not data:
+            raise PublishFailed(f"the server at {self._address} closed the connection")
+        return data
+
+    def _handshake(self, options: SinkOptions, client_id: str) -> None:
+        flags = 0b10
+        fields = [_text(client_id)]
+        if options.username is not None:
+            flags |= 0x80
+            fields.append(_text(options.username))
+        if options.password is not None:
+            flags |= 0x40
+            fields.append(_text(options.password))
+        # No keep alive: between two batches of rows Spark may need any time.
+        body = b"\x00\x04MQTT\x04" + bytes([flags]) + b"\x00\x00" + b"".join(fields)
+        self._outgoing.append(b"\x10" + _length(len(body)) + body)
+        self._send()
+        answer = b""
+        while len(answer) < 4:
+            answer += self._read()
+        if answer[0] != 0x20 or answer[3]:
+            why = _REFUSALS.get(answer[3], f"return code {answer[3]}") if answer[0] == 0x20 else "no CONNACK came"
+            raise PublishFailed(f"the server at {self._address} refused the connection: {why}")
+        self._in = answer[4:]
+
+
+def connect_with_retry(options: SinkOptions, client_id: str, attempts: int = 3) -> Publisher:
+    """A publisher; a server that is just starting is asked again a few times."""
+    for attempt in range(1, attempts):
+        try:
+            return Publisher(options, client_id)
+        except ConnectionRefusedError:
+            time.sleep(0.5 * attempt)
+    try:
+        return Publisher(options, client_id)
+    except ConnectionRefusedError:
+        raise PublishFailed(f"nothing listens at {options.host}:{options.port}") from None
+
+
+def _connect(options: SinkOptions, address: str) -> socket.socket:
+    try:
+        connection = socket.create_connection((options.host, options.port), timeout=options.timeout_s or None)
+    except ConnectionRefusedError:
+        raise
+    except OSError as error:
+        raise PublishFailed(f"cannot connect to {address}: {error}") from None
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if not options.tls:
+        return connection
+    try:
+        context = ssl.create_default_context(cafile=options.ca_file)
+        if options.cert_file:
+            context.load_cert_chain(options.cert_file, options.key_file)
+        return context.wrap_socket(connection, server_hostname=options.host)
+    except OSError as error:
+        connection.close()
+        raise PublishFailed(f"no TLS with {address}: {error}") from None
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return _U16.pack(len(encoded)) + encoded
+
+
+def _length(length: int) -> bytes:
+    """A remaining length (2.2.3)."""
+    if length < 128:
+        return bytes((length,))
+    if length < 16_384:
+        return bytes((length & 127 | 128, length >> 7))
+    if length > REMAINING_LENGTH_MAX:
+        raise PublishFailed(f"a message of {length} bytes is too long for MQTT")
+    encoded = bytearray()
+    while length > 127:
+        encoded.append(length & 127 | 128)
+        length >>= 7
+    encoded.append(length)
+    return bytes(encoded)

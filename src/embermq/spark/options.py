@@ -1,0 +1,238 @@
+"""Options of the source and of the sink, parsed once into typed objects.
+
+Owns: every option's name, default and meaning, and the sentence when one is wrong.
+Never: Spark, a file, a socket.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from embermq.protocol.topics import check_topic_filter
+from embermq.spark.errors import bad_option
+from embermq.spark.instants import EXPECTED as INSTANT_EXPECTED
+from embermq.spark.instants import microseconds, parse_instant
+from embermq.store.records import Kind
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+KIND_NAMES: Final = {kind.name.lower(): kind for kind in Kind}
+MQTT_PORT: Final = 1883
+MQTTS_PORT: Final = 8883
+
+T = TypeVar("T")
+
+_SOURCE_NAMES: Final = (
+    "path",
+    "filter",
+    "kinds",
+    "startingOffsets",
+    "startingTimestamp",
+    "endingOffsets",
+    "maxRecordsPerTrigger",
+    "minPartitions",
+    "failOnDataLoss",
+)
+_SINK_NAMES: Final = (
+    "url",
+    "username",
+    "password",
+    "passwordFile",
+    "caFile",
+    "certFile",
+    "keyFile",
+    "clientIdPrefix",
+    "qos",
+    "retain",
+    "window",
+    "timeoutSeconds",
+    "progressSeconds",
+    "checkpointLocation",
+    "path",
+)
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What `spark.read` and `spark.readStream` were asked for."""
+
+    path: str
+    topic_filter: str | None
+    kinds: tuple[int, ...]
+    starting: int | str
+    starting_timestamp_us: int | None
+    ending: int | str
+    max_records_per_trigger: int | None
+    min_partitions: int
+    fail_on_data_loss: bool
+
+    @property
+    def log_directory(self) -> Path:
+        return Path(self.path) / "log"
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Where and how rows are published."""
+
+    host: str
+    port: int
+    tls: bool
+    username: str | None
+    password: str | None
+    ca_file: str | None
+    cert_file: str | None
+    key_file: str | None
+    client_id_prefix: str
+    qos: int
+    retain: bool
+    window: int
+    timeout_s: float
+    progress_s: float
+
+
+def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
+    """The source's options; OptionError names the first that is wrong."""
+    read = _Reader(options, _SOURCE_NAMES)
+    path = read.text("path")
+    if not path:
+        raise bad_option("path", path, "the server's data directory, as in .load(DIRECTORY)")
+    starting = read.offset("startingOffsets", EARLIEST, LATEST)
+    timestamp_us = read.one("startingTimestamp", _timestamp_us, None)
+    if timestamp_us is not None and read.text("startingOffsets"):
+        raise bad_option("startingTimestamp", read.text("startingTimestamp"), "no startingOffsets beside it")
+    ending = read.offset("endingOffsets", LATEST)
+    if isinstance(starting, int) and isinstance(ending, int) and ending < starting:
+        raise bad_option("endingOffsets", ending, f"an offset not below startingOffsets, which is {starting}")
+    return SourceOptions(
+        path=path.removeprefix("file://"),
+        topic_filter=read.one("filter", _topic_filter, None),
+        kinds=read.one("kinds", _kinds, ()),
+        starting=starting,
+        starting_timestamp_us=timestamp_us,
+        ending=ending,
+        max_records_per_trigger=read.one("maxRecordsPerTrigger", _whole(1), None),
+        min_partitions=read.one("minPartitions", _whole(1), os.cpu_count() or 1),
+        fail_on_data_loss=read.one("failOnDataLoss", _flag, True),
+    )
+
+
+def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """The sink's options; OptionError names the first that is wrong."""
+    read = _Reader(options, _SINK_NAMES)
+    url = read.text("url") or "mqtt://localhost"
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname or port == -1 or parts.path.strip("/"):
+        raise bad_option("url", url, "mqtt://HOST[:PORT] or mqtts://HOST[:PORT]")
+    tls = parts.scheme == "mqtts"
+    password = read.text("password") or (unquote(parts.password) if parts.password else None)
+    password_file = read.text("passwordFile")
+    if password_file:
+        password = read.one("passwordFile", lambda name: Path(name).read_text().rstrip("\n"), "")
+    return SinkOptions(
+        host=parts.hostname,
+        port=port or (MQTTS_PORT if tls else MQTT_PORT),
+        tls=tls,
+        username=read.text("username") or (unquote(parts.username) if parts.username else None),
+        password=password,
+        ca_file=read.text("caFile"),
+        cert_file=read.text("certFile"),
+        key_file=read.text("keyFile"),
+        client_id_prefix=read.text("clientIdPrefix") or "spark",
+        qos=read.one("qos", _whole(0, 2), 1),
+        retain=read.one("retain", _flag, False),
+        window=read.one("window", _whole(1, 65_535), 1_000),
+        timeout_s=read.one("timeoutSeconds", _seconds, 60.0),
+        progress_s=read.one("progressSeconds", _seconds, 5.0),
+    )
+
+
+class _Reader:
+    """Options by their names, without regard to case; one that is not known is an error, not a surprise later."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, options: Mapping[str, str], names: tuple[str, ...]) -> None:
+        known = {name.lower(): name for name in names}
+        self._values: dict[str, str] = {}
+        for key, value in options.items():
+            name = known.get(key.lower())
+            if name is not None:
+                self._values[name] = value
+            elif not key.startswith("__"):  # Spark's own
+                raise bad_option(key, value, f"one of the options {', '.join(names)}")
+
+    def text(self, name: str) -> str | None:
+        return self._values.get(name)
+
+    def offset(self, name: str, *words: str) -> int | str:
+        """An offset, or one of some words, of which the first is the default."""
+        value = self._values.get(name, words[0]).strip().lower()
+        if value in words:
+            return value
+        if not value.isdecimal():
+            raise bad_option(name, value, f"{', '.join(map(repr, words))} or an offset (a whole number)")
+        return int(value)
+
+    def one(self, name: str, parse: Callable[[str], T], default: T) -> T:
+        value = self._values.get(name)
+        if value is None:
+            return default
+        try:
+            return parse(value.strip())
+        except (ValueError, OSError) as error:
+            raise bad_option(name, value, str(error)) from None
+
+
+def _whole(lowest: int, highest: int | None = None) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        if not value.isdecimal() or int(value) < lowest or (highest is not None and int(value) > highest):
+            wanted = f"from {lowest} to {highest}" if highest is not None else f"of at least {lowest}"
+            raise ValueError(f"a whole number {wanted}")
+        return int(value)
+
+    return parse
+
+
+def _seconds(value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise ValueError("a number of seconds")
+    return seconds
+
+
+def _flag(value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return value.lower() == "true"
+
+
+def _topic_filter(value: str) -> str:
+    problem = check_topic_filter(value)
+    if problem is not None:
+        raise ValueError(f"an MQTT topic filter ({problem})")
+    return value
+
+
+def _kinds(value: str) -> tuple[int, ...]:
+    names = [name.strip().lower() for name in value.split(",")]
+    if not all(name in KIND_NAMES for name in names):
+        raise ValueError(f"a list of {', '.join(KIND_NAMES)}")
+    return tuple(sorted(int(KIND_NAMES[name]) for name in names))
+
+
+def _timestamp_us(value: str) -> int:
+    try:
+        return microseconds(parse_instant(value))
+    except ValueError:
+        raise ValueError(INSTANT_EXPECTED) from None

@@ -1,0 +1,177 @@
+"""The pipeline: every job on one lake, until the log's end or until it is told to stop.
+
+Owns: the life of the streams: the lock, starting, watching, stopping cleanly, and the one sentence when one fails.
+Never: what a job does.
+"""
+
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from embermq.spark.errors import PipelineError
+from embermq.spark.jobs import Job, JobSettings, all_jobs, start_job
+from embermq.spark.lake import LOCK_WAIT_S, locked, open_lake, write_progress
+from embermq.spark.progress import JobProgress, progress_file
+from embermq.spark.session import DEFAULT_MASTER, build_session, prepare_environment, session_settings
+from embermq.spark.tables import as_lake
+from embermq.store.reader import LogReader
+
+POLL_S: Final = 0.5
+STOP_WAIT_S: Final = 20.0
+"""How long a clean stop waits for the batches that are under way; what is cut off then is done again next time."""
+
+START_WAIT_S: Final = 60.0
+START_ATTEMPTS: Final = 5
+
+Report = Callable[[list[JobProgress]], None]
+_REASON: Final = re.compile(r"^(?:Caused by: )?([\w.$]+): (.+)$", re.MULTILINE)
+_NO_WORKER: Final = "Python worker failed to connect back"
+
+
+def run(
+    data: Path,
+    lake_directory: Path,
+    *,
+    once: bool,
+    master: str = DEFAULT_MASTER,
+    settings: JobSettings | None = None,
+    spark_settings: Mapping[str, str] | None = None,
+    report: Report | None = None,
+    stop: threading.Event | None = None,
+    lock_wait_s: float = LOCK_WAIT_S,
+) -> list[JobProgress]:
+    """Run all jobs; returns what each did. `once`: up to the log's end of now. PipelineError says what went wrong.
+
+    `report` is called about twice a second. SIGTERM and SIGINT stop cleanly if this is the main thread; so does `stop`.
+    """
+    chosen = settings or JobSettings()
+    lake = as_lake(lake_directory)
+    log = LogReader(data / "log")
+    open_lake(lake)
+    stopping = stop or threading.Event()
+    with locked(lake, lock_wait_s) as lock, _signals(stopping):
+        launch_java(master, spark_settings, lock)
+        spark = build_session(master, "embermq pipeline", spark_settings)
+        jobs = all_jobs(chosen)
+        queries: dict[str, StreamingQuery] = {}
+        progress = [JobProgress(job.name) for job in jobs]
+        state = "failed"
+        try:
+            for job in jobs:
+                queries[job.name] = _start(spark, job, data, lake_directory, chosen, once)
+            while not stopping.is_set():
+                active = _watch(queries, progress, log.bounds()[1])
+                write_progress(lake, progress_file(progress, log.bounds()[1], "running"))
+                if report is not None:
+                    report(progress)
+                if not active:
+                    break
+                stopping.wait(POLL_S)
+            state = "stopped" if stopping.is_set() else "done"
+        finally:
+            _stop(list(queries.values()))
+            with suppress(OSError):  # a full disk has a better error on its way
+                write_progress(lake, progress_file(progress, log.bounds()[1], state))
+    return progress
+
+
+def launch_java(master: str, spark_settings: Mapping[str, str] | None, lock: int) -> None:
+    """Start Spark's Java process, unless it runs, with the lake's lock in its hands too.
+
+    After kill -9 of this process it may go on for a moment; the lock is free when it is gone as well.
+    """
+    if SparkContext._gateway is not None:
+        return
+    prepare_environment(master)
+    conf = SparkConf(loadDefaults=False)
+    conf.setMaster(master)
+    for key, value in session_settings(master, spark_settings).items():
+        conf.set(key, value)
+    gateway = launch_gateway(conf, {"pass_fds": (lock,)})  # type: ignore[no-untyped-call] # pyspark has no types here
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _start(
+    spark: SparkSession, job: Job, data: Path, lake_directory: Path, settings: JobSettings, once: bool
+) -> StreamingQuery:
+    """Start a job and wait until its source answers.
+
+    Spark gives the Python process of a source ten seconds to appear. On a busy machine that is not much for several at
+    once, so they start one after the other, and one that was too late is started again.
+    """
+    for _ in range(START_ATTEMPTS):
+        query = start_job(spark, job, data, as_lake(lake_directory), settings, once)
+        deadline_s = time.monotonic() + START_WAIT_S
+        while query.isActive and not _has_begun(query) and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        failure = query.exception()
+        if failure is None or _NO_WORKER not in str(failure):
+            break
+    return query
+
+
+def _has_begun(query: StreamingQuery) -> bool:
+    status = query.status
+    return status["isDataAvailable"] or status["message"].startswith("Waiting") or query.lastProgress is not None
+
+
+def _watch(queries: Mapping[str, StreamingQuery], progress: list[JobProgress], log_end: int) -> bool:
+    """Take in what the queries have done; whether one of them still runs. Raises what ended one."""
+    now_s = time.monotonic()
+    active = False
+    for job in progress:
+        query = queries[job.name]
+        running = query.isActive
+        job.update(query, log_end, now_s)
+        if running:
+            active = True
+            continue
+        failure = query.exception()
+        if failure is not None:
+            raise PipelineError(f"{job.name}: {failure_reason(str(failure))}")
+    return active
+
+
+def failure_reason(text: str) -> str:
+    """The sentence in what Spark says of a failed query: its traces are for Spark's log, not for a person."""
+    reasons: list[tuple[str, str]] = _REASON.findall(text)
+    ours = [(kind, said) for kind, said in reasons if kind.startswith("embermq.")]
+    if ours:
+        return ours[-1][1].strip()
+    outside = [(kind, said) for kind, said in reasons if "py4j" not in kind and "SparkException" not in kind]
+    if outside:
+        kind, said = outside[-1]
+        return f"{said.strip()} ({kind.rsplit('.', 1)[-1]})"
+    return text.strip().splitlines()[0] if text.strip() else "unknown"
+
+
+def _stop(queries: list[StreamingQuery]) -> None:
+    """Let each query finish its batch, for a while, then stop it."""
+    deadline_s = time.monotonic() + STOP_WAIT_S
+    for query in queries:
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        query.stop()
+
+
+@contextmanager
+def _signals(stopping: threading.Event) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,77 @@
+"""Progress: how far each job is, how fast, and how far behind the log.
+
+Owns: the numbers of a running pipeline and the line that shows them.
+Counted in records of the log, by offsets: Spark counts a row again each time a batch is read.
+"""
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+RATE_OVER_S: Final = 10.0
+
+
+@dataclass
+class JobProgress:
+    """One job since the pipeline started."""
+
+    name: str
+    offset: int | None = None  # the next record it reads
+    records: int = 0
+    rate: float = 0.0  # records a second, lately
+    lag: int | None = None  # records behind the log's end
+    batches: int = 0
+    _last_batch: int = field(default=-1, repr=False)
+    _seen: list[tuple[float, int]] = field(default_factory=list, repr=False)
+
+    def update(self, query: StreamingQuery, log_end: int, now_s: float) -> None:
+        """Take in what the query has done since the last call."""
+        for report in query.recentProgress:
+            if report["batchId"] <= self._last_batch or not report["sources"]:
+                continue
+            source = report["sources"][0]
+            start, end = _offset(source["startOffset"]), _offset(source["endOffset"])
+            if end is None:
+                continue
+            self.offset = end
+            if start is not None and end > start:
+                self._last_batch = report["batchId"]
+                self.records += end - start
+                self.batches += 1
+        self._seen = [seen for seen in self._seen if now_s - seen[0] <= RATE_OVER_S]
+        self._seen.append((now_s, self.records))
+        since_s, since_records = self._seen[0]
+        self.rate = (self.records - since_records) / (now_s - since_s) if now_s > since_s else 0.0
+        if self.offset is not None:
+            self.lag = max(0, log_end - self.offset)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if not key.startswith("_")}
+
+
+def _offset(position: str | None) -> int | None:
+    found = json.loads(position) if position else None  # Spark writes "null" for a stream that has not begun
+    return None if found is None else int(found["offset"])
+
+
+def progress_line(jobs: Iterable[JobProgress]) -> str:
+    """All jobs in one line."""
+    return " | ".join(
+        f"{job.name} {job.records:,} records, {job.rate:,.0f}/s, "
+        + ("lag unknown" if job.lag is None else f"{job.lag:,} behind")
+        for job in jobs
+    )
+
+
+def progress_file(jobs: Iterable[JobProgress], log_end: int, state: str) -> dict[str, Any]:
+    """What `status` shows, as JSON."""
+    return {
+        "state": state,
+        "written": time.time(),
+        "log_end": log_end,
+        "jobs": {job.name: job.as_dict() for job in jobs},
+    }

@@ -1,0 +1,47 @@
+"""One Spark session for all tests, and logs written with the server's own writer."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("delta")
+
+from pyspark.sql import SparkSession
+
+from embermq.spark import build_session, what_is_missing
+from spark.recorded import Recorder
+
+TEST_SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # A test run is over before the second compiler would pay off.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    missing = what_is_missing()
+    if missing:
+        pytest.skip(missing)
+    session = build_session("local[2]", "embermq-tests", TEST_SETTINGS)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Iterator[Callable[..., Recorder]]:
+    """Makes logs: `recorder()` opens the one in `tmp_path / "data"`."""
+    opened: list[Recorder] = []
+
+    def open_log(name: str = "data", **options: int) -> Recorder:
+        made = Recorder(tmp_path / name, **options)
+        opened.append(made)
+        return made
+
+    yield open_log
+    for made in opened:
+        made.close()
