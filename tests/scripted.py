@@ -97,6 +97,24 @@ class SlowStore(MemoryStore):
         return self.trouble
 
 
+class NamedUsers(Access):
+    """Everybody has a name and may do everything with what is their own."""
+
+    def __init__(self) -> None:
+        super().__init__(slow=False, unrestricted=True)
+
+    def authenticate(
+        self, client_id: str, user_name: str | None, password: bytes | None, certificate: str | None
+    ) -> Identity:
+        return Identity(user_name or "", client_id)
+
+    def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
+        return True
+
+    def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
+        return True
+
+
 class Bench:
     """A core, its clock and its clients."""
 
@@ -122,6 +140,7 @@ class Bench:
         expiry_s: int = SESSION_NEVER_EXPIRES,
         room: int = 1_000_000,
         turn: bool = True,
+        user: str = "",
     ) -> ScriptedLink:
         link = ScriptedLink(room)
         connect = Connect(
@@ -132,7 +151,7 @@ class Bench:
             session_expiry_s=0 if clean else expiry_s,
             receive_maximum=receive_maximum,
         )
-        self.core.connect(link, connect, Identity("", client_id), "MQTT 3.1.1", "test")
+        self.core.connect(link, connect, Identity(user, client_id), "MQTT 3.1.1", "test")
         if turn:
             self.turn()
         return link

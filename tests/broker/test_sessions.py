@@ -16,7 +16,7 @@ from embermq.protocol.packets import (
     Will,
 )
 from embermq.protocol.reasons import ReasonCode
-from scripted import Bench
+from scripted import Bench, NamedUsers
 
 WILL = Will("will", b"gone", 1, True)
 
@@ -179,3 +179,17 @@ def test_no_local_spares_the_publisher_its_own_messages() -> None:
     bench.send(client, Publish("t", b"mine", 1, packet_id=1))
     bench.publish("t", b"theirs", qos=1)
     assert client.payloads() == [b"theirs"]
+
+
+def test_a_user_cannot_take_the_session_of_another() -> None:
+    bench = Bench(access=NamedUsers())
+    owner = bench.join("c", clean=False, user="owner")
+    bench.subscribed(owner, "t", 1)
+    thief = bench.connect("c", clean=False, user="thief")
+    assert thief.take() == [Connack(False, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)]
+    assert owner.closed is None
+    bench.lose(owner)
+    bench.publish("t", b"secret", qos=1)
+    thief = bench.connect("c", clean=True, user="thief")
+    assert thief.take() == [Connack(False, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)]
+    assert bench.join("c", clean=False, user="owner").payloads() == [b"secret"]

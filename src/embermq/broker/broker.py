@@ -129,7 +129,7 @@ class Core:
             session = Session(saved.client_id, saved.session_id, Identity(saved.user_name, saved.client_id), outbound)
             session.session_expiry_s = saved.session_expiry_s
             session.received_ids.update(saved.received_ids)
-            outbound.recover(saved.sent)
+            outbound.sent_before = saved.sent
             for request, _ in saved.subscriptions:
                 self._add_subscription(session, request)
             for position in saved.positions:
@@ -155,6 +155,9 @@ class Core:
             client_id = f"auto-{self._token}-{self._assigned}"
         expiry_s = self._limits.session_expiry_s(connect.session_expiry_s)
         older = self._sessions.get(client_id)
+        if older is not None and not self._access.may_take_over(identity, older.identity.user_name):
+            self._refuse(link, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "the client id belongs to another user")
+            return
         durable = False
         if older is not None:
             self._take_over(older)

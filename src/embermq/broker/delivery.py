@@ -32,6 +32,7 @@ class Outbound:
 
     __slots__ = (
         "queue",
+        "sent_before",
         "inflight",
         "backlog",
         "window",
@@ -52,6 +53,7 @@ class Outbound:
         self.released = 0  # the newest that is durable and may be sent
         self._counters: Final = counters
         self._acknowledged = 0
+        self.sent_before = 0  # after a restart: up to here messages may have been sent already
         if queue is not None:
             self.released = queue.last()
             self.sent = queue.acknowledged()
@@ -120,23 +122,26 @@ class Outbound:
 
     def resume(self, link: Link) -> None:
         """A client is back: what it has not acknowledged goes out again, in order, with DUP (MQTT-4.4.0-1)."""
+        if self.sent_before:
+            self._recover()
         for packet_id, queued in self.inflight.items():
             if queued.released:
                 link.acknowledge(PUBREL, packet_id, 0)
             else:
                 link.deliver(queued.message, queued.qos, queued.retain, True, packet_id)
 
-    def recover(self, sent: int) -> None:
-        """After a restart: what may have been sent before, up to `sent`, counts as sent and so goes out with DUP.
+    def _recover(self) -> None:
+        """After a restart: what may have been sent before counts as sent, and so goes out with DUP.
 
         A crash may have eaten the acknowledgements of a whole window; redelivery is what QoS 1 and 2 allow then.
         """
         while len(self.inflight) < self.window and (self.backlog or self._read_ahead()):
             queued = self.backlog[0]
-            if queued.sequence > sent:
-                return
+            if queued.sequence > self.sent_before:
+                break
             self.backlog.popleft()
             self.inflight[packet_id_of(queued.sequence)] = queued
+        self.sent_before = 0
 
     def newest_sent(self) -> int:
         """The sequence number of the newest message that has left: what a restart must treat as sent."""

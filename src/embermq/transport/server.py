@@ -187,7 +187,8 @@ class Server:
             connection.flush()
         if more:
             self.begin_turn()
-        self.overfull = self.store.group_bytes() > GROUP_BYTES_MAX
+        # While the disk fails nothing that must last is taken, so nothing grows; QoS 0 is to go on.
+        self.overfull = self.store.group_bytes() > GROUP_BYTES_MAX and not self.store.failing()
         if self._paused and not self.overfull:
             paused = self._paused
             self._paused = []
