@@ -153,7 +153,7 @@ class Block:
         "first_offset",
         "next_offset",
         "_data",
-        "_timestamps_us",
+        "timestamps_us",
         "_kinds_at",
         "_topics",
         "_client_ids",
@@ -172,7 +172,7 @@ class Block:
         self._data: Final = data
         # One call for all columns of numbers: most blocks of a quiet server hold one record.
         numbers = unpack_from(f"<{count}q{2 * count}I{2 * count}H", data, HEADER_BYTES)
-        self._timestamps_us: Final = numbers[:count]
+        self.timestamps_us: Final[tuple[int, ...]] = numbers[:count]
         self._kinds_at: Final = HEADER_BYTES + 20 * count
         topics_at = self._kinds_at + 2 * count
         self._topics: Final = list(accumulate(numbers[3 * count : 4 * count], initial=topics_at))
@@ -189,7 +189,7 @@ class Block:
         data = self._data
         return Record(
             offset,
-            self._timestamps_us[row],
+            self.timestamps_us[row],
             data[self._kinds_at + row],
             data[self._kinds_at + len(self) + row],
             bytes(data[self._topics[row] : self._topics[row + 1]]),
@@ -204,7 +204,7 @@ class Block:
         count = len(self)
         group = Group(self.first_offset + skip)
         data = bytes(self._data)
-        group.timestamps_us = list(self._timestamps_us[skip:])
+        group.timestamps_us = list(self.timestamps_us[skip:])
         group.kinds = bytearray(data[self._kinds_at + skip : self._kinds_at + count])
         group.flags = bytearray(data[self._kinds_at + count + skip : self._kinds_at + 2 * count])
         group.topics = [data[start:end] for start, end in pairwise(self._topics[skip:])]

@@ -7,6 +7,7 @@ Never: writing, or seeing what is not durable. An index entry is written after t
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
@@ -17,9 +18,11 @@ from embermq.store.blocks import HEADER_BYTES
 from embermq.store.errors import LogCorrupt, LogTrimmed, NotALog
 from embermq.store.gather import SCHEMA, gather
 from embermq.store.segments import (
+    ENTRY_BYTES,
     SEGMENT_HEADER_BYTES,
     Entries,
     Index,
+    SegmentInfo,
     check_segment_header,
     consistent,
     first_mismatch,
@@ -56,6 +59,15 @@ class LogReader:
         """The first durable offset, and the one after the last."""
         segments = self._segments()
         return segments[0], self._index(segments, len(segments) - 1).next_offset(segments[-1])
+
+    def segments(self) -> list[SegmentInfo]:
+        """The segment files, oldest first; those that are trimmed meanwhile are left out."""
+        segments = self._segments()
+        infos = []
+        for number, first_offset in enumerate(segments):
+            with suppress(FileNotFoundError):
+                infos.append(self._info(first_offset, self._index(segments, number)))
+        return infos
 
     def offset_at(self, timestamp_us: int) -> int:
         """The offset of the first record that is not older than an instant; the log's end if there is none."""
@@ -149,6 +161,22 @@ class LogReader:
         if not segments:
             raise NotALog(str(self._directory), "there is no segment file in it")
         return segments
+
+    def _info(self, first_offset: int, index: Index) -> SegmentInfo:
+        path = log_path(self._directory, first_offset)
+        if not index.count:
+            return SegmentInfo(path, first_offset, first_offset, 0, SEGMENT_HEADER_BYTES, 0, 0)
+        first, last = index.entry(0), index.entry(index.count - 1)
+        timestamp = self._read(path, last.position + HEADER_BYTES + 8 * (last.records - 1), 8)
+        return SegmentInfo(
+            path,
+            first_offset,
+            last.first_offset + last.records,
+            index.count,
+            last.position + last.total_bytes + index.count * ENTRY_BYTES,
+            first.first_timestamp_us,
+            int.from_bytes(timestamp, "little", signed=True),
+        )
 
     def _check_header(self, first_offset: int) -> None:
         path = log_path(self._directory, first_offset)

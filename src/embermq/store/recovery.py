@@ -19,13 +19,13 @@ from embermq.store.segments import (
     SEGMENT_HEADER_BYTES,
     Entries,
     Index,
-    block_follows,
     check_segment_header,
     consistent,
     first_mismatch,
     first_offsets,
     index_path,
     log_path,
+    next_block,
     walk,
 )
 
@@ -150,7 +150,7 @@ def _trusted(view: memoryview, index: Index, first_offset: int, following: int |
 
 
 def _refuse_damage(path: Path, view: memoryview, end: int, next_offset: int, following: int | None) -> None:
-    if following is not None or block_follows(view, end, next_offset):
+    if following is not None or next_block(view, end, next_offset) is not None:
         raise LogCorrupt(str(path), end, f"the block of offset {next_offset} does not match its checksum")
 
 

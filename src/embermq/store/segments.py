@@ -162,8 +162,8 @@ def walk(view: memoryview, position: int, offset: int, end_offset: int | None) -
         offset += header.records
 
 
-def block_follows(view: memoryview, position: int, offset: int) -> bool:
-    """Whether an undamaged block with later offsets lies somewhere behind the bad one at `position`.
+def next_block(view: memoryview, position: int, offset: int) -> tuple[int, int] | None:
+    """Position and first offset of the next undamaged block behind the bad one at `position`, which is for `offset`.
 
     It tells damage in the middle from a torn end. A self-consistent header that reaches to the end of the file or
     past it is the last block; the bytes inside it belong to clients and are not searched.
@@ -176,9 +176,9 @@ def block_follows(view: memoryview, position: int, offset: int) -> bool:
     while (position := data.find(BLOCK_MAGIC, position)) >= 0:
         header = read_header(view, position)
         if header is not None and header.first_offset > offset and is_whole(view, position, header):
-            return True
+            return position, header.first_offset
         position += 1
-    return False
+    return None
 
 
 def read_entries(path: Path, first_offset: int) -> Entries:

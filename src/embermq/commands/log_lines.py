@@ -1,0 +1,242 @@
+"""Records and segments of the log as text: aligned columns for people, JSON lines for programs."""
+
+import json
+import re
+import time
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
+from struct import error as StructError
+from typing import TYPE_CHECKING, Any, Final, final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from embermq.errors import ConfigError
+from embermq.protocol.topics import matches
+from embermq.store.records import (
+    DUP_FLAG,
+    QOS_MASK,
+    RETAIN_FLAG,
+    SESSION,
+    SESSION_EXPIRY,
+    SESSION_PACKET,
+    SESSION_POSITION,
+    SESSION_SEQUENCE,
+    Kind,
+)
+
+if TYPE_CHECKING:
+    from embermq.store.segments import SegmentInfo
+
+MESSAGES: Final = frozenset({Kind.PUBLISH, Kind.RETAINED_COPY})
+TEXTS: Final = frozenset({Kind.CONNECTED, Kind.RETAINED_REMOVED})
+# What the payload of the other kinds begins with, and the name of the text after it.
+PAYLOADS: Final = {
+    Kind.DISCONNECTED: (SESSION_SEQUENCE, ("session_id", "sequence"), "reason"),
+    Kind.SESSION_OPENED: (SESSION_EXPIRY, ("session_id", "session_expiry_s"), "user_name"),
+    Kind.SESSION_RESUMED: (SESSION_EXPIRY, ("session_id", "session_expiry_s"), ""),
+    Kind.SESSION_ENDED: (SESSION, ("session_id",), ""),
+    Kind.SUBSCRIBED: (SESSION, ("session_id",), ""),
+    Kind.UNSUBSCRIBED: (SESSION, ("session_id",), ""),
+    Kind.QUEUED: (SESSION_SEQUENCE, ("session_id", "sequence"), ""),
+    Kind.RELEASED: (SESSION_SEQUENCE, ("session_id", "sequence"), ""),
+    Kind.ACKNOWLEDGED: (SESSION_SEQUENCE, ("session_id", "sequence"), ""),
+    Kind.RECEIVED: (SESSION_PACKET, ("session_id", "packet_id"), ""),
+    Kind.PUBREL: (SESSION_PACKET, ("session_id", "packet_id"), ""),
+    Kind.POSITION: (SESSION_POSITION, ("session_id", "before_offset", "qos", "done"), "after_topic_name"),
+}
+PREVIEW_CHARACTERS: Final = 60
+_AGO: Final = re.compile(r"(\d+)([smhd])")
+_UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def kind_numbers(names: list[str]) -> list[int]:
+    """The kinds of these names; `-` and `_` are the same, and so are small and capital letters."""
+    numbers = []
+    for name in names:
+        try:
+            numbers.append(int(Kind[name.upper().replace("-", "_")]))
+        except KeyError:
+            known = ", ".join(shown_kind(kind) for kind in Kind)
+            raise ConfigError(f"--kind {name}: expected one of {known}") from None
+    return numbers
+
+
+def shown_kind(number: int) -> str:
+    """A kind as people write it; a newer server's as its number."""
+    return Kind(number).name.lower().replace("_", "-") if number in Kind.__members__.values() else str(number)
+
+
+def instant_us(text: str) -> int:
+    """An instant given as a date and time (UTC unless it says otherwise) or as a time ago, in microseconds."""
+    ago = _AGO.fullmatch(text)
+    if ago:
+        return time.time_ns() // 1000 - int(ago[1]) * _UNIT_S[ago[2]] * 1_000_000
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--since {text}: expected a time such as 2026-01-31T14:03 or 15m") from None
+    if instant.tzinfo is None:
+        instant = instant.replace(tzinfo=UTC)
+    return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def shown_instant(timestamp_us: int) -> str:
+    """Microseconds as a date and time, UTC."""
+    instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=timestamp_us)
+    return instant.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@final
+class Lines:
+    """Chooses records and prints them."""
+
+    __slots__ = ("_topic_filter", "_kinds", "_json", "_headed")
+
+    def __init__(self, topic_filter: str | None, kinds: list[int], json: bool) -> None:
+        self._topic_filter: Final = topic_filter
+        self._kinds: Final = kinds
+        self._json: Final = json
+        self._headed = json
+
+    @property
+    def chooses(self) -> bool:
+        """Whether some records are left out."""
+        return self._topic_filter is not None or bool(self._kinds)
+
+    def chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The records that are asked for."""
+        if self._kinds:
+            batch = batch.filter(pc.is_in(batch.column("kind"), pa.array(self._kinds, pa.int8())))
+        if self._topic_filter is not None:
+            topics = pc.unique(batch.column("topic")).to_pylist()
+            matching = [topic for topic in topics if topic and matches(self._topic_filter, topic)]
+            batch = batch.filter(pc.is_in(batch.column("topic"), pa.array(matching, pa.string())))
+        return batch
+
+    def print(self, batch: pa.RecordBatch) -> None:
+        """Print the records of a batch."""
+        if not self._headed:
+            self._headed = True
+            print(f"{'OFFSET':>12}  {'TIME (UTC)':<27}  {'KIND':<16}  {'QOS':<4}  {'CLIENT':<20}  TOPIC  PAYLOAD")
+        batch = batch.set_column(1, "timestamp", batch.column("timestamp").cast(pa.int64()))
+        for row in batch.to_pylist():
+            print(json.dumps(as_object(row), ensure_ascii=False) if self._json else as_line(row))
+        # Somebody may be watching.
+        print(end="", flush=True)
+
+
+def as_object(row: dict[str, Any]) -> dict[str, Any]:
+    """A record as JSON has it: bytes as text where they are, as base64 where they are not."""
+    kind, flags = row["kind"] & 0xFF, row["flags"] & 0xFF
+    shown: dict[str, Any] = {
+        "offset": row["offset"],
+        "timestamp": shown_instant(row["timestamp"]),
+        "kind": shown_kind(kind),
+        "topic": row["topic"],
+        "client_id": row["client_id"],
+    }
+    if kind in MESSAGES:
+        shown |= {"qos": flags & QOS_MASK, "retain": bool(flags & RETAIN_FLAG), "dup": bool(flags & DUP_FLAG)}
+        shown |= _bytes("payload", row["payload"])
+    else:
+        shown |= {"flags": flags} | details(kind, row["payload"])
+    if row["properties"]:
+        shown["properties_base64"] = b64encode(row["properties"]).decode()
+    return shown
+
+
+def as_line(row: dict[str, Any]) -> str:
+    """A record as one line, which no client can make say something to the terminal."""
+    kind, flags = row["kind"] & 0xFF, row["flags"] & 0xFF
+    if kind in MESSAGES:
+        quality = f"{flags & QOS_MASK}{' r' if flags & RETAIN_FLAG else ''}"
+        payload = printable(row["payload"].decode("utf-8", "backslashreplace"))
+        if len(payload) > PREVIEW_CHARACTERS:
+            payload = f"{payload[:PREVIEW_CHARACTERS]}… ({len(row['payload'])} bytes)"
+    else:
+        quality = ""
+        payload = " ".join(f"{name}={printable(str(value))}" for name, value in details(kind, row["payload"]).items())
+    return (
+        f"{row['offset']:>12}  {shown_instant(row['timestamp'])}  {shown_kind(kind):<16}  {quality:<4}  "
+        f"{printable(row['client_id']):<20}  {printable(row['topic'])}  {payload}"
+    ).rstrip()
+
+
+def details(kind: int, payload: bytes) -> dict[str, Any]:
+    """What the payload of a record that is no message says."""
+    if kind in TEXTS:
+        return _bytes("text", payload)
+    if kind not in PAYLOADS:
+        return _bytes("payload", payload)
+    layout, names, text_name = PAYLOADS[Kind(kind)]
+    try:
+        found: dict[str, Any] = dict(zip(names, layout.unpack_from(payload), strict=True))
+    except StructError:
+        return _bytes("payload", payload)
+    rest = payload[layout.size :]
+    if kind == Kind.QUEUED:
+        found["messages"] = len(rest) // 8
+    elif text_name:
+        found |= _bytes(text_name, rest)
+    return found
+
+
+def _bytes(name: str, value: bytes) -> dict[str, str]:
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(value).decode()}
+
+
+def printable(text: str) -> str:
+    """Text with everything that could move a cursor written out."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def print_stat(segments: list["SegmentInfo"], as_json: bool) -> None:
+    """Segments as a table, or as one JSON object each, and their sum."""
+    if as_json:
+        for info in segments:
+            print(
+                json.dumps(
+                    {
+                        "file": info.path.name,
+                        "first_offset": info.first_offset,
+                        "next_offset": info.next_offset,
+                        "blocks": info.blocks,
+                        "bytes": info.size_bytes,
+                        "first_timestamp": shown_instant(info.first_timestamp_us) if info.blocks else None,
+                        "last_timestamp": shown_instant(info.last_timestamp_us) if info.blocks else None,
+                    }
+                )
+            )
+        return
+    from rich.console import Console
+    from rich.filesize import decimal
+    from rich.table import Table
+
+    table = Table("file", "first offset", "records", "blocks", "size", "from (UTC)", "to (UTC)", show_footer=True)
+    for column in table.columns[1:5]:
+        column.justify = "right"
+    for info in segments:
+        table.add_row(
+            info.path.name,
+            str(info.first_offset),
+            str(info.next_offset - info.first_offset),
+            str(info.blocks),
+            decimal(info.size_bytes),
+            shown_instant(info.first_timestamp_us) if info.blocks else "",
+            shown_instant(info.last_timestamp_us) if info.blocks else "",
+        )
+    table.columns[0].footer = f"{len(segments)} segments"
+    table.columns[2].footer = str(sum(info.next_offset - info.first_offset for info in segments))
+    table.columns[3].footer = str(sum(info.blocks for info in segments))
+    table.columns[4].footer = decimal(sum(info.size_bytes for info in segments))
+    # A pipe has no width: without one given, rich would fold the columns.
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
+    console.print(table)

@@ -1,0 +1,340 @@
+"""`ember log`: what it prints and with what it exits."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from embermq.commands.log import app
+from embermq.commands.log_lines import instant_us, shown_instant
+from embermq.errors import ConfigError
+from embermq.store.log import Log
+from embermq.store.records import (
+    DUP_FLAG,
+    RETAIN_FLAG,
+    SESSION,
+    SESSION_EXPIRY,
+    SESSION_PACKET,
+    SESSION_POSITION,
+    SESSION_SEQUENCE,
+    Group,
+    Kind,
+)
+from embermq.store.verify import verify
+from store.log_samples import NOW_US, block_positions, fill, flipped, open_log, segment_files
+
+RECORDS = [
+    (Kind.CONNECTED, 0, b"", b"MQTT 3.1.1\n127.0.0.1\nann\nclean", b"sensor-1"),
+    (Kind.PUBLISH, 1, b"plant/a/temp", b"21.5", b"sensor-1"),
+    (Kind.PUBLISH, 2 | RETAIN_FLAG | DUP_FLAG, b"plant/b/temp", b"\xff\x00", b"sensor-1"),
+    (Kind.SUBSCRIBED, 1, b"plant/#", SESSION.pack(0), b"screen"),
+    (Kind.SESSION_OPENED, 0, b"", SESSION_EXPIRY.pack(0, 60) + b"ann", b"screen"),
+    (Kind.QUEUED, 0, b"", SESSION_SEQUENCE.pack(5, 1) + bytes(16), b""),
+    (Kind.RECEIVED, 0, b"", SESSION_PACKET.pack(5, 77), b"screen"),
+    (Kind.POSITION, 0, b"plant/#", SESSION_POSITION.pack(5, 40, 1, 0) + b"plant/a", b"screen"),
+    (Kind.DISCONNECTED, 0, b"", SESSION_SEQUENCE.pack(5, 3) + b"keep alive", b"screen"),
+    (Kind.PUBLISH, 0, "plant/größe".encode(), b"\x1b[31mred\nline", "gerät".encode()),
+]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The data directory of a server with a few records."""
+    log = open_log(tmp_path / "log")
+    for number, (kind, flags, topic, payload, client_id) in enumerate(RECORDS):
+        group = Group(log.next_offset)
+        properties = b"\x01\x02" if number == 1 else b""
+        group.append(NOW_US + number * 1_000_000, kind, flags, topic, payload, client_id, properties)
+        log.append(group, NOW_US)
+    log.close()
+    return tmp_path
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def objects(*arguments: object) -> list[dict[str, object]]:
+    return [json.loads(line) for line in run(*arguments, "--json").splitlines()]
+
+
+def offsets(*arguments: object) -> list[object]:
+    return [record["offset"] for record in objects(*arguments)]
+
+
+def test_cat_shows_every_record_as_json(data: Path) -> None:
+    shown = objects("cat", data)
+    assert [record["offset"] for record in shown] == list(range(1, 11))
+    assert shown[1] == {
+        "offset": 2,
+        "timestamp": "2023-11-14T22:13:21.000000Z",
+        "kind": "publish",
+        "topic": "plant/a/temp",
+        "client_id": "sensor-1",
+        "qos": 1,
+        "retain": False,
+        "dup": False,
+        "payload": "21.5",
+        "properties_base64": "AQI=",
+    }
+    assert (shown[2]["qos"], shown[2]["retain"], shown[2]["dup"]) == (2, True, True)
+    assert shown[2]["payload_base64"] == "/wA="
+    assert "payload" not in shown[2]
+    details = [
+        {
+            key: value
+            for key, value in record.items()
+            if key not in ("offset", "timestamp", "topic", "client_id", "flags")
+        }
+        for record in shown
+    ]
+    assert details[0] == {"kind": "connected", "text": "MQTT 3.1.1\n127.0.0.1\nann\nclean"}
+    assert details[3:9] == [
+        {"kind": "subscribed", "session_id": 0},
+        {"kind": "session-opened", "session_id": 0, "session_expiry_s": 60, "user_name": "ann"},
+        {"kind": "queued", "session_id": 5, "sequence": 1, "messages": 2},
+        {"kind": "received", "session_id": 5, "packet_id": 77},
+        {"kind": "position", "session_id": 5, "before_offset": 40, "qos": 1, "done": 0, "after_topic_name": "plant/a"},
+        {"kind": "disconnected", "session_id": 5, "sequence": 3, "reason": "keep alive"},
+    ]
+
+
+def test_lines_cannot_speak_to_the_terminal(data: Path) -> None:
+    lines = run("cat", data).splitlines()
+    assert len(lines) == 11
+    assert lines[0].split() == ["OFFSET", "TIME", "(UTC)", "KIND", "QOS", "CLIENT", "TOPIC", "PAYLOAD"]
+    assert lines[-1].split() == [
+        "10",
+        "2023-11-14T22:13:29.000000Z",
+        "publish",
+        "0",
+        "gerät",
+        "plant/größe",
+        r"\x1b[31mred\nline",
+    ]
+    assert lines[3].split()[3:5] == ["2", "r"]
+    assert "session_id=5 sequence=3 reason=keep alive" in lines[9]
+
+
+def test_a_long_payload_is_cut_in_a_line_and_whole_in_json(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    group = Group(1)
+    group.append(NOW_US, Kind.PUBLISH, 0, b"t", b"x" * 500, b"c")
+    log.append(group, NOW_US)
+    assert run("cat", tmp_path).splitlines()[1].endswith("x" * 60 + "… (500 bytes)")
+    assert objects("cat", tmp_path)[0]["payload"] == "x" * 500
+
+
+def test_ranges_filters_and_kinds_choose(data: Path) -> None:
+    assert offsets("cat", data, "--from", 4, "--to", 6) == [4, 5, 6]
+    assert offsets("cat", data, "--from", 9, "--to", 99) == [9, 10]
+    assert offsets("cat", data, "--since", "2023-11-14T22:13:28") == [9, 10]
+    assert offsets("cat", data, "--since", "2023-11-14T23:13:27.5+01:00") == [9, 10]
+    assert offsets("cat", data, "--since", "1s") == []
+    assert offsets("cat", data, "--filter", "plant/+/temp") == [2, 3]
+    assert offsets("cat", data, "--kind", "publish", "--kind", "Session_Opened") == [2, 3, 5, 10]
+    assert offsets("cat", data, "--kind", "subscribed", "--filter", "#") == [4]
+    assert offsets("tail", data, "-n", 3) == [8, 9, 10]
+    assert offsets("tail", data, "-n", 2, "--filter", "plant/+/temp") == [2, 3]
+    assert offsets("tail", data, "-n", 1, "--kind", "connected") == [1]
+    assert offsets("tail", data, "-n", 0) == []
+
+
+def test_tail_looks_back_as_far_as_it_must(tmp_path: Path) -> None:
+    log = open_log(tmp_path, segment_bytes=20_000)
+    group = Group(1)
+    for number in range(5000):
+        group.append(NOW_US, Kind.PUBLISH, 0, b"rare" if number in (3, 1700, 1701) else b"common", b"", b"")
+        if len(group) == 50:
+            log.append(group, NOW_US)
+            group = Group(log.next_offset)
+    assert offsets("tail", tmp_path, "--filter", "rare") == [4, 1701, 1702]
+    assert offsets("tail", tmp_path, "-n", 2, "--filter", "rare") == [1701, 1702]
+    assert len(offsets("tail", tmp_path, "-n", 3000)) == 3000
+
+
+def test_stat_sums_the_segments(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", segment_bytes=1500)
+    fill(log, [3] * 20)
+    infos = log.segments()
+    shown = objects("stat", tmp_path)
+    assert [(s["first_offset"], s["next_offset"], s["blocks"], s["bytes"]) for s in shown] == [
+        (info.first_offset, info.next_offset, info.blocks, info.size_bytes) for info in infos
+    ]
+    assert shown[0]["first_timestamp"] == shown_instant(infos[0].first_timestamp_us)
+    assert shown[-1]["last_timestamp"] == shown_instant(log.last_timestamp_us)
+    table = run("stat", tmp_path)
+    assert f"{len(infos)} segments" in table
+    assert " 60 " in table
+
+
+def test_stat_of_an_empty_log(tmp_path: Path) -> None:
+    open_log(tmp_path / "log").close()
+    assert objects("stat", tmp_path)[0]["first_timestamp"] is None
+    assert "1 segments" in run("stat", tmp_path)
+
+
+def test_verify_of_a_good_log(data: Path) -> None:
+    assert run("verify", data).splitlines()[-1] == "10 records in 10 blocks: undamaged"
+
+
+def test_verify_names_every_damaged_place_and_exits_with_1(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", segment_bytes=3000)
+    fill(log, [3] * 20)
+    log.close()
+    first, *_, last = segment_files(tmp_path / "log")
+    blocks = list(block_positions(tmp_path / "log"))
+    damaged = flipped(flipped(first.read_bytes(), blocks[1][1] - 1), blocks[4][0])
+    first.write_bytes(damaged)
+    last.write_bytes(last.read_bytes() + b"a write under way")
+    result = CliRunner().invoke(app, ["verify", str(tmp_path)])
+    assert result.exit_code == 1
+    lines = result.output.splitlines()
+    assert [line for line in lines if line.startswith("damaged")] == [
+        f"damaged: {first}, position {blocks[1][0]}: the block of offset 4 does not match its checksum; "
+        "7 is the next good one",
+        f"damaged: {first}, position {blocks[4][0]}: the block of offset 13 does not match its checksum; "
+        "16 is the next good one",
+    ]
+    assert lines[-1] == "54 records in 18 blocks: 2 places damaged"
+    assert "17 bytes of no whole block at its end" in lines[-2]
+
+
+def findings(directory: Path) -> list[str]:
+    return [str(finding) for report in verify(directory) for finding in report.findings]
+
+
+def test_verify_finds_what_is_missing_or_wrong(tmp_path: Path) -> None:
+    log = open_log(tmp_path, segment_bytes=1500)
+    fill(log, [3] * 20)
+    log.close()
+    paths = segment_files(tmp_path)
+    whole = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert findings(tmp_path) == []
+
+    def damaged(path: Path, content: bytes | None) -> list[str]:
+        if content is None:
+            path.unlink()
+        else:
+            path.write_bytes(content)
+        found = findings(tmp_path)
+        path.write_bytes(whole[path])
+        return found
+
+    (gap,) = damaged(paths[1], None)
+    assert f"{paths[0]}, position {len(whole[paths[0]])}: offsets" in gap
+    assert "are missing at the end of the segment" in gap
+    (header,) = damaged(paths[0], flipped(whole[paths[0]], 3))
+    assert "position 0: the segment's header is missing" in header
+    index = paths[0].with_suffix(".idx")
+    (wrong,) = damaged(index, flipped(whole[index], 100))
+    assert "1 entries of its index are wrong" in wrong
+    (short,) = damaged(index, whole[index][:-48])
+    assert "entries for" in short
+    (cut,) = damaged(paths[-1], whole[paths[-1]][:-1])
+    assert "does not match its checksum" in cut
+    (gone,) = damaged(paths[-1], whole[paths[-1]][: list(block_positions(tmp_path, -1))[-1][0]])
+    assert "are missing at the end" in gone
+
+
+def test_verify_finds_timestamps_that_run_backwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path)
+    monkeypatch.setattr(Log, "_hold_timestamps_back", lambda *_: None)
+    for timestamps_us in ([5, 4], [7], [6]):
+        group = Group(log.next_offset)
+        for timestamp_us in timestamps_us:
+            group.append(timestamp_us, Kind.PUBLISH, 0, b"t", b"", b"")
+        log.append(group, 0)
+    assert [finding.rpartition(": ")[2] for finding in findings(tmp_path)] == ["the timestamps run backwards"] * 2
+
+
+@pytest.mark.parametrize("command", ["verify", "stat", "tail", "cat"])
+def test_what_is_no_log_is_one_sentence(tmp_path: Path, command: str) -> None:
+    for directory in (tmp_path, tmp_path / "none"):
+        with pytest.raises(ConfigError, match=f"^{directory} is not an EmberMQ log: there is no"):
+            run(command, directory)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["cat", "--kind", "nonsense"], "--kind nonsense: expected one of publish, retained-removed"),
+        (["cat", "--filter", "a/#/b"], "--filter a/#/b: expected a topic filter: '#' is not the last"),
+        (["cat", "--since", "yesterday"], "--since yesterday: expected a time such as"),
+        (["cat", "--since", "1h", "--from", "3"], "--from and --since: expected one of them, not both"),
+        (["cat", "--from", "0"], "offset 0 is no longer in the log, which now begins at offset 1"),
+        (["tail", "--kind", "nonsense"], "--kind nonsense"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence(data: Path, arguments: list[str], sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run(*arguments, data)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_damage_met_while_reading_exits_with_1(data: Path) -> None:
+    path = segment_files(data / "log")[0]
+    start, end = list(block_positions(data / "log"))[4]
+    path.write_bytes(flipped(path.read_bytes(), end - 1))
+    result = CliRunner().invoke(app, ["cat", str(data)])
+    assert result.exit_code == 1
+    assert f"ember: the log is damaged: {path}, position {start}: " in result.stderr
+
+
+def test_an_instant_ago_is_counted_from_now() -> None:
+    now_us = time.time_ns() // 1000
+    for text, seconds in (("90s", 90), ("15m", 900), ("2h", 7200), ("7d", 604_800)):
+        assert now_us - seconds * 1_000_000 <= instant_us(text) <= time.time_ns() // 1000 - seconds * 1_000_000
+    assert instant_us(shown_instant(NOW_US + 123)) == NOW_US + 123
+
+
+def test_tail_follows_a_running_server_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    fill(log, [3])
+    program = "from embermq.commands.log import app; app()"
+    following = subprocess.Popen(
+        [sys.executable, "-c", program, "tail", "-f", "-n", "1", "--json", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert following.stdout is not None
+    try:
+        assert json.loads(following.stdout.readline())["offset"] == 3
+        fill(log, [2])
+        assert [json.loads(following.stdout.readline())["offset"] for _ in range(2)] == [4, 5]
+        log.roll()
+        fill(log, [1])
+        assert json.loads(following.stdout.readline())["offset"] == 6
+        following.send_signal(signal.SIGINT)
+        assert following.communicate(timeout=30) == ("", "")
+        assert following.returncode == 0
+    finally:
+        following.kill()
+        following.wait()
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    for _ in range(20):
+        fill(log, [1000])
+    program = "from embermq.commands.log import app; app()"
+    reading = subprocess.Popen(
+        [sys.executable, "-c", program, "cat", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert reading.stdout is not None
+    assert reading.stderr is not None
+    assert b"OFFSET" in reading.stdout.readline()
+    reading.stdout.close()
+    assert reading.stderr.read() == b""
+    assert reading.wait(timeout=30) == 0
+    reading.stderr.close()
