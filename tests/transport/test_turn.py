@@ -13,6 +13,7 @@ from embermq.protocol.packets import Connect, Packet, Puback, Publish, Subscribe
 from embermq.store.memory import MemoryStore
 from embermq.transport.server import Server
 from embermq.transport.stream import StreamConnection
+from scripted import SlowStore
 
 
 class CountingTransport:
@@ -22,8 +23,10 @@ class CountingTransport:
         self.writes: list[bytes] = []
         self.stuck = stuck
         self.ended = ""
+        self.connection: StreamConnection | None = None
 
     def write(self, data: bytes) -> None:
+        assert not self.ended, "a transport that has ended raises"
         self.writes.append(data)
 
     def get_write_buffer_size(self) -> int:
@@ -34,10 +37,15 @@ class CountingTransport:
     def resume_reading(self) -> None: ...
 
     def close(self) -> None:
-        self.ended = "closed"
+        self._end("closed")
 
     def abort(self) -> None:
-        self.ended = "aborted"
+        self._end("aborted")
+
+    def _end(self, how: str) -> None:
+        if not self.ended and self.connection is not None:
+            asyncio.get_running_loop().call_soon(self.connection.connection_lost, None)
+        self.ended = how
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         return default
@@ -51,7 +59,7 @@ def packets(transport: CountingTransport) -> list[Packet]:
 
 async def joined(server: Server, name: str, *filters: str, qos: int = 0, stuck: bool = False) -> tuple:
     transport = CountingTransport()
-    connection = StreamConnection(server)
+    connection = transport.connection = StreamConnection(server)
     connection.attach(transport)
     connection.data_received(encode(Connect(name)))
     if filters:
@@ -63,8 +71,9 @@ async def joined(server: Server, name: str, *filters: str, qos: int = 0, stuck: 
     return connection, transport
 
 
-async def started(**limits: int) -> Server:
-    server = Server(store=MemoryStore(), access=AllowAll(), limits=Limits(**limits), sys_interval_s=0)
+async def started(store: MemoryStore | None = None, **limits: int) -> Server:
+    store = store if store is not None else MemoryStore()
+    server = Server(store=store, access=AllowAll(), limits=Limits(**limits), sys_interval_s=0)
     await server.start()
     return server
 
@@ -161,6 +170,25 @@ def test_a_bug_of_ours_ends_one_connection_and_is_counted(monkeypatch: pytest.Mo
         assert wire.ended == "closed"
         assert server.core.counters.internal_errors == 1
         assert [p.payload for p in packets(transport)] == [b"goes on"]
+        await server.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_goes_while_its_acknowledgement_waits_takes_nobody_with_it() -> None:
+    async def scenario() -> None:
+        server = await started(store := SlowStore())
+        leaver, gone = await joined(server, "leaver")
+        writer, acks = await joined(server, "w")
+        leaver.data_received(encode(Publish("t", b"x", 1, packet_id=1)))
+        writer.data_received(encode(Publish("t", b"x", 1, packet_id=2)))
+        await asyncio.sleep(0)
+        gone.abort()
+        await asyncio.sleep(0)
+        store.finish()
+        await asyncio.sleep(0)
+        assert gone.writes == []
+        assert packets(acks) == [Puback(2)]
         await server.stop()
 
     asyncio.run(scenario())

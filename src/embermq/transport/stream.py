@@ -163,6 +163,8 @@ class StreamConnection(asyncio.Protocol, Link):
         if self._timeout is not None:
             self._timeout.cancel()
         self._server.forget(self)
+        # What a commit still releases for this client has nowhere to go: a transport that is gone raises on a write.
+        self._transport = None
         if not self._closed:
             self._closed = True
             if self.session is not None:
@@ -311,6 +313,7 @@ class StreamConnection(asyncio.Protocol, Link):
         """Send all that this turn gathered in one write, and end the connection if that was decided."""
         transport = self._transport
         if transport is None:
+            self._out.clear()
             return
         self._send_gathered()
         if self._closed:
