@@ -3,11 +3,12 @@
 import pytest
 
 from clauses import v311
-from embermq.broker.delivery import PACKET_IDS, packet_id_of
+from embermq.broker.counters import Counters
+from embermq.broker.delivery import PACKET_IDS, Outbound, packet_id_of
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
-from embermq.store.memory import MemoryStore
-from scripted import Bench
+from embermq.store.memory import MemoryQueue, MemoryStore
+from scripted import Bench, ScriptedLink
 
 
 @pytest.fixture(params=[False, True], ids=["memory", "lasting"])
@@ -149,3 +150,26 @@ def test_pubrel_comes_again_for_a_repeated_pubrec(lasting: bool) -> None:
     [message] = client.take_messages()
     bench.send(client, Pubrec(message.packet_id), Pubrec(message.packet_id))
     assert client.take() == [Pubrel(message.packet_id)] * 2
+
+
+@v311("MQTT-3.3.1-1")
+def test_after_a_crash_all_that_may_have_left_has_dup_however_small_the_window() -> None:
+    queue = MemoryQueue()
+    for n in range(1, 7):
+        queue.push(Publish("t", b"%d" % n, 1), n, 1, False)
+    outbound = Outbound(queue, 2, 100, Counters())
+    outbound.sent_before = 5
+    link = ScriptedLink()
+    outbound.resume(link)
+    outbound.pump(link)
+    # The connection ends before all of it has left again: the next restart must know of it all the same.
+    assert outbound.newest_sent_ever() == 5
+    got: list[tuple[bytes, bool]] = []
+    while messages := link.take_messages():
+        for message in messages:
+            got.append((message.payload, message.dup))
+            assert outbound.puback(message.packet_id)
+        outbound.settle()
+        outbound.pump(link)
+    assert got == [(b"1", True), (b"2", True), (b"3", True), (b"4", True), (b"5", True), (b"6", False)]
+    assert outbound.newest_sent_ever() == 6

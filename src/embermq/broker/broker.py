@@ -411,7 +411,8 @@ class Core:
         if will is not None and publish_will:
             self._publish_will(will, session.identity)
         session.outbound.settle()
-        self._store.append_disconnected(session.client_id, session.session_id, reason, session.outbound.newest_sent())
+        sent = session.outbound.newest_sent_ever()
+        self._store.append_disconnected(session.client_id, session.session_id, reason, sent)
         if session.session_expiry_s == 0:
             self._end_session(session)
         else:

@@ -53,7 +53,9 @@ class Outbound:
         self.released = 0  # the newest that is durable and may be sent
         self._counters: Final = counters
         self._acknowledged = 0
-        self.sent_before = 0  # after a restart: up to here messages may have been sent already
+        # After a restart: up to here messages may have left already, and so go out with DUP. That can be more than one
+        # window: acknowledgements are not waited for, so a crash may have eaten those of several.
+        self.sent_before = 0
         if queue is not None:
             self.released = queue.last()
             self.sent = queue.acknowledged()
@@ -109,7 +111,8 @@ class Outbound:
             if queued.released:
                 link.acknowledge(PUBREL, packet_id, 0)
             else:
-                link.deliver(queued.message, queued.qos, queued.retain, False, packet_id)
+                dup = queued.sequence <= self.sent_before
+                link.deliver(queued.message, queued.qos, queued.retain, dup, packet_id)
 
     def _read_ahead(self) -> bool:
         if self.queue is None or self.sent >= self.released:
@@ -122,30 +125,19 @@ class Outbound:
 
     def resume(self, link: Link) -> None:
         """A client is back: what it has not acknowledged goes out again, in order, with DUP (MQTT-4.4.0-1)."""
-        if self.sent_before:
-            self._recover()
         for packet_id, queued in self.inflight.items():
             if queued.released:
                 link.acknowledge(PUBREL, packet_id, 0)
             else:
                 link.deliver(queued.message, queued.qos, queued.retain, True, packet_id)
 
-    def _recover(self) -> None:
-        """After a restart: what may have been sent before counts as sent, and so goes out with DUP.
-
-        A crash may have eaten the acknowledgements of a whole window; redelivery is what QoS 1 and 2 allow then.
-        """
-        while len(self.inflight) < self.window and (self.backlog or self._read_ahead()):
-            queued = self.backlog[0]
-            if queued.sequence > self.sent_before:
-                break
-            self.backlog.popleft()
-            self.inflight[packet_id_of(queued.sequence)] = queued
-        self.sent_before = 0
-
     def newest_sent(self) -> int:
-        """The sequence number of the newest message that has left: what a restart must treat as sent."""
+        """The sequence number of the newest message that has left."""
         return self.sent - len(self.backlog)
+
+    def newest_sent_ever(self) -> int:
+        """What a restart must treat as sent: before the last one more may have left than has since."""
+        return max(self.sent_before, self.newest_sent())
 
     def room(self) -> int:
         """How many more messages may be added without making a queue longer than the window."""
