@@ -30,6 +30,8 @@ from embermq.store.interface import Store
 from embermq.transport.stream import ByteTransport, Frames, StreamConnection
 
 if TYPE_CHECKING:
+    from embermq.protocol.sn.settings import SnSettings
+    from embermq.transport.udp import SnListener
     from embermq.transport.websocket import WebSocketListener
 
 logger: Final = logging.getLogger("embermq")
@@ -70,6 +72,7 @@ class Server:
         self._paused: list[StreamConnection] = []
         self._listeners: list[asyncio.Server] = []
         self._websockets: list[WebSocketListener] = []
+        self._datagrams: list[SnListener] = []
         self._unix_paths: list[Path] = []
         self._in_turn = False
         self._turn_ms = 0
@@ -124,6 +127,17 @@ class Server:
         self._unix_paths.append(place)
         self._listeners.append(listener)
 
+    async def listen_sn(
+        self, host: str, port: int, settings: "SnSettings", group: tuple[str, int] | None = None
+    ) -> int:
+        """Listen for MQTT-SN on UDP; returns the port, which the system chose if 0 was asked for."""
+        from embermq.transport.udp import SnListener  # not needed by most servers
+
+        listener = SnListener(self, settings)
+        bound = await listener.listen(host, port, group)
+        self._datagrams.append(listener)
+        return bound
+
     async def stop(self) -> None:
         """End every connection (wills are published), make durable what is open, close the store."""
         self._stopping = True
@@ -134,6 +148,8 @@ class Server:
         self.begin_turn()
         self.core.stop("the server is shutting down")
         self._end_turn()
+        for datagrams in self._datagrams:
+            datagrams.close()
         deadline = self.loop.time() + STOP_GRACE_S
         while self._connections and self.loop.time() < deadline:
             await asyncio.sleep(0.01)

@@ -1,0 +1,59 @@
+"""Counters of an MQTT-SN listener: what was dropped, and why."""
+
+from typing import final
+
+
+@final
+class SnCounters:
+    """Plain integers that only grow, but for `clients`."""
+
+    __slots__ = (
+        "datagrams_received",
+        "datagrams_sent",
+        "bytes_received",
+        "bytes_sent",
+        "clients",
+        "clients_lost",
+        "connects_refused",
+        "malformed",
+        "protocol_errors",
+        "without_connection",
+        "unknown_aliases",
+        "repeats",
+        "retransmissions",
+        "dropped_too_large",
+        "dropped_waiting_full",
+        "dropped_sleeping_full",
+        "dropped_unregistered",
+        "dropped_sessionless",
+        "dropped_wrapper",
+        "handshakes_dropped",
+        "rebinds",
+        "rebinds_refused",
+        "acks_unknown",
+    )
+
+    def __init__(self) -> None:
+        self.datagrams_received = 0
+        self.datagrams_sent = 0
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self.clients = 0  # virtual connections now
+        self.clients_lost = 0  # silent for too long, or without acknowledgement after the last retry
+        self.connects_refused = 0
+        self.malformed = 0
+        self.protocol_errors = 0
+        self.without_connection = 0  # packets that mean nothing outside a virtual connection
+        self.unknown_aliases = 0
+        self.repeats = 0  # requests that came again and were answered again
+        self.retransmissions = 0
+        self.dropped_too_large = 0  # messages larger than a client's maximum packet size
+        self.dropped_waiting_full = 0
+        self.dropped_sleeping_full = 0
+        self.dropped_unregistered = 0  # messages whose topic a client refused to register
+        self.dropped_sessionless = 0
+        self.dropped_wrapper = 0
+        self.handshakes_dropped = 0
+        self.rebinds = 0
+        self.rebinds_refused = 0
+        self.acks_unknown = 0

@@ -1,0 +1,299 @@
+"""MQTT-SN over UDP: joins the session engine, which knows datagrams, and the core, which knows sessions.
+
+Owns: the socket, the timer, and the order in which the engine's events are carried out.
+Never: what a datagram means (the engine's), or a decision about a message (the core's).
+"""
+
+import asyncio
+import logging
+import socket
+import struct
+from random import SystemRandom
+from typing import TYPE_CHECKING, Final, final
+
+from embermq.broker.access import Identity
+from embermq.broker.link import Link
+from embermq.broker.sleepers import owed, replace_will, supervise_elsewhere
+from embermq.protocol.errors import Refused
+from embermq.protocol.packets import Connack, Connect, Disconnect, Packet, Publish
+from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.sn.engine import Engine
+from embermq.protocol.sn.events import (
+    Event,
+    Failed,
+    Lost,
+    Opened,
+    Received,
+    Send,
+    Sessionless,
+    WillChanged,
+    Writable,
+)
+from embermq.protocol.sn.settings import SnSettings
+from embermq.protocol.sn.virtual_connection import VirtualConnection
+from embermq.store.interface import StoreError
+from embermq.transport.addresses import shown
+
+if TYPE_CHECKING:
+    from embermq.transport.server import Server
+
+logger: Final = logging.getLogger("embermq")
+
+RECEIVE_BUFFER_BYTES: Final = 4 * 1024 * 1024
+"""Datagrams that no loop pass has read yet: a burst of a thousand sensors must not be lost in the kernel."""
+QUIET: Final = frozenset({ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN})
+
+
+@final
+class SnLink(Link):
+    """A virtual connection as the core sees it."""
+
+    __slots__ = ("_listener", "_connection")
+
+    def __init__(self, listener: "SnListener", connection: VirtualConnection) -> None:
+        super().__init__()
+        self._listener: Final = listener
+        self._connection: Final = connection
+
+    def deliver(self, message: Publish, qos: int, retain: bool, dup: bool, packet_id: int) -> bool:
+        return self._connection.deliver(message, qos, retain, dup, packet_id, self._listener.touch())
+
+    def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
+        self._connection.acknowledge(packet_type, packet_id, reason, self._listener.touch())
+
+    def send(self, packet: Packet) -> None:
+        self._connection.send(packet, self._listener.touch())
+
+    def has_room(self) -> bool:
+        return self._connection.has_room()
+
+    def opened(self) -> None:
+        self._connection.opened(self._listener.touch())
+
+    def close(self, reason: ReasonCode, detail: str) -> None:
+        level = logging.DEBUG if reason in QUIET else logging.WARNING
+        logger.log(level, "%r (%s) disconnected: %s", self._connection.client_id, self.address(), detail)
+        self._connection.close(reason, self._listener.touch())
+        self._listener.forget(self._connection)
+
+    def address(self) -> str:
+        """Where the client is, for the log and the history."""
+        host, port = self._connection.wire.address[:2]
+        return shown(str(host), int(port))
+
+
+@final
+class SnListener(asyncio.DatagramProtocol):
+    """One UDP socket and all clients that come through it."""
+
+    def __init__(self, server: "Server", settings: SnSettings) -> None:
+        self.engine: Final = Engine(settings, SystemRandom())
+        self._server: Final = server
+        self._links: Final[dict[VirtualConnection, SnLink]] = {}
+        self._transport: asyncio.DatagramTransport | None = None
+        self._settling = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._groups: Final[list[tuple[str, int]]] = []
+        self._advertising: asyncio.TimerHandle | None = None
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    async def listen(self, host: str, port: int, group: tuple[str, int] | None = None) -> int:
+        """Bind, and join the multicast group that clients search in; returns the port."""
+        transport, _ = await self._server.loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
+        bound = transport.get_extra_info("socket")
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        if group is not None:
+            if self.engine.settings.answer_search:
+                membership = struct.pack("4s4s", socket.inet_aton(group[0]), socket.inet_aton(host))
+                bound.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+            if self.engine.settings.advertise_s:
+                self._groups.append(group)
+                self._advertise()
+        return int(bound.getsockname()[1])
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.DatagramTransport)
+        self._transport = transport
+
+    def close(self) -> None:
+        """Send what is left to say, then leave the socket."""
+        self._settle()
+        for handle in (self._timer, self._advertising):
+            if handle is not None:
+                handle.cancel()
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
+
+    def forget(self, connection: VirtualConnection) -> None:
+        """The core has let go of a client."""
+        self._links.pop(connection, None)
+
+    # -- the turn ----------------------------------------------------------------------------------------------------
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        now_ms = self.touch()
+        self._server.core.counters.bytes_received += len(data)
+        if self._server.overfull:
+            return  # more waits for the disk than may: the sender tries again
+        try:
+            self._carry_out(self.engine.receive(data, addr, now_ms))
+        except Exception as error:
+            self._server.bug(error)
+
+    def touch(self) -> int:
+        """Something happens in this turn: see to it that it is carried out when the turn has ended."""
+        now_ms = self._server.begin_turn()
+        if not self._settling:
+            self._settling = True
+            self._server.loop.call_soon(self._settle)
+        return now_ms
+
+    def _settle(self) -> None:
+        """The core has ended the turn: send what it said, let clients sleep that have got all, set the timer."""
+        self._settling = False
+        now_ms = self._server.now_ms()
+        try:
+            self._carry_out(self.engine.take_events())
+            for connection in list(self.engine.awake):
+                link = self._links.get(connection)
+                if link is not None:
+                    connection.flushed(owed(link), now_ms)
+            self._carry_out(self.engine.take_events())
+        except Exception as error:
+            self._server.bug(error)
+        self._set_timer(now_ms)
+
+    def _set_timer(self, now_ms: int) -> None:
+        due_ms = self.engine.next_deadline_ms()
+        if due_ms is None or self._transport is None:
+            return
+        if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = self._server.loop.call_later(max(0, due_ms - now_ms) / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.touch()
+        try:
+            self._carry_out(self.engine.tick(self._server.now_ms()))
+        except Exception as error:
+            self._server.bug(error)
+
+    def _advertise(self) -> None:
+        for address in self._groups:
+            for datagram in self.engine.advertisement():
+                self._send(datagram, address)
+        self._advertising = self._server.loop.call_later(self.engine.settings.advertise_s, self._advertise)
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, events: list[Event]) -> None:
+        """Do what the engine wants, and what comes of that, in order."""
+        while events:
+            for event in events:
+                if isinstance(event, Send):
+                    self._send(event.datagram, event.address)
+                else:
+                    self._tell_core(event)
+            events = self.engine.take_events()
+
+    def _send(self, datagram: bytes, address: tuple[str | int, ...]) -> None:
+        if self._transport is not None:
+            self._transport.sendto(datagram, address)
+            self._server.core.counters.bytes_sent += len(datagram)
+            self._server.core.counters.messages_sent += 1
+
+    def _tell_core(self, event: Event) -> None:
+        core = self._server.core
+        if isinstance(event, Received):
+            link = self._links.get(event.connection)
+            if link is not None:
+                core.receive(link, [event.packet], self._server.begin_turn())
+        elif isinstance(event, Opened):
+            self._open(event)
+        elif isinstance(event, Writable):
+            link = self._links.get(event.connection)
+            if link is not None:
+                core.writable(link)
+        elif isinstance(event, Lost):
+            link = self._links.pop(event.connection, None)
+            if link is not None:
+                logger.warning("%r (%s) lost: %s", event.connection.client_id, link.address(), event.reason)
+                core.lost(link, event.reason, self._server.begin_turn())
+        elif isinstance(event, Failed):
+            link = self._links.get(event.connection)
+            if link is not None:
+                core.failed(link, event.error)
+        elif isinstance(event, WillChanged):
+            link = self._links.get(event.connection)
+            if link is not None:
+                replace_will(link, event.will)
+        elif isinstance(event, Sessionless):
+            self._publish(event.message)
+
+    # -- who is it ---------------------------------------------------------------------------------------------------
+
+    def _publish(self, message: Publish) -> None:
+        """A message without a session is nobody's: it has the rights of the anonymous."""
+        try:
+            identity = self._server.access.authenticate("", None, None, None)
+            self._server.core.publish_unconnected(message, identity)
+        except Refused:
+            self.engine.counters.dropped_sessionless += 1
+        except StoreError:
+            self._server.core.counters.store_refusals += 1
+
+    def _open(self, event: Opened) -> None:
+        connect = event.connect
+        link = SnLink(self, event.connection)
+        self._links[event.connection] = link
+        access = self._server.access
+        if access.slow and connect.user_name is not None:
+            future = self._server.loop.run_in_executor(
+                None, access.authenticate, connect.client_id, connect.user_name, connect.password, None
+            )
+            future.add_done_callback(lambda done: self._answered(event, link, done))
+            return
+        try:
+            identity = access.authenticate(connect.client_id, connect.user_name, connect.password, None)
+        except Refused as refusal:
+            self._refuse(link, refusal)
+        else:
+            self._connect(event, link, identity)
+
+    def _answered(self, event: Opened, link: SnLink, done: "asyncio.Future[Identity]") -> None:
+        self.touch()
+        error = done.exception()
+        if self._links.get(event.connection) is not link:
+            return  # gone while its password was checked
+        if error is None:
+            self._connect(event, link, done.result())
+        elif isinstance(error, Refused):
+            self._refuse(link, error)
+        else:
+            logger.error("authentication failed", exc_info=error)
+            link.close(ReasonCode.SERVER_UNAVAILABLE, "authentication failed")
+
+    def _refuse(self, link: SnLink, refusal: Refused) -> None:
+        self._server.core.counters.connections_refused += 1
+        link.send(Connack(False, refusal.reason))
+        link.close(refusal.reason, refusal.detail)
+
+    def _connect(self, event: Opened, link: SnLink, identity: Identity) -> None:
+        core = self._server.core
+        sleeper = self._links.get(event.sleeper) if event.sleeper is not None else None
+        if sleeper is not None and self._is_same(identity, sleeper):
+            core.receive(sleeper, [Disconnect()], self._server.begin_turn())
+        connect: Connect = event.connect
+        core.connect(link, connect, identity, f"MQTT-SN {event.connection.wire.profile.name}", link.address())
+        supervise_elsewhere(link)
+
+    def _is_same(self, identity: Identity, sleeper: SnLink) -> bool:
+        session = sleeper.session
+        return session is not None and self._server.access.may_take_over(identity, session.identity.user_name)
