@@ -108,6 +108,8 @@ class Traffic:
         begun = time.perf_counter()
         last = begun
         progress = -1
+        # Nothing comes back from a flood into a sink; there is only room to wait for, which `top_up` sees itself.
+        wait_s = 0.05 if self._fan_out or self.publishers[0].shape.qos else 0.0
         expected_acks = bool(self.publishers) and self.publishers[0].shape.qos > 0
         while True:
             published = self.published
@@ -116,15 +118,15 @@ class Traffic:
             if sending:
                 self.top_up(None if messages_max is None else messages_max - published)
             delivered, acked = self.delivered, self.acked
-            if delivered + acked != progress:
-                progress = delivered + acked
+            if published + delivered + acked != progress:
+                progress = published + delivered + acked
                 last = now
             elif now - last > STALL_S_MAX:
                 return last - begun
             done = delivered >= published * self._fan_out and (not expected_acks or acked >= published)
             if done and not sending:
                 return last - begun
-            self.poll(0.05)
+            self.poll(wait_s)
 
     def close(self) -> None:
         for peer in self._peers.values():
