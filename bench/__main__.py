@@ -54,6 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value to a file")
     parser.add_argument("--no-pin", action="store_true", help="leave processes on any core")
     parser.add_argument("--nice", type=int, help="priority of generator and brokers on a machine that is not idle")
+    parser.add_argument("--ember", metavar="PATH", help="the `ember` command to measure, for comparing builds")
     parser.add_argument("--ember-store", choices=["memory", "disk"], help="EmberMQ's store in the traffic scenarios")
     parser.add_argument("--ember-arg", action="append", default=[], help="passed on to `ember serve`")
     for field in dataclasses.fields(Scale):
@@ -72,7 +73,7 @@ def factories(options: argparse.Namespace, cores: Cores, report: Report) -> dict
     wanted = options.server or ["ember", "mosquitto"]
     found: dict[str, Factory] = {}
     if "ember" in wanted:
-        ember_command = ember_path()
+        ember_command = options.ember or ember_path()
         if ember_command is None:
             sys.exit("bench: the `ember` command is not installed; run `make setup`")
 
