@@ -18,7 +18,8 @@ from pydantic_settings.exceptions import SettingsError
 
 from embermq.broker import limits
 from embermq.errors import ConfigError
-from embermq.protocol.topics import check_topic_filter
+from embermq.protocol.sn import settings as sn_settings
+from embermq.protocol.topics import check_topic_filter, check_topic_name
 from embermq.transport.addresses import is_loopback
 
 ENVIRONMENT_PREFIX: Final = "EMBERMQ_"
@@ -36,9 +37,17 @@ def _topic_filter(text: str) -> str:
     return text
 
 
+def _topic_name(text: str) -> str:
+    problem = check_topic_name(text)
+    if problem:
+        raise ValueError(f"expected a topic name ({problem})")
+    return text
+
+
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Count = Annotated[int, Field(ge=1)]
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
+TopicName = Annotated[str, AfterValidator(_topic_name)]
 
 
 class Section(BaseModel):
@@ -66,10 +75,12 @@ class ListenerSettings(Section):
     unix_mode: Annotated[str, Field(pattern="^0?[0-7]{3}$")] = "660"
 
     def only_this_machine(self) -> bool:
-        """Whether no other machine can connect."""
-        if not self.tcp and self.tls_port is None and self.ws_port is None and self.wss_port is None:
-            return True
-        return is_loopback(self.host)
+        """Whether no other machine can connect by these."""
+        return not self.on_network() or is_loopback(self.host)
+
+    def on_network(self) -> bool:
+        """Whether anything but the unix socket listens."""
+        return self.tcp or self.tls_port is not None or self.ws_port is not None or self.wss_port is not None
 
 
 class AccessSettings(Section):
@@ -125,6 +136,40 @@ class StoreSettings(Section):
     budgets: tuple[BudgetSettings, ...] = ()
 
 
+class SnListenerSettings(Section):
+    """MQTT-SN over UDP; it is not listened for until a port is set."""
+
+    port: Port | None = None
+    profile: Literal["auto", "1.2", "2.0", "2.0-a", "2.0-b", "2.0-w"] = "auto"
+    sessionless: bool = True
+    sessionless_profile: Literal["2.0-a", "2.0-b", "2.0-w"] = "2.0-a"
+    predefined: dict[Annotated[int, Field(ge=1, le=65_534)], TopicName] = {}
+    retry_ms: Count = sn_settings.RETRY_MS
+    retries_max: Annotated[int, Field(ge=0)] = sn_settings.RETRIES_MAX
+    clients_max: Count = sn_settings.CLIENTS_MAX
+    aliases_max: Annotated[int, Field(ge=32, le=65_534)] = sn_settings.ALIASES_MAX
+    sleeping_messages_max: Annotated[int, Field(ge=0)] = sn_settings.SLEEPING_MESSAGES_MAX
+    window: Annotated[int, Field(ge=1, le=1_000)] = sn_settings.WINDOW
+    prove_address: bool = True
+    rebind: Literal["never", "same-host", "any"] = "same-host"
+    gateway_id: Annotated[int, Field(ge=0, le=255)] = 1
+    answer_search: bool = False
+    advertise_s: Annotated[int, Field(ge=0, le=65_535)] = 0
+    multicast_group: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+\.\d+:\d+$")] = "225.1.1.1:1883"
+
+    def engine(self, keep_alive_max_s: int) -> sn_settings.SnSettings:
+        """As the session engine wants them."""
+        values = self.model_dump(exclude={"port", "multicast_group"})
+        return sn_settings.SnSettings(**values, keep_alive_max_s=keep_alive_max_s)
+
+    def group(self) -> tuple[str, int] | None:
+        """Where clients search for servers, if the server takes part in that."""
+        if not self.answer_search and not self.advertise_s:
+            return None
+        host, port = self.multicast_group.split(":")
+        return host, int(port)
+
+
 class ServerSettings(Section):
     """The server as a whole."""
 
@@ -144,6 +189,7 @@ class Settings(BaseSettings):
     access: AccessSettings = AccessSettings()
     limits: LimitSettings = LimitSettings()
     store: StoreSettings = StoreSettings()
+    sn: SnListenerSettings = SnListenerSettings()
 
     def anonymous_allowed(self) -> bool:
         """The setting, or what holds when it is not set: only where no other machine reaches and nobody has a name."""
@@ -151,7 +197,9 @@ class Settings(BaseSettings):
         if asked is not None:
             return asked
         named = self.access.password_file is not None or self.access.certificate_as_user
-        return not named and self.listeners.only_this_machine()
+        return not named and (
+            self.listeners.only_this_machine() if self.sn.port is None else is_loopback(self.listeners.host)
+        )
 
 
 def sample() -> str:
@@ -218,7 +266,7 @@ def _check_environment() -> None:
 def _place(key: tuple[int | str, ...], flags: Mapping[str, Any], in_file: Mapping[str, Any], path: Path | None) -> str:
     """Where a setting's value came from, the strongest source first."""
     if _holds(flags, key):
-        flag = str(key[-1])
+        flag = "sn_port" if key[0] == "sn" else str(key[-1])
         return f"--{FLAGS.get(flag, flag).replace('_', '-')}"
     wanted = (ENVIRONMENT_PREFIX + "__".join(str(part) for part in key)).upper()
     for name in os.environ:
@@ -274,7 +322,7 @@ def _check_together(settings: Settings) -> None:
             "listeners.require_client_certificate and access.certificate_as_user need listeners.client_ca,"
             " the authority that signs the clients' certificates"
         )
-    if not (listeners.tcp or encrypted or listeners.ws_port is not None or listeners.unix_path is not None):
+    if not (listeners.on_network() or listeners.unix_path is not None or settings.sn.port is not None):
         raise ConfigError("listeners: nothing to listen on, set listeners.tcp = true or another listener")
     if settings.store.recording == "filters" and not settings.store.recording_filters:
         raise ConfigError('store.recording is "filters": expected at least one filter in store.recording_filters')

@@ -24,6 +24,7 @@ from embermq.broker.access import Access, AllowAll
 from embermq.broker.limits import Limits
 from embermq.engines import OpenStore, embedded_store, open_store
 from embermq.errors import ConfigError
+from embermq.protocol.sn.settings import SnSettings
 from embermq.store.interface import Store, StoreError
 from embermq.transport.addresses import is_loopback, shown
 from embermq.transport.server import GROUP_BYTES_MAX, Server
@@ -53,6 +54,9 @@ class BrokerOptions(TypedDict, total=False):
     ws_origins: Sequence[str]
     unix_path: Path | str | None
     unix_mode: int
+    sn_port: int | None
+    sn: SnSettings | None
+    sn_group: tuple[str, int] | None
     data: Path | str | None
     store: Store | None
     access: Access | None
@@ -81,6 +85,9 @@ class Broker:
         ws_origins: Sequence[str] = (),
         unix_path: Path | str | None = None,
         unix_mode: int = 0o660,
+        sn_port: int | None = None,
+        sn: SnSettings | None = None,
+        sn_group: tuple[str, int] | None = None,
         data: Path | str | None = None,
         store: Store | None = None,
         access: Access | None = None,
@@ -107,6 +114,9 @@ class Broker:
         self._ws_origins: Final = ws_origins
         self.unix_path: Final = str(unix_path) if unix_path is not None else None
         self._unix_mode: Final = unix_mode
+        self.sn_port = sn_port
+        self._sn: Final = sn or SnSettings()
+        self._sn_group: Final = sn_group
         self._certificate: Final = Path(certificate) if certificate is not None else None
         self._key: Final = Path(key) if key is not None else None
         self._client_ca: Final = Path(client_ca) if client_ca is not None else None
@@ -138,6 +148,9 @@ class Broker:
             ws_origins=listeners.ws_origins,
             unix_path=listeners.unix_path,
             unix_mode=int(listeners.unix_mode, 8),
+            sn_port=settings.sn.port,
+            sn=settings.sn.engine(settings.limits.keep_alive_max_s),
+            sn_group=settings.sn.group(),
             access=access_of(settings),
             limits=settings.limits.limits(),
             sys_interval_s=settings.server.sys_interval_s,
@@ -203,6 +216,9 @@ class Broker:
             self.wss_port = await _bound(listening, shown(host, self.wss_port))
         if self.unix_path is not None:
             await _bound(server.listen_unix(self.unix_path, self._unix_mode), self.unix_path)
+        if self.sn_port is not None:
+            listening = server.listen_sn(host, self.sn_port, self._sn, self._sn_group)
+            self.sn_port = await _bound(listening, shown(host, self.sn_port))
 
     async def stop(self) -> None:
         """Close the listeners and the connections, then let go of the store."""

@@ -29,6 +29,7 @@ def serve(
     cert: Annotated[Path | None, typer.Option(help="The server's certificate chain, PEM.")] = None,
     key: Annotated[Path | None, typer.Option(help="The certificate's private key, PEM.")] = None,
     unix: Annotated[Path | None, typer.Option(help="Unix socket to listen on.")] = None,
+    sn_port: Annotated[int | None, typer.Option(help="UDP port for MQTT-SN.")] = None,
     allow_anonymous: Annotated[
         bool, typer.Option("--allow-anonymous", help="Let clients in without a user name, from other machines too.")
     ] = False,
@@ -49,6 +50,7 @@ def serve(
             "key": key,
             "unix_path": unix,
         },
+        "sn": {"port": sn_port},
         "access": {"allow_anonymous": allow_anonymous or None},
         # A directory asked for on the command line is stronger than `memory = true` in a file.
         "store": {"directory": data, "memory": True if memory else False if data is not None else None},
@@ -106,6 +108,8 @@ def start_up_lines(broker: "Broker", settings: "Settings") -> list[str]:
     ]
     if broker.unix_path is not None:
         lines.append(f"listening on unix socket {broker.unix_path}")
+    if broker.sn_port is not None:
+        lines.append(f"listening on mqtt-sn://{shown(broker.host, broker.sn_port)} (UDP), {settings.sn.profile}")
     store = settings.store
     if store.memory:
         lines.append("store: memory, nothing outlives the server")
