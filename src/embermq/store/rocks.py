@@ -12,6 +12,7 @@ from threading import Event
 from typing import Final, final
 
 from rocksdict import (
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     DBCompressionType,
@@ -27,7 +28,8 @@ from rocksdict import (
 from embermq.store.interface import StoreError
 
 BLOCK_CACHE_BYTES: Final = 24 * 1024 * 1024  # data, index and filter blocks together
-BLOCK_BYTES: Final = 8 * 1024
+BLOCK_BYTES: Final = 4 * 1024
+METADATA_BLOCK_BYTES: Final = 4 * 1024
 BLOOM_BITS_PER_KEY: Final = 10
 FLUSH_BYTES: Final = 8 * 1024 * 1024  # a memtable is flushed from here on: it bounds what a start applies again
 MEMTABLE_BYTES_MAX: Final = 24 * 1024 * 1024  # where RocksDB itself would flush, without asking; above `FLUSH_BYTES`
@@ -45,8 +47,12 @@ def _options() -> Options:
     table.set_block_cache(Cache(BLOCK_CACHE_BYTES))
     table.set_block_size(BLOCK_BYTES)
     table.set_bloom_filter(BLOOM_BITS_PER_KEY, False)
+    # Index and filters share the bounded cache, cut in small blocks: a whole filter would not fit and never stay.
     table.set_cache_index_and_filter_blocks(True)
-    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
+    table.set_metadata_block_size(METADATA_BLOCK_BYTES)
+    table.set_pin_top_level_index_and_filter(True)
     table.set_format_version(5)
     options = Options(raw_mode=True)
     options.create_if_missing(True)

@@ -1,0 +1,497 @@
+"""The engine that lasts: as every engine, and what a crash, a second server or a bad disk cannot do to it."""
+
+import errno
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Empty
+
+import pytest
+
+import embermq.store.log as log_module
+from embermq.protocol.packets import Publish, SubscriptionRequest
+from embermq.store.budgets import RetainedBudget
+from embermq.store.directory import StoreBusy
+from embermq.store.interface import Store, StoreError
+from embermq.store.journal import Journal, JournalSettings, rebuild
+from embermq.store.past import HistoryTrimmed
+from embermq.store.replay import StateAhead
+from store.contract import Engine, LastingContract, names
+from store.crashes import copy_as_crashed
+
+Opener = Callable[[Callable[[Callable[[], None]], None], tuple[RetainedBudget, ...]], Store]
+
+
+def opener(directory: Path, **settings: object) -> Opener:
+    def open_journal(call_soon: Callable[[Callable[[], None]], None], budgets: tuple[RetainedBudget, ...]) -> Store:
+        return Journal(directory, call_soon, JournalSettings(budgets=budgets, **settings))  # type: ignore[arg-type]
+
+    return open_journal
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = Engine(opener(tmp_path / "data"))
+    yield engine
+    engine.store.close()
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Iterator[Callable[[Path], Journal]]:
+    """Opens what a crash at this moment would leave: a copy of the directory as it is on the disk."""
+    opened: list[Journal] = []
+
+    def open_copy(directory: Path) -> Journal:
+        crashed = tmp_path / f"crashed-{len(opened)}"
+        copy_as_crashed(directory, crashed)
+        journal = Journal(crashed, lambda call: None)
+        opened.append(journal)
+        return journal
+
+    yield open_copy
+    for journal in opened:
+        journal.close()
+
+
+def as_journal(engine: Engine) -> Journal:
+    assert isinstance(engine.store, Journal)
+    return engine.store
+
+
+class TestJournal(LastingContract):
+    pass
+
+
+@pytest.mark.parametrize("durability", ["os", "none"])
+class TestLessDurable(LastingContract):
+    @pytest.fixture
+    def engine(self, tmp_path: Path, durability: str) -> Iterator[Engine]:
+        engine = Engine(opener(tmp_path / "data", durability=durability))
+        yield engine
+        engine.store.close()
+
+
+# -- commit --------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_is_seen_only_once_it_is_durable(engine: Engine) -> None:
+    engine.turn()
+    engine.publish("a")
+    assert engine.store.retained_get("a") is None
+    reports: list[StoreError | None] = []
+    assert engine.store.commit(reports.append) is False
+    assert reports == []
+    engine.calls.get(timeout=30)()
+    assert reports == [None]
+    assert engine.store.retained_get("a") is not None
+
+
+def test_the_next_group_gathers_while_one_is_written(engine: Engine) -> None:
+    engine.turn()
+    engine.publish("a")
+    reports: list[StoreError | None] = []
+    assert engine.store.commit(reports.append) is False
+    engine.publish("b")
+    assert engine.store.group_bytes() > 0
+    engine.calls.get(timeout=30)()
+    assert names(engine.store.retained_scan("#", "", 10)) == ["a"]
+    engine.commit()
+    assert names(engine.store.retained_scan("#", "", 10)) == ["a", "b"]
+
+
+def test_nobody_waits_for_what_need_not_last(engine: Engine) -> None:
+    assert engine.store.commit(lambda error: pytest.fail("called back"))
+    engine.turn()
+    engine.publish("a", qos=0, retain=False)
+    engine.store.append_connected("device", "", False, "MQTT 3.1.1", "127.0.0.1:1")
+    assert engine.store.commit(lambda error: pytest.fail("called back"))
+    engine.reopen()
+    assert engine.store.next_offset() == 3
+
+
+def test_a_background_group_does_not_hold_up_one_that_is_waited_for(engine: Engine) -> None:
+    engine.turn()
+    for _ in range(100):
+        engine.publish("a", qos=0, retain=False)
+        engine.store.commit(lambda error: pytest.fail("called back"))
+    engine.publish("b")
+    assert engine.commit() == []
+    assert engine.store.retained_get("b") is not None
+    assert engine.reopen().next_offset() == 102
+
+
+@pytest.mark.parametrize(
+    ("settings", "recorded"),
+    [
+        ({"recording": "everything"}, 4),
+        ({"recording": "lasting"}, 2),
+        ({"recording": "filters", "recording_filters": ("a/#",)}, 3),
+    ],
+)
+def test_what_is_recorded_is_a_setting(tmp_path: Path, settings: dict[str, object], recorded: int) -> None:
+    engine = Engine(opener(tmp_path / "data", **settings))
+    engine.turn()
+    first_offset = engine.store.next_offset()
+    engine.publish("a/1", qos=0, retain=False)
+    engine.publish("b", qos=0, retain=False)
+    engine.publish("b", qos=1, retain=False)
+    engine.publish("b", qos=0, retain=True)
+    assert engine.store.next_offset() - first_offset == recorded
+    engine.commit()
+    engine.store.close()
+
+
+# -- directory -----------------------------------------------------------------------------------------------------
+
+
+def test_a_second_server_is_told_who_has_the_directory(engine: Engine, tmp_path: Path) -> None:
+    with pytest.raises(StoreBusy, match=rf"data is in use by another server, process {os.getpid()}$"):
+        Journal(tmp_path / "data", lambda call: None)
+
+
+def test_nobody_else_may_read_the_directory(tmp_path: Path) -> None:
+    engine = Engine(opener(tmp_path / "data"))
+    engine.turn()
+    engine.publish("a")
+    engine.commit()
+    engine.store.close()
+    for path in (tmp_path / "data", *(tmp_path / "data").rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_a_directory_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(StoreError, match="cannot be used"):
+        Journal(tmp_path / "file" / "data", lambda call: None)
+
+
+# -- crashes -------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_committed_survives_a_crash_at_any_moment(
+    engine: Engine, tmp_path: Path, copies: Callable[[Path], Journal]
+) -> None:
+    session = engine.store.open_session("device", "", 3600)
+    assert session.queue is not None
+    for number in range(6):
+        engine.turn()
+        message = Publish(f"a/{number}", b"%d" % number, 1, True)
+        offset = engine.store.append_publish(message, "publisher")
+        session.queue.push(message, offset, 1, False)
+        engine.commit()
+        crashed = copies(tmp_path / "data")
+        assert names(crashed.retained_scan("#", "", 100)) == [f"a/{n}" for n in range(number + 1)]
+        (found,) = crashed.sessions()
+        assert found.queue is not None
+        assert [queued.message.payload for queued in found.queue.read(0, 100)] == [b"%d" % n for n in range(number + 1)]
+
+
+def test_a_lost_state_is_made_anew_from_the_log(engine: Engine, tmp_path: Path) -> None:
+    _fill(engine)
+    before = _everything(engine.store)
+    engine.store.close()
+    shutil.rmtree(tmp_path / "data" / "state")
+    engine.store = engine.opener(engine.calls.put, ())
+    assert _everything(engine.store) == before
+
+
+def test_a_rebuild_gives_the_same_state_and_tells_how_far_it_is(engine: Engine, tmp_path: Path) -> None:
+    _fill(engine)
+    before = _everything(engine.store)
+    next_offset = engine.store.next_offset()
+    engine.store.close()
+    heard: list[tuple[int, int]] = []
+    assert rebuild(tmp_path / "data", JournalSettings(), lambda done, total: heard.append((done, total))) == (
+        next_offset - 1
+    )
+    assert heard[-1] == (next_offset - 1, next_offset - 1)
+    engine.store = engine.opener(engine.calls.put, ())
+    assert _everything(engine.store) == before
+
+
+def test_a_state_ahead_of_its_log_is_refused(engine: Engine, tmp_path: Path) -> None:
+    engine.turn()
+    engine.publish("a")
+    engine.commit()
+    engine.store.close()
+    shutil.rmtree(tmp_path / "data" / "log")
+    with pytest.raises(StateAhead, match="ember store rebuild"):
+        engine.opener(engine.calls.put, ())
+    rebuild(tmp_path / "data", JournalSettings())
+    engine.store = engine.opener(engine.calls.put, ())
+    assert engine.store.retained_totals() == (0, 0)
+
+
+CHILD = """
+import os, sys
+from pathlib import Path
+from queue import SimpleQueue
+from embermq.protocol.packets import Publish
+from embermq.store.journal import Journal
+
+calls = SimpleQueue()
+journal = Journal(Path(sys.argv[1]), calls.put)
+number = 0
+while True:
+    journal.begin_turn(1_000_000 + number)
+    for _ in range(3):
+        journal.append_publish(Publish(f"a/{number % 50}", b"%d" % number, 1, True), "publisher")
+        number += 1
+    finished = []
+    if not journal.commit(finished.append):
+        while not finished:
+            calls.get()()
+    os.write(1, b"%d\\n" % number)
+"""
+
+
+def test_a_killed_process_has_lost_nothing_that_it_acknowledged(tmp_path: Path) -> None:
+    for lines in (1, 7, 40):
+        child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path / "data")], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        acknowledged = 0
+        for _ in range(lines):
+            acknowledged = int(child.stdout.readline())
+        child.kill()
+        acknowledged = int((child.stdout.read().splitlines() or [b"%d" % acknowledged])[-1])
+        child.stdout.close()
+        child.wait()
+        journal = Journal(tmp_path / "data", lambda call: None)
+        found = {retained.topic_name: int(retained.payload) for retained in journal.retained_scan("#", "", 100)}
+        journal.close()
+        assert found
+        for number in range(max(0, acknowledged - 50), acknowledged):
+            assert found[f"a/{number % 50}"] >= number
+        assert max(found.values()) < acknowledged + 3
+        shutil.rmtree(tmp_path / "data")
+
+
+# -- bad disks -----------------------------------------------------------------------------------------------------
+
+
+class BadDisk:
+    """Lets the system calls of the log fail until it is repaired."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, call: str, code: int) -> None:
+        self.failures = 0
+        self.broken = True
+        real = getattr(os, call)
+
+        def failing(descriptor: int, *arguments: object) -> object:
+            if self.broken:
+                self.failures += 1
+                raise OSError(code, os.strerror(code))
+            return real(descriptor, *arguments)
+
+        monkeypatch.setattr(log_module.os, call, failing)
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [("fdatasync", errno.EIO), ("pwrite", errno.ENOSPC), ("pwrite", errno.EROFS), ("fdatasync", errno.ENOSPC)],
+)
+def test_a_bad_disk_is_reported_and_nothing_acknowledged_until_it_recovers(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+) -> None:
+    engine.turn()
+    engine.publish("before")
+    engine.commit()
+    disk = BadDisk(monkeypatch, call, code)
+    engine.publish("during", b"1")
+    reports: list[StoreError | None] = []
+    assert engine.store.commit(reports.append) is False
+    engine.calls.get(timeout=30)()
+    assert len(reports) == 1 and os.strerror(code) in str(reports[0])
+    assert os.strerror(code) in engine.store.failing()
+    assert engine.store.retained_get("during") is None
+    with pytest.raises(Empty):
+        engine.calls.get(timeout=0.2)  # tried again meanwhile, and nobody told that it worked
+    assert disk.failures > 1
+    offset = engine.store.next_offset()
+    assert engine.publish("live", qos=0, retain=False) == engine.store.next_offset() == offset
+    assert as_journal(engine).unrecorded() == 1
+    disk.broken = False
+    engine.calls.get(timeout=30)()
+    assert reports[1:] == [None]
+    assert engine.store.failing() == ""
+    assert engine.store.retained_get("during") is not None
+    engine.publish("after")
+    assert engine.commit() == []
+    assert len(list((tmp_path / "data" / "log").glob("*.log"))) > 1
+    store = engine.reopen()
+    assert names(store.retained_scan("#", "", 10)) == ["after", "before", "during"]
+
+
+def test_closing_on_a_bad_disk_ends_and_keeps_what_was_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(opener(tmp_path / "data"))
+    engine.turn()
+    engine.publish("before")
+    engine.commit()
+    disk = BadDisk(monkeypatch, "fdatasync", errno.EIO)
+    engine.publish("during")
+    reports: list[StoreError | None] = []
+    assert engine.store.commit(reports.append) is False
+    engine.calls.get(timeout=30)()
+    engine.store.close()
+    disk.broken = False
+    assert None not in reports
+    engine.store = engine.opener(engine.calls.put, ())
+    assert "before" in names(engine.store.retained_scan("#", "", 10))
+    engine.store.close()
+
+
+def test_a_state_that_cannot_be_written_is_tried_again_without_a_second_record(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import embermq.store.state as state_module
+
+    failures = [2]
+    real = state_module.Rocks.write
+
+    def failing(self: object, fill: object) -> None:
+        if failures[0]:
+            failures[0] -= 1
+            raise StoreError("the state cannot be written: no space left")
+        real(self, fill)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(state_module.Rocks, "write", failing)
+    engine.turn()
+    engine.publish("a")
+    errors = engine.commit()
+    assert [str(error) for error in errors] == ["the state cannot be written: no space left"]
+    assert engine.store.retained_get("a") is not None
+    assert engine.store.next_offset() == 2
+    assert engine.store.retained_totals() == (1, 2)
+    assert engine.reopen().next_offset() == 2
+
+
+# -- retention -----------------------------------------------------------------------------------------------------
+
+
+def trimming_engine(tmp_path: Path) -> Engine:
+    return Engine(opener(tmp_path / "data", segment_bytes=64 * 1024, retention_bytes=256 * 1024))
+
+
+def _publish_much(engine: Engine, rounds: int, size: int = 4_000) -> None:
+    """About `rounds` times 32 KiB in one topic, with everything that a shell would do for it."""
+    for number in range(rounds):
+        engine.turn(20_000_000)
+        for _ in range(8):
+            engine.publish("much", b"%d" % number + b"x" * size)
+        engine.commit()
+    for _ in range(100):  # trimming goes on by a piece with every group
+        engine.store.append_retained_removed("nothing", "a small group")
+        engine.commit()
+
+
+def _log_bytes(tmp_path: Path) -> int:
+    return sum(path.stat().st_size for path in (tmp_path / "data" / "log").glob("*.log"))
+
+
+def test_the_log_is_trimmed_and_what_is_retained_stays(tmp_path: Path) -> None:
+    engine = trimming_engine(tmp_path)
+    engine.turn()
+    engine.publish("old", b"set before everything that is kept")
+    engine.commit()
+    _publish_much(engine, 40)
+    store = engine.reopen()
+    assert _log_bytes(tmp_path) < 600 * 1024
+    found = store.retained_get("old")
+    assert found is not None and found.payload == b"set before everything that is kept"
+    assert names(store.retained_scan("#", "", 10)) == ["much", "old"]
+    store.close()
+
+
+def test_the_log_is_not_trimmed_past_what_a_session_is_owed(tmp_path: Path) -> None:
+    engine = trimming_engine(tmp_path)
+    engine.turn()
+    session = engine.store.open_session("device", "", 3600)
+    assert session.queue is not None
+    message = Publish("owed", b"still there", 1)
+    session.queue.push(message, engine.store.append_publish(message, "publisher"), 1, False)
+    engine.commit()
+    _publish_much(engine, 20)
+    (found,) = engine.reopen().sessions()
+    assert found.queue is not None
+    assert [queued.message.payload for queued in found.queue.read(0, 10)] == [b"still there"]
+    assert _log_bytes(tmp_path) > 600 * 1024
+    found.queue.acknowledge(1)
+    _publish_much(engine, 4)
+    engine.store.close()
+    assert _log_bytes(tmp_path) < 600 * 1024
+
+
+def test_the_past_is_answered_from_the_logs_beginning_on(tmp_path: Path) -> None:
+    engine = trimming_engine(tmp_path)
+    first_us = engine.turn()
+    engine.publish("constant", b"never changed")
+    engine.publish("changed", b"first")
+    engine.publish("cleared", b"first")
+    engine.commit()
+    _publish_much(engine, 12)
+    middle_us = engine.turn()
+    engine.publish("changed", b"second")
+    engine.publish("cleared", b"")
+    engine.commit()
+    _publish_much(engine, 12)
+    journal = as_journal(engine)
+    engine.reopen()
+    journal = as_journal(engine)
+    with pytest.raises(HistoryTrimmed) as trimmed:
+        journal.retained_as_of("#", "", 10, first_us)
+    begins_us = trimmed.value.begins_us
+    assert first_us < begins_us
+    for instant_us in (begins_us, middle_us - 1, middle_us, engine.now_us):
+        if instant_us < begins_us:
+            continue
+        found = {r.topic_name: r.payload for r in journal.retained_as_of("#", "", 10, instant_us)}
+        assert found["constant"] == b"never changed"
+        assert found["changed"] == (b"first" if instant_us < middle_us else b"second")
+        assert ("cleared" in found) == (instant_us < middle_us)
+    journal.close()
+
+
+def _fill(engine: Engine) -> None:
+    """Something of everything."""
+    store = engine.store
+    session = store.open_session("device", "user", 60)
+    other = store.open_session("other", "", 60)
+    assert session.queue is not None
+    for number in range(40):
+        engine.turn()
+        message = Publish(f"a/{number % 13}", b"%d" % number if number % 7 else b"", 1 + number % 2, True)
+        offset = store.append_publish(message, "publisher")
+        session.queue.push(message, offset, message.qos, False)
+        if number == 20:
+            session.queue.release(12)
+            session.queue.acknowledge(10)
+            store.append_subscribed("device", session.session_id, SubscriptionRequest("a/#", 1), 1, True)
+            store.append_retained_removed("a/3", "cleared")
+            store.end_session(other.session_id, "other")
+        engine.commit()
+
+
+def _everything(store: Store) -> object:
+    assert isinstance(store, Journal)
+    retained = [(r.topic_name, r.payload, r.offset, r.timestamp_us) for r in store.retained_iterate("#")]
+    past = [
+        [(r.topic_name, r.payload, r.offset) for r in store.retained_as_of("#", "", 100, 1_000_000 + 1_000 * at)]
+        for at in range(0, 45, 3)
+    ]
+    sessions = [
+        (
+            s.client_id,
+            s.subscriptions,
+            [(p.topic_filter, p.before_offset) for p in s.positions],
+            s.received_ids,
+            [(q.sequence, q.message, q.qos, q.released) for q in s.queue.read(0, 1000)] if s.queue else None,
+        )
+        for s in store.sessions()
+    ]
+    return retained, past, sessions, store.retained_totals()
