@@ -1,13 +1,16 @@
 # make run    set up and start the server
 # make test   set up and run every check: ruff, mypy --strict, pytest
 # make bench  measure beside Mosquitto
+# make crash  kill a server under load, ROUNDS=500 times; SEED=n repeats a run
 # make conformance  write docs/conformance.md from the marks on the tests
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run test setup bench lint conformance clean
+ROUNDS ?= 500
+
+.PHONY: run test setup bench crash lint conformance clean
 
 setup: $(STAMP)
 
@@ -29,6 +32,9 @@ test: lint
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)
+
+crash: setup
+	$(BIN)/python tests/crash.py --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 conformance: setup
 	$(BIN)/python tests/conformance.py
