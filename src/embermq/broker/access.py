@@ -127,6 +127,10 @@ class Identity:
         return rights
 
 
+OPERATOR: Final = Identity("", "$operator")
+"""Who runs the server, on its own machine: no access rule binds it. In the log its messages have this client id."""
+
+
 class Access(ABC):
     """One way to decide. `authenticate` is asked once for each CONNECT, the others for each PUBLISH and filter."""
 

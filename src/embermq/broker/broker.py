@@ -13,7 +13,7 @@ from embermq.broker.access import Access, Identity
 from embermq.broker.counters import Counters
 from embermq.broker.deadlines import Deadlines
 from embermq.broker.delivery import Outbound
-from embermq.broker.held import Held, HeldAcknowledgement, HeldConnack, HeldPacket
+from embermq.broker.held import Held, HeldAcknowledgement, HeldAnswer, HeldConnack, HeldPacket
 from embermq.broker.limits import Limits
 from embermq.broker.link import PUBCOMP, PUBREL, Link
 from embermq.broker.publishing import Publishing
@@ -261,9 +261,16 @@ class Core:
         if session is not None and session.link is link:
             self._touched[session] = None
 
-    def publish_unconnected(self, message: Publish, identity: Identity) -> None:
-        """A message of a client without a session (MQTT-SN's QoS -1), or of the operator."""
-        self._publishing.take_unconnected(message, identity)
+    def publish_unconnected(self, message: Publish, identity: Identity) -> int | None:
+        """A message of a client without a session (MQTT-SN's QoS -1), or of the operator.
+
+        Returns the reason if it was not taken, else None.
+        """
+        return self._publishing.take_unconnected(message, identity)
+
+    def when_durable(self, answer: Callable[[], None]) -> None:
+        """Have `answer` called once all that was published so far is durable."""
+        self._held.append(HeldAnswer(answer))
 
     def tick(self, now_ms: int, now_us: int) -> None:
         """Time has passed: keep-alives, expiries, what nobody waited for."""

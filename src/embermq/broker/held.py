@@ -4,6 +4,7 @@ Owns: one small class per effect, released in the order in which the packets cam
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.link import PUBACK, PUBREC, Link
@@ -124,3 +125,16 @@ class HeldConnack(Held):
 
     def release(self, core: "Core", publishing: "Publishing") -> None:
         core.open(self._session, self._link, self._packet)
+
+
+@final
+class HeldAnswer(Held):
+    """The answer to somebody who is no client: what was appended before it is durable."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Callable[[], None]) -> None:
+        self._answer: Final = answer
+
+    def release(self, core: "Core", publishing: "Publishing") -> None:
+        self._answer()

@@ -5,7 +5,7 @@ Owns: whether a message is taken, its record, the lasting queues it enters, and 
 
 from typing import Final, final
 
-from embermq.broker.access import Access, Identity
+from embermq.broker.access import OPERATOR, Access, Identity
 from embermq.broker.counters import Counters
 from embermq.broker.held import Held, HeldAcknowledgement, HeldPublish
 from embermq.broker.limits import Limits
@@ -62,17 +62,26 @@ class Publishing:
         if message.qos == 2:
             session.received_ids.add(message.packet_id)
 
-    def take_unconnected(self, message: Publish, identity: Identity) -> None:
-        """Take a message that nobody waits for an answer to: a will, QoS -1 of MQTT-SN, the operator's."""
+    def take_unconnected(self, message: Publish, identity: Identity) -> int | None:
+        """Take a message of somebody without a session: a will, QoS -1 of MQTT-SN, the operator's.
+
+        Returns why it was not taken, None if it was.
+        """
         self._counters.publish_received += 1
         self._counters.publish_bytes_received += len(message.payload)
-        if self._refusal(identity, message) is None:
+        refusal = self._refusal(identity, message)
+        if refusal is None:
             self._take(message, identity.client_id, None, None, 0)
+        return refusal
 
     def _refusal(self, identity: Identity, message: Publish) -> int | None:
         """Why a message is not taken, counted; None if it is."""
         topic_name = message.topic_name
-        if not self._access.unrestricted and not self._access.may_publish(identity, topic_name, message.retain):
+        if (
+            not self._access.unrestricted
+            and identity is not OPERATOR
+            and not self._access.may_publish(identity, topic_name, message.retain)
+        ):
             self._counters.dropped_not_authorized += 1
             return ReasonCode.NOT_AUTHORIZED
         if self._subscriptions.cached(topic_name) is None and self._topic_refused(topic_name):

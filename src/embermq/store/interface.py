@@ -148,7 +148,7 @@ class SavedSession:
         self.received_ids: Final = received_ids  # QoS 2 packet ids taken from the client, PUBREL outstanding
         self.positions: Final = positions
         self.queue: Final = queue  # None: the engine keeps nothing past the process, the session's own memory does
-        self.sent: Final = sent  # up to here messages may have left before: the last disconnection's, or all if connected
+        self.sent: Final = sent  # what may have left before: up to the last disconnection, or all if connected
 
 
 class Store(ABC):
@@ -258,6 +258,10 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
+        """As `retained_scan`, at an instant of the past. A `StoreError` if the history does not reach back so far."""
+
+    @abstractmethod
     def retained_totals(self) -> tuple[int, int]:
         """How many messages are retained, and their bytes (topic and payload)."""
 
@@ -268,6 +272,10 @@ class Store(ABC):
     @abstractmethod
     def retained_admits(self, topic_name: str, payload_bytes: int) -> str:
         """Why a budget does not allow this retained message; empty if all do."""
+
+    @abstractmethod
+    def retained_budget_totals(self) -> list[tuple[str, int, int]]:
+        """Filter, count and bytes of each budget."""
 
     @abstractmethod
     def retained_expired(self, now_us: int, limit: int) -> list[str]:

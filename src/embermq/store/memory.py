@@ -223,6 +223,9 @@ class MemoryStore(Store):
             found += [self._retained[key] for key in keys[start : min(end, start + limit - len(found))]]
         return found
 
+    def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
+        raise StoreError("a store in memory keeps no history")
+
     def retained_totals(self) -> tuple[int, int]:
         return len(self._retained), self._retained_bytes
 
@@ -239,7 +242,6 @@ class MemoryStore(Store):
         return self._account.admits(topic_name, self._size(key), len(key) + payload_bytes)
 
     def retained_budget_totals(self) -> list[tuple[str, int, int]]:
-        """Filter, count and bytes of each budget."""
         return self._account.totals()
 
     def retained_expired(self, now_us: int, limit: int) -> list[str]:

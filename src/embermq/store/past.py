@@ -3,6 +3,7 @@
 Owns: putting the two together, while the log may be trimmed meanwhile.
 """
 
+from datetime import UTC, datetime, timedelta
 from typing import Final, final
 
 from embermq.store.blocks import Record
@@ -27,7 +28,8 @@ class HistoryTrimmed(StoreError):
         self.begins_us: Final = begins_us
 
     def __str__(self) -> str:
-        return f"instant {self.instant_us} is before {self.begins_us} (microseconds), where the kept history begins"
+        begins = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.begins_us)
+        return f"the history is kept from {begins.isoformat()} on, the instant asked for is before that"
 
 
 def retained_as_of(

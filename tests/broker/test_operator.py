@@ -1,0 +1,64 @@
+"""The operator's messages: no access rule binds them, limits do, and their answer waits for the disk."""
+
+from embermq.broker.access import OPERATOR, Access, Identity
+from embermq.protocol.packets import Publish
+from embermq.protocol.reasons import ReasonCode
+from embermq.store.budgets import RetainedBudget
+from embermq.store.memory import MemoryStore
+from scripted import Bench, SlowStore
+
+
+class NobodyMay(Access):
+    """Lets everybody in, and nobody do anything."""
+
+    def __init__(self) -> None:
+        super().__init__(slow=False, unrestricted=False)
+
+    def authenticate(
+        self, client_id: str, user_name: str | None, password: bytes | None, certificate: str | None
+    ) -> Identity:
+        return Identity(user_name or "", client_id)
+
+    def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
+        return False
+
+    def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
+        return False
+
+
+def test_no_rule_binds_the_operator() -> None:
+    bench = Bench(access=NobodyMay())
+    message = Publish("a", b"1", 1, True)
+    assert bench.core.publish_unconnected(message, Identity("", "$operator")) == ReasonCode.NOT_AUTHORIZED
+    assert bench.core.publish_unconnected(message, OPERATOR) is None
+    bench.turn()
+    kept = bench.store.retained_get("a")
+    assert kept is not None and (kept.payload, kept.client_id) == (b"1", "$operator")
+
+
+def test_what_is_not_taken_has_a_reason() -> None:
+    bench = Bench(MemoryStore([RetainedBudget("a/#", count_max=1)]))
+    publish = bench.core.publish_unconnected
+    assert publish(Publish("a/1", b"1", 0, True), OPERATOR) is None
+    assert publish(Publish("a/2", b"1", 0, True), OPERATOR) == ReasonCode.QUOTA_EXCEEDED
+    assert publish(Publish("$SYS/broker/version", b"1", 0, True), OPERATOR) == ReasonCode.TOPIC_NAME_INVALID
+    assert publish(Publish("/".join("x" * 200), b"1", 0, True), OPERATOR) == ReasonCode.TOPIC_NAME_INVALID
+    assert bench.store.retained_totals()[0] == 1
+
+
+def test_the_answer_waits_for_the_disk() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    answers: list[str] = []
+    bench.core.publish_unconnected(Publish("a", b"1", 0, True), OPERATOR)
+    bench.core.when_durable(lambda: answers.append("first"))
+    bench.core.end_turn()
+    bench.core.publish_unconnected(Publish("a", b"2", 0, True), OPERATOR)
+    bench.core.when_durable(lambda: answers.append("second"))
+    bench.core.end_turn()
+    assert answers == []
+    store.finish()
+    assert answers == ["first"]  # the second is in the group that has not been written yet
+    bench.core.end_turn()
+    store.finish()
+    assert answers == ["first", "second"]
