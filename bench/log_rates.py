@@ -1,7 +1,7 @@
 """`python -m bench.log_rates`: how fast the log is written and read, by the number of records in a commit.
 
 Owns: the figures on the log alone, without a broker. Payloads of 40 bytes, topics of about 16.
-Never: a judgement on a figure. Processor time stands beside the clock's, since a busy machine stretches only the latter.
+Never: a judgement on a figure. Processor time stands beside the clock's: a busy machine stretches only that.
 """
 
 import argparse

@@ -609,3 +609,16 @@ def test_a_cut_is_told_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert [record.getMessage() for record in caplog.records] == [
         f"{path}: cut 17 bytes of an unfinished block at position {size}, the log goes on at offset 3"
     ]
+
+
+def test_closing_lets_go_of_the_directory_even_if_the_disk_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path)
+    rows = fill(log, [2])
+    disk = FailingDisk(monkeypatch, "fsync")
+    disk.fail_at = 1
+    with pytest.raises(OSError, match="the disk failed"):
+        log.close()
+    monkeypatch.undo()
+    assert replayed(open_log(tmp_path)) == rows

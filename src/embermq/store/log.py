@@ -9,14 +9,14 @@ other processes need no other signal. One thread appends; another may read recor
 import fcntl
 import mmap
 import os
+import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from threading import Lock
 from typing import Final, final
-
-import numpy as np
 
 from embermq.store.blocks import HEADER, BadBlock, Block, BlockHeader, Record, encode_block, read_header
 from embermq.store.errors import LogCorrupt, LogInUse
@@ -116,7 +116,7 @@ class Log:
             entry = entry_of(header, segment.size_bytes, group.timestamps_us[0])
             _write(self._descriptor, block, segment.size_bytes)
             if self._sync:
-                os.fdatasync(self._descriptor)
+                _sync_data(self._descriptor)
             _write(self._index_descriptor, INDEX_ENTRY.pack(*entry), segment.blocks * ENTRY_BYTES)
         except OSError:
             self.abandon_segment()
@@ -231,21 +231,22 @@ class Log:
 
     def close(self) -> None:
         """Make durable what is written, and let go of the directory."""
-        if self._descriptor >= 0:
-            try:
+        try:
+            if self._descriptor >= 0:
                 os.fsync(self._descriptor)
-            finally:
-                self._close_segment()
-        if self._lock_descriptor >= 0:
-            os.close(self._lock_descriptor)
-            self._lock_descriptor = -1
+        finally:
+            self._close_segment()
+            if self._lock_descriptor >= 0:
+                os.close(self._lock_descriptor)
+                self._lock_descriptor = -1
 
     def _hold_timestamps_back(self, group: Group) -> None:
         """Timestamps never run backwards within the log, whatever the clock does: look-up by instant needs it."""
-        timestamps_us = np.array(group.timestamps_us, np.int64)
-        if timestamps_us[0] < self.last_timestamp_us or (timestamps_us[1:] < timestamps_us[:-1]).any():
-            timestamps_us[0] = max(int(timestamps_us[0]), self.last_timestamp_us)
-            group.timestamps_us[:] = np.maximum.accumulate(timestamps_us).tolist()
+        timestamps_us = group.timestamps_us
+        # Sorting what is sorted is the quickest way to see that it is.
+        if timestamps_us[0] < self.last_timestamp_us or timestamps_us != sorted(timestamps_us):
+            timestamps_us[0] = max(timestamps_us[0], self.last_timestamp_us)
+            group.timestamps_us = list(accumulate(timestamps_us, max))
 
     def _segment_for(self, block_bytes: int, now_us: int) -> Segment:
         """The segment that the next block goes to, a new one if the open one is full, old, or was given up."""
@@ -302,6 +303,13 @@ def _write(descriptor: int, data: bytes, position: int) -> None:
         view = memoryview(data)
         while written < len(data):
             written += os.pwrite(descriptor, view[written:], position + written)
+
+
+def _sync_data(descriptor: int) -> None:
+    if sys.platform == "darwin":  # its fsync stops at the drive's cache
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
 
 
 def _sync_directory(directory: Path) -> None:
