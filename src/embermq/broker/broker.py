@@ -350,6 +350,8 @@ class Core:
                 self._committing = held
                 return
             self._release(held)
+            if not self._held:
+                return  # the store may let a group wait for the one before it: asking again would not hurry it
 
     def _durable(self, error: StoreError | None) -> None:
         """The store's answer to `commit`. After an error it goes on trying: the effects stay held."""
