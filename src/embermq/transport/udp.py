@@ -92,6 +92,7 @@ class SnListener(asyncio.DatagramProtocol):
         self._links: Final[dict[VirtualConnection, SnLink]] = {}
         self._transport: asyncio.DatagramTransport | None = None
         self._settling = False
+        self._out: list[Send] = []  # gathered in this turn
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._groups: Final[list[tuple[str, int]]] = []
@@ -114,8 +115,7 @@ class SnListener(asyncio.DatagramProtocol):
         return int(bound.getsockname()[1])
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+        self._transport = transport  # type: ignore[assignment]  # uvloop's is no subclass of asyncio's
 
     def close(self) -> None:
         """Send what is left to say, then leave the socket."""
@@ -164,6 +164,10 @@ class SnListener(asyncio.DatagramProtocol):
             self._carry_out(self.engine.take_events())
         except Exception as error:
             self._server.bug(error)
+        out = self._out
+        self._out = []
+        for event in out:
+            self._send(event.datagram, event.address)
         self._set_timer(now_ms)
 
     def _set_timer(self, now_ms: int) -> None:
@@ -194,11 +198,11 @@ class SnListener(asyncio.DatagramProtocol):
     # -- events ------------------------------------------------------------------------------------------------------
 
     def _carry_out(self, events: list[Event]) -> None:
-        """Do what the engine wants, and what comes of that, in order."""
+        """Do what the engine wants, and what comes of that, in order. Datagrams leave when the turn has ended."""
         while events:
             for event in events:
                 if isinstance(event, Send):
-                    self._send(event.datagram, event.address)
+                    self._out.append(event)
                 else:
                     self._tell_core(event)
             events = self.engine.take_events()
