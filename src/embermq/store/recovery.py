@@ -168,6 +168,8 @@ def _make_durable(descriptor: int, tail: bytes, position: int) -> None:
     After a failed fsync a kernel may call pages clean that never reached the disk: writing the same bytes again
     makes them dirty, so that this sync means something.
     """
+    if not tail:
+        return
     while tail:
         written = os.pwrite(descriptor, tail, position)
         tail = tail[written:]
