@@ -105,17 +105,25 @@ class _TopicCursor(KeyCursor):
 
 def changes_as_of(rocks: Rocks, topic_filter: str, after_key: bytes, limit: int, instant_us: int) -> list[Change]:
     """For up to `limit` topics that had a retained message at an instant, the change that made it so."""
-    cursor = _TopicCursor(rocks.iterator(HISTORY_END))
     found: list[Change] = []
+    for change in past_changes(rocks, topic_filter, after_key, instant_us):
+        if change is not None:
+            found.append(change)
+            if len(found) == limit:
+                break
+    return found
+
+
+def past_changes(rocks: Rocks, topic_filter: str, after_key: bytes, instant_us: int) -> Iterator[Change | None]:
+    """For each topic with a history, the change that was its last at an instant; None if nothing was retained then."""
+    cursor = _TopicCursor(rocks.iterator(HISTORY_END))
     for key in walk(topic_filter, after_key, cursor):
         change = cursor.change_at(instant_us)
         if change is None or change[2] == CLEARED:
-            continue
-        timestamp_us, offset, value = change
-        found.append(Change(key, timestamp_us, offset, value[1:]))
-        if len(found) == limit:
-            break
-    return found
+            yield None
+        else:
+            timestamp_us, offset, value = change
+            yield Change(key, timestamp_us, offset, value[1:])
 
 
 def forget(rocks: Rocks, groups: Iterable[Group], before_offset: int) -> Iterator[None]:

@@ -7,7 +7,7 @@ the broker asks only after the group is durable, so it needs no overlay (docs/ar
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, final
 
 from embermq.protocol.packets import Publish, SubscriptionRequest
@@ -260,6 +260,10 @@ class Store(ABC):
     @abstractmethod
     def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
         """As `retained_scan`, at an instant of the past. A `StoreError` if the history does not reach back so far."""
+
+    @abstractmethod
+    def retained_past(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
+        """All of `retained_as_of`, in pieces; one may be empty, so that others can have their turn between two."""
 
     @abstractmethod
     def retained_totals(self) -> tuple[int, int]:

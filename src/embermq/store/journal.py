@@ -21,7 +21,7 @@ from embermq.store.interface import Queue, Retained, RetainedPosition, SavedSess
 from embermq.store.ledger import Ledger
 from embermq.store.log import Log
 from embermq.store.open_group import OpenGroup, Sealed
-from embermq.store.past import retained_as_of
+from embermq.store.past import retained_as_of, retained_past
 from embermq.store.records import (
     NO_LOCAL_FLAG,
     POSITION_FLAG,
@@ -314,8 +314,10 @@ class Journal(Store):
         return self._state.retained.totals()
 
     def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
-        """As `retained_scan`, at an instant of the past. `HistoryTrimmed` if the log does not reach back so far."""
         return retained_as_of(self._state, self._log, topic_filter, after_topic_name, limit, instant_us)
+
+    def retained_past(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
+        return retained_past(self._state, self._log, topic_filter, instant_us)
 
     def retained_admits(self, topic_name: str, payload_bytes: int) -> str:
         return self._ledger.admits(topic_name, payload_bytes)
@@ -326,7 +328,6 @@ class Journal(Store):
         return [topic_name for topic_name in expired if not self._ledger.is_changing(topic_name)]
 
     def retained_budget_totals(self) -> list[tuple[str, int, int]]:
-        """Filter, count and bytes of each budget."""
         return self._state.retained.budget_totals()
 
     def sessions(self) -> Iterable[SavedSession]:

@@ -5,7 +5,7 @@ Never: a file, a thread. Nothing has to be waited for: what is appended is seen 
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Final, final
 
@@ -224,6 +224,9 @@ class MemoryStore(Store):
         return found
 
     def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
+        raise StoreError("a store in memory keeps no history")
+
+    def retained_past(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
         raise StoreError("a store in memory keeps no history")
 
     def retained_totals(self) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 Owns: putting the two together, while the log may be trimmed meanwhile.
 """
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final, final
 
@@ -15,6 +16,9 @@ from embermq.store.retained_keys import key_topic
 from embermq.store.retained_value import unpack_retained
 from embermq.store.state import State
 
+PIECE_TOPICS: Final = 256
+PIECE_BYTES: Final = 1024 * 1024
+"""How many topics are looked at, and how many bytes of payload gathered, before others have their turn."""
 _ATTEMPTS: Final = 3  # a trim may move a message from the log to the state between two looks
 
 
@@ -49,14 +53,36 @@ def retained_as_of(
     raise StoreError(f"the history of {topic_filter} names messages that are not there")
 
 
+def retained_past(state: State, log: Log, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
+    """All messages that were retained at an instant, in store order and in pieces; a piece may be empty."""
+    if instant_us < state.history_begins_us():
+        raise HistoryTrimmed(instant_us, state.history_begins_us())
+    piece: list[Retained] = []
+    topics = size_bytes = 0
+    for change in state.past_changes(topic_filter, instant_us):
+        topics += 1
+        if change is not None:
+            message = _message(state, log, change)
+            # Between two pieces the log may have been trimmed: then the history says by now where the message is.
+            found = [message] if message else retained_as_of(state, log, key_topic(change.key), "", 1, instant_us)
+            piece += found
+            size_bytes += sum(len(retained.payload) for retained in found)
+        if topics >= PIECE_TOPICS or size_bytes >= PIECE_BYTES:
+            yield piece
+            piece = []
+            topics = size_bytes = 0
+    yield piece
+
+
 def _message(state: State, log: Log, change: Change) -> Retained | None:
     if change.copy:
         return unpack_retained(change.key, change.copy)
-    record = log.read(change.offset)
-    if record is not None:
-        return _from_record(change.key, record)
+    # Most messages of the recent past are current still, and the state is quicker to ask than the log.
     current = state.retained.get(key_topic(change.key))
-    return current if current is not None and current.offset == change.offset else None
+    if current is not None and current.offset == change.offset:
+        return current
+    record = log.read(change.offset)
+    return None if record is None else _from_record(change.key, record)
 
 
 def _from_record(key: bytes, record: Record) -> Retained:

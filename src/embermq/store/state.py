@@ -12,7 +12,7 @@ from typing import Final, final
 from rocksdict import WriteBatch
 
 from embermq.store.budgets import RetainedBudget
-from embermq.store.history import Change, changes_as_of, forget
+from embermq.store.history import Change, changes_as_of, forget, past_changes
 from embermq.store.interface import StoreError
 from embermq.store.records import RETAIN_FLAG, Group, Kind
 from embermq.store.retained_keys import topic_key
@@ -115,6 +115,10 @@ class State:
     def changes_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Change]:
         """For up to `limit` topics that had a retained message at an instant, the change that made it so."""
         return changes_as_of(self._rocks, topic_filter, topic_key(after_topic_name), limit, instant_us)
+
+    def past_changes(self, topic_filter: str, instant_us: int) -> Iterator[Change | None]:
+        """For each topic in turn, the change that was its last at an instant; None if nothing was retained then."""
+        return past_changes(self._rocks, topic_filter, b"", instant_us)
 
     def forget(self, groups: Iterable[Group], before_offset: int, last_timestamp_us: int) -> Iterator[None]:
         """Let go of the log before an offset, whose last record has this timestamp; in pieces, then flushed."""
