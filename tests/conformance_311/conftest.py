@@ -16,15 +16,25 @@ from wire import Address, Connack, Dial, Join, Wire
 _numbers = itertools.count(1)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module whose clauses are about what is kept names the engines that have to keep it in `ENGINES`."""
+    if "addresses" in metafunc.fixturenames:
+        engines = getattr(metafunc.module, "ENGINES", ("memory",))
+        metafunc.parametrize("addresses", engines, indirect=True, scope="module")
+
+
 @pytest.fixture(scope="module")
-def addresses() -> Iterator[tuple[Address, Address]]:
+def addresses(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Address, Address]]:
     """Where the broker listens: for TCP and for WebSockets."""
     given = os.environ.get("EMBER_TEST_ADDRESS")
     if given:
         host, port, ws_port = given.split(":")
         yield (host, int(port)), (host, int(ws_port))
         return
-    with Broker.in_thread(port=0, ws_port=0) as broker:
+    data = tmp_path_factory.mktemp("data") if request.param == "directory" else None
+    with Broker.in_thread(port=0, ws_port=0, data=data) as broker:
         assert broker.port and broker.ws_port
         yield (broker.host, broker.port), (broker.host, broker.ws_port)
 

@@ -37,10 +37,21 @@ def test_mqtt_3_1_clients_are_accepted(dial: Dial, space: str) -> None:
 
 
 @v311("MQTT-3.1.2-2", "MQTT-3.2.2-4", "MQTT-3.2.2-5")
-@pytest.mark.parametrize("level", [0, 1, 2, 6, 127, 132, 255])
+@pytest.mark.parametrize("level", [0, 1, 2, 3, 5, 6, 127, 132, 255])
 def test_an_unknown_protocol_level_gets_return_code_1(dial: Dial, space: str, level: int) -> None:
     client = dial()
     assert client.connect(space, level=level) == Connack(0, 1)
+    client.assert_closed()
+
+
+@v311("MQTT-3.1.2-2")
+def test_a_client_of_mqtt_5_is_told_that_its_level_is_unknown(dial: Dial, space: str) -> None:
+    """Its CONNECT has properties where 3.1.1 has the client id: the level is judged before the rest is read."""
+    client = dial()
+    properties = b"\x05\x11\x00\x00\x00\x3c"
+    body = wire.string("MQTT") + b"\x05\x02\x00\x3c" + properties + wire.string(space)
+    client.send(wire.packet(wire.CONNECT, 0, body))
+    assert client.receive() == (CONNACK, 0, b"\x00\x01")
     client.assert_closed()
 
 

@@ -6,6 +6,8 @@ import wire
 from clauses import v311
 from wire import PUBACK, PUBCOMP, PUBREC, PUBREL, Join
 
+ENGINES = ("memory", "directory")
+
 
 @v311("MQTT-4.6.0-5", "MQTT-4.6.0-6")
 @pytest.mark.parametrize("published", [0, 1, 2])

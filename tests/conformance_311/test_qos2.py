@@ -4,6 +4,8 @@ import wire
 from clauses import v311
 from wire import PUBCOMP, PUBREC, PUBREL, Join
 
+ENGINES = ("memory", "directory")
+
 
 @v311("MQTT-4.3.3-2", "MQTT-2.3.1-6")
 def test_the_whole_exchange_of_a_publisher(join: Join, space: str) -> None:

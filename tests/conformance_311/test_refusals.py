@@ -184,6 +184,25 @@ def test_the_packet_size_is_judged_by_the_header(started: Started) -> None:
     client.assert_closed()
 
 
+def test_a_client_that_never_reads_is_bounded_and_stalls_nobody(started: Started) -> None:
+    """Past its output cap QoS 0 is dropped for that client alone; QoS 1 waits until it reads again."""
+    dial = started(limits=Limits(output_bytes_max=256 * 1024))
+    sleeper, reader, writer = dial(), dial(), dial()
+    for client, name in ((sleeper, "s"), (reader, "r"), (writer, "w")):
+        client.connect(name)
+    sleeper.subscribe(("much", 0), ("important", 1))
+    reader.subscribe(("much", 0))
+    payload = bytes(100_000)
+    for _ in range(300):
+        writer.send(wire.publish("much", payload))
+        assert reader.receive_message().payload == payload
+    writer.publish("important", b"kept", qos=1)
+    seen: list[str] = []
+    while "important" not in seen:
+        seen.append(sleeper.receive_message().topic_name)
+    assert seen.count("much") < 300
+
+
 @v311("MQTT-4.8.0-1")
 @pytest.mark.parametrize(
     ("data", "word"),

@@ -6,6 +6,8 @@ import wire
 from clauses import v311
 from wire import Join, Message
 
+ENGINES = ("memory", "directory")
+
 
 @v311("MQTT-3.3.1-5", "MQTT-3.3.1-6", "MQTT-3.3.1-8")
 @pytest.mark.parametrize("published", [0, 1, 2])

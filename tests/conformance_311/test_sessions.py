@@ -6,6 +6,8 @@ import wire
 from clauses import v311
 from wire import PUBACK, PUBCOMP, PUBREC, PUBREL, Join
 
+ENGINES = ("memory", "directory")
+
 
 @v311("MQTT-3.2.2-1", "MQTT-3.1.4-3", "MQTT-3.1.2-6")
 def test_a_clean_session_is_never_present_and_throws_the_stored_one_away(join: Join, space: str) -> None:

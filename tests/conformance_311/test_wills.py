@@ -6,6 +6,8 @@ import wire
 from clauses import v311
 from wire import Join, Message, Will
 
+ENGINES = ("memory", "directory")
+
 
 @v311("MQTT-3.1.2-8")
 @pytest.mark.parametrize("end", ["drop", "reset"])
