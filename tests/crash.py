@@ -22,7 +22,10 @@ from server_process import ServerEnded, ServerProcess
 PUBLISHERS = 3
 KEPT_TOPICS = 6
 """Retained topics of each publisher and QoS."""
-LOAD_S = (0.02, 0.5)
+LOAD_MAX = 600
+"""The server is killed after up to so many acknowledgements, and a moment more."""
+LOAD_TIMEOUT_S = 20.0
+MOMENT_S = 0.01
 STOP_CHANCE = 0.1
 START_KILL_CHANCE = 0.15
 OFFLINE_ROUNDS = 8
@@ -117,8 +120,7 @@ class CrashTest:
 
     async def _end(self) -> None:
         """End the server one way or the other, and see that every client has noticed."""
-        for peer in self._all():
-            peer.may_drop = True
+        self._expect_the_end()
         if self._random.random() < STOP_CHANCE:
             exit_code = await asyncio.to_thread(self._server.stop)
             if exit_code != 0:
@@ -128,6 +130,10 @@ class CrashTest:
             self._server.kill()
             self._report.kills += 1
         await asyncio.gather(*(peer.gone() for peer in self._all()))
+
+    def _expect_the_end(self) -> None:
+        for peer in self._all():
+            peer.may_drop = True
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
@@ -139,29 +145,46 @@ class CrashTest:
             await subscriber.drop()
 
     async def _round(self) -> None:
-        await self._load(self._random.uniform(*LOAD_S))
+        await self._load(self._random.randrange(LOAD_MAX))
         await self._end()
         await self._start()
         await self._onlooker.look(self._server.port, f"{KEPT}/#")
 
-    async def _load(self, load_s: float) -> None:
-        """Everybody at once on a server that has just started, for a while."""
+    async def _load(self, acknowledgements: int) -> None:
+        """Everybody at once on a server that has just started, until it has acknowledged so much; some come and go."""
         back = self._offline if self._random.randrange(OFFLINE_ROUNDS) == 0 else []
-        wanted: list[Peer] = [*self._publishers, *self._online, *self._lagging, *self._flaky, *back]
+        wanted: list[Peer] = [*self._publishers, *self._online, *self._lagging, *back]
         self._random.shuffle(wanted)
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + load_s
+        enough = asyncio.Event()
+
+        def count() -> None:
+            nonlocal acknowledgements
+            acknowledgements -= 1
+            if acknowledgements <= 0:
+                enough.set()
+
+        self._checker.on_acknowledged = count
         tasks = [asyncio.ensure_future(self._open(peer)) for peer in wanted]
-        while (left := ends - loop.time()) > 0:
-            await asyncio.sleep(min(left, self._random.uniform(0.01, 0.1)))
-            flaky = self._random.choice(self._flaky)
-            if flaky.is_open():
-                await flaky.drop()
-            elif all(task.done() for task in tasks):
-                tasks.append(asyncio.ensure_future(self._open(flaky)))
+        tasks.append(asyncio.ensure_future(self._come_and_go()))
+        try:
+            async with asyncio.timeout(LOAD_TIMEOUT_S):
+                await enough.wait()
+        except TimeoutError:
+            self._checker.wrong(f"nothing is acknowledged any more: {acknowledgements} to go")
+        await asyncio.sleep(self._random.uniform(0, MOMENT_S))
+        self._expect_the_end()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _come_and_go(self) -> None:
+        while True:
+            flaky = self._random.choice(self._flaky)
+            if flaky.is_open():
+                await flaky.drop()
+            else:
+                await self._open(flaky)
+            await asyncio.sleep(self._random.uniform(0.01, 0.1))
 
     async def _open(self, peer: Peer) -> None:
         peer.may_drop = False

@@ -9,6 +9,7 @@ before it, and a gap is a loss at once.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 KEPT = "kept"
@@ -59,6 +60,7 @@ class Checker:
         self.streams: dict[str, Stream] = {}
         self.received: dict[str, Received] = {}
         self._sessions: set[str] = set()
+        self.on_acknowledged: Callable[[], None] = lambda: None
         self.deliveries = 0
         self.redeliveries = 0
 
@@ -85,6 +87,7 @@ class Checker:
         if number != stream.acknowledged + 1:
             self.wrong(f"{topic_name}: {number} was acknowledged after {stream.acknowledged}")
         stream.acknowledged = max(number, stream.acknowledged)
+        self.on_acknowledged()
 
     def messages_acknowledged(self) -> int:
         return sum(stream.acknowledged for stream in self.streams.values())

@@ -43,9 +43,11 @@ class Peer(asyncio.Protocol):
             return False
         ready = asyncio.ensure_future(self._ready.wait())
         lost = asyncio.ensure_future(self._lost.wait())
-        _, waiting = await asyncio.wait((ready, lost), return_when=asyncio.FIRST_COMPLETED)
-        for task in waiting:
-            task.cancel()
+        try:
+            await asyncio.wait((ready, lost), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+            lost.cancel()
         return self._ready.is_set()
 
     async def drop(self) -> None:

@@ -242,11 +242,16 @@ class Wire:
 
     def take_messages(self) -> list[Message]:
         """All messages that the server had sent before it answered a PINGREQ, acknowledged."""
+        messages = self.peek_messages()
+        for message in messages:
+            self.answer(message)
+        return messages
+
+    def peek_messages(self) -> list[Message]:
+        """As `take_messages`, but not acknowledged; no more than a window of them."""
         self.ping()
         messages = [message_of(received) for received in self._set_aside]
         self._set_aside.clear()
-        for message in messages:
-            self.answer(message)
         return messages
 
     def assert_silent(self) -> None:
