@@ -122,7 +122,7 @@ def advance(scenario: Scenario, name: str, turn: Iterator[Figures], report: Repo
     """One step of one broker; False when it has no further one."""
     try:
         figures = next(turn, None)
-    except (LoadFailed, OSError, TimeoutError) as error:
+    except (LoadFailed, BrokerFailed, OSError) as error:
         report.note(f"{scenario.name}: {name} failed: {error!r}")
         return False
     if figures is None:

@@ -1,0 +1,146 @@
+"""The benchmark's arithmetic: counts and acknowledgements are right however the bytes are cut."""
+
+import select
+import socket
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from bench import packets
+from bench.figures import Metric, Report
+from bench.flood import flood, open_traffic
+from bench.load import Publisher, Subscriber
+from bench.machine import Cores
+from bench.packets import PUBCOMP, PUBREC, PUBREL, Shape
+from bench.retained_load import PAYLOAD_BYTES, RetainedReader
+from bench.servers import sink
+
+Pair = tuple[socket.socket, socket.socket, select.epoll]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(5)
+    with ours, theirs, select.epoll() as poller:
+        yield ours, theirs, poller
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_frame_is_a_valid_publish(qos: int) -> None:
+    frame = Shape(qos).frames([packets.topic_name(7)])[0].tobytes()
+    assert frame[0] == 0x30 | qos << 1
+    assert frame[1] == len(frame) - 2
+    assert frame[2:4] == b"\x00\x12"
+    assert frame[4:22] == b"plant/000/unit/007"
+    assert frame[22:].lstrip(b" ") == (b"" if qos == 0 else frame[22:])
+    assert len(frame) == 22 + (2 if qos else 0) + 64
+    assert qos == 0 or frame[22:24] == b"\x00\x01"
+
+
+def test_numbers_survive_in_the_payload() -> None:
+    shape = Shape(1)
+    rows = shape.frames([packets.topic_name(0)] * 3)
+    shape.number(rows, np.array([0, 5, 2**40]))
+    assert shape.numbers_of(rows).tolist() == [0, 5, 2**40]
+
+
+@pytest.mark.parametrize("step", [1, 3, 50, 89, 4096])
+def test_qos_1_frames_are_counted_and_acknowledged_however_cut(pair: Pair, step: int) -> None:
+    ours, theirs, poller = pair
+    shape = Shape(1)
+    subscriber = Subscriber(ours, poller, shape)
+    stream = shape.frames([packets.topic_name(0)] * 5).tobytes()
+    for start in range(0, len(stream), step):
+        theirs.sendall(stream[start : start + step])
+        subscriber.read()
+    assert subscriber.received == 5
+    assert theirs.recv(100) == b"".join(bytes([0x40, 2, 0, packet_id]) for packet_id in range(1, 6))
+
+
+@pytest.mark.parametrize("step", [1, 3, 50, 89, 4096])
+def test_qos_2_publish_and_pubrel_are_told_apart_however_cut(pair: Pair, step: int) -> None:
+    ours, theirs, poller = pair
+    shape = Shape(2)
+    subscriber = Subscriber(ours, poller, shape)
+    frames = shape.frames([packets.topic_name(0)] * 3)
+    frames[1, 22:24] = (PUBREL, 2)  # a packet id that looks like the head of a PUBREL
+    rel = bytes([PUBREL, 2, 0x62, 0x02])
+    stream = frames[0].tobytes() + rel + frames[1].tobytes() + frames[2].tobytes() + rel
+    for start in range(0, len(stream), step):
+        theirs.sendall(stream[start : start + step])
+        subscriber.read()
+    answers = theirs.recv(1000)
+    words = sorted(answers[at : at + 4] for at in range(0, len(answers), 4))
+    assert subscriber.received == 3
+    assert words == sorted(
+        [bytes([PUBREC, 2, 0, 1]), bytes([PUBREC, 2, PUBREL, 2]), bytes([PUBREC, 2, 0, 3])]
+        + [bytes([PUBCOMP, 2, 0x62, 0x02])] * 2
+    )
+
+
+def test_a_publisher_answers_pubrec_and_counts_pubcomp(pair: Pair) -> None:
+    ours, theirs, poller = pair
+    shape = Shape(2)
+    publisher = Publisher(ours, poller, shape, shape.frames([packets.topic_name(0)] * 2))
+    theirs.sendall(bytes([PUBREC, 2, 0, 1, PUBCOMP, 2, 0, 2, PUBREC, 2]))
+    publisher.read()
+    assert publisher.acked == 1
+    assert theirs.recv(100) == bytes([PUBREL, 2, 0, 1])
+    theirs.sendall(bytes([0, 3]))
+    publisher.read()
+    assert theirs.recv(100) == bytes([PUBREL, 2, 0, 3])
+
+
+def test_a_publisher_goes_round_its_cycle(pair: Pair) -> None:
+    ours, theirs, poller = pair
+    shape = Shape(1)
+    frames = shape.frames([packets.topic_name(0)] * 3)
+    publisher = Publisher(ours, poller, shape, frames)
+    publisher.publish(2)
+    publisher.publish(2)
+    expected = frames.tobytes() + frames[0].tobytes()
+    assert theirs.recv(10_000) == expected
+    assert publisher.sent == 4
+
+
+@pytest.mark.parametrize("step", [1, 7, 125, 4096])
+@pytest.mark.parametrize("suback_after", [0, 2, 3])
+def test_a_suback_may_come_anywhere_among_retained_messages(pair: Pair, suback_after: int, step: int) -> None:
+    ours, theirs, poller = pair
+    shape = Shape(1, PAYLOAD_BYTES)
+    reader = RetainedReader(ours, poller, shape, 4)
+    rows = shape.frames([packets.topic_name(index) for index in range(3)], retain=True)
+    shape.number(rows, np.array([0, 1, 6]))
+    rows[1, 0] &= 0xFE
+    stream = rows[:suback_after].tobytes() + b"\x90\x03\x00\x01\x01" + rows[suback_after:].tobytes()
+    for start in range(0, len(stream), step):
+        theirs.sendall(stream[start : start + step])
+        reader.read()
+    assert reader.received == 3
+    assert reader.unmarked == 1
+    assert reader.distinct == 3
+    assert reader.numbers.tolist() == [0, 1, 6, -1]
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_flood_through_the_sink_loses_nothing(qos: int) -> None:
+    with sink(Cores(None, None)) as server:
+        names = [packets.topic_name(index) for index in range(2)]
+        traffic = open_traffic(server.port, Shape(qos), [[name] for name in names], [names[:1]] * 3, 3, 20)
+        result = flood(server, traffic, 0.05, warm_up_s=0.01)
+        directory = server.directory
+    assert result.published > 0
+    assert result.delivered == 3 * result.published
+    assert result.lost == 0
+    assert not directory.exists()
+
+
+def test_a_target_is_judged_on_medians() -> None:
+    report = Report()
+    metrics = (Metric("rate", "rate", "1/s", "more", ratio=1.0), Metric("lost", "lost", "messages", "zero"))
+    for ours, theirs in ((10.0, 5.0), (4.0, 5.0), (4.0, 5.0)):
+        report.add("flood", metrics, "EmberMQ", {"rate": ours, "lost": 0})
+        report.add("flood", metrics, "Mosquitto", {"rate": theirs, "lost": 1})
+    assert [row.metric.key for row in report.missed()] == ["rate"]
+    assert report.rows["flood", "lost"].met is True
