@@ -50,6 +50,16 @@ def test_records_that_were_applied_before_are_passed_over(state: State) -> None:
     assert state.retained.totals() == (3, 3 + 4)
 
 
+def test_an_old_group_does_not_bring_back_what_was_cleared(state: State) -> None:
+    first, second = Group(1), Group(2)
+    retained(first, b"a", b"12")
+    retained(second, b"a", b"")
+    for group in (first, second, first):
+        state.apply(group)
+    assert state.retained.get("a") is None
+    assert state.applied_offset() == 2
+
+
 def test_a_newer_schema_is_refused_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_module, "SCHEMA_VERSION", 2)
     State(tmp_path / "state").close()

@@ -108,6 +108,7 @@ class Committer:
         self._work.put(None)
         self._closing.set()
         self._thread.join()
+        self._trimming = None  # it may hold an iterator, and the state stays open as long as there is one
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
