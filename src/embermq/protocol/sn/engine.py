@@ -338,10 +338,12 @@ class Engine:
         age_ms = now_ms - connection.opened_ms
         if connection.presence.state == CONNECTING:
             return age_ms < self.settings.repeat_ms
+        if asleep(connection):
+            return False  # it has woken up
         if age_ms < REPEATED_CONNECT_MS:
             return True
-        fresh = connection.presence.heard_ms == connection.opened_ms
-        return connection.wire.profile.connect_repeated and fresh and age_ms < self.settings.repeat_ms
+        unheard = not connection.heard_more and connection.wire.profile.connect_repeated
+        return unheard and age_ms < self.settings.repeat_ms
 
     def _reply(self, packet: sn.SnPacket, profile: Profile, identity: NetworkIdentity) -> None:
         """Answer somebody who has no virtual connection."""

@@ -37,6 +37,7 @@ class VirtualConnection:
         "connect",
         "request",
         "opened_ms",
+        "heard_more",
         "session_expiry_s",
         "wire",
         "presence",
@@ -70,6 +71,7 @@ class VirtualConnection:
         self.connect = connect
         self.request = request  # the CONNECT's bytes, by which its repetition is known
         self.opened_ms = now_ms
+        self.heard_more = False  # something after the CONNECT: so its CONNACK has arrived, most likely
         self.session_expiry_s = expiry_of(connect, wire.profile)
         self.wire: Final = wire
         self.presence: Final = Presence(
@@ -95,6 +97,7 @@ class VirtualConnection:
         """A packet, and the bytes it was read from. Raises a `PeerError` if the client may not send it."""
         presence = self.presence
         presence.heard_ms = now_ms
+        self.heard_more = True
         if presence.state == CONNECTING:
             if len(self._stash) < STASH_MAX:
                 self._stash.append((packet, content))
@@ -206,6 +209,7 @@ class VirtualConnection:
         self.connect = connect
         self.request = request
         self.opened_ms = now_ms
+        self.heard_more = False
         presence.state = ACTIVE
         presence.heard_ms = now_ms
         presence.keep_alive_s = self._engine.keep_alive_s(connect.keep_alive_s)
