@@ -212,6 +212,13 @@ def load(path: Path | None = None, flags: Mapping[str, Mapping[str, Any]] | None
 
     Raises a `ConfigError` that names where the first wrong value came from.
     """
+    settings = load_unchecked(path, flags)
+    _check_together(settings)
+    return settings
+
+
+def load_unchecked(path: Path | None = None, flags: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:
+    """As `load`, each setting right by itself: for commands, to which it is nothing whether a server could start."""
     in_file = read_toml(path) if path is not None else {}
     _check_environment()
 
@@ -237,7 +244,6 @@ def load(path: Path | None = None, flags: Mapping[str, Mapping[str, Any]] | None
         raise ConfigError(f"{place}: {_expected(key, first['type'], first['msg'], first['input'])}") from error
     except SettingsError as error:
         raise ConfigError(f"environment: {error}") from error
-    _check_together(settings)
     return settings
 
 

@@ -11,6 +11,7 @@ Never: a decision of any of them.
 """
 
 import asyncio
+import logging
 import os
 import ssl
 import threading
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Self, TypedDict, TypeVar, Unpack, final
 
 from embermq.broker.access import Access, AllowAll
 from embermq.broker.limits import Limits
-from embermq.engines import OpenStore, embedded_store, open_store
+from embermq.engines import CONTROL_SOCKET, OpenStore, embedded_store, open_store
 from embermq.errors import ConfigError
 from embermq.protocol.sn.settings import SnSettings
 from embermq.store.interface import Store, StoreError
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from embermq.config import Settings
 
 T = TypeVar("T")
+
+logger: Final = logging.getLogger("embermq")
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -123,6 +126,7 @@ class Broker:
         self._require_client_certificate: Final = require_client_certificate
         self._tls: ssl.SSLContext | None = None
         self._open_store: OpenStore = embedded_store(data, store)
+        self._directory = Path(data) if data is not None else None
         self._store: Store | None = None
         self._access: Final = access or AllowAll()
         self._limits: Final = limits or Limits()
@@ -157,6 +161,7 @@ class Broker:
             group_bytes_max=settings.store.group_bytes_max,
         )
         broker._open_store = lambda call_soon: open_store(settings.store, call_soon)
+        broker._directory = None if settings.store.memory else settings.store.directory
         return broker
 
     @classmethod
@@ -216,6 +221,11 @@ class Broker:
             self.wss_port = await _bound(listening, shown(host, self.wss_port))
         if self.unix_path is not None:
             await _bound(server.listen_unix(self.unix_path, self._unix_mode), self.unix_path)
+        if self._directory is not None:
+            try:
+                await server.listen_control(self._directory / CONTROL_SOCKET)
+            except OSError as error:  # some file systems hold no sockets; clients need none
+                logger.warning("`ember retained` and `ember store stat` cannot reach this server: %s", error)
         if self.sn_port is not None:
             listening = server.listen_sn(host, self.sn_port, self._sn, self._sn_group)
             self.sn_port = await _bound(listening, shown(host, self.sn_port))

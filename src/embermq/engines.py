@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from embermq.errors import ConfigError
 from embermq.store.budgets import RetainedBudget
@@ -11,21 +11,48 @@ from embermq.store.memory import MemoryStore
 
 if TYPE_CHECKING:
     from embermq.config import StoreSettings
+    from embermq.store.journal import JournalSettings
 
 CallSoon = Callable[[Callable[[], None]], None]
 """Runs a function on the broker's thread, from any other."""
 OpenStore = Callable[[CallSoon], Store]
+Progress = Callable[[int, int], None]
+"""Hears how much of a long work is done, of how much."""
+
+CONTROL_SOCKET: Final = "control.sock"
+"""Where in its directory a running server takes an operator's requests."""
+FOR_EVER: Final = 1 << 62
 
 
 def open_store(settings: "StoreSettings", call_soon: CallSoon) -> Store:
     """The store that the settings describe; a `StoreError` says why it cannot be opened."""
-    budgets = tuple(RetainedBudget(**budget.model_dump()) for budget in settings.budgets)
     if settings.memory:
-        return MemoryStore(budgets)
+        return MemoryStore(_budgets(settings))
     # RocksDB, numpy and what they load: not for a broker that keeps nothing.
-    from embermq.store.journal import Journal, JournalSettings
+    from embermq.store.journal import Journal
 
-    journal = JournalSettings(
+    return Journal(settings.directory, call_soon, _journal_settings(settings))
+
+
+def open_stopped_store(settings: "StoreSettings", call_soon: CallSoon, progress: Progress | None = None) -> Store:
+    """The store of a server that does not run, for a command. Nothing is trimmed, whatever the settings: servers do."""
+    from embermq.store.journal import Journal
+
+    kept = settings.model_copy(update={"retention_bytes": FOR_EVER, "retention_age_s": FOR_EVER // 1_000_000})
+    return Journal(settings.directory, call_soon, _journal_settings(kept), progress)
+
+
+def rebuild_state(settings: "StoreSettings", progress: Progress | None = None) -> int:
+    """Make the state of a stopped server's directory anew from its log; returns the offset it has reached."""
+    from embermq.store.journal import rebuild
+
+    return rebuild(settings.directory, _journal_settings(settings), progress)
+
+
+def _journal_settings(settings: "StoreSettings") -> "JournalSettings":
+    from embermq.store.journal import JournalSettings
+
+    return JournalSettings(
         durability=settings.durability,
         recording=settings.recording,
         recording_filters=settings.recording_filters,
@@ -33,9 +60,12 @@ def open_store(settings: "StoreSettings", call_soon: CallSoon) -> Store:
         segment_age_s=settings.segment_age_s,
         retention_bytes=settings.retention_bytes,
         retention_age_s=settings.retention_age_s,
-        budgets=budgets,
+        budgets=_budgets(settings),
     )
-    return Journal(settings.directory, call_soon, journal)
+
+
+def _budgets(settings: "StoreSettings") -> tuple[RetainedBudget, ...]:
+    return tuple(RetainedBudget(**budget.model_dump()) for budget in settings.budgets)
 
 
 def embedded_store(data: Path | str | None, store: Store | None) -> OpenStore:

@@ -31,6 +31,7 @@ from embermq.transport.stream import ByteTransport, Frames, StreamConnection
 
 if TYPE_CHECKING:
     from embermq.protocol.sn.settings import SnSettings
+    from embermq.transport.control import Control
     from embermq.transport.udp import SnListener
     from embermq.transport.websocket import WebSocketListener
 
@@ -73,6 +74,7 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._websockets: list[WebSocketListener] = []
         self._datagrams: list[SnListener] = []
+        self._controls: list[Control] = []
         self._unix_paths: list[Path] = []
         self._in_turn = False
         self._turn_ms = 0
@@ -138,6 +140,15 @@ class Server:
         self._datagrams.append(listener)
         return bound
 
+    async def listen_control(self, path: Path) -> None:
+        """Take an operator's requests on a unix socket."""
+        from embermq.transport.control import Control  # not needed by a server in memory
+
+        control = Control(self)
+        self._listeners.append(await control.listen(path))
+        self._controls.append(control)
+        self._unix_paths.append(path)
+
     async def stop(self) -> None:
         """End every connection (wills are published), make durable what is open, close the store."""
         self._stopping = True
@@ -145,6 +156,8 @@ class Server:
             listener.close()
         for websockets in self._websockets:
             websockets.close()
+        for control in self._controls:
+            await control.close()
         self.begin_turn()
         self.core.stop("the server is shutting down")
         self._end_turn()
@@ -204,7 +217,7 @@ class Server:
         if more:
             self.begin_turn()
         # While the disk fails nothing that must last is taken, so nothing grows; QoS 0 is to go on.
-        self.overfull = self.store.group_bytes() > GROUP_BYTES_MAX and not self.store.failing()
+        self.overfull = self.store.group_bytes() > self._group_bytes_max and not self.store.failing()
         if self._paused and not self.overfull:
             paused = self._paused
             self._paused = []
