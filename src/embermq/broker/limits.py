@@ -53,7 +53,7 @@ class Limits:
         connect_timeout_s: int = CONNECT_TIMEOUT_S,
         session_expiry_max_s: int = SESSION_EXPIRY_MAX_S,
     ) -> None:
-        self.packet_bytes_max: Final = packet_bytes_max  # the whole packet, judged by its header before any allocation
+        self.packet_bytes_max: Final = packet_bytes_max  # of its remaining length, judged before any allocation
         self.connections_max: Final = connections_max
         self.inflight_max: Final = inflight_max  # unacknowledged QoS 1 and 2 messages to one client
         self.queue_messages_max: Final = queue_messages_max  # owed to one session, those in flight included

@@ -213,7 +213,10 @@ class Server:
         touched = self.touched
         self.touched = []
         for connection in touched:
-            connection.flush()
+            try:
+                connection.flush()
+            except Exception as error:  # what one socket does must not keep the others' output back
+                self.bug(error)
         if more:
             self.begin_turn()
         # While the disk fails nothing that must last is taken, so nothing grows; QoS 0 is to go on.
