@@ -58,12 +58,12 @@ def raise_open_files() -> int:
 
 
 def prioritise(nice: int) -> None:
-    """Come before other work on a machine that is not idle; the brokers inherit it."""
+    """Come before other work of the same session; the brokers inherit it, and it ends with these processes.
+
+    Where the kernel shares time by session first (autogroup) it does little. The session's own value is left alone:
+    it would outlast the run and slow down everything else on the machine.
+    """
     os.setpriority(os.PRIO_PROCESS, 0, nice)
-    with contextlib.suppress(
-        OSError
-    ):  # where the kernel shares time by session first, a process's own value is not enough
-        Path("/proc/self/autogroup").write_text(str(nice), encoding="utf-8")
 
 
 def cpu_seconds(pid: int) -> float:
