@@ -1,4 +1,4 @@
-# make run    set up and start the server
+# make run    set up and start the server, with the pipeline on local Spark beside it
 # make test   set up and run every check: ruff, mypy --strict, pytest
 # make bench  measure beside Mosquitto
 # make crash  kill a server under load, ROUNDS=500 times; SEED=n repeats a run
@@ -16,11 +16,12 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark]'
+	tools/java
 	@touch $@
 
 run: setup
-	$(BIN)/ember serve $(ARGS)
+	$(BIN)/ember up $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -9,9 +9,10 @@ import sys
 import typer
 
 from embermq import __version__
-from embermq.commands import config
+from embermq.commands import config, log, pipeline
 from embermq.commands.passwd import passwd
 from embermq.commands.serve import serve
+from embermq.commands.up import up
 from embermq.errors import ConfigError
 
 app = typer.Typer(
@@ -21,8 +22,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # it imports rich and shows local variables, passwords among them
 )
 app.command()(serve)
+app.command()(up)
 app.command()(passwd)
 app.add_typer(config.app, name="config")
+app.add_typer(log.app, name="log")
+app.add_typer(pipeline.app, name="pipeline")
 
 
 @app.command()

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 import sys
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,25 +37,34 @@ def serve(
     config: Annotated[Path | None, typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file, TOML.")] = None,
 ) -> None:
     """Run the server until SIGTERM or Ctrl-C; SIGHUP reads users, rights and certificate again."""
-    from embermq.config import load
-
     if data is not None and memory:
         raise ConfigError("--data and --memory: expected one of them, not both")
-    flags: dict[str, dict[str, Any]] = {
-        "listeners": {
-            "host": host,
-            "port": port,
-            "ws_port": ws_port,
-            "tls_port": tls_port,
-            "certificate": cert,
-            "key": key,
-            "unix_path": unix,
-        },
-        "sn": {"port": sn_port},
-        "access": {"allow_anonymous": allow_anonymous or None},
-        # A directory asked for on the command line is stronger than `memory = true` in a file.
-        "store": {"directory": data, "memory": True if memory else False if data is not None else None},
-    }
+    run(
+        read_settings(
+            config,
+            {
+                "listeners": {
+                    "host": host,
+                    "port": port,
+                    "ws_port": ws_port,
+                    "tls_port": tls_port,
+                    "certificate": cert,
+                    "key": key,
+                    "unix_path": unix,
+                },
+                "sn": {"port": sn_port},
+                "access": {"allow_anonymous": allow_anonymous or None},
+                # A directory asked for on the command line is stronger than `memory = true` in a file.
+                "store": {"directory": data, "memory": True if memory else False if data is not None else None},
+            },
+        )
+    )
+
+
+def read_settings(config: Path | None, flags: dict[str, dict[str, Any]]) -> "Settings":
+    """The settings with the flags that were given (those not None), and logging as they say."""
+    from embermq.config import load
+
     given = {
         section: {key: value for key, value in values.items() if value is not None} for section, values in flags.items()
     }
@@ -64,18 +74,18 @@ def serve(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    run(settings)
+    return settings
 
 
-def run(settings: "Settings") -> None:
-    """Serve until a signal comes."""
+def run(settings: "Settings", beside: AbstractAsyncContextManager[str] | None = None) -> None:
+    """Serve until a signal comes. `beside` runs while the server does, and says at its start what it is."""
     from embermq.embed import loop_factory
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(settings))
+        runner.run(_serve(settings, beside if beside is not None else nullcontext("")))
 
 
-async def _serve(settings: "Settings") -> None:
+async def _serve(settings: "Settings", beside: AbstractAsyncContextManager[str]) -> None:
     from embermq.embed import Broker
 
     loop = asyncio.get_running_loop()
@@ -84,8 +94,9 @@ async def _serve(settings: "Settings") -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, _reload, broker)
-    async with broker:
-        print(f"ember {__version__}", *start_up_lines(broker, settings), "ready", sep="\n", flush=True)
+    async with broker, beside as other:
+        lines = [f"ember {__version__}", *start_up_lines(broker, settings), *([other] if other else []), "ready"]
+        print(*lines, sep="\n", flush=True)
         _raise_file_limit(settings.limits.connections_max)
         await stop.wait()
     print("stopped", flush=True)

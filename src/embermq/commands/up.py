@@ -1,0 +1,114 @@
+"""`ember up`: the server, and the pipeline on Spark beside it in a process of its own.
+
+The pipeline reads the log's files and nothing else of the server: if it fails, the server does not notice.
+"""
+
+import asyncio
+import logging
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Final, final
+
+import typer
+
+from embermq.commands.serve import read_settings, run
+from embermq.errors import ConfigError
+
+logger = logging.getLogger("embermq")
+
+AGAIN_FIRST_S: Final = 5.0
+AGAIN_MAX_S: Final = 60.0
+STOP_GRACE_S: Final = 30.0
+"""How long a pipeline may take to finish its batch when it is told to stop."""
+
+
+def up(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port for plain TCP, 0 for a free one.  [default: 1883]")] = None,
+    data: Annotated[Path | None, typer.Option(help="Directory to keep everything in.  [default: ember-data]")] = None,
+    lake: Annotated[Path, typer.Option(help="Directory that holds the tables.")] = Path("ember-lake"),
+    master: Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")] = "local[*]",
+    config: Annotated[Path | None, typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file, TOML.")] = None,
+) -> None:
+    """Run the server and the pipeline together until SIGTERM or Ctrl-C. Without Java the server runs alone."""
+    settings = read_settings(config, {"listeners": {"host": host, "port": port}, "store": {"directory": data}})
+    if settings.store.memory:
+        raise ConfigError("store.memory is set: expected a directory, the pipeline reads its log")
+    arguments = ["--data", str(settings.store.directory), "--lake", str(lake), "--master", master]
+    if config is not None:
+        arguments += ["--config", str(config)]
+    run(settings, Pipeline(arguments, lake))
+
+
+@final
+class Pipeline:
+    """`ember pipeline run --continuous` as a child that is started again when it ends."""
+
+    __slots__ = ("_arguments", "_lake", "_process", "_watch")
+
+    def __init__(self, arguments: list[str], lake: Path) -> None:
+        self._arguments: Final = arguments
+        self._lake: Final = lake
+        self._process: asyncio.subprocess.Process | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> str:
+        from embermq.spark import what_is_missing
+
+        missing = what_is_missing()
+        if missing:
+            return f"pipeline: not running: {missing}"
+        self._watch = asyncio.create_task(self._keep_running())
+        return f"pipeline: tables in {self._lake}"
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._watch is None:
+            return
+        self._watch.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._watch
+        process = self._process
+        if process is not None and process.returncode is None:
+            process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), STOP_GRACE_S)
+            except TimeoutError:
+                logger.warning(
+                    "the pipeline did not stop in %.0f s and was killed; it goes on from its checkpoint", STOP_GRACE_S
+                )
+                process.kill()
+                await process.wait()
+
+    async def _keep_running(self) -> None:
+        again_s = AGAIN_FIRST_S
+        while True:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "embermq",
+                "pipeline",
+                "run",
+                "--continuous",
+                *self._arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                preexec_fn=_end_with_parent,
+                start_new_session=True,  # Ctrl-C is for the server, which then stops its child in order
+            )
+            code = await self._process.wait()
+            logger.warning("the pipeline ended with code %d and starts again in %.0f s", code, again_s)
+            await asyncio.sleep(again_s)
+            again_s = min(2 * again_s, AGAIN_MAX_S)
+
+
+def _end_with_parent() -> None:
+    """In the child: have the system stop it if the server is killed, so that no pipeline is left holding the lake."""
+    if sys.platform == "linux":
+        import ctypes
+        import signal
+
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
