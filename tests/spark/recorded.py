@@ -46,9 +46,7 @@ class Recorder:
         step_us: int = 1000,
     ) -> int:
         self.now_us += step_us
-        offset = self.group.append(
-            self.now_us, kind, flags, topic.encode(), payload, client_id.encode(), properties
-        )
+        offset = self.group.append(self.now_us, kind, flags, topic.encode(), payload, client_id.encode(), properties)
         if len(self.group) >= self.group_records:
             self.flush()
         return offset

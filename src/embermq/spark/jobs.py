@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from embermq.spark import clients, retained, topic_stats, typed
-from embermq.spark.errors import LakeError
+from embermq.spark.errors import LakeError, PipelineError
 from embermq.spark.tables import (
     FLAGS_FIELD,
     MESSAGES_SCHEMA,
@@ -59,6 +59,17 @@ class JobSettings:
     stats_window: str = topic_stats.WINDOW
     skip_trimmed: bool = False
     typed_tables: tuple[typed.TypedTable, ...] = ()
+    only: tuple[str, ...] = ()
+
+
+def chosen_jobs(settings: JobSettings) -> list[Job]:
+    """The jobs that are asked for: all of them unless `only` names some."""
+    jobs = all_jobs(settings)
+    names = [job.name for job in jobs]
+    for name in settings.only:
+        if name not in names:
+            raise PipelineError(f"there is no job {name!r}: expected one of {', '.join(names)}")
+    return [job for job in jobs if not settings.only or job.name in settings.only]
 
 
 def all_jobs(settings: JobSettings) -> list[Job]:

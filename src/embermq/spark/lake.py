@@ -77,7 +77,11 @@ def locked(lake: Lake, wait_s: float = LOCK_WAIT_S) -> Iterator[int]:
                 if time.monotonic() >= deadline:
                     raise LakeError(f"another pipeline writes to {lake.directory}") from None
                 time.sleep(0.1)
-        yield descriptor
+        try:
+            yield descriptor
+        finally:
+            # Closing is not enough: the Java process may still hold a copy of the descriptor.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
 

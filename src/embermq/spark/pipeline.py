@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from embermq.spark.errors import PipelineError
-from embermq.spark.jobs import Job, JobSettings, all_jobs, start_job
+from embermq.spark.jobs import Job, JobSettings, chosen_jobs, start_job
 from embermq.spark.lake import LOCK_WAIT_S, locked, open_lake, write_progress
 from embermq.spark.progress import JobProgress, progress_file
 from embermq.spark.session import DEFAULT_MASTER, build_session, prepare_environment, session_settings
@@ -62,7 +62,7 @@ def run(
     with locked(lake, lock_wait_s) as lock, _signals(stopping):
         launch_java(master, spark_settings, lock)
         spark = build_session(master, "embermq pipeline", spark_settings)
-        jobs = all_jobs(chosen)
+        jobs = chosen_jobs(chosen)
         queries: dict[str, StreamingQuery] = {}
         progress = [JobProgress(job.name) for job in jobs]
         state = "failed"
@@ -70,7 +70,7 @@ def run(
             for job in jobs:
                 queries[job.name] = _start(spark, job, data, lake_directory, chosen, once)
             while not stopping.is_set():
-                active = _watch(queries, progress, log.bounds()[1])
+                active = _watch(queries, progress, log.bounds())
                 write_progress(lake, progress_file(progress, log.bounds()[1], "running"))
                 if report is not None:
                     report(progress)
@@ -125,14 +125,14 @@ def _has_begun(query: StreamingQuery) -> bool:
     return status["isDataAvailable"] or status["message"].startswith("Waiting") or query.lastProgress is not None
 
 
-def _watch(queries: Mapping[str, StreamingQuery], progress: list[JobProgress], log_end: int) -> bool:
+def _watch(queries: Mapping[str, StreamingQuery], progress: list[JobProgress], log_bounds: tuple[int, int]) -> bool:
     """Take in what the queries have done; whether one of them still runs. Raises what ended one."""
     now_s = time.monotonic()
     active = False
     for job in progress:
         query = queries[job.name]
         running = query.isActive
-        job.update(query, log_end, now_s)
+        job.update(query, log_bounds, now_s)
         if running:
             active = True
             continue

@@ -28,8 +28,9 @@ class JobProgress:
     _last_batch: int = field(default=-1, repr=False)
     _seen: list[tuple[float, int]] = field(default_factory=list, repr=False)
 
-    def update(self, query: StreamingQuery, log_end: int, now_s: float) -> None:
+    def update(self, query: StreamingQuery, log_bounds: tuple[int, int], now_s: float) -> None:
         """Take in what the query has done since the last call."""
+        log_first, log_end = log_bounds
         for report in query.recentProgress:
             if report["batchId"] <= self._last_batch or not report["sources"]:
                 continue
@@ -38,9 +39,10 @@ class JobProgress:
             if end is None:
                 continue
             self.offset = end
-            if start is not None and end > start:
-                self._last_batch = report["batchId"]
-                self.records += end - start
+            self._last_batch = report["batchId"]
+            done = end - (log_first if start is None else start)
+            if done > 0:
+                self.records += done
                 self.batches += 1
         self._seen = [seen for seen in self._seen if now_s - seen[0] <= RATE_OVER_S]
         self._seen.append((now_s, self.records))

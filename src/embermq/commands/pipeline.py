@@ -1,0 +1,252 @@
+"""`ember pipeline`: the log as tables on Spark, and questions to them.
+
+Spark is an extra and slow to import, so each command imports it when it runs.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from embermq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from embermq.spark.progress import JobProgress
+    from embermq.spark.questions import Answer
+
+app = typer.Typer(help="The log as tables on Spark: run the pipeline, ask its tables.", no_args_is_help=True)
+
+Data = Annotated[Path, typer.Option("--data", help="The server's data directory.")]
+LakeDirectory = Annotated[Path, typer.Option("--lake", help="The directory that holds the tables.")]
+Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")]
+Rows = Annotated[int, typer.Option("--limit", min=1, help="Show at most so many rows.")]
+DATA = Path("ember-data")
+LAKE = Path("ember-lake")
+LOCAL = "local[*]"
+LINE_EVERY_S = 5.0
+
+
+@app.command()
+def run(
+    data: Data = DATA,
+    lake: LakeDirectory = LAKE,
+    once: Annotated[
+        bool, typer.Option("--once/--continuous", help="Stop at the log's end of now, or go on with what arrives.")
+    ] = False,
+    master: Master = LOCAL,
+    config: Annotated[
+        Path | None, typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file with [[pipeline.tables]], TOML.")
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only this job (messages, retained, ...); repeatable.")] = None,
+    memory: Annotated[str, typer.Option(help="Memory of the driver, as in 2g.")] = "2g",
+    every: Annotated[float, typer.Option(min=0.5, help="Seconds between two batches of the merged tables.")] = 30.0,
+    records: Annotated[int, typer.Option(min=1, help="The most records that one batch takes.")] = 2_500_000,
+    window: Annotated[str, typer.Option(help="The length of a window of topic_stats.")] = "5 minutes",
+    skip_trimmed: Annotated[
+        bool, typer.Option("--skip-trimmed", help="Go on where the log begins if it was trimmed before it was read.")
+    ] = False,
+) -> None:
+    """Bring all tables up to date, and with --continuous keep them so. SIGTERM and Ctrl-C stop cleanly."""
+    with _sentences():
+        from embermq.spark.jobs import JobSettings
+        from embermq.spark.pipeline import run as run_pipeline
+        from embermq.spark.progress import progress_line
+        from embermq.spark.typed import read_typed_tables
+
+        settings = JobSettings(
+            tables_every_s=every,
+            records_per_trigger=records,
+            stats_window=window,
+            skip_trimmed=skip_trimmed,
+            typed_tables=read_typed_tables(config),
+            only=tuple(only or ()),
+        )
+        shown = _Shown()
+        began_s = time.monotonic()
+        done = run_pipeline(
+            data,
+            lake,
+            once=once,
+            master=master,
+            settings=settings,
+            spark_settings={"spark.driver.memory": memory},
+            report=shown.show,
+        )
+        print(f"{progress_line(done)} | {time.monotonic() - began_s:.1f} s", flush=True)
+
+
+@app.command()
+def status(data: Data = DATA, lake: LakeDirectory = LAKE) -> None:
+    """Say how far the tables are, without starting Spark."""
+    with _sentences():
+        from datetime import UTC, datetime
+
+        from embermq.spark.lake import check_lake, is_locked, read_progress
+        from embermq.spark.tables import Lake
+        from embermq.store.reader import LogReader
+
+        place = Lake(lake)
+        if not check_lake(place):
+            raise ConfigError(f"{lake}: expected a lake; `ember pipeline run` makes one")
+        progress = read_progress(place)
+        running = is_locked(place)
+        end = LogReader(data / "log").bounds()[1]
+        written = progress.get("written")
+        when = f", last word {datetime.fromtimestamp(written, UTC):%Y-%m-%d %H:%M:%S} UTC" if written else ""
+        state = "running" if running else progress.get("state", "never run")
+        print(f"pipeline: {'killed' if state == 'running' and not running else state}{when}")
+        print(f"log: next offset {end}")
+        rows = [
+            [name, job["records"], f"{job['rate']:,.0f}", job["offset"], max(0, end - (job["offset"] or 0))]
+            for name, job in progress.get("jobs", {}).items()
+        ]
+        _print_table(["job", "records", "a second", "next offset", "behind"], rows)
+
+
+@app.command()
+def query(
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="A query over the tables' names.")],
+    lake: LakeDirectory = LAKE,
+    data: Annotated[Path | None, typer.Option("--data", help="The log too, as the view `log`.")] = None,
+    master: Master = LOCAL,
+    limit: Rows = 1000,
+) -> None:
+    """Ask the tables in SQL: messages, retained, retained_closed, retained_history, topic_stats, clients, ..."""
+    with _sentences():
+        from embermq.spark.questions import ask_sql, asking
+
+        with asking(lake, master) as (spark, place):
+            _show(ask_sql(spark, place, sql, limit, data), limit)
+
+
+@app.command("as-of")
+def as_of(
+    instant: Annotated[str, typer.Argument(metavar="T", help="2026-03-01T14:03:00Z, now, or 15m ago.")],
+    topic_filter: Annotated[str, typer.Argument(metavar="FILTER", help="An MQTT topic filter.")] = "#",
+    lake: LakeDirectory = LAKE,
+    master: Master = LOCAL,
+    limit: Rows = 1000,
+) -> None:
+    """Show what was retained at an instant."""
+    with _sentences():
+        from embermq.spark.questions import ask_as_of, asking
+
+        with asking(lake, master) as (spark, place):
+            _show(ask_as_of(spark, place, instant, topic_filter, limit), limit)
+
+
+@app.command()
+def report(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("ember-report.html"),
+    lake: LakeDirectory = LAKE,
+    master: Master = LOCAL,
+) -> None:
+    """Write one HTML file: message rate, busiest topics, retained set over time, silent topics."""
+    with _sentences():
+        from embermq.spark.questions import asking
+        from embermq.spark.report import write_report
+
+        with asking(lake, master) as (spark, place):
+            write_report(spark, place, output)
+        print(output)
+
+
+@app.command()
+def compact(
+    lake: LakeDirectory = LAKE,
+    master: Master = LOCAL,
+    keep_hours: Annotated[float, typer.Option(min=0.0, help="Keep files that were needed in these hours.")] = 168.0,
+) -> None:
+    """Join small files and remove those that nothing needs; safe while the pipeline runs."""
+    with _sentences():
+        from embermq.spark.compact import compact as compact_tables
+        from embermq.spark.questions import asking
+
+        with asking(lake, master) as (spark, place):
+            for done in compact_tables(spark, place, keep_hours):
+                print(f"{done.table}: {done.files_removed} files became {done.files_added}", flush=True)
+
+
+@app.command()
+def audit(data: Data = DATA, lake: LakeDirectory = LAKE, master: Master = LOCAL) -> None:
+    """Check the rules of retained messages over the tables. Exits with 1 if one is broken."""
+    with _sentences():
+        from embermq.spark.audit import RULES
+        from embermq.spark.audit import audit as find_violations
+        from embermq.spark.questions import asking
+
+        with asking(lake, master) as (spark, place):
+            violations = list(find_violations(spark, place, data))
+        for violation in violations:
+            print(f"broken [{violation.clause}]: {violation.rule}: {violation.count} times")
+            for example in violation.examples:
+                print(f"  {example}")
+        if violations:
+            raise typer.Exit(1)
+        print(f"all {len(RULES)} rules hold")
+
+
+class _Shown:
+    """Prints a line of progress now and then."""
+
+    __slots__ = ("_next_s",)
+
+    def __init__(self) -> None:
+        self._next_s = 0.0
+
+    def show(self, progress: "list[JobProgress]") -> None:
+        from embermq.spark.progress import progress_line
+
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._next_s = now_s + LINE_EVERY_S
+            print(progress_line(progress), flush=True)
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """What went wrong as one sentence: the pipeline's own errors and the log's."""
+    from embermq.spark.errors import PipelineError
+    from embermq.spark.session import what_is_missing
+    from embermq.store.errors import LogError
+
+    try:
+        missing = what_is_missing()
+        if missing is not None:
+            raise ConfigError(missing)
+        yield
+    except (PipelineError, LogError) as error:
+        raise ConfigError(str(error)) from None
+
+
+def _show(answer: "Answer", limit: int) -> None:
+    _print_table(answer.columns, answer.rows)
+    if answer.cut:
+        print(f"(the first {limit} rows; --limit shows more)", file=sys.stderr)
+
+
+def _print_table(columns: list[str], rows: list[list[Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*map(_cell, row))
+    # A table in a file or a pipe is cut nowhere.
+    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
+
+
+def _cell(value: object) -> str:
+    from rich.markup import escape
+
+    if value is None:
+        return ""
+    if isinstance(value, (bytes, bytearray)):
+        return escape(value.decode("utf-8", "backslashreplace"))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return escape(f"{value:,}" if isinstance(value, int) else str(value))
