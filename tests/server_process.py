@@ -128,3 +128,31 @@ class ServerProcess:
 
     def wire(self) -> Wire:
         return Wire(("127.0.0.1", self.port))
+
+
+def client(server: ServerProcess, client_id: str, *, clean: bool = True) -> Wire:
+    """A connected client."""
+    joined = server.wire()
+    assert joined.connect(client_id, clean=clean).return_code == 0
+    return joined
+
+
+def retained(server: ServerProcess, topic_filter: str = "#") -> dict[str, bytes]:
+    """What a new subscriber gets, if there is little of it."""
+    with client(server, "onlooker") as looking:
+        looking.subscribe((topic_filter, 0))
+        return {message.topic_name: message.payload for message in looking.take_messages()}
+
+
+def owed(server: ServerProcess, client_id: str) -> list[bytes]:
+    """What a persistent session gets when its client is back; it stays owed."""
+    with server.wire() as back:
+        assert back.connect(client_id, clean=False).session_present == 1
+        return [message.payload for message in back.peek_messages()]
+
+
+def persistent(server: ServerProcess, client_id: str, topic_filter: str, qos: int) -> None:
+    """A session that is away and is owed what is published from now on."""
+    with client(server, client_id, clean=False) as subscriber:
+        assert subscriber.subscribe((topic_filter, qos)) == [qos]
+        subscriber.disconnect()

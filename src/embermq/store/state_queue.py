@@ -12,7 +12,7 @@ from embermq.store.blocks import Record
 from embermq.store.interface import Queue, Queued, StoreError
 from embermq.store.log import Log
 from embermq.store.open_group import OpenGroup
-from embermq.store.records import QOS_MASK, RETAIN_FLAG, SESSION_SEQUENCE, Kind, queue_entry
+from embermq.store.records import QOS_MASK, RECORD_OVERHEAD_BYTES, RETAIN_FLAG, SESSION_SEQUENCE, Kind, queue_entry
 from embermq.store.session_state import ENTRY_BYTES, SessionState
 
 
@@ -101,7 +101,10 @@ class StateQueue(Queue):
         if self._released:
             self._released.difference_update(range(self._acknowledged + 1, sequence + 1))
         self._acknowledged = sequence
-        self._open.touched[self.session_id] = self
+        if self.session_id not in self._open.touched:
+            self._open.touched[self.session_id] = self
+            # Its record is made when the group is sealed: until then a group of nothing else must not look empty.
+            self._open.group.size_bytes += RECORD_OVERHEAD_BYTES
 
     def acknowledged(self) -> int:
         return self._acknowledged
