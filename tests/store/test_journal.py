@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty
+from threading import Event
 
 import pytest
 
@@ -20,6 +21,7 @@ from embermq.store.interface import Store, StoreError
 from embermq.store.journal import Journal, JournalSettings, rebuild
 from embermq.store.past import HistoryTrimmed
 from embermq.store.replay import StateAhead
+from embermq.store.rocks import Rocks
 from store.contract import Engine, LastingContract, names
 from store.crashes import copy_as_crashed
 
@@ -346,29 +348,55 @@ def test_closing_on_a_bad_disk_ends_and_keeps_what_was_acknowledged(
     engine.store.close()
 
 
-def test_a_state_that_cannot_be_written_is_tried_again_without_a_second_record(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import embermq.store.state as state_module
+class BrokenDatabase:
+    """A database after a failed flush: it can be read and closed, and takes nothing any more."""
 
-    failures = [2]
-    real = state_module.Rocks.write
+    def __init__(self, real: object) -> None:
+        self.real = real
 
-    def failing(self: object, fill: object) -> None:
-        if failures[0]:
-            failures[0] -= 1
-            raise StoreError("the state cannot be written: no space left")
-        real(self, fill)  # type: ignore[arg-type]
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.real, name)
 
-    monkeypatch.setattr(state_module.Rocks, "write", failing)
+    def write(self, batch: object, options: object) -> None:
+        raise Exception("IO error: No space left on device")
+
+
+def test_a_state_that_takes_nothing_any_more_is_opened_again_and_caught_up(engine: Engine) -> None:
+    engine.turn()
+    for number in range(20):
+        engine.publish(f"a/{number}")
+        engine.commit()
+    rocks = as_journal(engine)._state._rocks
+    rocks._db = BrokenDatabase(rocks._db)  # type: ignore[assignment]
+    engine.publish("b")
+    next_offset = engine.store.next_offset()
+    errors = engine.commit()
+    assert [str(error) for error in errors] == ["the state cannot be written: IO error: No space left on device"]
+    assert engine.store.failing() == ""
+    assert engine.store.retained_totals()[0] == 21
+    assert engine.store.retained_get("b") is not None
+    assert engine.store.next_offset() == next_offset
+    assert engine.reopen().next_offset() == next_offset
+
+
+def test_a_state_on_a_full_disk_can_still_be_read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.turn()
     engine.publish("a")
-    errors = engine.commit()
-    assert [str(error) for error in errors] == ["the state cannot be written: no space left"]
-    assert engine.store.retained_get("a") is not None
-    assert engine.store.next_offset() == 2
-    assert engine.store.retained_totals() == (1, 2)
-    assert engine.reopen().next_offset() == 2
+    engine.commit()
+    rocks = as_journal(engine)._state._rocks
+    room = Event()
+    monkeypatch.setattr(Rocks, "has_room", lambda self: room.is_set())
+    rocks._db = BrokenDatabase(rocks._db)  # type: ignore[assignment]
+    engine.publish("b")
+    reports: list[StoreError | None] = []
+    assert engine.store.commit(reports.append) is False
+    engine.calls.get(timeout=30)()
+    assert len(reports) == 1 and reports[0] is not None
+    assert names(engine.store.retained_scan("#", "", 10)) == ["a"]
+    room.set()
+    engine.calls.get(timeout=30)()
+    assert reports[1:] == [None]
+    assert names(engine.store.retained_scan("#", "", 10)) == ["a", "b"]
 
 
 # -- retention -----------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typing import Final, final
 from embermq.store.interface import StoreError
 from embermq.store.log import Log
 from embermq.store.records import Group
+from embermq.store.replay import replay
 from embermq.store.state import State
 
 RETRY_FIRST_S: Final = 0.05
@@ -49,6 +50,19 @@ class Work:
         self.group: Final = group
         self.finished: Final = finished
         self.trim_before: Final = trim_before  # what is older may go once this group is applied; 0: nothing
+
+
+def sync_segments(log: Log, from_offset: int) -> int:
+    """Sync what a log without `sync` has written since an offset; returns the offset up to which it did."""
+    for segment in log.segments():
+        if segment.next_offset > from_offset:
+            descriptor = os.open(segment.path, os.O_RDWR)
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+            from_offset = segment.next_offset
+    return from_offset
 
 
 @final
@@ -146,8 +160,11 @@ class Committer:
             try:
                 if self._log.next_offset == group.first_offset:
                     self._log.append(group, group.timestamps_us[-1])
-                # From here on the log has it: only applying is tried again.
-                self._state.apply(group)
+                    self._state.apply(group)
+                else:  # the log has it, only the state failed
+                    self._trimming = None
+                    self._sync_log()
+                    self._state.reopen(partial(replay, self._log))
             except (OSError, StoreError) as error:
                 reason = f"{error.strerror or error}" if isinstance(error, OSError) else str(error)
                 if not self.failing:
@@ -182,16 +199,8 @@ class Committer:
 
     def _sync_log(self) -> None:
         """The state must not be ahead of the log on the disk: what a flush makes last is synced before."""
-        if self._sync:
-            return
-        for segment in self._log.segments():
-            if segment.next_offset > self._synced_offset:
-                descriptor = os.open(segment.path, os.O_RDWR)
-                try:
-                    os.fdatasync(descriptor)
-                finally:
-                    os.close(descriptor)
-                self._synced_offset = segment.next_offset
+        if not self._sync:
+            self._synced_offset = sync_segments(self._log, self._synced_offset)
 
     # -- trimming ------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Final, Literal, final
 from embermq.protocol.packets import Publish, SubscriptionRequest
 from embermq.protocol.topics import matches
 from embermq.store.budgets import RetainedBudget
-from embermq.store.committer import Committer, Done, Retention, Work
+from embermq.store.committer import Committer, Done, Retention, Work, sync_segments
 from embermq.store.directory import DataDirectory
 from embermq.store.interface import Queue, Retained, RetainedPosition, SavedSession, Store, StoreError
 from embermq.store.ledger import Ledger
@@ -350,6 +350,8 @@ def _open_state(directory: DataDirectory, log: Log, settings: JournalSettings, p
     state = State(directory.state, settings.budgets)
     try:
         state.retained.history_floor = log.first_offset
+        if settings.durability != "sync":
+            sync_segments(log, state.applied_offset() + 1)  # replaying flushes, and the state must stay behind
         replay(log, state, progress)
         directory.keep_private()
     except BaseException:

@@ -65,17 +65,21 @@ class RetainedCursor(KeyCursor):
 class RetainedState:
     """The retained part of the state. `history_floor`: older log offsets are not there to be referred to."""
 
-    __slots__ = ("_account", "_rocks", "_staged_account", "_staged_totals", "_totals", "history_floor")
+    __slots__ = ("_account", "_budgets", "_rocks", "_staged_account", "_staged_totals", "_totals", "history_floor")
 
     def __init__(self, rocks: Rocks, budgets: Sequence[RetainedBudget]) -> None:
         self._rocks: Final = rocks
+        self._budgets: Final = tuple(budgets)
         self.history_floor = 0
-        totals = rocks.get(TOTALS)
+        self.load()
+
+    def load(self) -> None:
+        """Take the totals from the database."""
+        totals = self._rocks.get(TOTALS)
         self._totals: tuple[int, int] = _TOTALS.unpack(totals) if totals else (0, 0)
         self._staged_totals = self._totals
-        self._account = RetainedAccount(budgets)
+        self._account = self._load_account()
         self._staged_account = self._account
-        self._load_account(budgets)
 
     # -- applying ------------------------------------------------------------------------------------------------
 
@@ -218,25 +222,27 @@ class RetainedState:
             for full_key, value in self._rocks.items(RETAINED + low, end, snapshot):
                 yield full_key[1:], value
 
-    def _load_account(self, budgets: Sequence[RetainedBudget]) -> None:
+    def _load_account(self) -> RetainedAccount:
         """New budgets are counted once; the totals of budgets that are gone are dropped, as nobody keeps them."""
+        wanted = {budget.topic_filter for budget in self._budgets}
         known = {key[len(BUDGET) :].decode(): value for key, value in self._rocks.items(BUDGET, BUDGET_END)}
-        for topic_filter in {budget.topic_filter for budget in budgets} - known.keys():
+        counted: dict[str, bytes] = {}
+        for topic_filter in wanted - known.keys():
             sizes = [value_size(key, value) for key, value in self._counted(topic_filter)]
-            known[topic_filter] = _TOTALS.pack(len(sizes), sum(sizes))
-        kept = {budget.topic_filter for budget in budgets}
+            counted[topic_filter] = _TOTALS.pack(len(sizes), sum(sizes))
 
         def fill(batch: WriteBatch) -> None:
-            for topic_filter, value in known.items():
-                if topic_filter in kept:
-                    batch.put(BUDGET + topic_filter.encode(), value)
-                else:
-                    batch.delete(BUDGET + topic_filter.encode())
+            for topic_filter, value in counted.items():
+                batch.put(BUDGET + topic_filter.encode(), value)
+            for topic_filter in known.keys() - wanted:
+                batch.delete(BUDGET + topic_filter.encode())
 
-        if known:
+        if counted or known.keys() - wanted:
             self._rocks.write(fill)
-        for topic_filter in kept:
-            self._account.load(topic_filter, *_TOTALS.unpack(known[topic_filter]))
+        account = RetainedAccount(self._budgets)
+        for topic_filter, value in (known | counted).items():
+            account.load(topic_filter, *_TOTALS.unpack(value))
+        return account
 
     def _counted(self, topic_filter: str) -> Iterator[tuple[bytes, bytes]]:
         if topic_filter != "#":

@@ -6,9 +6,11 @@ Its own write-ahead log is off: the journal's log is the truth, and what a crash
 again from there. One column family, so a flush is a whole number of batches and a crash never cuts one in two.
 """
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from threading import Event
+from threading import Event, RLock
 from typing import Final, final
 
 from rocksdict import (
@@ -75,37 +77,64 @@ def _options() -> Options:
 class Rocks:
     """One open database. Readers on any thread, one writer."""
 
-    __slots__ = ("_bounds", "_db", "_never_set", "_write_options")
+    __slots__ = ("_bounds", "_db", "_directory", "_never_set", "_write_options", "lock")
 
     def __init__(self, directory: Path) -> None:
-        try:
-            self._db: Final = Rdict(str(directory), _options())
-        except Exception as error:  # rocksdict raises nothing more special
-            raise StoreError(
-                f"the state in {directory} cannot be opened ({error}): `ember store rebuild` makes it anew from the log"
-            ) from error
+        self._directory: Final = directory
         self._write_options: Final = WriteOptions()
         self._write_options.disable_wal = True  # type: ignore[method-assign,assignment]  # an attribute in truth
         # A write that has to wait for a flush would stop every thread, since it keeps the interpreter's lock.
         self._write_options.no_slowdown = True
         self._never_set: Final = Event()
         self._bounds: Final[dict[bytes, ReadOptions]] = {}  # kept: see `items`
+        self.lock: Final = RLock()  # held by whoever opens it again, until it is caught up: nobody sees less meanwhile
+        self._db: Rdict | None = self._open()
+
+    def _open(self) -> Rdict:
+        try:
+            return Rdict(str(self._directory), _options())
+        except Exception as error:  # rocksdict raises nothing more special
+            raise StoreError(
+                f"the state in {self._directory} cannot be opened ({error}):"
+                " `ember store rebuild` makes it anew from the log"
+            ) from error
+
+    def reopen(self) -> None:
+        """After a failed flush a database takes nothing any more: begin again from what the last good one left."""
+        if self._db is not None:
+            with suppress(Exception):  # it tries to flush once more
+                self._db.close()
+            self._db = None
+        self._db = self._open()
+
+    def has_room(self) -> bool:
+        """Whether the disk would take another flush: else opening again loses the readers for nothing."""
+        disk = os.statvfs(self._directory)
+        return disk.f_bavail * disk.f_frsize >= FLUSH_BYTES
+
+    def _use(self) -> Rdict:
+        if self._db is None:
+            raise StoreError(f"the state in {self._directory} is not open")
+        return self._db
 
     def get(self, key: bytes) -> bytes | None:
-        value: bytes | None = self._db.get(key)
+        with self.lock:
+            value: bytes | None = self._use().get(key)
         return value
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        values: list[bytes | None] = self._db.get(keys)  # type: ignore[arg-type,assignment]  # a list for a list
+        with self.lock:
+            values: list[bytes | None] = self._use().get(keys)  # type: ignore[arg-type,assignment]  # a list for a list
         return values
 
     def items(self, low: bytes, high: bytes, snapshot: Snapshot | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Keys from `low` up to but without `high`, as they are now or in a snapshot."""
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(high)
-        source = self._db if snapshot is None else snapshot
         # A generator, because the bound must live as long as the iterator: rocksdict keeps only a pointer to it.
-        yield from source.items(from_key=low, read_opt=bounds)
+        with self.lock:
+            found = (self._use() if snapshot is None else snapshot).items(from_key=low, read_opt=bounds)
+        yield from found
 
     def iterator(self, high: bytes, snapshot: Snapshot | None = None) -> RdictIter:
         """For seeking about below the end of a key space; unset until the first seek."""
@@ -113,11 +142,12 @@ class Rocks:
         if bounds is None:
             bounds = self._bounds[high] = ReadOptions()
             bounds.set_iterate_upper_bound(high)
-        source = self._db if snapshot is None else snapshot
-        return source.iter(bounds)
+        with self.lock:
+            return (self._use() if snapshot is None else snapshot).iter(bounds)
 
     def snapshot(self) -> Snapshot:
-        return self._db.snapshot()
+        with self.lock:
+            return self._use().snapshot()
 
     def write(self, fill: Callable[[WriteBatch], None]) -> None:
         """All that `fill` puts in a batch, or nothing. It is called again if a flush or compaction must come first."""
@@ -125,8 +155,10 @@ class Rocks:
             batch = WriteBatch(raw_mode=True)
             fill(batch)
             try:
-                self._db.write(batch, self._write_options)
+                self._use().write(batch, self._write_options)
                 return
+            except StoreError:
+                raise
             except Exception as error:  # rocksdict raises nothing more special
                 if "stall" not in str(error).lower():
                     raise StoreError(f"the state cannot be written: {error}") from error
@@ -134,17 +166,15 @@ class Rocks:
         raise StoreError("the state cannot be written: its disk does not keep up")
 
     def memtable_bytes(self) -> int:
-        return self._db.property_int_value(_MEMTABLE_PROPERTY) or 0
+        return self._use().property_int_value(_MEMTABLE_PROPERTY) or 0
 
     def flush(self, wait: bool) -> None:
         """Make everything written so far last; without `wait`, soon."""
         try:
-            self._db.flush(wait)
+            self._use().flush(wait)
         except Exception as error:  # rocksdict raises nothing more special
             raise StoreError(f"the state cannot be flushed: {error}") from error
 
-    def compact(self) -> None:
-        self._db.compact_range(None, None)
-
     def close(self) -> None:
-        self._db.close()
+        if self._db is not None:
+            self._db.close()

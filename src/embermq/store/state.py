@@ -4,7 +4,7 @@ Owns: the database, its schema version, the offset up to which the log has been 
 Never: the log. It is always behind the log and never ahead of it; what a crash takes is applied again from there.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 from typing import Final, final
@@ -48,14 +48,30 @@ class State:
         self._rocks: Final = Rocks(directory)
         try:
             self._check_schema(directory)
-            self._applied = self._number(_APPLIED)
-            self._history_begins_us = self._number(_HISTORY_BEGINS)
-            self._unflushed = 0
             self.retained: Final = RetainedState(self._rocks, budgets)
             self.sessions: Final = SessionState(self._rocks)
+            self._load()
         except BaseException:
             self._rocks.close()
             raise
+
+    def _load(self) -> None:
+        self._applied = self._number(_APPLIED)
+        self._history_begins_us = self._number(_HISTORY_BEGINS)
+        self._unflushed = 0
+        self.retained.load()
+
+    def reopen(self, catch_up: Callable[["State"], None]) -> None:
+        """Begin again after a failed write, once the disk has room; `catch_up` applies what was lost on the way.
+
+        Readers wait until that is done. Raises like the failed write as long as it is of no use.
+        """
+        if not self._rocks.has_room():
+            raise StoreError("the state cannot be written: no space left on its disk")
+        with self._rocks.lock:
+            self._rocks.reopen()
+            self._load()
+            catch_up(self)
 
     def applied_offset(self) -> int:
         """The newest offset whose record is in here; 0 if none is."""
