@@ -8,6 +8,7 @@ that was already handed on must not be handed on again although its packet id is
 from typing import Final, final
 
 REMEMBERED: Final = 16
+REMEMBERED_IDS: Final = 64
 
 
 @final
@@ -49,16 +50,18 @@ class Repeats:
     # -- one request at a time -------------------------------------------------------------------------------------
 
     def begins(self, packet_id: int) -> bool:
-        """A request begins. False: another is unanswered, so the client breaks the rule of one (4.9-1)."""
-        if self._exchange_id not in (0, packet_id) and packet_id not in self._recent_ids:
+        """A request begins. False: another is unanswered, so the client breaks the rule of one (4.9-1).
+
+        A packet id that was used lately is most likely a late copy: it neither breaks the rule nor begins anything.
+        """
+        if packet_id in self._recent_ids:
+            return True
+        if self._exchange_id:
             return False
-        if packet_id not in self._recent_ids:
-            self._exchange_id = packet_id
-            self._recent_ids[packet_id] = None
-            if len(self._recent_ids) > REMEMBERED:
-                del self._recent_ids[next(iter(self._recent_ids))]
-        elif self._exchange_id == 0:
-            self._exchange_id = packet_id
+        self._exchange_id = packet_id
+        self._recent_ids[packet_id] = None
+        if len(self._recent_ids) > REMEMBERED_IDS:
+            del self._recent_ids[next(iter(self._recent_ids))]
         return True
 
     def ends(self, packet_id: int) -> None:

@@ -1,0 +1,169 @@
+"""Datagrams nobody meant, over real UDP: dropped or answered, counted, and nobody else is harmed."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from random import Random
+
+import pytest
+
+from embermq import Broker
+from embermq.transport.udp import SnListener
+from protocol.sn.sn_vectors import REJECTED, VECTORS
+from sn_client import PROFILES, TWO, V12, A, B, Message, SnClient
+
+Sn = Callable[..., SnClient]
+
+ALL = pytest.mark.parametrize("profile", PROFILES)
+
+
+def listener_of(broker: Broker) -> SnListener:
+    assert broker._server is not None
+    return broker._server._datagrams[0]
+
+
+@pytest.fixture
+def unharmed(sn_broker: Broker, sn: Sn) -> Iterator[None]:
+    """After the test two clients still talk, and nothing was raised."""
+    publisher, subscriber = sn(V12, "witness1"), sn(A, "witness2")
+    subscriber.subscribe("witness", 1)
+    yield
+    publisher.publish("witness", b"here", 1)
+    assert subscriber.drain() == [Message("witness", b"here", 1)]
+    server = sn_broker._server
+    assert server is not None
+    assert server.core.counters.internal_errors == 0
+
+
+@pytest.mark.usefixtures("unharmed")
+def test_every_malformed_vector_from_a_stranger_is_dropped(sn: Sn, sn_broker: Broker) -> None:
+    stranger = sn(V12, "stranger", connect=False)
+    for vector in REJECTED:
+        stranger.send_bytes(bytes.fromhex(vector.hex))
+    sn(V12, "barrier").ping()
+    assert listener_of(sn_broker).engine.counters.malformed > 20
+
+
+@ALL
+@pytest.mark.usefixtures("unharmed")
+def test_every_malformed_vector_inside_a_session(sn: Sn, profile: str) -> None:
+    for number, vector in enumerate(REJECTED):
+        if vector.profile.name != profile or "connect" in vector.name or not vector.hex:
+            continue
+        client = sn(profile, f"bad{number}")
+        client.send_bytes(bytes.fromhex(vector.hex))
+        if profile == V12:
+            client.ping()  # dropped: the session goes on
+        else:
+            assert client.expect("DISCONNECT").body[-1] in (0x81, 0x82, 0x90), vector.name
+
+
+@pytest.mark.usefixtures("unharmed")
+def test_every_packet_cut_at_every_byte_from_a_stranger(sn: Sn) -> None:
+    stranger = sn(V12, "stranger", connect=False)
+    for vector in VECTORS:
+        data = bytes.fromhex(vector.hex)
+        for size in range(2, len(data)):
+            stranger.send_bytes(data[:size])
+            stranger.send_bytes(bytes([size]) + data[1:size])
+    sn(V12, "barrier").ping()
+
+
+@pytest.mark.usefixtures("unharmed")
+def test_random_and_mutated_datagrams(sn: Sn) -> None:
+    random = Random(1883)
+    clients = [sn(profile, f"fuzz{profile}") for profile in PROFILES] + [sn(V12, "stranger", connect=False)]
+    for vector in VECTORS:
+        for _ in range(8):
+            data = bytearray(bytes.fromhex(vector.hex))
+            data[random.randrange(len(data))] = random.randrange(256)
+            random.choice(clients).send_bytes(bytes(data))
+        random.choice(clients).send_bytes(random.randbytes(random.randrange(40)))
+    barrier = sn(B, "barrier")
+    barrier.ping()
+
+
+@ALL
+@pytest.mark.usefixtures("unharmed")
+def test_a_datagram_of_64_kib(sn: Sn, profile: str) -> None:
+    client = sn(profile, "large")
+    client.send_bytes(bytes(65_507))
+    client.send_bytes(b"\x01" + (65_507).to_bytes(2) + b"\xfd" + bytes(65_503))
+    if profile != V12:
+        client.expect("DISCONNECT")
+
+
+@ALL
+@pytest.mark.usefixtures("unharmed")
+def test_packets_of_a_session_before_connect_are_not_processed(sn: Sn, profile: str) -> None:
+    stranger, subscriber = sn(profile, "stranger", connect=False), sn(profile, "subscriber")
+    subscriber.subscribe("predefined/#", 1)
+    stranger.send("PUBLISH", stranger.publish_bytes((1, b"\0\1", b""), b"x", 1, False, 7))
+    stranger.send("PUBLISH", stranger.publish_bytes((1, b"\0\1", b""), b"x", 0, False, 0))
+    stranger.send("SUBSCRIBE", bytes([0 if profile == V12 else 3, 0, 7]) + b"#")
+    stranger.send("PUBREL", b"\0\7" + (b"\0" if profile == A else b""))
+    assert subscriber.drain() == []
+
+
+@ALL
+@pytest.mark.parametrize("alias", [0x0000, 0xFFFF, 0x1234])
+@pytest.mark.usefixtures("unharmed")
+def test_aliases_that_nobody_has(sn: Sn, profile: str, alias: int) -> None:
+    client = sn(profile, "alias")
+    body = client.publish_bytes((0, alias.to_bytes(2), b""), b"x", 1, True, 7)
+    if profile == B and alias == 0:
+        client.send("PUBLISH", body)
+        assert client.expect("DISCONNECT").body[-1] == 0x81
+        return
+    answer = client.ask("PUBLISH", body, "PUBACK")
+    assert answer.body[-1] == (2 if profile == V12 else 0xF0)
+    client.ping()
+
+
+@pytest.mark.parametrize("profile", TWO)
+@pytest.mark.usefixtures("unharmed")
+def test_retain_handling_3_and_qos_3_are_protocol_errors(sn: Sn, profile: str) -> None:
+    for flags in (0x2F, 0x63):
+        client = sn(profile, "wrong")
+        client.send("SUBSCRIBE", bytes([flags, 0, 9]) + b"a/+")
+        assert client.expect("DISCONNECT").body[-1] == 0x82
+
+
+@ALL
+@pytest.mark.usefixtures("unharmed")
+def test_somebody_else_cannot_speak_for_a_client_from_another_address(sn: Sn, profile: str) -> None:
+    victim = sn(profile, "victim")
+    victim.subscribe("a/b", 1)
+    other = sn(profile, "other", connect=False)
+    other.send("DISCONNECT", b"" if profile == V12 else b"\0")
+    if profile != B:
+        other.send("PINGREQ", (b"\0\7" if profile == A else b"") + b"victim")
+    sn(profile, "publisher").publish("a/b", b"x", 1)
+    assert victim.drain() == [Message("a/b", b"x", 1)]
+
+
+@pytest.mark.usefixtures("unharmed")
+def test_a_protected_frame_is_dropped_and_counted(sn: Sn, sn_broker: Broker) -> None:
+    client = sn(A, "protected")
+    client.send_bytes(bytes.fromhex("34 ff f0 00 0102030405060708 aabbccdd 04160013" + "ee" * 32))
+    client.ping()
+    assert listener_of(sn_broker).engine.counters.dropped_wrapper == 1
+
+
+@pytest.mark.parametrize("sn_options", [{"clients_max": 3}])
+def test_more_clients_than_allowed_are_refused_for_congestion(sn: Sn, sn_options: dict[str, int]) -> None:
+    for number in range(3):
+        sn(V12, f"one{number}")
+    assert sn(V12, "more", connect=False).connect().reason == 1
+    assert sn(A, "more", connect=False).connect().reason == 0xF1
+    assert sn(B, "more", connect=False).connect().reason == 0xF1
+
+
+def test_a_busy_udp_port_is_said_in_one_sentence(sn_broker: Broker) -> None:
+    from embermq.errors import ConfigError
+
+    async def second() -> None:
+        async with Broker(sn_port=sn_broker.sn_port):
+            pass
+
+    with pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1"):
+        asyncio.run(second())
