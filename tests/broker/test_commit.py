@@ -165,6 +165,41 @@ def test_a_failing_store_takes_nothing_that_must_last_and_goes_on_with_the_rest(
     assert bench.core.counters.store_refusals == 1
 
 
+def test_a_client_without_a_record_subscribes_while_the_store_fails_and_misses_nothing_that_waits() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    writer, reader, again = (joined(bench, store, name) for name in ("w", "r", "a"))
+    bench.send(again, Subscribe(1, [SubscriptionRequest("+", 1)]))
+    store.finish()
+    again.take()
+    bench.send(writer, *(Publish(topic_name, b"old", 1, True, packet_id=1) for topic_name in ("a", "kept", "cleared")))
+    store.finish()
+    bench.send(writer, *(Publish(topic_name, b"new", 1, True, packet_id=1) for topic_name in ("a", "b")))
+    bench.send(writer, Publish("cleared", b"", 1, True, packet_id=1))
+    bench.turn()
+    again.take()
+    store.trouble = "no space left"
+    bench.send(reader, Subscribe(1, [SubscriptionRequest("+", 1)]), Unsubscribe(2, ["x"]))
+    suback, only, unsuback = reader.take()
+    assert (suback, unsuback) == (Suback(1, [1]), Unsuback(2, [ReasonCode.NO_SUBSCRIPTION_EXISTED]))
+    assert (only.topic_name, only.payload, only.retain) == ("kept", b"old", True)
+    bench.send(again, Subscribe(3, [SubscriptionRequest("+", 0)]))
+    assert again.take()[0] == Suback(3, [0])
+    store.trouble = ""
+    while store.done is not None:
+        store.finish()
+        bench.turn()
+    assert [(m.topic_name, m.payload, m.retain) for m in reader.take_messages()] == [
+        ("a", b"new", False),
+        ("b", b"new", False),
+    ]
+    assert [(m.topic_name, m.payload) for m in again.take_messages()] == [
+        ("a", b"new"),
+        ("b", b"new"),
+        ("cleared", b""),
+    ]
+
+
 def test_a_qos_2_message_that_was_refused_by_the_store_may_be_sent_again() -> None:
     store = SlowStore()
     bench = Bench(store)

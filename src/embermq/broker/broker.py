@@ -13,7 +13,7 @@ from embermq.broker.access import Access, Identity
 from embermq.broker.counters import Counters
 from embermq.broker.deadlines import Deadlines
 from embermq.broker.delivery import Outbound
-from embermq.broker.held import Held, HeldAcknowledgement, HeldAnswer, HeldConnack, HeldPacket
+from embermq.broker.held import Held, HeldAcknowledgement, HeldAnswer, HeldConnack, HeldPacket, HeldPublish
 from embermq.broker.limits import Limits
 from embermq.broker.link import PUBCOMP, PUBREL, Link
 from embermq.broker.publishing import Publishing
@@ -475,22 +475,42 @@ class Core:
     # -- subscribe ---------------------------------------------------------------------------------------------
 
     def _subscribe(self, session: Session, link: Link, packet: Subscribe) -> None:
-        if session.session_id and self._store.failing():
-            raise StoreError(f"the store cannot keep subscriptions now: {self._store.failing()}")
-        reasons = [self._subscribe_one(session, request) for request in packet.requests]
-        self._held.append(HeldPacket(link, Suback(packet.packet_id, reasons), session))
+        failing = self._store.failing()
+        if failing and session.session_id:
+            raise StoreError(f"the store cannot keep subscriptions now: {failing}")
+        at_once = self._need_not_wait(session)
+        reasons = [self._subscribe_one(session, request, at_once) for request in packet.requests]
+        suback = Suback(packet.packet_id, reasons)
+        if at_once:
+            link.send(suback)
+            self.stream_retained(session)
+        else:
+            self._held.append(HeldPacket(link, suback, session))
 
-    def _subscribe_one(self, session: Session, request: SubscriptionRequest) -> int:
+    def _need_not_wait(self, session: Session) -> bool:
+        """While the disk fails, a client without a record goes on: it may be the one who asks `$SYS` what is wrong."""
+        return session.session_id == 0 and session.held == 0 and bool(self._store.failing())
+
+    def _live_from(self, subscription: Subscription) -> int:
+        """From which offset on retained messages are live for a subscription that does not wait for the disk."""
+        offset = self._store.next_offset()
+        for effect in (*(self._committing or ()), *self._held):
+            if isinstance(effect, HeldPublish):
+                offset = min(offset, effect.offset)
+                effect.include(subscription)
+        return offset
+
+    def _subscribe_one(self, session: Session, request: SubscriptionRequest, at_once: bool) -> int:
         topic_filter = request.topic_filter
         existed = topic_filter in session.subscriptions
         reason = self._subscription_refusal(session, topic_filter, existed)
         if reason is not None:
             self.counters.subscriptions_refused += 1
             return reason
-        self._add_subscription(session, request)
+        subscription = self._add_subscription(session, request)
         wanted = request.retain_handling == 0 or (request.retain_handling == 1 and not existed)
         owed = wanted and request.qos > 0 and session.session_id != 0
-        before_offset = self._store.next_offset()
+        before_offset = self._live_from(subscription) if at_once else self._store.next_offset()
         self._store.append_subscribed(session.client_id, session.session_id, request, request.qos, owed)
         if len(session.streams) >= self._limits.subscriptions_max:
             # A client that asks faster than it reads: the same filter again replaces what is left of the last time.
@@ -508,12 +528,13 @@ class Core:
             return ReasonCode.NOT_AUTHORIZED
         return None
 
-    def _add_subscription(self, session: Session, request: SubscriptionRequest) -> None:
+    def _add_subscription(self, session: Session, request: SubscriptionRequest) -> Subscription:
         subscription = Subscription(
             session, request.topic_filter, request.qos, request.no_local, request.retain_as_published
         )
         session.subscriptions[request.topic_filter] = subscription
         self._subscriptions.add(subscription)
+        return subscription
 
     def stream_retained(self, session: Session) -> None:
         """SUBACK has left: the retained messages follow; the server's own topics, which no store holds, at once."""
@@ -540,7 +561,11 @@ class Core:
                 stream for stream in session.streams if stream.position.topic_filter != topic_filter
             )
             reasons.append(ReasonCode.SUCCESS)
-        self._held.append(HeldPacket(link, Unsuback(packet.packet_id, reasons), session))
+        unsuback = Unsuback(packet.packet_id, reasons)
+        if self._need_not_wait(session):
+            link.send(unsuback)
+        else:
+            self._held.append(HeldPacket(link, unsuback, session))
 
 
 def _expiry_due_ms(session: Session) -> int:

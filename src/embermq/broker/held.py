@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.link import PUBACK, PUBREC, Link
 from embermq.broker.subscriptions import Subscription
 from embermq.protocol.packets import Connack, Packet, Publish
+from embermq.protocol.topics import matches
 
 if TYPE_CHECKING:
     from embermq.broker.broker import Core
@@ -31,7 +32,7 @@ class Held(ABC):
 class HeldPublish(Held):
     """The deliveries of a message, and its acknowledgement to the publisher."""
 
-    __slots__ = ("_message", "_offset", "_subscriptions", "_publisher", "_link")
+    __slots__ = ("offset", "_message", "_subscriptions", "_publisher", "_link")
 
     def __init__(
         self,
@@ -41,16 +42,24 @@ class HeldPublish(Held):
         publisher: "Session | None",
         link: Link | None,
     ) -> None:
+        self.offset: Final = offset
         self._message: Final = message
-        self._offset: Final = offset
-        self._subscriptions: Final = subscriptions
+        self._subscriptions = subscriptions
         self._publisher: Final = publisher
         self._link: Final = link
+
+    def include(self, subscription: Subscription) -> None:
+        """A subscription made while this waits gets it live if it will be retained: the store cannot show it yet."""
+        message = self._message
+        wanted = message.retain and message.payload and matches(subscription.topic_filter, message.topic_name)
+        # One that replaces another of the same session is in the route already.
+        if wanted and all(present.session is not subscription.session for present in self._subscriptions):
+            self._subscriptions = [*self._subscriptions, subscription]
 
     def release(self, core: "Core", publishing: "Publishing") -> None:
         message = self._message
         if self._subscriptions:
-            publishing.fan_out(message, self._offset, self._subscriptions, self._publisher)
+            publishing.fan_out(message, self.offset, self._subscriptions, self._publisher)
         if message.retain:
             publishing.settled(message.topic_name)
         publisher = self._publisher
