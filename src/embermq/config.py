@@ -147,7 +147,7 @@ class SnListenerSettings(Section):
     retry_ms: Count = sn_settings.RETRY_MS
     retries_max: Annotated[int, Field(ge=0)] = sn_settings.RETRIES_MAX
     clients_max: Count = sn_settings.CLIENTS_MAX
-    aliases_max: Annotated[int, Field(ge=32, le=65_534)] = sn_settings.ALIASES_MAX
+    aliases_max: Annotated[int, Field(ge=32, le=32_767)] = sn_settings.ALIASES_MAX
     sleeping_messages_max: Annotated[int, Field(ge=0)] = sn_settings.SLEEPING_MESSAGES_MAX
     window: Annotated[int, Field(ge=1, le=1_000)] = sn_settings.WINDOW
     prove_address: bool = True

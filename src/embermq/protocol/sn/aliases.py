@@ -7,7 +7,8 @@ Aliases are drawn at random: a peer that uses one has received it, which proves 
 from random import Random
 from typing import Final, final
 
-ALIAS_LARGEST: Final = 0xFFFE  # 0000 and FFFF are reserved
+ALIAS_LARGEST: Final = 0x7FFF
+"""0000 and FFFF are reserved; above this, clients that keep the number in a signed field fail (mqtt-sn-12 does)."""
 KEPT_FOR_SERVER: Final = 16
 """How many aliases a client cannot take, so that the server can still name what it publishes."""
 

@@ -12,7 +12,7 @@ from typing import Final, final
 from embermq.protocol import packets as core
 from embermq.protocol.sn import kinds
 from embermq.protocol.sn import packets as sn
-from embermq.protocol.sn.aliases import Aliases
+from embermq.protocol.sn.aliases import ALIAS_LARGEST, Aliases
 from embermq.protocol.sn.encode import encode
 from embermq.protocol.sn.framing import PACKET_BYTES_MAX
 from embermq.protocol.sn.layouts import CONGESTION, UNKNOWN_ALIAS, UNSPECIFIED
@@ -212,7 +212,7 @@ class Outgoing:
         if alias is None:
             self._counters.dropped_unregistered += 1
             return False
-        register = sn.Register(self._random.randint(1, 0xFFFF), message.topic_name, alias.number)
+        register = sn.Register(self._random.randint(1, ALIAS_LARGEST), message.topic_name, alias.number)
         data = encode(register, self._wire.profile)
         if self._too_large(len(data)) or self._too_large(self._size(sn.session_alias(alias.number), message)):
             self._counters.dropped_too_large += 1
