@@ -9,7 +9,7 @@ import sys
 import typer
 
 from embermq import __version__
-from embermq.commands import config, log, pipeline
+from embermq.commands import config, log, pipeline, retained, store
 from embermq.commands.passwd import passwd
 from embermq.commands.serve import serve
 from embermq.commands.up import up
@@ -25,7 +25,9 @@ app.command()(serve)
 app.command()(up)
 app.command()(passwd)
 app.add_typer(config.app, name="config")
+app.add_typer(retained.app, name="retained")
 app.add_typer(log.app, name="log")
+app.add_typer(store.app, name="store")
 app.add_typer(pipeline.app, name="pipeline")
 
 

@@ -1,0 +1,364 @@
+"""`ember retained`: look at the retained messages of a server, change them, move them. It may run or be stopped."""
+
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
+
+import typer
+
+from embermq.commands.operated import Config, Data, operated, sentences
+from embermq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from embermq.commands.operated import Operated
+    from embermq.commands.progress import Step
+    from embermq.protocol.packets import Publish
+
+app = typer.Typer(
+    help="Look at retained messages, change them, move them; on a running server, or on a stopped one's directory.",
+    no_args_is_help=True,
+)
+
+QUIET_S: Final = 5.0
+REFUSALS_SHOWN: Final = 10
+PROGRESS_EVERY: Final = 100
+
+Filter = Annotated[str, typer.Argument(metavar="FILTER", help="Topic filter, such as home/+/temperature or home/#.")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name, without wildcards.")]
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", metavar="T", help="As it was at a time: 2026-01-31T14:03, seconds since 1970, or 15m ago."),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Qos = Annotated[int, typer.Option("--qos", min=0, max=2, help="The QoS that it is kept with.")]
+
+
+@app.command()
+def ls(
+    topic_filter: Filter = "#", as_of: AsOf = None, json: Json = False, data: Data = None, config: Config = None
+) -> None:
+    """List what is retained, or was at a time."""
+    from embermq.commands.messages import HEADER, PREVIEW_BYTES, as_json, as_line
+
+    with sentences():
+        _check_filter(topic_filter)
+        as_of_us = _as_of_us(as_of)
+        with operated(data, config) as server:
+            if json:
+                for retained, _ in server.messages(topic_filter, as_of_us):
+                    print(as_json(retained))
+                return
+            headed = False
+            for retained, payload_bytes in server.messages(topic_filter, as_of_us, PREVIEW_BYTES):
+                if not headed:
+                    headed = True
+                    print(HEADER)
+                print(as_line(retained, payload_bytes))
+
+
+@app.command()
+def get(
+    topic_name: Topic,
+    as_of: AsOf = None,
+    raw: Annotated[bool, typer.Option("--raw", help="The payload's bytes as they are, nothing else.")] = False,
+    json: Json = False,
+    data: Data = None,
+    config: Config = None,
+) -> None:
+    """Print the payload retained on one topic. Exits with 1 if there is none."""
+    from embermq.commands.messages import as_json, printable
+
+    if raw and json:
+        raise ConfigError("--raw and --json: expected one of them, not both")
+    with sentences():
+        _check_name(topic_name)
+        as_of_us = _as_of_us(as_of)
+        with operated(data, config) as server:
+            retained = server.message(topic_name, as_of_us)
+        if retained is None:
+            then = "" if as_of is None else f" as of {as_of}"
+            print(f"ember: nothing is retained on {printable(topic_name)}{then}", file=sys.stderr)
+            raise typer.Exit(1)
+        if raw:
+            sys.stdout.buffer.write(retained.payload)
+        elif json:
+            print(as_json(retained))
+        else:
+            text = retained.payload.decode("utf-8", "backslashreplace")
+            print("\n".join(printable(line) for line in text.split("\n")))
+
+
+@app.command("set")
+def set_(
+    topic_name: Topic,
+    payload: Annotated[str | None, typer.Argument(metavar="[PAYLOAD]", help="The payload, as text.")] = None,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Read the payload from the input, byte by byte.")] = False,
+    qos: Qos = 1,
+    data: Data = None,
+    config: Config = None,
+) -> None:
+    """Retain a message, as if a client had published it. Subscribers get it; it is durable when the command ends."""
+    from embermq.commands.messages import printable
+    from embermq.protocol.packets import Publish
+
+    if (payload is not None) == stdin:
+        raise ConfigError("expected PAYLOAD or --stdin, one of them")
+    with sentences():
+        _check_name(topic_name)
+        # What was no UTF-8 on the command line comes out as it went in.
+        given = sys.stdin.buffer.read() if payload is None else os.fsencode(payload)
+        if not given:
+            raise ConfigError("expected a payload that is not empty: `ember retained clear` clears a topic")
+        with operated(data, config) as server:
+            refusals = [refusal for refusal in server.retain([Publish(topic_name, given, qos, True)]) if refusal]
+        if refusals:
+            raise ConfigError(f"not retained on {printable(topic_name)}: {refusals[0]}")
+
+
+@app.command()
+def clear(
+    topic_filter: Filter,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the topics.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before clearing more than one.")] = False,
+    data: Data = None,
+    config: Config = None,
+) -> None:
+    """Clear what is retained. Subscribers are told by an empty message, as MQTT has it."""
+    from embermq.commands.messages import printable
+    from embermq.commands.progress import bar
+
+    with sentences():
+        _check_filter(topic_filter)
+        with operated(data, config) as server:
+            if dry_run:
+                count = 0
+                for retained, _ in server.messages(topic_filter, None, 0):
+                    print(printable(retained.topic_name))
+                    count += 1
+                print(f"{count} messages would be cleared", file=sys.stderr)
+                return
+            if not yes:
+                count = sum(1 for _ in server.messages(topic_filter, None, 0))
+                if count > 1 and not typer.confirm(f"Clear {count} retained messages?", err=True):
+                    print("nothing was cleared", file=sys.stderr)
+                    raise typer.Exit(1)
+            done = 0
+            with bar("clearing", "messages") as step:
+                for done in server.clear(topic_filter):
+                    step(done, 0)
+        print(f"cleared {done} messages")
+
+
+@app.command()
+def export(
+    topic_filter: Filter,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write, - for the output.")],
+    as_of: AsOf = None,
+    data: Data = None,
+    config: Config = None,
+) -> None:
+    """Write retained messages to a file, a JSON object a line. A file that is there is replaced once all is written."""
+    with sentences():
+        _check_filter(topic_filter)
+        as_of_us = _as_of_us(as_of)
+        with operated(data, config) as server:
+            lines = _export_lines(server, topic_filter, as_of_us)
+            if str(file) == "-":
+                count = sum(sys.stdout.buffer.write(line) > 0 for line in lines)
+                sys.stdout.buffer.flush()
+            else:
+                count = _write_file(file, lines)
+        print(f"exported {count} messages", file=sys.stderr)
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The file to read, - for the input.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="URL",
+            help="A live MQTT broker: mqtt://[user@]host[:port] or mqtts://...; a password is taken from the"
+            " environment variable EMBERMQ_IMPORT_PASSWORD.",
+        ),
+    ] = None,
+    topic_filter: Annotated[
+        str | None, typer.Option("--filter", help="Only topics that match.  [default: all; of a broker: #]")
+    ] = None,
+    qos: Annotated[int, typer.Option(min=0, max=2, help="The QoS that messages of a broker are kept with.")] = 1,
+    quiet: Annotated[
+        float, typer.Option(min=0.1, max=600, help="Seconds without a retained message until a broker has sent all.")
+    ] = QUIET_S,
+    ca: Annotated[Path | None, typer.Option(help="The authority of the broker's certificate, PEM.")] = None,
+    data: Data = None,
+    config: Config = None,
+) -> None:
+    """Retain the messages of a file that `export` wrote, or of an MQTT broker. Exits with 1 if any is refused."""
+    from embermq.commands.progress import bar
+
+    if (file is None) == (source is None):
+        raise ConfigError("expected FILE or --from URL, one of them")
+    with sentences():
+        if topic_filter is not None:
+            _check_filter(topic_filter)
+        with operated(data, config) as server, bar("importing", "messages" if source else "bytes") as step:
+            if source is not None:
+                refused = _import_broker(server, source, topic_filter or "#", qos, quiet, ca, step)
+            else:
+                assert file is not None
+                refused = _import_file(server, file, topic_filter, step)
+    if refused:
+        raise typer.Exit(1)
+
+
+def _import_broker(
+    server: "Operated", url: str, topic_filter: str, qos: int, quiet_s: float, ca: Path | None, step: "Step"
+) -> int:
+    from embermq.commands.retained_source import RetainedSource, broker_address
+    from embermq.protocol.packets import Publish
+
+    with RetainedSource(broker_address(url), quiet_s, ca) as source:
+        count = 0
+
+        def messages() -> "Iterator[Publish]":
+            nonlocal count
+            for message in source.messages(topic_filter):
+                count += 1
+                if count % PROGRESS_EVERY == 0:
+                    step(count, 0)
+                yield Publish(message.topic_name, message.payload, qos, True)
+
+        refused = _retain_all(server, messages())
+        reported = source.reported_count() if topic_filter == "#" else None
+        if reported is not None and reported > count:
+            print(
+                f"ember: the broker says that it has {reported} retained messages, {count} have come: it may cut a"
+                " wildcard short (then import with --filter, part by part), or they changed meanwhile",
+                file=sys.stderr,
+            )
+    return refused
+
+
+def _import_file(server: "Operated", file: Path, topic_filter: str | None, step: "Step") -> int:
+    from embermq.commands.messages import from_json
+    from embermq.protocol.topics import matches
+
+    standard_input = str(file) == "-"
+    name = "the input" if standard_input else str(file)
+
+    def messages() -> "Iterator[Publish]":
+        with sys.stdin.buffer if standard_input else _opened(file) as lines:
+            size_bytes = 0 if standard_input else file.stat().st_size
+            done_bytes = 0
+            for number, line in enumerate(lines, 1):
+                done_bytes += len(line)
+                if number % PROGRESS_EVERY == 0:
+                    step(done_bytes, size_bytes)
+                if not line.strip():
+                    continue
+                try:
+                    message = from_json(line)
+                except ValueError as error:
+                    raise ConfigError(f"{name}, line {number}: {error}") from None
+                if topic_filter is None or matches(topic_filter, message.topic_name):
+                    yield message
+
+    return _retain_all(server, messages())
+
+
+def _opened(file: Path) -> BinaryIO:
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror or error}") from None
+
+
+def _retain_all(server: "Operated", messages: "Iterable[Publish]") -> int:
+    """Retain messages and say how many were; returns how many were refused, of which the first are shown."""
+    from embermq.commands.messages import printable
+
+    waiting: deque[str] = deque()  # their answers come in the same order
+    failures: list[ConfigError] = []
+
+    def noted() -> "Iterator[Publish]":
+        try:
+            for message in messages:
+                waiting.append(message.topic_name)
+                yield message
+        except ConfigError as error:  # what came before it is retained all the same
+            failures.append(error)
+
+    retained = refused = 0
+    for refusal in server.retain(noted()):
+        topic_name = waiting.popleft()
+        if not refusal:
+            retained += 1
+            continue
+        refused += 1
+        if refused <= REFUSALS_SHOWN:
+            print(f"refused {printable(topic_name)}: {refusal}", file=sys.stderr)
+    print(f"imported {retained} messages" + (f", {refused} were refused" if refused else ""))
+    if failures:
+        raise failures[0]
+    return refused
+
+
+def _export_lines(server: "Operated", topic_filter: str, as_of_us: int | None) -> Iterator[bytes]:
+    from embermq.commands.messages import as_json
+    from embermq.commands.progress import bar
+
+    total = server.stat().retained_count if topic_filter == "#" else 0
+    with bar("exporting", "messages") as step:
+        for number, (retained, _) in enumerate(server.messages(topic_filter, as_of_us), 1):
+            if number % PROGRESS_EVERY == 0:
+                step(number, total)
+            yield as_json(retained).encode() + b"\n"
+
+
+def _write_file(file: Path, lines: Iterable[bytes]) -> int:
+    """All lines or nothing; readable for its owner only, as the messages were."""
+    unfinished = file.with_name(f"{file.name}.unfinished")
+    try:
+        count = 0
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+            for line in lines:
+                out.write(line)
+                count += 1
+            out.flush()
+            os.fsync(out.fileno())
+        unfinished.replace(file)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise ConfigError(f"cannot write {file}: {error.strerror or error}") from None
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    return count
+
+
+def _check_filter(topic_filter: str) -> None:
+    from embermq.broker.operator import wrong_topic_filter
+    from embermq.commands.messages import printable
+
+    wrong = wrong_topic_filter(topic_filter)
+    if wrong:
+        raise ConfigError(f"{printable(topic_filter)}: expected a topic filter: {wrong}")
+
+
+def _check_name(topic_name: str) -> None:
+    from embermq.broker.operator import wrong_topic_name
+    from embermq.commands.messages import printable
+
+    wrong = wrong_topic_name(topic_name)
+    if wrong:
+        raise ConfigError(f"{printable(topic_name)}: expected a topic name: {wrong}")
+
+
+def _as_of_us(as_of: str | None) -> int | None:
+    from embermq.commands.instants import past_instant_us
+
+    return None if as_of is None else past_instant_us("--as-of", as_of)

@@ -1,0 +1,109 @@
+"""`ember store`: what a server keeps, and making its state anew from the log."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from embermq.commands.operated import Config, Data, operated, sentences, settings_of
+from embermq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from embermq.commands.operated import Stat
+    from embermq.config import StoreSettings
+
+app = typer.Typer(help="Look at what a server keeps, and make its state anew from the log.", no_args_is_help=True)
+
+
+@app.command()
+def stat(
+    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    data: Data = None,
+    config: Config = None,
+) -> None:
+    """Show what the store holds: the log, the retained messages, the budgets. The server may run or be stopped."""
+    with sentences():
+        settings = settings_of(data, config)
+        with operated(data, config) as server:
+            found = _facts(settings.store, server.stat())
+        if json:
+            from json import dumps
+
+            print(dumps(found))
+            return
+        for name, value in found.items():
+            if name == "budgets":
+                for budget in value:
+                    print(f"{'budget':<16}  {budget['topic_filter']}: {_messages(budget['count'], budget['bytes'])}")
+            elif name == "retained":
+                print(f"{name:<16}  {_messages(value['count'], value['bytes'])}")
+            else:
+                print(f"{name.replace('_', ' '):<16}  {value}")
+
+
+@app.command()
+def rebuild(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask if the log has lost its beginning.")] = False,
+    data: Data = None,
+    config: Config = None,
+) -> None:
+    """Throw the state away and make it anew from the log. The server must not run."""
+    from embermq.commands.progress import bar
+    from embermq.engines import rebuild_state
+    from embermq.store.directory import StoreBusy
+
+    with sentences():
+        settings = settings_of(data, config).store
+        begins = _log_begins(settings)
+        if begins and not yes:
+            typer.confirm(
+                f"The log begins at {begins}. What was retained or queued before, and not since, is only in the state,"
+                " and would be lost. Go on?",
+                abort=True,
+                err=True,
+            )
+        try:
+            with bar("applying", "records") as step:
+                applied = rebuild_state(settings, step)
+        except StoreBusy as error:
+            raise ConfigError(f"{error}: stop it first") from None
+        print(f"rebuilt {settings.directory / 'state'} from the log, up to offset {applied}")
+
+
+def _log_begins(settings: "StoreSettings") -> str:
+    """From where on the log is kept; empty if nothing of it was trimmed."""
+    from embermq.commands.instants import local_text
+    from embermq.store.reader import LogReader
+
+    segments = LogReader(settings.directory / "log").segments()
+    if not segments or segments[0].first_offset <= 1:
+        return ""
+    return f"offset {segments[0].first_offset}, {local_text(segments[0].first_timestamp_us)}"
+
+
+def _facts(settings: "StoreSettings", found: "Stat") -> dict[str, Any]:
+    from embermq.commands.instants import utc_text
+    from embermq.store.reader import LogReader
+
+    segments = LogReader(settings.directory / "log").segments()
+    written = [segment for segment in segments if segment.blocks]
+    return {
+        "directory": str(settings.directory),
+        "server": f"process {found.process}" if found.process else "stopped",
+        "state": found.failing or "ok",
+        "retained": {"count": found.retained_count, "bytes": found.retained_bytes},
+        "budgets": [
+            {"topic_filter": topic_filter, "count": count, "bytes": size_bytes}
+            for topic_filter, count, size_bytes in found.budgets
+        ],
+        "sessions": found.sessions,
+        "log_segments": len(segments),
+        "log_bytes": sum(segment.size_bytes for segment in segments),
+        "first_offset": segments[0].first_offset if segments else found.next_offset,
+        "next_offset": found.next_offset,
+        "log_begins": utc_text(written[0].first_timestamp_us) if written else None,
+        "log_ends": utc_text(written[-1].last_timestamp_us) if written else None,
+    }
+
+
+def _messages(count: int, size_bytes: int) -> str:
+    return f"{count} messages, {size_bytes} bytes"
