@@ -49,7 +49,9 @@ def _unescape(escaped: bytes) -> bytes:
 
 def history_key(key: bytes, timestamp_us: int, offset: int) -> bytes:
     """Where a change of a topic key at an instant is kept."""
-    return HISTORY + _escape(key) + _TERMINATOR + _WHEN.pack(timestamp_us, offset)
+    if b"\x01" in key or b"\x02" in key:
+        return HISTORY + _escape(key) + _TERMINATOR + _WHEN.pack(timestamp_us, offset)
+    return HISTORY + key.replace(SEPARATOR, b"\x01") + _TERMINATOR + _WHEN.pack(timestamp_us, offset)
 
 
 @final

@@ -6,6 +6,7 @@ While one group is written and synced on the committer's thread, the next one ga
 throughput is not bound by it. A group that nobody waits for is written in the background.
 """
 
+import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -38,6 +39,10 @@ from embermq.store.records import (
 from embermq.store.replay import Progress, replay
 from embermq.store.state import State
 from embermq.store.state_queue import StateQueue
+
+_logger: Final = logging.getLogger("embermq.store")
+
+_PUBLISH: Final = int(Kind.PUBLISH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,7 @@ class Journal(Store):
         sender = client_id.encode()
         offset = open_group.group.append(
             open_group.now_us,
-            Kind.PUBLISH,
+            _PUBLISH,
             flags,
             message.topic_name.encode(),
             message.payload,
@@ -160,10 +165,14 @@ class Journal(Store):
         self._open.append(Kind.PUBREL, 0, b"", SESSION_PACKET.pack(session_id, packet_id), client_id.encode())
 
     def append_connected(self, client_id: str, user_name: str, persistent: bool, protocol: str, address: str) -> None:
+        if self._is_left_out(0):
+            return
         text = "\n".join((protocol, address, user_name, "persistent" if persistent else "clean"))
         self._open.append(Kind.CONNECTED, 0, b"", text.encode(), client_id.encode())
 
     def append_disconnected(self, client_id: str, session_id: int, reason: str, sent: int = 0) -> None:
+        if self._is_left_out(session_id):
+            return
         payload = SESSION_SEQUENCE.pack(session_id, sent) + reason.encode()
         self._open.append(Kind.DISCONNECTED, 0, b"", payload, client_id.encode())
 
@@ -187,6 +196,8 @@ class Journal(Store):
     def append_subscribed(
         self, client_id: str, session_id: int, request: SubscriptionRequest, granted_qos: int, position: bool
     ) -> None:
+        if self._is_left_out(session_id):
+            return
         flags = granted_qos | request.retain_handling << RETAIN_HANDLING_SHIFT
         if request.no_local:
             flags |= NO_LOCAL_FLAG
@@ -201,6 +212,8 @@ class Journal(Store):
         )
 
     def append_unsubscribed(self, client_id: str, session_id: int, topic_filter: str) -> None:
+        if self._is_left_out(session_id):
+            return
         if session_id:
             self._open.lasting = True
         self._open.append(Kind.UNSUBSCRIBED, 0, topic_filter.encode(), SESSION.pack(session_id), client_id.encode())
@@ -215,6 +228,10 @@ class Journal(Store):
             payload + position.after_topic_name.encode(),
             client_id.encode(),
         )
+
+    def _is_left_out(self, session_id: int) -> bool:
+        """Whether what a client did is for the history alone, and would only gather in memory: as in `_is_recorded`."""
+        return not session_id and bool(self._committer.failing)
 
     def _is_recorded(self, topic_name: str) -> bool:
         """Whether a publish that need not last goes into the history."""
@@ -289,14 +306,13 @@ class Journal(Store):
         if not self._open.is_empty():
             self._submit(None)
         self._committer.close()
-        try:
-            self._state.close()
-        finally:
+        # Whatever the disk says now, all that was acknowledged is durable in the log.
+        for part in (self._state.close, self._log.close, self._directory.keep_private):
             try:
-                self._log.close()
-            finally:
-                self._directory.keep_private()
-                self._directory.close()
+                part()
+            except (OSError, StoreError) as error:
+                _logger.error("not closed in order, the next start has more to do: %s", error)
+        self._directory.close()
 
     # -- views ---------------------------------------------------------------------------------------------------
 

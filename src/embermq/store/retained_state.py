@@ -31,6 +31,7 @@ BUDGET_END: Final = b"\x00budget0"
 EXPIRY: Final = b"E"
 _TOTALS: Final = Struct("<QQ")  # count, bytes
 _INSTANT: Final = Struct(">Q")
+_PUBLISH: Final = int(Kind.PUBLISH)
 
 
 @final
@@ -86,35 +87,42 @@ class RetainedState:
     def stage(self, batch: WriteBatch, group: Group, rows: list[int]) -> None:
         """Put in the batch what these records, retained publishes and removals, change. `settle` once it is written."""
         topics, payloads, kinds = group.topics, group.payloads, group.kinds
-        keys = [topics[row].replace(b"/", SEPARATOR) for row in rows]
         first_offset, timestamps_us = group.first_offset, group.timestamps_us
         put = batch.put
         newest: dict[bytes, int] = {}
-        for key, row in zip(keys, rows, strict=True):
+        for row in rows:
+            key = topics[row].replace(b"/", SEPARATOR)
             newest[key] = row
-            made = payloads[row] and kinds[row] == Kind.PUBLISH
+            made = payloads[row] and kinds[row] == _PUBLISH
             put(history_key(key, timestamps_us[row], first_offset + row), REFERENCE if made else CLEARED)
+        keys = [RETAINED + key for key in newest]
         count, size_bytes = self._totals
         account = self._account.copy()
-        for (key, row), old in zip(
-            newest.items(), self._rocks.get_many([RETAINED + key for key in newest]), strict=True
-        ):
-            old_bytes = NOT_RETAINED
+        counted = len(account) > 0
+        for full_key, (key, row), old in zip(keys, newest.items(), self._rocks.get_many(keys), strict=True):
+            old_bytes = new_bytes = NOT_RETAINED
             if old is not None:
-                old_bytes = value_size(key, old)
-                self._leave(batch, key, old)
+                old_bytes = self._leave(batch, key, old)
                 count -= 1
                 size_bytes -= old_bytes
-            new_bytes = NOT_RETAINED
             payload = payloads[row]
-            if payload and kinds[row] == Kind.PUBLISH:
+            if payload and kinds[row] == _PUBLISH:
                 new_bytes = len(key) + len(payload)
                 count += 1
                 size_bytes += new_bytes
-                self._enter(batch, key, group, row, account)
+                value = pack_retained(
+                    first_offset + row,
+                    timestamps_us[row],
+                    _stage_expiry(batch, key, timestamps_us[row], account) if counted else 0,
+                    group.flags[row] & QOS_MASK,
+                    group.client_ids[row],
+                    group.properties[row],
+                    payload,
+                )
+                put(full_key, value)
             elif old is not None:
-                batch.delete(RETAINED + key)
-            if len(account):
+                batch.delete(full_key)
+            if counted:
                 account.change(key_topic(key), old_bytes, new_bytes)
         put(TOTALS, _TOTALS.pack(count, size_bytes))
         for topic_filter, budget_count, budget_bytes in account.totals():
@@ -127,32 +135,16 @@ class RetainedState:
         self._totals = self._staged_totals
         self._account = self._staged_account
 
-    def _leave(self, batch: WriteBatch, key: bytes, old: bytes) -> None:
-        offset, timestamp_us, expires_us, _, _, _ = HEAD.unpack_from(old)
+    def _leave(self, batch: WriteBatch, key: bytes, old: bytes) -> int:
+        """What goes with a message that is replaced or cleared; returns how large it was."""
+        offset, timestamp_us, expires_us, _, client_id_bytes, property_bytes = HEAD.unpack_from(old)
         if expires_us:
             batch.delete(EXPIRY + _INSTANT.pack(expires_us) + key)
         if offset < self.history_floor:
             # Its record is trimmed or about to be: from now on the history has the only copy.
             batch.put(history_key(key, timestamp_us, offset), COPY + old)
-
-    def _enter(self, batch: WriteBatch, key: bytes, group: Group, row: int, account: RetainedAccount) -> None:
-        timestamp_us = group.timestamps_us[row]
-        expires_us = 0
-        if len(account):
-            expiry_s = account.expiry_s(key_topic(key))
-            if expiry_s:
-                expires_us = timestamp_us + expiry_s * 1_000_000
-                batch.put(EXPIRY + _INSTANT.pack(expires_us) + key, b"")
-        value = pack_retained(
-            group.first_offset + row,
-            timestamp_us,
-            expires_us,
-            group.flags[row] & QOS_MASK,
-            group.client_ids[row],
-            group.properties[row],
-            group.payloads[row],
-        )
-        batch.put(RETAINED + key, value)
+        size_bytes: int = len(key) + len(old) - HEAD.size - client_id_bytes - property_bytes
+        return size_bytes
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -250,3 +242,13 @@ class RetainedState:
             return
         for full_key, value in self._rocks.items(RETAINED, RETAINED_END):
             yield full_key[1:], value
+
+
+def _stage_expiry(batch: WriteBatch, key: bytes, timestamp_us: int, account: RetainedAccount) -> int:
+    """Enter a message in the order of expiries; returns when it expires, or 0."""
+    expiry_s = account.expiry_s(key_topic(key))
+    if not expiry_s:
+        return 0
+    expires_us = timestamp_us + expiry_s * 1_000_000
+    batch.put(EXPIRY + _INSTANT.pack(expires_us) + key, b"")
+    return expires_us

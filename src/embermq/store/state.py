@@ -30,7 +30,9 @@ _SCHEMA: Final = b"\x00schema"
 _APPLIED: Final = b"\x00applied"
 _HISTORY_BEGINS: Final = b"\x00history"
 _NUMBER: Final = Struct("<Q")
-_HISTORY_ONLY: Final = frozenset((Kind.CONNECTED, Kind.RETAINED_COPY))
+_PUBLISH: Final = int(Kind.PUBLISH)  # comparing with a member of an enum costs three times as much
+_RETAINED_REMOVED: Final = int(Kind.RETAINED_REMOVED)
+_HISTORY_ONLY: Final = frozenset((int(Kind.CONNECTED), int(Kind.RETAINED_COPY)))
 
 
 @final
@@ -87,10 +89,10 @@ class State:
         kinds, flags = group.kinds, group.flags
         for row in range(skip, len(group)):
             kind = kinds[row]
-            if kind == Kind.PUBLISH:
+            if kind == _PUBLISH:
                 if flags[row] & RETAIN_FLAG:
                     retained_rows.append(row)
-            elif kind == Kind.RETAINED_REMOVED:
+            elif kind == _RETAINED_REMOVED:
                 retained_rows.append(row)
             elif kind not in _HISTORY_ONLY:
                 session_rows.append(row)
