@@ -60,6 +60,8 @@ def a_million(server: Server, scale: Scale) -> Iterator[Figures]:
         "many_us": 1e6 / at_many.rate,
         "many_cpu_us": at_many.broker_cpu_us,
         "slower": at_few.rate / at_many.rate,
+        # The target is held to CPU: on a machine with other work a starved first half made the elapsed ratio look good.
+        "slower_cpu": at_many.broker_cpu_us / at_few.broker_cpu_us,
     }
     del everything
 
@@ -147,7 +149,8 @@ SCENARIOS: tuple[Scenario, ...] = (
         metrics=(
             Metric("few_us", "time of a write at 1,000 topics", "us", "less"),
             Metric("many_us", "time of a write at all topics", "us", "less"),
-            Metric("slower", "write at all / at 1,000", "times", "less", value=1.5),
+            Metric("slower", "write at all / at 1,000, elapsed", "times", "less"),
+            Metric("slower_cpu", "write at all / at 1,000, CPU", "times", "less", value=1.5),
             Metric("few_cpu_us", "CPU of a write at 1,000", "us", "less"),
             Metric("many_cpu_us", "CPU of a write at all", "us", "less"),
             Metric("load_rate", "first writes of all topics", "messages/s", "more"),
