@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.link import PUBACK, PUBREC, Link
 from embermq.broker.subscriptions import Subscription
-from embermq.protocol.packets import Connack, Packet, Publish
+from embermq.protocol.packets import Connack, Packet, Publish, Suback
 from embermq.protocol.topics import matches
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class HeldPublish(Held):
         self._subscriptions = subscriptions
         self._publisher: Final = publisher
         self._link: Final = link
+        if link is not None:
+            link.waiting += 1
 
     def include(self, subscription: Subscription) -> None:
         """A subscription made while this waits gets it live if it will be retained: the store cannot show it yet."""
@@ -66,8 +68,10 @@ class HeldPublish(Held):
         if publisher is not None:
             publisher.held -= 1
         link = self._link
-        if link is not None and message.qos:
-            link.acknowledge(PUBACK if message.qos == 1 else PUBREC, message.packet_id, 0)
+        if link is not None:
+            link.waiting -= 1
+            if message.qos:
+                link.acknowledge(PUBACK if message.qos == 1 else PUBREC, message.packet_id, 0)
 
 
 @final
@@ -81,14 +85,16 @@ class HeldAcknowledgement(Held):
         self._packet_type: Final = packet_type
         self._packet_id: Final = packet_id
         self._reason: Final = reason
+        link.waiting += 1
 
     def release(self, core: "Core", publishing: "Publishing") -> None:
+        self._link.waiting -= 1
         self._link.acknowledge(self._packet_type, self._packet_id, self._reason)
 
 
 @final
 class HeldPacket(Held):
-    """SUBACK, UNSUBACK, or what must not overtake them; after it, retained messages begin to flow."""
+    """SUBACK, UNSUBACK, or what must not overtake them; after SUBACK, retained messages begin to flow."""
 
     __slots__ = ("_link", "_packet", "_session")
 
@@ -97,11 +103,14 @@ class HeldPacket(Held):
         self._packet: Final = packet
         self._session: Final = session
         session.held += 1
+        link.waiting += 1
 
     def release(self, core: "Core", publishing: "Publishing") -> None:
         self._session.held -= 1
+        self._link.waiting -= 1
         self._link.send(self._packet)
-        core.stream_retained(self._session)
+        if isinstance(self._packet, Suback):
+            core.stream_retained(self._session)
 
 
 @final

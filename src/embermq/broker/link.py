@@ -20,12 +20,16 @@ PUBCOMP: Final = 7
 
 
 class Link(ABC):
-    """One client's connection. `session` is set by the core between CONNECT and the end."""
+    """One client's connection. `session` is set by the core between CONNECT and the end.
 
-    __slots__ = ("session",)
+    `waiting`: how many answers to the client wait for a commit. A shell reads no more of a client with too many.
+    """
+
+    __slots__ = ("session", "waiting")
 
     def __init__(self) -> None:
         self.session: Session | None = None
+        self.waiting = 0
 
     @abstractmethod
     def deliver(self, message: Publish, qos: int, retain: bool, dup: bool, packet_id: int) -> bool:

@@ -27,7 +27,7 @@ from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connect
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
-from embermq.transport.stream import ByteTransport, Frames, StreamConnection
+from embermq.transport.stream import DISK, WAITING_MAX, ByteTransport, Frames, StreamConnection
 
 if TYPE_CHECKING:
     from embermq.protocol.sn.settings import SnSettings
@@ -70,7 +70,7 @@ class Server:
         self._next_report_ms = 0
         self._group_bytes_max: Final = group_bytes_max
         self._connections: set[StreamConnection] = set()
-        self._paused: list[StreamConnection] = []
+        self._paused: dict[StreamConnection, None] = {}
         self._listeners: list[asyncio.Server] = []
         self._websockets: list[WebSocketListener] = []
         self._datagrams: list[SnListener] = []
@@ -79,7 +79,6 @@ class Server:
         self._in_turn = False
         self._turn_ms = 0
         self._wall_ahead_ns = 0  # wall clock minus the loop's clock, as of the last tick
-        self.overfull = False  # more waits for the disk than may
         self._timer: asyncio.TimerHandle | None = None
         self._authenticators: ThreadPoolExecutor | None = None
         self._stopping = False
@@ -219,18 +218,22 @@ class Server:
                 self.bug(error)
         if more:
             self.begin_turn()
-        # While the disk fails nothing that must last is taken, so nothing grows; QoS 0 is to go on.
-        self.overfull = self.store.group_bytes() > self._group_bytes_max and not self.store.failing()
-        if self._paused and not self.overfull:
-            paused = self._paused
-            self._paused = []
-            for connection in paused:
-                connection.resume_reading()
+        if self._paused and not self.overfull():
+            for connection in [paused for paused in self._paused if paused.waiting <= WAITING_MAX]:
+                del self._paused[connection]
+                connection.resume_reading(DISK)
+
+    def overfull(self) -> bool:
+        """Whether more waits for the disk than may.
+
+        While the disk fails nothing that must last is taken, so nothing grows; QoS 0 is to go on.
+        """
+        return self.store.group_bytes() > self._group_bytes_max and not self.store.failing()
 
     def pause(self, connection: StreamConnection) -> None:
         """Read no more of a client until the disk has caught up."""
-        connection.pause_reading()
-        self._paused.append(connection)
+        connection.pause_reading(DISK)
+        self._paused[connection] = None
 
     def _tick(self) -> None:
         self._wall_ahead_ns = time.time_ns() - time.monotonic_ns()
@@ -259,6 +262,7 @@ class Server:
     def forget(self, connection: StreamConnection) -> None:
         """A connection is gone."""
         self._connections.discard(connection)
+        self._paused.pop(connection, None)
 
     def certificate_name(self, transport: ByteTransport | None) -> str | None:
         """The common name of the client's verified certificate."""

@@ -24,7 +24,19 @@ logger: Final = logging.getLogger("embermq")
 CLOSE_GRACE_S: Final = 5.0
 """How long a connection that the server ends may take to read what was sent before."""
 WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
+NAME_MAX: Final = 100
+"""So many characters of a client id are logged; it may have 65,535."""
 QUIET: Final = frozenset({ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN})
+
+# Why a client is not read from. Each reason ends by itself, and reading goes on when none is left.
+OPENING: Final = 1
+"""Its CONNECT is not answered yet."""
+DISK: Final = 2
+"""Too much waits for the disk: of all clients, or of answers to this one."""
+UNREAD: Final = 4
+"""It leaves the answers to what it sent unread."""
+WAITING_MAX: Final = 10_000
+"""How many answers to one client may wait for the disk: a group's size counts records, and not every answer has one."""
 
 PROTOCOL_NAMES: Final = {3: "MQTT 3.1", 4: "MQTT 3.1.1"}
 
@@ -90,6 +102,7 @@ class StreamConnection(asyncio.Protocol, Link):
         "_out",
         "_pending_bytes",
         "_output_bytes_max",
+        "_answer_bytes",
         "_starved",
         "_connecting",
         "_open",
@@ -109,13 +122,14 @@ class StreamConnection(asyncio.Protocol, Link):
         self._out: list[bytes] = []
         self._pending_bytes = 0  # written but not taken by the kernel, and gathered in this turn
         self._output_bytes_max: Final = server.limits.output_bytes_max
+        self._answer_bytes = 0  # of `_pending_bytes`, what answers the client's own packets; nothing drops those
         self._starved = False  # something was held back or dropped for want of room
         self._connecting = False  # CONNECT has come
         self._open = False
         self._closed = False
         self._stash: list[Packet] = []
         self._timeout: asyncio.TimerHandle | None = None
-        self._paused = False
+        self._paused = 0  # the reasons not to read
         self._name = "a client"
 
     # -- from the transport --------------------------------------------------------------------------------------
@@ -156,7 +170,7 @@ class StreamConnection(asyncio.Protocol, Link):
             self._before_open(packets)
         if self._decoder.error is not None and not self._stash and (self._open or not self._connecting):
             self._fail(self._decoder.error)
-        elif server.overfull:
+        elif self.waiting > WAITING_MAX or server.overfull():
             server.pause(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -176,16 +190,31 @@ class StreamConnection(asyncio.Protocol, Link):
         transport = self._transport
         if transport is not None and not self._closed:
             self._pending_bytes = transport.get_write_buffer_size() + sum(map(len, self._out))
+            self._weigh_answers()
             if self._starved:
                 self._starved = False
                 self._server.begin_turn()
                 self._server.core.writable(self)
 
+    def _weigh_answers(self) -> None:
+        """Something was written or read: a client that leaves its answers unread gets no more of them."""
+        if self._pending_bytes <= self._output_bytes_max:
+            self._answer_bytes = 0
+            if self._paused & UNREAD:
+                self.resume_reading(UNREAD)
+        elif self._answer_bytes > self._output_bytes_max:
+            self.pause_reading(UNREAD)
+
     # -- before CONNACK ------------------------------------------------------------------------------------------
 
     def _connect_timed_out(self) -> None:
-        if not self._closed and not self._open:
-            self.close(ReasonCode.KEEP_ALIVE_TIMEOUT, "no CONNECT in time")
+        if self._closed or self._open:
+            return
+        detail = "CONNECT could not be answered in time" if self._connecting else "no CONNECT in time"
+        now_ms = self._server.begin_turn()
+        if self.session is not None:
+            self._server.core.lost(self, detail, now_ms)
+        self.close(ReasonCode.KEEP_ALIVE_TIMEOUT, detail)
 
     def _before_open(self, packets: list[Packet]) -> None:
         if self._connecting:
@@ -197,7 +226,7 @@ class StreamConnection(asyncio.Protocol, Link):
             return
         self._connecting = True
         self._stash = packets[1:]
-        self.pause_reading()
+        self.pause_reading(OPENING)
         server = self._server
         name = server.certificate_name(self._transport)
         if server.access.slow:
@@ -214,7 +243,9 @@ class StreamConnection(asyncio.Protocol, Link):
         """The client is who it says: on to the core."""
         if not self._closed:
             protocol = PROTOCOL_NAMES.get(connect.protocol_level, "MQTT")
-            self._name = repr(connect.client_id)
+            client_id = connect.client_id
+            shown = client_id if len(client_id) <= NAME_MAX else client_id[:NAME_MAX] + "..."
+            self._name = repr(shown)
             self._server.core.connect(self, connect, identity, protocol, self.address())
 
     def refused(self, refusal: Refused) -> None:
@@ -272,6 +303,7 @@ class StreamConnection(asyncio.Protocol, Link):
             self._server.touched.append(self)
         self._out.append(frame)
         self._pending_bytes += len(frame)
+        self._answer_bytes += len(frame)
 
     def has_room(self) -> bool:
         if self._pending_bytes <= self._output_bytes_max or self._relieved():
@@ -296,7 +328,7 @@ class StreamConnection(asyncio.Protocol, Link):
             self._server.core.receive(self, stash, self._server.now_ms())
         if self._decoder.error is not None and not self._closed:
             self._fail(self._decoder.error)
-        self.resume_reading()
+        self.resume_reading(OPENING)
 
     def close(self, reason: ReasonCode, detail: str) -> None:
         if self._closed:
@@ -323,7 +355,9 @@ class StreamConnection(asyncio.Protocol, Link):
                 transport.close()
                 if self._pending_bytes:
                     self._server.loop.call_later(CLOSE_GRACE_S, transport.abort)
-        elif self._starved and self._pending_bytes <= self._output_bytes_max:
+            return
+        self._weigh_answers()
+        if self._starved and self._pending_bytes <= self._output_bytes_max:
             self._starved = False
             self._server.begin_turn()
             self._server.core.writable(self)
@@ -346,14 +380,14 @@ class StreamConnection(asyncio.Protocol, Link):
         if self._transport is not None:
             self._transport.abort()
 
-    def pause_reading(self) -> None:
+    def pause_reading(self, reason: int) -> None:
         """Stop taking bytes; what has arrived waits in the kernel."""
         if not self._paused and self._transport is not None:
-            self._paused = True
             self._transport.pause_reading()
+        self._paused |= reason
 
-    def resume_reading(self) -> None:
-        """Take bytes again."""
-        if self._paused and not self._closed and self._transport is not None:
-            self._paused = False
+    def resume_reading(self, reason: int) -> None:
+        """A reason is gone: take bytes again, if it was the last."""
+        if self._paused == reason and not self._closed and self._transport is not None:
             self._transport.resume_reading()
+        self._paused &= ~reason

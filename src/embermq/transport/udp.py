@@ -136,7 +136,7 @@ class SnListener(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         now_ms = self.touch()
         self._server.core.counters.bytes_received += len(data)
-        if self._server.overfull:
+        if self._server.overfull():
             return  # more waits for the disk than may: the sender tries again
         try:
             self._carry_out(self.engine.receive(data, addr, now_ms))
