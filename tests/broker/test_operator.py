@@ -62,3 +62,12 @@ def test_the_answer_waits_for_the_disk() -> None:
     bench.core.end_turn()
     store.finish()
     assert answers == ["first", "second"]
+
+
+def test_the_servers_own_topics_stay_its_own_after_it_has_published_them() -> None:
+    bench = Bench()
+    bench.core.report()
+    message = Publish("$SYS/broker/version", b"1", 0, True)
+    assert bench.core.publish_unconnected(message, OPERATOR) == ReasonCode.TOPIC_NAME_INVALID
+    assert bench.core.publish_unconnected(message, Identity("", "c")) == ReasonCode.TOPIC_NAME_INVALID
+    assert bench.store.retained_totals()[0] == 0

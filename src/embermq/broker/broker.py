@@ -13,13 +13,14 @@ from embermq.broker.access import Access, Identity
 from embermq.broker.counters import Counters
 from embermq.broker.deadlines import Deadlines
 from embermq.broker.delivery import Outbound
-from embermq.broker.held import Held, HeldAcknowledgement, HeldAnswer, HeldConnack, HeldPacket, HeldPublish
+from embermq.broker.held import Held, HeldAcknowledgement, HeldAnswer, HeldConnack, HeldPacket
 from embermq.broker.limits import Limits
 from embermq.broker.link import PUBCOMP, PUBREL, Link
 from embermq.broker.publishing import Publishing
 from embermq.broker.retained import RetainedStream, RetainedStreams
 from embermq.broker.session import Session
-from embermq.broker.subscriptions import Subscription, Subscriptions
+from embermq.broker.subscribing import Subscribing
+from embermq.broker.subscriptions import Subscriptions
 from embermq.broker.sys_topics import sys_values
 from embermq.protocol.errors import PeerError, ProtocolError
 from embermq.protocol.packets import (
@@ -35,16 +36,12 @@ from embermq.protocol.packets import (
     Publish,
     Pubrec,
     Pubrel,
-    Suback,
     Subscribe,
-    SubscriptionRequest,
-    Unsuback,
     Unsubscribe,
     Will,
 )
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.topics import matches
-from embermq.store.interface import Queue, RetainedPosition, Store, StoreError
+from embermq.store.interface import Queue, Store, StoreError
 
 LAZY_GROUP_BYTES: Final = 256 * 1024
 """A group that nobody waits for is committed when it holds this much, or at the next tick."""
@@ -73,6 +70,7 @@ class Core:
         "_touched",
         "_streams",
         "_publishing",
+        "_subscribing",
         "_keep_alives",
         "_expiries",
         "_sys",
@@ -112,9 +110,12 @@ class Core:
         self._publishing: Final = Publishing(
             store, access, limits, self.counters, self._subscriptions, self._streams, self._held
         )
+        self._sys: Final[dict[str, Publish]] = {}
+        self._subscribing: Final = Subscribing(
+            store, access, limits, self.counters, self._subscriptions, self._streams, self._held, self._sys
+        )
         self._keep_alives: Final = Deadlines(Session.keep_alive_due_ms)
         self._expiries: Final = Deadlines(_expiry_due_ms)
-        self._sys: dict[str, Publish] = {}
         self._started_ms = 0
         self._now_ms = 0
 
@@ -131,7 +132,7 @@ class Core:
             session.received_ids.update(saved.received_ids)
             outbound.sent_before = saved.sent
             for request, _ in saved.subscriptions:
-                self._add_subscription(session, request)
+                self._subscribing.add(session, request)
             for position in saved.positions:
                 session.streams.append(RetainedStream(position))
             if saved.ended_us == 0:
@@ -220,9 +221,9 @@ class Core:
                 elif isinstance(packet, Pubcomp):
                     self._settled(session, session.outbound.pubcomp(packet.packet_id))
                 elif isinstance(packet, Subscribe):
-                    self._subscribe(session, link, packet)
+                    self._subscribing.subscribe(session, link, packet, self._committing or [])
                 elif isinstance(packet, Unsubscribe):
-                    self._unsubscribe(session, link, packet)
+                    self._subscribing.unsubscribe(session, link, packet)
                 elif isinstance(packet, Pingreq):
                     if session.held:
                         self._held.append(HeldPacket(link, Pingresp(), session))
@@ -238,9 +239,13 @@ class Core:
         except PeerError as error:
             self.failed(link, error)
         except StoreError as error:
-            self.counters.store_refusals += 1
-            self._end_connection(session, True, str(error))
-            link.close(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error))
+            self._store_failed(session, link, error)
+
+    def _store_failed(self, session: Session, link: Link, error: StoreError) -> None:
+        """The store cannot take or give something: no answer, so that the client keeps what is its own, and the end."""
+        self.counters.store_refusals += 1
+        self._end_connection(session, True, str(error))
+        link.close(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error))
 
     def failed(self, link: Link, error: PeerError) -> None:
         """A client broke a rule: it is disconnected, its will is published, nobody else is harmed."""
@@ -260,6 +265,10 @@ class Core:
         session = link.session
         if session is not None and session.link is link:
             self._touched[session] = None
+
+    def stream_retained(self, session: Session) -> None:
+        """SUBACK has left: the retained messages follow."""
+        self._subscribing.stream_retained(session)
 
     def publish_unconnected(self, message: Publish, identity: Identity) -> int | None:
         """A message of a client without a session (MQTT-SN's QoS -1), or of the operator.
@@ -283,8 +292,9 @@ class Core:
         for session in self._expiries.expired(now_ms):
             self.counters.clients_expired += 1
             self._end_session(session)
-        for topic_name in self._store.retained_expired(now_us, SWEEP_MAX):
-            self._store.append_retained_removed(topic_name, "expired")
+        if not self._store.failing():
+            for topic_name in self._store.retained_expired(now_us, SWEEP_MAX):
+                self._store.append_retained_removed(topic_name, "expired")
         self._commit(lazy=False)
 
     def next_deadline_ms(self) -> int | None:
@@ -299,13 +309,20 @@ class Core:
         if touched:
             self._touched = {}
             for session in touched:
-                outbound = session.outbound
-                outbound.settle()
+                session.outbound.settle()
                 if session.link is not None:
-                    outbound.pump(session.link)
-                    self._streams.ready(session)
+                    self._pump(session, session.link)
         more = self._streams.send_pieces()
         return more or (self._committing is None and bool(self._held))
+
+    def _pump(self, session: Session, link: Link) -> None:
+        """Send one client what it is owed. What the store cannot give costs this client its connection, nobody else."""
+        try:
+            session.outbound.pump(link)
+        except StoreError as error:
+            self._store_failed(session, link, error)
+        else:
+            self._streams.ready(session)
 
     def report(self) -> None:
         """Publish `$SYS`: what has changed goes to its subscribers, all of it is there for new ones."""
@@ -324,7 +341,8 @@ class Core:
             if before is None or before.payload != payload:
                 message = Publish(topic_name, payload, 0, True)
                 self._sys[topic_name] = message
-                self._publishing.fan_out(message, -1, self._subscriptions.route(topic_name).subscriptions, None)
+                # A remembered route would let a client's own message to this topic pass unexamined.
+                self._publishing.fan_out(message, -1, self._subscriptions.matching(topic_name), None)
 
     def sessions(self) -> list[Session]:
         """Every session, for those who look from outside."""
@@ -471,101 +489,6 @@ class Core:
             if session.session_id:
                 self._store.append_pubrel(session.session_id, session.client_id, packet.packet_id)
         self._held.append(HeldAcknowledgement(link, PUBCOMP, packet.packet_id))
-
-    # -- subscribe ---------------------------------------------------------------------------------------------
-
-    def _subscribe(self, session: Session, link: Link, packet: Subscribe) -> None:
-        failing = self._store.failing()
-        if failing and session.session_id:
-            raise StoreError(f"the store cannot keep subscriptions now: {failing}")
-        at_once = self._need_not_wait(session)
-        reasons = [self._subscribe_one(session, request, at_once) for request in packet.requests]
-        suback = Suback(packet.packet_id, reasons)
-        if at_once:
-            link.send(suback)
-            self.stream_retained(session)
-        else:
-            self._held.append(HeldPacket(link, suback, session))
-
-    def _need_not_wait(self, session: Session) -> bool:
-        """While the disk fails, a client without a record goes on: it may be the one who asks `$SYS` what is wrong."""
-        return session.session_id == 0 and session.held == 0 and bool(self._store.failing())
-
-    def _live_from(self, subscription: Subscription) -> int:
-        """From which offset on retained messages are live for a subscription that does not wait for the disk."""
-        offset = self._store.next_offset()
-        for effect in (*(self._committing or ()), *self._held):
-            if isinstance(effect, HeldPublish):
-                offset = min(offset, effect.offset)
-                effect.include(subscription)
-        return offset
-
-    def _subscribe_one(self, session: Session, request: SubscriptionRequest, at_once: bool) -> int:
-        topic_filter = request.topic_filter
-        existed = topic_filter in session.subscriptions
-        reason = self._subscription_refusal(session, topic_filter, existed)
-        if reason is not None:
-            self.counters.subscriptions_refused += 1
-            return reason
-        subscription = self._add_subscription(session, request)
-        wanted = request.retain_handling == 0 or (request.retain_handling == 1 and not existed)
-        owed = wanted and request.qos > 0 and session.session_id != 0
-        before_offset = self._live_from(subscription) if at_once else self._store.next_offset()
-        self._store.append_subscribed(session.client_id, session.session_id, request, request.qos, owed)
-        if len(session.streams) >= self._limits.subscriptions_max:
-            # A client that asks faster than it reads: the same filter again replaces what is left of the last time.
-            session.drop_stream(topic_filter)
-        if wanted:
-            self._streams.subscribed(session, RetainedPosition(topic_filter, request.qos, before_offset))
-        return request.qos
-
-    def _subscription_refusal(self, session: Session, topic_filter: str, existed: bool) -> int | None:
-        if not existed and len(session.subscriptions) >= self._limits.subscriptions_max:
-            return ReasonCode.QUOTA_EXCEEDED
-        if topic_filter.count("/") >= self._limits.topic_levels_max:
-            return ReasonCode.TOPIC_FILTER_INVALID
-        if not self._access.unrestricted and not self._access.may_subscribe(session.identity, topic_filter):
-            return ReasonCode.NOT_AUTHORIZED
-        return None
-
-    def _add_subscription(self, session: Session, request: SubscriptionRequest) -> Subscription:
-        subscription = Subscription(
-            session, request.topic_filter, request.qos, request.no_local, request.retain_as_published
-        )
-        session.subscriptions[request.topic_filter] = subscription
-        self._subscriptions.add(subscription)
-        return subscription
-
-    def stream_retained(self, session: Session) -> None:
-        """SUBACK has left: the retained messages follow; the server's own topics, which no store holds, at once."""
-        link = session.link
-        if link is None:
-            return
-        for stream in list(session.streams):
-            topic_filter = stream.position.topic_filter
-            if topic_filter.startswith("$") and not stream.position.after_topic_name:
-                for message in self._sys.values():
-                    if matches(topic_filter, message.topic_name):
-                        link.deliver(message, 0, True, False, 0)
-        self._streams.begin(session)
-
-    def _unsubscribe(self, session: Session, link: Link, packet: Unsubscribe) -> None:
-        reasons: list[int] = []
-        for topic_filter in packet.topic_filters:
-            if session.subscriptions.pop(topic_filter, None) is None:
-                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
-                continue
-            self._subscriptions.remove(session, topic_filter)
-            self._store.append_unsubscribed(session.client_id, session.session_id, topic_filter)
-            session.streams = deque(
-                stream for stream in session.streams if stream.position.topic_filter != topic_filter
-            )
-            reasons.append(ReasonCode.SUCCESS)
-        unsuback = Unsuback(packet.packet_id, reasons)
-        if self._need_not_wait(session):
-            link.send(unsuback)
-        else:
-            self._held.append(HeldPacket(link, unsuback, session))
 
 
 def _expiry_due_ms(session: Session) -> int:

@@ -123,13 +123,14 @@ class Subscriptions:
         """Whom a topic name reaches."""
         route = self._routes.get(topic_name)
         if route is None:
-            route = Route(self._match(topic_name))
+            route = Route(self.matching(topic_name))
             if len(self._routes) >= ROUTE_CACHE_MAX:
                 self._routes.clear()
             self._routes[topic_name] = route
         return route
 
-    def _match(self, topic_name: str) -> list[Subscription]:
+    def matching(self, topic_name: str) -> list[Subscription]:
+        """Whom a topic name reaches, worked out anew and not remembered."""
         found: dict[Session, Subscription] = {}
         levels = topic_name.split("/")
         nodes = [self._root]
