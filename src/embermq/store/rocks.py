@@ -38,6 +38,7 @@ MEMTABLE_BYTES_MAX: Final = 24 * 1024 * 1024  # where RocksDB itself would flush
 MEMTABLES_MAX: Final = 3
 OPEN_FILES_MAX: Final = 256
 INFO_LOG_BYTES_MAX: Final = 1024 * 1024
+PROBE_BYTES: Final = 64 * 1024
 STALL_WAIT_S: Final = 0.002
 STALL_WAITS_MAX: Final = 15_000
 
@@ -108,8 +109,20 @@ class Rocks:
         self._db = self._open()
 
     def has_room(self) -> bool:
-        """Whether the disk would take another flush: else opening again loses the readers for nothing."""
+        """Whether the disk would take another flush: else opening again loses the readers for nothing.
+
+        OSError, as it comes, if the disk takes nothing at all.
+        """
         disk = os.statvfs(self._directory)
+        probe = self._directory / "probe"
+        try:
+            with open(probe, "wb", opener=_privately) as file:
+                file.write(bytes(PROBE_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            with suppress(OSError):
+                probe.unlink(missing_ok=True)
         return disk.f_bavail * disk.f_frsize >= FLUSH_BYTES
 
     def _use(self) -> Rdict:
@@ -177,4 +190,11 @@ class Rocks:
 
     def close(self) -> None:
         if self._db is not None:
-            self._db.close()
+            try:
+                self._db.close()
+            except Exception as error:  # rocksdict raises nothing more special, after it has closed
+                raise StoreError(f"the state cannot be flushed: {error}") from error
+
+
+def _privately(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
