@@ -54,9 +54,10 @@ def test_a_torn_last_block_is_cut_and_everything_before_it_is_there(server: Serv
         assert owed(server, "away") == [b"0", b"1", b"2", b"3", b"4"], cut
         with client(server, "publisher") as publisher:
             publisher.publish("t/1", b"after", qos=1, retain=True)
-        server.restart()
-        assert retained(server) == {"t/1": b"after"}, cut
         server.kill()
+    # The log goes on behind a cut as if nothing had been there.
+    server.start()
+    assert retained(server) == {"t/1": b"after"}
 
 
 def test_a_flipped_bit_in_the_middle_is_refused_with_file_and_position(server: ServerProcess, tmp_path: Path) -> None:
