@@ -7,6 +7,8 @@ from embermq.broker.counters import Counters
 from embermq.broker.delivery import PACKET_IDS, Outbound, packet_id_of
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from embermq.protocol.reasons import ReasonCode
+from embermq.store.interface import Queue, Queued, StoreError
 from embermq.store.memory import MemoryQueue, MemoryStore
 from scripted import Bench, ScriptedLink
 
@@ -18,6 +20,25 @@ def lasting(request: pytest.FixtureRequest) -> bool:
 
 def bench_with(lasting: bool, **limits: int) -> Bench:
     return Bench(MemoryStore(queues=lasting), Limits(**limits))
+
+
+class DamagedQueue(Queue):
+    """A queue whose messages are not there any more."""
+
+    def push(self, message: Publish, offset: int, qos: int, retain: bool) -> int:
+        raise NotImplementedError
+
+    def read(self, after_sequence: int, limit: int) -> list[Queued]:
+        raise StoreError("the log is damaged")
+
+    def release(self, sequence: int) -> None: ...
+    def acknowledge(self, sequence: int) -> None: ...
+
+    def acknowledged(self) -> int:
+        return 0
+
+    def last(self) -> int:
+        return 2
 
 
 def test_packet_ids_count_up_and_come_round_without_zero() -> None:
@@ -173,3 +194,21 @@ def test_after_a_crash_all_that_may_have_left_has_dup_however_small_the_window()
         outbound.pump(link)
     assert got == [(b"1", True), (b"2", True), (b"3", True), (b"4", True), (b"5", True), (b"6", False)]
     assert outbound.newest_sent_ever() == 6
+
+
+def test_what_the_store_cannot_give_costs_one_client_its_connection_and_nobody_else() -> None:
+    bench = bench_with(True, inflight_max=1)
+    unlucky, lucky = (bench.join(name, clean=False) for name in ("u", "l"))
+    for client in (unlucky, lucky):
+        bench.subscribed(client, "t", 1)
+    for payload in (b"1", b"2"):
+        bench.publish("t", payload, qos=1)
+    firsts = [client.take_messages()[0] for client in (unlucky, lucky)]
+    [damaged] = [session.outbound for session in bench.core.sessions() if session.client_id == "u"]
+    damaged.queue = DamagedQueue()  # type: ignore[misc]
+    bench.send(unlucky, Puback(firsts[0].packet_id), turn=False)
+    bench.send(lucky, Puback(firsts[1].packet_id), turn=False)
+    bench.turn()
+    assert unlucky.closed == ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
+    assert lucky.payloads() == [b"2"]
+    assert bench.core.counters.store_refusals == 1
