@@ -132,8 +132,8 @@ def sentences() -> Iterator[None]:
 def _check_directory(directory: Path) -> None:
     """A wrong name must not become a new directory."""
     try:
-        found = (directory / "log").is_dir()
+        os.scandir(directory / "log").close()
     except PermissionError:
         raise ConfigError(f"{directory} is not accessible for this user") from None
-    if not found:
-        raise ConfigError(f"{directory} is not the data directory of a server: expected one with --data DIR")
+    except OSError:
+        raise ConfigError(f"{directory} is not the data directory of a server: expected one with --data DIR") from None

@@ -1,0 +1,476 @@
+"""`ember retained` on a running server and on a stopped one's directory: the same answers from both."""
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ember_command import Done, ember, sentence, server, wire
+from embermq import Broker
+from embermq.commands import running
+from embermq.store.directory import DataDirectory
+from server_process import ServerProcess
+
+BINARY = bytes(range(256))
+
+
+class Place:
+    """A data directory and, if it runs, its server."""
+
+    def __init__(self, data: Path, broker: Broker | None) -> None:
+        self.data = data
+        self.broker = broker
+
+    def retained(self, *arguments: str | Path, stdin: bytes = b"") -> Done:
+        return ember("retained", *arguments, "--data", self.data, stdin=stdin)
+
+    def set(self, topic_name: str, payload: bytes, *options: str) -> None:
+        done = self.retained("set", topic_name, "--stdin", *options, stdin=payload)
+        assert (done.code, done.printed, done.errors) == (0, b"", "")
+
+    def topics(self, *arguments: str) -> dict[str, str]:
+        """What `ls --json` says: topic and payload, in its order."""
+        done = self.retained("ls", *arguments, "--json")
+        assert done.code == 0, done
+        found = [json.loads(line) for line in done.lines]
+        return {each["topic"]: each.get("payload", each.get("payload_base64")) for each in found}
+
+
+@pytest.fixture(params=["running", "stopped"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    data = tmp_path / "data"
+    with server(data) as broker:
+        if request.param == "running":
+            yield Place(data, broker)
+            return
+    yield Place(data, None)
+
+
+def now_s() -> str:
+    """An instant between what was done before and what is done next."""
+    before = time.time_ns() // 1000
+    while time.time_ns() // 1000 == before:
+        pass
+    instant = time.time_ns() // 1000
+    while time.time_ns() // 1000 == instant:
+        pass
+    return f"{instant // 1_000_000}.{instant % 1_000_000:06}"
+
+
+# -- looking and changing ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_set_is_got_listed_and_cleared(place: Place) -> None:
+    assert place.retained("set", "a/b", "hello").code == 0
+    place.set("a/c", b"there", "--qos", "2")
+    place.set("b", "grüße\n".encode())
+    assert place.retained("get", "a/b").text == "hello\n"
+    assert place.retained("get", "b", "--raw").printed == "grüße\n".encode()
+    assert place.topics("a/#") == {"a/b": "hello", "a/c": "there"}
+    assert place.topics() == {"a/b": "hello", "a/c": "there", "b": "grüße\n"}
+    assert place.retained("clear", "a/b").text == "cleared 1 messages\n"
+    assert place.topics() == {"a/c": "there", "b": "grüße\n"}
+    absent = place.retained("get", "a/b")
+    assert (absent.code, absent.printed, absent.errors) == (1, b"", "ember: nothing is retained on a/b\n")
+
+
+def test_a_message_is_shown_with_all_that_is_known_of_it(place: Place) -> None:
+    place.set("a/b", b"x" * 500, "--qos", "2")
+    header, line = place.retained("ls").lines
+    assert header.split() == ["TIME", "QOS", "BYTES", "TOPIC", "PAYLOAD"]
+    instant, qos, size_bytes, topic_name, payload = line.split()
+    assert (qos, size_bytes, topic_name, payload) == ("2", "500", "a/b", "x" * 60 + "…")
+    shown = json.loads(place.retained("get", "a/b", "--json").text)
+    assert shown.items() >= {"topic": "a/b", "payload": "x" * 500, "qos": 2, "client_id": "$operator"}.items()
+    assert place.topics("--as-of", instant) == {"a/b": "x" * 500}  # what is shown is understood
+    assert place.topics("--as-of", shown["timestamp"]) == {"a/b": "x" * 500}
+
+
+def test_nothing_that_a_client_sent_reaches_the_terminal_as_it_is(place: Place) -> None:
+    place.set("a\x1b[2Jb", b"\x1b[31mred\x07")
+    line = place.retained("ls").lines[1]
+    assert line.isprintable() and line.endswith(r"a\x1b[2Jb  \x1b[31mred\x07")
+    assert place.retained("get", "a\x1b[2Jb").text == "\\x1b[31mred\\x07\n"
+    assert place.retained("clear", "#", "--dry-run").lines == [r"a\x1b[2Jb"]
+
+
+def test_binary_payloads_come_back_as_they_were(place: Place, tmp_path: Path) -> None:
+    place.set("binary", BINARY)
+    assert place.retained("get", "binary", "--raw").printed == BINARY
+    assert place.topics() == {"binary": b64encode(BINARY).decode()}
+    assert place.retained("export", "#", tmp_path / "out").code == 0
+    assert place.retained("clear", "binary").code == 0
+    assert place.retained("import", tmp_path / "out").text == "imported 1 messages\n"
+    assert place.retained("get", "binary", "--raw").printed == BINARY
+
+
+def test_a_payload_of_megabytes(place: Place) -> None:
+    payload = random.Random(4).randbytes(5_000_000)
+    place.set("large", payload)
+    assert place.retained("get", "large", "--raw").printed == payload
+    too_large = place.retained("set", "larger", "--stdin", stdin=bytes(17_000_000))
+    assert "limits.packet_bytes_max" in sentence(too_large)
+
+
+def test_filters_mean_what_they_mean_in_mqtt(place: Place) -> None:
+    for topic_name in ("a", "a/b", "a/b/c", "x/b", "$hidden/b"):
+        place.set(topic_name, b"1")
+    assert list(place.topics("a/#")) == ["a", "a/b", "a/b/c"]
+    assert list(place.topics("+/b")) == ["a/b", "x/b"]
+    assert sorted(place.topics("#")) == ["a", "a/b", "a/b/c", "x/b"]
+    assert list(place.topics("$hidden/#")) == ["$hidden/b"]
+    assert list(place.topics("a/b")) == ["a/b"]
+    assert place.topics("nothing/#") == {}
+
+
+def test_the_past_is_answered_for_any_instant(place: Place) -> None:
+    empty = now_s()
+    place.set("a", b"1")
+    place.set("b", b"1")
+    first = now_s()
+    place.set("a", b"2")
+    place.retained("clear", "b")
+    second = now_s()
+    place.retained("clear", "a")
+    for instant, expected in ((empty, {}), (first, {"a": "1", "b": "1"}), (second, {"a": "2"}), (now_s(), {})):
+        assert place.topics("--as-of", instant) == expected
+    assert place.retained("get", "a", "--as-of", first).text == "1\n"
+    assert place.retained("get", "a", "--as-of", second).text == "2\n"
+    gone = place.retained("get", "b", "--as-of", second)
+    assert (gone.code, gone.errors) == (1, f"ember: nothing is retained on b as of {second}\n")
+    exported = place.retained("export", "#", "-", "--as-of", first)
+    assert [json.loads(line)["payload"] for line in exported.lines] == ["1", "1"]
+
+
+def test_a_dry_run_clears_nothing_and_many_are_asked_about(place: Place) -> None:
+    for number in range(3):
+        place.set(f"a/{number}", b"1")
+    dry = place.retained("clear", "a/+", "--dry-run")
+    assert (dry.lines, dry.errors) == (["a/0", "a/1", "a/2"], "3 messages would be cleared\n")
+    declined = place.retained("clear", "a/+", stdin=b"n\n")
+    assert declined.code == 1 and "Clear 3 retained messages?" in declined.errors
+    assert place.retained("clear", "a/+").code == 1  # nobody there to answer
+    assert len(place.topics()) == 3
+    assert place.retained("clear", "a/0").text == "cleared 1 messages\n"
+    assert place.retained("clear", "a/1", "--dry-run", "--yes").lines == ["a/1"]
+    agreed = place.retained("clear", "a/+", stdin=b"y\n")
+    assert agreed.code == 0 and agreed.text.endswith("cleared 2 messages\n")
+    assert place.topics() == {}
+    assert place.retained("clear", "#", "--yes").text == "cleared 0 messages\n"
+
+
+# -- export and import -------------------------------------------------------------------------------------------------
+
+
+def test_ten_thousand_messages_move_and_are_the_same(place: Place, tmp_path: Path) -> None:
+    rng = random.Random(10_000)
+    lines = []
+    for number in range(10_000):
+        payload = rng.randbytes(rng.randrange(1, 40)) if number % 3 else f"ü {number}\u2028\n".encode()
+        encoded = {"topic": f"t/{number % 100}/{number}", "payload_base64": b64encode(payload).decode()}
+        lines.append(json.dumps(encoded | {"qos": number % 3}))
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text("\n".join(lines))
+    assert place.retained("import", first).text == "imported 10000 messages\n"
+    exported = place.retained("export", "#", second)
+    assert (exported.code, exported.errors) == (0, "exported 10000 messages\n")
+    assert second.stat().st_mode & 0o777 == 0o600
+    other = tmp_path / "other"
+    with server(other):
+        assert ember("retained", "import", "-", "--data", other, stdin=second.read_bytes()).code == 0
+        again = ember("retained", "export", "#", "-", "--data", other)
+
+    def facts(text: str) -> set[tuple[str, str | None, str | None, int]]:
+        found = [json.loads(line) for line in text.split("\n") if line]
+        assert len(found) == 10_000
+        return {(each["topic"], each.get("payload"), each.get("payload_base64"), each["qos"]) for each in found}
+
+    assert facts(second.read_text()) == facts(again.text)
+    shown = {(each[0], each[3]) for each in facts(again.text)}
+    assert shown == {(f"t/{number % 100}/{number}", number % 3) for number in range(10_000)}
+    assert place.retained("clear", "t/#", "--yes").text == "cleared 10000 messages\n"
+    assert place.topics() == {}
+
+
+def test_a_bad_line_is_named_and_what_is_before_it_stays(place: Place, tmp_path: Path) -> None:
+    good = '{"topic": "a", "payload": "1"}\n\n'
+    for bad, expected in (
+        ("nonsense", "expected a JSON object"),
+        ("[]", "expected a JSON object"),
+        ('{"payload": "1"}', "expected a topic"),
+        ('{"topic": "a/#", "payload": "1"}', "expected a topic name: wildcard in a topic name"),
+        ('{"topic": "b"}', "expected payload or payload_base64"),
+        ('{"topic": "b", "payload": "1", "payload_base64": "MQ=="}', "expected payload or payload_base64"),
+        ('{"topic": "b", "payload": 1}', "expected payload as a text"),
+        ('{"topic": "b", "payload": "\\ud800"}', "expected payload as a text"),
+        ('{"topic": "b", "payload": ""}', "expected a payload that is not empty"),
+        ('{"topic": "b", "payload_base64": "?"}', "expected payload_base64 as base64"),
+        ('{"topic": "b", "payload": "1", "qos": 3}', "expected qos 0, 1 or 2"),
+        ('{"topic": "b", "payload": "1", "qos": true}', "expected qos 0, 1 or 2"),
+    ):
+        path = tmp_path / "in"
+        path.write_text(good + bad + "\n" + good)
+        done = place.retained("import", path)
+        assert (done.code, done.text) == (2, "imported 1 messages\n")
+        assert done.errors == f"ember: {path}, line 3: {expected}\n"
+    assert place.topics() == {"a": "1"}
+
+
+def test_only_topics_that_match_are_imported(place: Place) -> None:
+    lines = b"".join(b'{"topic": "%s", "payload": "1"}\n' % topic for topic in (b"a/1", b"b/1", b"a/2", b"$x"))
+    assert place.retained("import", "-", "--filter", "a/+", stdin=lines).text == "imported 2 messages\n"
+    assert place.topics() == {"a/1": "1", "a/2": "1"}
+    assert place.retained("import", "-", stdin=lines).text == "imported 4 messages\n"
+
+
+def test_an_export_that_fails_leaves_what_was_there(place: Place, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text("precious")
+    place.set("a", b"1")
+    assert "cannot write" in sentence(place.retained("export", "#", tmp_path / "none" / "out"))
+    assert "expected a topic filter" in sentence(place.retained("export", "a#", out))
+    assert out.read_text() == "precious"
+    assert place.retained("export", "a", out).code == 0
+    assert json.loads(out.read_text())["payload"] == "1"
+    assert [path.name for path in tmp_path.iterdir() if "unfinished" in path.name] == []
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_what_a_budget_keeps_out_is_said(runs: bool, tmp_path: Path) -> None:
+    config = tmp_path / "ember.toml"
+    config.write_text(
+        f"[listeners]\nport = 0\n[store]\ndirectory = '{tmp_path}/data'\n"
+        "[[store.budgets]]\ntopic_filter = 'a/#'\ncount_max = 3\n"
+    )
+    (tmp_path / "data" / "log").mkdir(parents=True)
+    lines = b"".join(b'{"topic": "a/%d", "payload": "1"}\n' % number for number in range(5))
+
+    def check() -> None:
+        done = ember("retained", "import", "-", "--config", config, stdin=lines)
+        assert (done.code, done.text) == (1, "imported 3 messages, 2 were refused\n")
+        refusal = "a/# holds 3 retained messages of at most 3"
+        assert done.errors == f"refused a/3: {refusal}\nrefused a/4: {refusal}\n"
+        one = ember("retained", "set", "a/9", "1", "--config", config)
+        assert sentence(one) == f"not retained on a/9: {refusal}"
+        stat = json.loads(ember("store", "stat", "--json", "--config", config).text)
+        assert stat["budgets"] == [{"topic_filter": "a/#", "count": 3, "bytes": 12}]
+
+    if runs:
+        with ServerProcess(tmp_path / "data", tmp_path / "log", {"store.budgets": _budgets(config)}):
+            check()
+    else:
+        check()
+
+
+def _budgets(config: Path) -> str:
+    import tomllib
+
+    return json.dumps(tomllib.loads(config.read_text())["store"]["budgets"])
+
+
+# -- with clients ------------------------------------------------------------------------------------------------------
+
+
+def test_subscribers_get_what_is_set_and_cleared(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with server(data) as broker, wire(broker, "subscriber") as subscriber:
+        subscriber.subscribe(("a/#", 1))
+        assert ember("retained", "set", "a/b", "1", "--data", data).code == 0
+        message = subscriber.receive_message()
+        assert (message.topic_name, message.payload, message.qos, message.retain) == ("a/b", b"1", 1, False)
+        assert ember("retained", "clear", "a/b", "--data", data).code == 0
+        message = subscriber.receive_message()
+        assert (message.topic_name, message.payload, message.qos) == ("a/b", b"", 1)
+
+
+def test_a_session_is_owed_what_was_set_while_the_server_was_stopped(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with server(data) as broker, wire(broker, "away", clean=False) as client:
+        client.subscribe(("a/#", 1))
+    assert ember("retained", "set", "a/b", "news", "--data", data).code == 0
+    assert ember("store", "stat", "--data", data).text.count("sessions          1") == 1
+    with server(data) as broker, wire(broker, "away", clean=False) as client:
+        message = client.receive_message()
+        assert (message.payload, message.qos, message.retain, message.dup) == (b"news", 1, False, False)
+        client.assert_silent()
+
+
+def test_no_access_rule_binds_who_runs_the_server(tmp_path: Path) -> None:
+    (tmp_path / "acl").write_text("anonymous\nread #\n")
+    settings = {"access.acl_file": str(tmp_path / "acl"), "access.allow_anonymous": "true"}
+    data = tmp_path / "data"
+    with ServerProcess(data, tmp_path / "log", settings) as process, process.wire() as client:
+        client.connect("c")
+        client.publish("a", b"refused", qos=1, retain=True)
+        assert ember("retained", "get", "a", "--data", data).code == 1
+        assert ember("retained", "set", "a", "taken", "--data", data).code == 0
+        client.subscribe("a")
+        assert client.receive_message().payload == b"taken"
+
+
+def test_what_a_command_has_set_survives_a_kill(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with ServerProcess(data, tmp_path / "log") as process:
+        for number in range(3):
+            assert ember("retained", "set", f"a/{number}", "kept", "--data", data).code == 0
+            process.kill()
+            if number == 1:
+                assert ember("retained", "get", "a/1", "--data", data).text == "kept\n"  # past the socket left behind
+            process.start()
+        assert len(ember("retained", "ls", "--json", "--data", data).lines) == 3
+        assert process.stop() == 0
+        assert not (data / "control.sock").exists()
+
+
+def test_commands_and_clients_do_not_stand_in_each_others_way(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with server(data) as broker:
+        lines = b"".join(b'{"topic": "kept/%d", "payload": "%d"}\n' % (n, n) for n in range(5_000))
+        stop = threading.Event()
+        published: list[int] = []
+
+        def publish() -> None:
+            with wire(broker, "busy") as client:
+                while not stop.is_set():
+                    client.publish(f"load/{len(published) % 50}", b"x" * 100, qos=1, retain=True)
+                    published.append(1)
+
+        load = threading.Thread(target=publish)
+        load.start()
+        try:
+            assert ember("retained", "import", "-", "--data", data, stdin=lines).text == "imported 5000 messages\n"
+            # A reader that does not read: the listing waits, nobody else does.
+            with socket.socket(socket.AF_UNIX) as idle, _socket_path(data) as path:
+                idle.connect(path)
+                idle.sendall(b'{"op": "ls", "filter": "#"}\n' * 50)
+                before = len(published)
+                for number in range(5):
+                    assert ember("retained", "set", f"also/{number}", "1", "--data", data).code == 0
+                listed = ember("retained", "ls", "kept/#", "--json", "--data", data)
+                assert len(listed.lines) == 5_000
+                assert len(published) > before
+            assert ember("retained", "clear", "kept/#", "--yes", "--data", data).text == "cleared 5000 messages\n"
+        finally:
+            stop.set()
+            load.join()
+        assert len(ember("retained", "ls", "load/#", "--json", "--data", data).lines) == min(50, len(published))
+
+
+def _socket_path(data: Path) -> "object":
+    from embermq.transport.addresses import unix_address
+
+    return unix_address(data / "control.sock")
+
+
+def test_a_pipe_that_is_closed_early_is_no_error(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with server(data):
+        lines = b"".join(b'{"topic": "a/%d", "payload": "%s"}\n' % (n, b"x" * 200) for n in range(3_000))
+        assert ember("retained", "import", "-", "--data", data, stdin=lines).code == 0
+        command = [sys.executable, "-m", "embermq", "retained", "ls", "--json", "--data", str(data)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None and process.stderr is not None
+            assert process.stdout.readline().startswith(b'{"topic": "a/0"')
+            process.stdout.close()
+            assert process.stderr.read() == b""
+            assert process.wait(30) == 0
+
+
+# -- what can be set right ---------------------------------------------------------------------------------------------
+
+
+def test_bad_input_is_one_sentence(place: Place, tmp_path: Path) -> None:
+    for arguments, expected in (
+        (("ls", "a/#/b"), "a/#/b: expected a topic filter: '#' is not the last character of the filter"),
+        (("ls", "a+"), "'+' does not occupy a whole level"),
+        (("ls", ""), "empty topic filter"),
+        (("ls", "\udcff"), "expected a topic filter: not UTF-8"),
+        (("ls", "x" * 70_000), "longer than 65535 bytes"),
+        (("ls", "--as-of", "yesterday"), "--as-of yesterday: expected a time of the past such as 2026-01-31T14:03:07"),
+        (("ls", "--as-of", "2999-01-01"), "expected a time of the past"),
+        (("ls", "--as-of", "99999999999999"), "expected a time of the past"),
+        (("get", "a/+"), "expected a topic name: wildcard in a topic name"),
+        (("get", "a", "--raw", "--json"), "--raw and --json: expected one of them"),
+        (("set", "a"), "expected PAYLOAD or --stdin"),
+        (("set", "a", "1", "--stdin"), "expected PAYLOAD or --stdin"),
+        (("set", "a", ""), "expected a payload that is not empty"),
+        (("set", "#", "1"), "wildcard in a topic name"),
+        (("set", "$SYS/broker/version", "1"), "not retained on $SYS/broker/version: $SYS topics are the server's own"),
+        (("set", "/".join("x" * 200), "1"), "at most 128 levels"),
+        (("clear", "a/b#"), "expected a topic filter"),
+        (("import",), "expected FILE or --from URL"),
+        (("import", "x", "--from", "mqtt://x"), "expected FILE or --from URL"),
+        (("import", "x", "--filter", "#/"), "expected a topic filter"),
+        (("import", "--from", "http://x"), "--from: expected mqtt://host:1883"),
+        (("import", "--from", "mqtt://"), "--from: expected mqtt://host:1883"),
+        (("import", "--from", "mqtt://x:port"), "--from: expected mqtt://host:1883"),
+        (("import", "--from", "mqtt://x/topic"), "--from: expected mqtt://host:1883"),
+    ):
+        assert expected in sentence(place.retained(*arguments))
+    missing = place.retained("import", tmp_path / "none")
+    assert (missing.code, missing.errors) == (2, f"ember: cannot read {tmp_path}/none: No such file or directory\n")
+    assert place.topics() == {}
+
+
+def test_a_directory_that_is_none_is_not_made(tmp_path: Path) -> None:
+    missing = tmp_path / "none"
+    for arguments in (("ls",), ("set", "a", "1"), ("import", "-")):
+        assert "is not the data directory of a server" in sentence(ember("retained", *arguments, "--data", missing))
+    (tmp_path / "file").write_text("")
+    assert "is not the data directory" in sentence(ember("retained", "ls", "--data", tmp_path / "file"))
+    assert "is not the data directory" in sentence(ember("retained", "ls", "--data", tmp_path))
+    assert not missing.exists()
+
+
+def test_a_server_in_memory_has_nothing_to_reach(tmp_path: Path) -> None:
+    done = ember("retained", "ls", environment={"EMBERMQ_STORE__MEMORY": "true"})
+    assert "store.memory is true" in sentence(done)
+
+
+def test_the_settings_name_the_directory_whether_or_not_a_server_could_start(place: Place, tmp_path: Path) -> None:
+    place.set("a", b"1")
+    config = tmp_path / "ember.toml"
+    config.write_text(f"[listeners]\nhost = '0.0.0.0'\n[store]\ndirectory = '{place.data}'\n")
+    assert ember("retained", "get", "a", "--config", config).text == "1\n"
+    assert ember("retained", "get", "a", environment={"EMBERMQ_STORE__DIRECTORY": str(place.data)}).text == "1\n"
+    config.write_text("[store]\ndirectroy = 'x'\n")
+    assert "there is no setting store.directroy" in sentence(ember("retained", "ls", "--config", config))
+
+
+def test_a_server_without_an_answer_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "data"
+    held = DataDirectory(data)
+    try:
+        expected = f"{data} is in use by another server, process {os.getpid()}, and its control socket does not answer"
+        assert expected in sentence(ember("retained", "ls", "--data", data))
+        with socket.socket(socket.AF_UNIX) as deaf, _socket_path(data) as path:
+            deaf.bind(path)
+            assert expected in sentence(ember("retained", "ls", "--data", data))
+            deaf.listen()
+            monkeypatch.setattr(running, "ANSWER_TIMEOUT_S", 0.2)
+            silent = sentence(ember("retained", "ls", "--data", data))
+            assert silent.startswith("the server does not answer on") and silent.endswith("within 0 s")
+    finally:
+        held.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a moment")
+def test_another_user_is_told_that_the_directory_is_not_theirs(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with ServerProcess(data, tmp_path / "log"):
+        assert ember("retained", "ls", "--data", data).code == 0
+        os.seteuid(65534)
+        try:
+            done = ember("retained", "ls", "--data", data)
+        finally:
+            os.seteuid(0)
+    assert sentence(done) == f"{data} is not accessible for this user"
