@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -88,6 +89,8 @@ def run(settings: "Settings", beside: AbstractAsyncContextManager[str] | None = 
 async def _serve(settings: "Settings", beside: AbstractAsyncContextManager[str]) -> None:
     from embermq.embed import Broker
 
+    # Whatever any part creates is for this user alone; RocksDB, for one, makes its files by the umask.
+    os.umask(0o077)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     broker = Broker.from_settings(settings)
@@ -98,6 +101,7 @@ async def _serve(settings: "Settings", beside: AbstractAsyncContextManager[str])
         lines = [f"ember {__version__}", *start_up_lines(broker, settings), *([other] if other else []), "ready"]
         print(*lines, sep="\n", flush=True)
         _raise_file_limit(settings.limits.connections_max)
+        _collect_rarely()
         await stop.wait()
     print("stopped", flush=True)
 
@@ -143,6 +147,15 @@ def _reload(broker: "Broker") -> None:
         logger.error("not reloaded, the old settings stay in force: %s", error)
     else:
         logger.info("users, rights and certificate were read again")
+
+
+def _collect_rarely() -> None:
+    """Packets and records are freed by counting; looking for cycles among them cost 5 % of a retained write's time."""
+    import gc
+
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def _raise_file_limit(connections_max: int) -> None:
