@@ -5,7 +5,6 @@ Never: a socket, a thread, a clock, randomness. Bytes go out through links, reco
 The unit of work is a turn: the shell hands in all that one pass of its loop has read, then calls `end_turn` once.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
@@ -17,8 +16,9 @@ from embermq.broker.held import Held, HeldAcknowledgement, HeldAnswer, HeldConna
 from embermq.broker.limits import Limits
 from embermq.broker.link import PUBCOMP, PUBREL, Link
 from embermq.broker.publishing import Publishing
-from embermq.broker.retained import RetainedStream, RetainedStreams
+from embermq.broker.retained import RetainedStreams
 from embermq.broker.session import Session
+from embermq.broker.session_streams import RetainedStream
 from embermq.broker.subscribing import Subscribing
 from embermq.broker.subscriptions import Subscriptions
 from embermq.broker.sys_topics import sys_values
@@ -134,7 +134,7 @@ class Core:
             for request, _ in saved.subscriptions:
                 self._subscribing.add(session, request)
             for position in saved.positions:
-                session.streams.append(RetainedStream(position))
+                session.streams.restore(RetainedStream(position))
             if saved.ended_us == 0:
                 self._store.append_disconnected(saved.client_id, saved.session_id, "server stopped", saved.sent)
             away_ms = (wall_us - saved.ended_us) // 1000 if saved.ended_us else 0
@@ -444,7 +444,7 @@ class Core:
             self._end_session(session)
         else:
             # QoS 0 is not part of the session's state; what is owed at QoS 1 and 2 goes on when the client is back.
-            session.streams = deque(stream for stream in session.streams if stream.position.qos > 0)
+            session.streams.drop_unacknowledged()
             self._expiries.watch(session)
 
     def _publish_will(self, will: Will, identity: Identity) -> None:

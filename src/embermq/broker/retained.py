@@ -5,12 +5,14 @@ A stream holds a position, not a copy: it reads the store in pieces, so a millio
 Linear without a snapshot: what was retained after the SUBSCRIBE is sent live, so the stream skips it.
 """
 
+from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.held import Held, HeldOffer
 from embermq.broker.link import Link
+from embermq.broker.session_streams import RetainedStream
 from embermq.protocol.packets import Publish
-from embermq.protocol.topics import has_wildcard, matches
+from embermq.protocol.topics import matches
 from embermq.store.interface import Retained, RetainedPosition, Store
 
 if TYPE_CHECKING:
@@ -20,52 +22,26 @@ PIECE: Final = 128
 """How many retained messages one client gets before it is another's turn."""
 PIECES_A_TURN: Final = 16
 """How many pieces one turn may send, so that live messages are never far behind."""
-
-
-@final
-class RetainedStream:
-    """The retained messages that one subscription is still to get."""
-
-    __slots__ = ("position", "done", "replaced")
-
-    def __init__(self, position: RetainedPosition) -> None:
-        self.position: Final = position
-        self.done = False
-        # Messages that were retained at the SUBSCRIBE and replaced before SUBACK could leave; None: there was none.
-        self.replaced: dict[str, Publish | None] = {}
-
-    def take(self, store: Store, limit: int) -> list[Retained]:
-        """The next piece, without what this subscription gets live. Empty and not `done`: ask again."""
-        position = self.position
-        if has_wildcard(position.topic_filter):
-            piece = store.retained_scan(position.topic_filter, position.after_topic_name, limit)
-            self.done = len(piece) < limit
-        else:
-            only = store.retained_get(position.topic_filter)
-            piece = [] if only is None else [only]
-            self.done = True
-        if piece:
-            position.after_topic_name = piece[-1].topic_name
-        return [retained for retained in piece if retained.offset < position.before_offset]
-
-    def rewind(self, after_topic_name: str) -> None:
-        """The client stopped reading within a piece: go on from here the next time."""
-        self.position.after_topic_name = after_topic_name
-        self.done = False
+FIRST_PIECES_A_TURN: Final = 256
+"""How many first pieces follow their SUBACK in the same turn; one SUBSCRIBE may ask for thousands."""
+COMPARISONS_MAX: Final = 100_000
+"""How often retained publishes are compared with filters whose SUBACK waits. Beyond it, those get only what is new."""
 
 
 @final
 class RetainedStreams:
     """All streams, served in turn, a piece each."""
 
-    __slots__ = ("_store", "_held", "_ready", "_unsettled", "_fresh")
+    __slots__ = ("_store", "_held", "_ready", "_unsettled", "_fresh", "_comparisons", "_first_pieces")
 
     def __init__(self, store: Store, held: list[Held]) -> None:
         self._store: Final = store
         self._held: Final = held  # the core's: what the next commit releases
         self._ready: dict[Session, None] = {}
-        self._unsettled: dict[str, list[Publish]] = {}
-        self._fresh: dict[RetainedStream, Session] = {}  # SUBACK still waits
+        self._unsettled: dict[str, deque[Publish]] = {}
+        self._fresh: dict[Session, int] = {}  # how many SUBACKs still wait
+        self._comparisons = 0  # since none waited
+        self._first_pieces = 0  # of this turn
 
     def unsettled(self, message: Publish) -> None:
         """A retained publish is being taken; until it is durable the store shows the one before it.
@@ -75,15 +51,22 @@ class RetainedStreams:
         """
         topic_name = message.topic_name
         waiting = self._unsettled.get(topic_name)
-        for stream in self._fresh:
-            if topic_name not in stream.replaced and matches(stream.position.topic_filter, topic_name):
-                stream.replaced[topic_name] = self._last(topic_name, waiting)
+        if self._fresh and self._comparisons < COMPARISONS_MAX:
+            self._keep_replaced(topic_name, waiting)
         if waiting is None:
-            self._unsettled[topic_name] = [message]
+            self._unsettled[topic_name] = deque((message,))
         else:
             waiting.append(message)
 
-    def _last(self, topic_name: str, waiting: list[Publish] | None) -> Publish | None:
+    def _keep_replaced(self, topic_name: str, waiting: deque[Publish] | None) -> None:
+        for session in self._fresh:
+            streams = session.streams.fresh()
+            self._comparisons += 1 + len(streams)
+            for stream in streams:
+                if topic_name not in stream.replaced and matches(stream.position.topic_filter, topic_name):
+                    stream.replaced[topic_name] = self._last(topic_name, waiting)
+
+    def _last(self, topic_name: str, waiting: deque[Publish] | None) -> Publish | None:
         if waiting:
             return waiting[-1] if waiting[-1].payload else None
         retained = self._store.retained_get(topic_name)
@@ -92,51 +75,68 @@ class RetainedStreams:
     def settled(self, topic_name: str) -> None:
         """The oldest unsettled retained publish of a topic has become durable and was sent live."""
         waiting = self._unsettled[topic_name]
-        del waiting[0]
+        waiting.popleft()
         if not waiting:
             del self._unsettled[topic_name]
 
+    def expect(self, session: "Session") -> None:
+        """A SUBSCRIBE is being taken; `begin` is called once for it."""
+        session.streams.expect()
+        self._fresh[session] = self._fresh.get(session, 0) + 1
+
     def subscribed(self, session: "Session", position: RetainedPosition) -> None:
         """A subscription wants its retained messages, once SUBACK has left."""
-        stream = RetainedStream(position)
-        session.streams.append(stream)
-        self._fresh[stream] = session
+        session.streams.add(RetainedStream(position))
 
-    def begin(self, session: "Session") -> None:
-        """SUBACK has left: the first piece of each stream follows it at once, so few messages come without delay."""
+    def begin(self, session: "Session") -> list[RetainedStream]:
+        """SUBACK has left: what was replaced meanwhile goes out, before what replaces it. Returns the SUBACK's streams.
+
+        Only those: a later SUBSCRIBE may be preceded by retained publishes that the store does not show yet.
+        """
+        self._fresh[session] -= 1
+        if not self._fresh[session]:
+            del self._fresh[session]
+        if not self._fresh:
+            self._comparisons = 0
+        begun = session.streams.begin()
         link = session.link
-        for stream in [stream for stream, owner in self._fresh.items() if owner is session]:
-            del self._fresh[stream]
-            if stream.replaced and link is not None and stream in session.streams:
+        if link is not None:
+            for stream in begun:
                 for message in stream.replaced.values():
                     if message is not None:
                         self._send(session, link, message, -1, stream.position.qos)
-        if link is not None:
-            for _ in range(len(session.streams)):
-                if not session.streams or not self._send_piece(session, link):
-                    break
-            self.ready(session)
+                stream.replaced.clear()
+        return begun
+
+    def send_first(self, session: "Session", link: Link, count: int) -> None:
+        """The first pieces of `count` streams follow their SUBACK at once, so few messages come without delay."""
+        for _ in range(min(count, FIRST_PIECES_A_TURN - self._first_pieces)):
+            self._first_pieces += 1
+            if not session.streams.flow() or not self._send_piece(session, link):
+                break
+        self.ready(session)
 
     def ready(self, session: "Session") -> None:
         """A session may have room for more of its retained messages."""
-        if session.streams:
+        if session.streams.flow():
             self._ready[session] = None
 
     def send_pieces(self) -> bool:
         """One piece for each session that is ready, the longest waiting first. True: there is more to do at once."""
+        self._first_pieces = 0
         if not self._ready:
             return False
         for _ in range(min(PIECES_A_TURN, len(self._ready))):
             session = next(iter(self._ready))
             del self._ready[session]
             link = session.link
-            if link is not None and session.streams and self._send_piece(session, link) and session.streams:
-                self._ready[session] = None
+            if link is not None and session.streams.flow() and self._send_piece(session, link):
+                self.ready(session)
         return bool(self._ready)
 
     def _send_piece(self, session: "Session", link: Link) -> bool:
         """False: the client must read or acknowledge first."""
-        stream = session.streams[0]
+        stream = session.streams.first()
         outbound = session.outbound
         granted = stream.position.qos
         room = PIECE if granted == 0 else min(PIECE, outbound.room())
@@ -154,7 +154,7 @@ class RetainedStreams:
         if granted and outbound.queue is not None:
             self._store.append_position(session.session_id, session.client_id, stream.position, stream.done)
         if stream.done:
-            session.streams.popleft()
+            session.streams.finish(stream)
         return True
 
     def _send(self, session: "Session", link: Link, message: Publish, offset: int, granted: int) -> None:

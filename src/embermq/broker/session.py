@@ -3,13 +3,12 @@
 Owns: the subscriptions, the QoS 2 ids taken from the client, the will, what is owed to the client, its link.
 """
 
-from collections import deque
 from typing import Final, final
 
 from embermq.broker.access import Identity
 from embermq.broker.delivery import Outbound
 from embermq.broker.link import Link
-from embermq.broker.retained import RetainedStream
+from embermq.broker.session_streams import SessionStreams
 from embermq.broker.subscriptions import Subscription
 from embermq.protocol.packets import Will
 
@@ -46,7 +45,7 @@ class Session:
         self.subscriptions: dict[str, Subscription] = {}
         self.received_ids: set[int] = set()
         self.outbound: Final = outbound
-        self.streams: deque[RetainedStream] = deque()
+        self.streams: Final = SessionStreams()
         self.will: Will | None = None
         self.session_expiry_s = 0
         self.keep_alive_ms = 0
@@ -60,7 +59,3 @@ class Session:
         if self.keep_alive_ms == 0 or (self.link is None and self.opening is None):
             return 0
         return self.heard_ms + self.keep_alive_ms + self.keep_alive_ms // 2
-
-    def drop_stream(self, topic_filter: str) -> None:
-        """Give up what a subscription's retained messages have still to send."""
-        self.streams = deque(stream for stream in self.streams if stream.position.topic_filter != topic_filter)

@@ -60,6 +60,7 @@ class Subscribing:
         if failing and session.session_id:
             raise StoreError(f"the store cannot keep subscriptions now: {failing}")
         at_once = self._need_not_wait(session)
+        self._streams.expect(session)
         waiting = [*committing, *self._held] if at_once else []
         reasons = [self._subscribe_one(session, request, at_once, waiting) for request in packet.requests]
         suback = Suback(packet.packet_id, reasons)
@@ -96,7 +97,7 @@ class Subscribing:
         self._store.append_subscribed(session.client_id, session.session_id, request, request.qos, owed)
         if len(session.streams) >= self._limits.subscriptions_max:
             # A client that asks faster than it reads: the same filter again replaces what is left of the last time.
-            session.drop_stream(topic_filter)
+            session.streams.drop(topic_filter)
         if wanted:
             self._streams.subscribed(session, RetainedPosition(topic_filter, request.qos, before_offset))
         return request.qos
@@ -121,16 +122,17 @@ class Subscribing:
 
     def stream_retained(self, session: Session) -> None:
         """SUBACK has left: the retained messages follow; the server's own topics, which no store holds, at once."""
+        begun = self._streams.begin(session)
         link = session.link
         if link is None:
             return
-        for stream in list(session.streams):
+        for stream in begun:
             topic_filter = stream.position.topic_filter
-            if topic_filter.startswith("$") and not stream.position.after_topic_name:
+            if topic_filter.startswith("$"):
                 for message in self._sys_messages.values():
                     if matches(topic_filter, message.topic_name):
                         link.deliver(message, 0, True, False, 0)
-        self._streams.begin(session)
+        self._streams.send_first(session, link, len(begun))
 
     def unsubscribe(self, session: Session, link: Link, packet: Unsubscribe) -> None:
         """Answer an UNSUBSCRIBE: what is not there needs no removal, and is answered all the same (MQTT-3.10.4-5)."""
@@ -141,7 +143,7 @@ class Subscribing:
                 continue
             self._subscriptions.remove(session, topic_filter)
             self._store.append_unsubscribed(session.client_id, session.session_id, topic_filter)
-            session.drop_stream(topic_filter)
+            session.streams.drop(topic_filter)
             reasons.append(ReasonCode.SUCCESS)
         unsuback = Unsuback(packet.packet_id, reasons)
         if self._need_not_wait(session):

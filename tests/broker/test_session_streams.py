@@ -1,0 +1,166 @@
+"""Streams of retained messages under clients that ask for many, leave early, or ask while the disk is slow."""
+
+import pytest
+
+from embermq.broker import retained
+from embermq.protocol.packets import (
+    Pingreq,
+    Pingresp,
+    Puback,
+    Publish,
+    Suback,
+    Subscribe,
+    SubscriptionRequest,
+    Unsubscribe,
+)
+from embermq.store.interface import Retained
+from embermq.store.memory import MemoryStore
+from scripted import Bench, ScriptedLink, SlowStore
+
+
+class CountingStore(MemoryStore):
+    """Counts the scans."""
+
+    scans = 0
+
+    def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
+        self.scans += 1
+        return super().retained_scan(topic_filter, after_topic_name, limit)
+
+
+class ShowsDurable(SlowStore):
+    """A slow store that shows a retained message only once it is durable, as one on a disk does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._gathering: list[str] = []
+        self._writing: list[str] = []
+
+    def append_publish(self, message: Publish, client_id: str, qos2_session_id: int = 0) -> int:
+        self._gathering.append(message.topic_name)
+        return super().append_publish(message, client_id, qos2_session_id)
+
+    def commit(self, done: object) -> bool:
+        self._gathering, self._writing = [], self._gathering
+        return super().commit(done)  # type: ignore[arg-type]
+
+    def finish(self) -> None:
+        self._writing = []
+        super().finish()
+
+    def retained_get(self, topic_name: str) -> Retained | None:
+        hidden = topic_name in self._gathering or topic_name in self._writing
+        return None if hidden else super().retained_get(topic_name)
+
+
+def requests(count: int, pattern: str = "f/{}/#", qos: int = 0) -> list[SubscriptionRequest]:
+    return [SubscriptionRequest(pattern.format(n), qos) for n in range(count)]
+
+
+def test_a_subscribe_sees_what_was_retained_before_it_although_an_earlier_suback_leaves_first() -> None:
+    store = ShowsDurable()
+    bench = Bench(store)
+    client, writer = bench.join("c"), bench.join("w")
+    bench.send(client, Subscribe(1, [SubscriptionRequest("other", 0)]))
+    bench.send(writer, Publish("t", b"retained", 0, True))
+    bench.send(client, Subscribe(2, [SubscriptionRequest("t", 0)]))
+    store.finish()
+    bench.turn()
+    assert client.take() == [Suback(1, [0])]
+    store.finish()
+    bench.turn()
+    assert client.take() == [Suback(2, [0]), Publish("t", b"retained", 0, True)]
+
+
+def test_a_client_that_leaves_before_its_suback_is_forgotten() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    for n in range(5):
+        client = bench.join(f"c{n}")
+        bench.send(client, Subscribe(1, requests(10)))
+        bench.lose(client)
+        store.finish()
+        bench.turn()
+    assert not bench.core._streams._fresh
+
+
+def test_thousands_of_filters_take_many_short_turns() -> None:
+    store = CountingStore()
+    bench = Bench(store)
+    for n in range(3_000):
+        bench.publish(f"f/{n}/x", b"x", retain=True)
+    client = bench.join("c", room=1_000_000)
+    bench.send(client, Subscribe(1, requests(3_000)), turn=False)
+    turns = [store.scans]
+    while bench.core.end_turn():
+        turns.append(store.scans)
+    assert max(after - before for before, after in zip([0, *turns], turns, strict=False)) <= (
+        retained.FIRST_PIECES_A_TURN + retained.PIECES_A_TURN
+    )
+    assert sorted(m.topic_name for m in client.take_messages()) == sorted(f"f/{n}/x" for n in range(3_000))
+
+
+def blocked(count: int) -> tuple[Bench, ScriptedLink]:
+    """A client that acknowledges nothing, with many streams behind the one that waits for that."""
+    bench = Bench()
+    for n in range(20):
+        bench.publish(f"first/{n}", b"x", 1, True)
+    client = bench.join("c", receive_maximum=5)
+    bench.subscribed(client, "first/#", 1)
+    assert len(client.take_messages()) == 5
+    bench.send(client, Subscribe(1, requests(count, qos=1)))
+    client.take()
+    return bench, client
+
+
+def test_streams_of_many_filters_are_dropped_one_by_one_and_all_at_once() -> None:
+    bench, client = blocked(10_000)
+    [session] = bench.core.sessions()
+    assert len(session.streams) == 10_001
+    bench.send(client, Unsubscribe(2, [request.topic_filter for request in requests(9_999)]))
+    client.take()
+    assert len(session.streams) == 2
+    bench.send(client, Unsubscribe(3, ["first/#"]), *[Puback(n) for n in range(1, 6)])
+    assert client.take_messages() == []
+    assert len(session.streams) == 0
+
+
+def test_a_ping_does_not_start_anything_over() -> None:
+    store = SlowStore()
+    bench = Bench(store)
+    bench.core.report()
+    client = bench.join("c")
+    for n in range(20):
+        bench.publish(f"first/{n}", b"x", retain=True)
+        store.finish()
+        bench.turn()
+    bench.send(client, Subscribe(1, [SubscriptionRequest("first/#", 0), SubscriptionRequest("$SYS/#", 0)]))
+    client.room = 10
+    store.finish()
+    bench.turn()
+    client.take()
+    client.room = 1_000_000
+    bench.send(client, Publish("t", b"x", 1, packet_id=1), Pingreq(), Pingreq())
+    store.finish()
+    bench.turn()
+    assert client.take() == [Puback(1), Pingresp(), Pingresp()]
+
+
+def test_retained_publishes_are_compared_with_waiting_filters_only_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+
+    def counting(topic_filter: str, topic_name: str) -> bool:
+        nonlocal compared
+        compared += 1
+        return False
+
+    monkeypatch.setattr(retained, "matches", counting)
+    monkeypatch.setattr(retained, "COMPARISONS_MAX", 10_000)
+    store = SlowStore()
+    bench = Bench(store)
+    client = bench.join("c")
+    bench.send(client, Subscribe(1, requests(1_000)), *[Publish(f"t/{n}", b"x", 0, True) for n in range(1_000)])
+    assert compared <= 11_000
+    store.finish()
+    bench.turn()
+    assert isinstance(client.take()[0], Suback)
