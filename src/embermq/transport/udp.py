@@ -8,6 +8,7 @@ import asyncio
 import logging
 import socket
 import struct
+from contextlib import suppress
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final, final
 
@@ -41,6 +42,8 @@ logger: Final = logging.getLogger("embermq")
 
 RECEIVE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 """Datagrams that no loop pass has read yet: a burst of a thousand sensors must not be lost in the kernel."""
+SO_RCVBUFFORCE: Final = 33
+"""Linux: past net.core.rmem_max, for a privileged process. The socket module has no name for it."""
 QUIET: Final = frozenset({ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN})
 
 
@@ -104,7 +107,7 @@ class SnListener(asyncio.DatagramProtocol):
         """Bind, and join the multicast group that clients search in; returns the port."""
         transport, _ = await self._server.loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
         bound = transport.get_extra_info("socket")
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        _enlarge(bound)
         if group is not None:
             if self.engine.settings.answer_search:
                 membership = struct.pack("4s4s", socket.inet_aton(group[0]), socket.inet_aton(host))
@@ -301,3 +304,13 @@ class SnListener(asyncio.DatagramProtocol):
     def _is_same(self, identity: Identity, sleeper: SnLink) -> bool:
         session = sleeper.session
         return session is not None and self._server.access.may_take_over(identity, session.identity.user_name)
+
+
+def _enlarge(bound: socket.socket) -> None:
+    """Ask for room for a burst; an unprivileged process gets no more than the system allows to all."""
+    for option in (socket.SO_RCVBUF, SO_RCVBUFFORCE):
+        with suppress(OSError):
+            bound.setsockopt(socket.SOL_SOCKET, option, RECEIVE_BUFFER_BYTES)
+    got = bound.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    if got < RECEIVE_BUFFER_BYTES:
+        logger.info("the system holds %d bytes of unread datagrams; raise net.core.rmem_max for bursts", got)
