@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 
 from crash_checker import KEPT, LIVE, Checker
-from crash_clients import Onlooker, Peer, Publisher, Subscriber
+from crash_clients import Leaver, Onlooker, Peer, Publisher, Subscriber
 from server_process import ServerEnded, ServerProcess
 
 PUBLISHERS = 3
@@ -28,6 +28,9 @@ LOAD_TIMEOUT_S = 20.0
 MOMENT_S = 0.01
 STOP_CHANCE = 0.1
 START_KILL_CHANCE = 0.15
+LATE_CHANCE = 0.4
+LATE_MAX = 3
+"""Sessions that are made while the server is under load."""
 OFFLINE_ROUNDS = 8
 """How many rounds a session is away before it is let in to catch up."""
 DRAIN_TIMEOUT_S = 60.0
@@ -71,6 +74,9 @@ class CrashTest:
         self._lagging = [Subscriber(f"lagging-{qos}", self._checker, qos, lag=True) for qos in (1, 2)]
         self._flaky = [Subscriber(f"flaky-{qos}", self._checker, qos) for qos in (1, 2)]
         self._offline = [Subscriber(f"offline-{qos}", self._checker, qos) for qos in (1, 2)]
+        self._late: list[Subscriber] = []
+        self._joined = 0
+        self._left: list[str] = []
         self._onlooker = Onlooker(self._checker)
 
     def _publisher(self, number: int) -> Publisher:
@@ -140,20 +146,44 @@ class CrashTest:
     async def _subscribe_all(self) -> None:
         for subscriber in self._subscribers():
             await subscriber.open(self._server.port)
-            subscriber.subscribe(f"{LIVE}/#", f"{KEPT}/#")
             await subscriber.subscribed.wait()
             await subscriber.drop()
 
     async def _round(self) -> None:
+        if self._left:
+            await self._look_for_the_left()
+        if self._random.random() < LATE_CHANCE:
+            self._join()
         await self._load(self._random.randrange(LOAD_MAX))
         await self._end()
         await self._start()
         await self._onlooker.look(self._server.port, f"{KEPT}/#")
 
+    def _join(self) -> None:
+        """A session more, made under load; in exchange for the oldest of its kind if there are enough."""
+        self._joined += 1
+        qos = self._random.choice((1, 2))
+        self._late.append(Subscriber(f"late-{self._joined}", self._checker, qos, prefix=LIVE))
+        if len(self._late) > LATE_MAX:
+            self._left.append(self._late.pop(0).client_id)
+
+    async def _look_for_the_left(self) -> None:
+        """A session that was ended is gone for good, and begins anew without anything."""
+        client_id = self._left.pop()
+        leaver = Leaver(client_id, self._checker)
+        if await leaver.open(self._server.port):
+            await leaver.drop()
+            self._server.restart()
+            self._report.kills += 1
+            again = Peer(client_id, self._checker)
+            await again.open(self._server.port)
+            await again.ping()
+            await again.drop()
+
     async def _load(self, acknowledgements: int) -> None:
         """Everybody at once on a server that has just started, until it has acknowledged so much; some come and go."""
         back = self._offline if self._random.randrange(OFFLINE_ROUNDS) == 0 else []
-        wanted: list[Peer] = [*self._publishers, *self._online, *self._lagging, *back]
+        wanted: list[Peer] = [*self._publishers, *self._online, *self._lagging, *self._late, *back]
         self._random.shuffle(wanted)
         enough = asyncio.Event()
 
@@ -231,7 +261,7 @@ class CrashTest:
         report.violations = checker.violations[:20]
 
     def _subscribers(self) -> list[Subscriber]:
-        return [*self._online, *self._lagging, *self._flaky, *self._offline]
+        return [*self._online, *self._lagging, *self._flaky, *self._offline, *self._late]
 
     def _all(self) -> list[Peer]:
         return [*self._publishers, *self._subscribers()]

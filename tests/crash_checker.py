@@ -47,9 +47,23 @@ class Received:
     """What one session has got: the newest number of each stream."""
 
     qos: int
+    prefix: str
     newest: dict[str, int] = field(default_factory=dict)
+    joined: dict[str, int] | None = None
+    """How far each stream was sent when SUBACK came: everything after that is owed. None: no SUBACK yet."""
     repeats: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Messages that came again without DUP, where that is allowed because the publisher repeated itself."""
+
+    def begins(self, topic_name: str) -> int:
+        """After which number of a stream everything is owed."""
+        return self.joined.get(topic_name, 0) if self.joined is not None else 0
+
+    def owed(self, topic_name: str, stream: Stream) -> int:
+        """How many messages of a stream are still to come."""
+        if self.joined is None or not topic_name.startswith(self.prefix):
+            return 0
+        newest = self.newest.get(topic_name, self.begins(topic_name))
+        return max(0, _last_message(topic_name, stream.acknowledged) - newest)
 
 
 class Checker:
@@ -60,6 +74,7 @@ class Checker:
         self.streams: dict[str, Stream] = {}
         self.received: dict[str, Received] = {}
         self._sessions: set[str] = set()
+        self._ended: set[str] = set()
         self.on_acknowledged: Callable[[], None] = lambda: None
         self.deliveries = 0
         self.redeliveries = 0
@@ -98,11 +113,26 @@ class Checker:
         """CONNACK has come: from now on the server answers for the session."""
         if client_id in self._sessions and not session_present:
             self.wrong(f"{client_id}: the session is gone")
+        if client_id in self._ended and session_present:
+            self.wrong(f"{client_id}: the session is back, but it was ended")
+        self._ended.discard(client_id)
         self._sessions.add(client_id)
 
-    def subscribed(self, client_id: str, qos: int) -> None:
-        """SUBACK has come, before anything was sent."""
-        self.received[client_id] = Received(qos)
+    def subscribing(self, client_id: str, qos: int, prefix: str = "") -> None:
+        """SUBSCRIBE is about to leave; messages may come from now on, but none is owed yet."""
+        self.received.setdefault(client_id, Received(qos, prefix))
+
+    def subscribed(self, client_id: str) -> None:
+        """SUBACK has come: from now on every message of these streams is owed."""
+        received = self.received[client_id]
+        if received.joined is None:
+            received.joined = {topic_name: stream.sent for topic_name, stream in self.streams.items()}
+
+    def ended(self, client_id: str) -> None:
+        """CONNACK has come for a clean session: the one before is gone with all that it was owed."""
+        self._sessions.discard(client_id)
+        self._ended.add(client_id)
+        self.received.pop(client_id, None)
 
     def delivered(self, client_id: str, topic_name: str, payload: bytes, qos: int, retain: int, dup: int) -> None:
         """A message has come that the client's own QoS 2 state does not know."""
@@ -122,14 +152,21 @@ class Checker:
         if not 0 < number <= stream.sent:
             self.wrong(f"{client_id}: {topic_name} never had the payload {payload[:60]!r}")
             return
-        newest = received.newest.get(topic_name, 0)
-        if number <= newest:
+        newest = received.newest.get(topic_name)
+        if newest is None:
+            self._came_first(client_id, received, topic_name, number)
+        elif number <= newest:
             self._came_again(client_id, received, topic_name, number, stream, dup)
             return
-        expected = _next_message(topic_name, newest)
-        if number != expected:
+        elif number != (expected := _next_message(topic_name, newest)):
             self.wrong(f"{client_id}: {topic_name} {number} came after {newest}: {expected} is lost or late")
         received.newest[topic_name] = number
+
+    def _came_first(self, client_id: str, received: Received, topic_name: str, number: int) -> None:
+        """The first message may be older than what is owed; without SUBACK nothing is."""
+        expected = _next_message(topic_name, received.begins(topic_name))
+        if received.joined is not None and number > expected:
+            self.wrong(f"{client_id}: {topic_name} {number} came first: {expected} is lost or late")
 
     def _came_again(
         self, client_id: str, received: Received, topic_name: str, number: int, stream: Stream, dup: int
@@ -181,21 +218,17 @@ class Checker:
 
     def owed(self, client_id: str) -> int:
         """How many messages a session has still to get."""
-        newest = self.received[client_id].newest
-        return sum(
-            max(0, _last_message(topic_name, stream.acknowledged) - newest.get(topic_name, 0))
-            for topic_name, stream in self.streams.items()
-        )
+        received = self.received[client_id]
+        return sum(received.owed(topic_name, stream) for topic_name, stream in self.streams.items())
 
     def finished(self) -> None:
         """Everybody has had the time to get everything."""
         for topic_name, stream in self.streams.items():
             if stream.acknowledged < stream.sent:
                 self.wrong(f"{topic_name}: {stream.acknowledged + 1} to {stream.sent} were never acknowledged")
-        for client_id, received in self.received.items():
-            for topic_name, stream in self.streams.items():
-                newest = received.newest.get(topic_name, 0)
-                if newest < _last_message(topic_name, stream.acknowledged):
+            for client_id, received in self.received.items():
+                if received.owed(topic_name, stream):
+                    newest = received.newest.get(topic_name, 0)
                     self.wrong(f"{client_id}: {topic_name} ended at {newest}, acknowledged were {stream.acknowledged}")
 
 

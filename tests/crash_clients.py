@@ -8,7 +8,7 @@ import asyncio
 from random import Random
 
 import wire
-from crash_checker import Checker, payload_of
+from crash_checker import KEPT, LIVE, Checker, payload_of
 
 WINDOW = 24
 PACKET_IDS = 60
@@ -112,7 +112,9 @@ class Peer(asyncio.Protocol):
             if body[1] != 0:
                 self.checker.wrong(f"{self.client_id}: CONNACK with return code {body[1]}")
                 return
-            if not self._clean:
+            if self._clean:
+                self.checker.ended(self.client_id)
+            else:
                 self.checker.connected(self.client_id, body[0])
             self.opened()
             self._ready.set()
@@ -127,7 +129,7 @@ class Peer(asyncio.Protocol):
         """CONNACK has come."""
 
     def received(self, kind: int, flags: int, body: bytes) -> None:
-        raise NotImplementedError
+        self.checker.wrong(f"{self.client_id}: packet type {kind}")
 
 
 class Publisher(Peer):
@@ -191,7 +193,7 @@ class Publisher(Peer):
 
     def _publish(self, packet_id: int, topic_name: str, number: int, qos: int, dup: bool) -> None:
         self.checker.sent(topic_name, number)
-        retain = topic_name.startswith("kept")
+        retain = topic_name.startswith(KEPT)
         payload = payload_of(topic_name, number)
         self.write(wire.publish(topic_name, payload, qos=qos, retain=retain, dup=dup, packet_id=packet_id))
 
@@ -199,17 +201,25 @@ class Publisher(Peer):
 class Subscriber(Peer):
     """Takes and acknowledges. With `lag` it does so a little later, so that a crash finds more on the way."""
 
-    def __init__(self, client_id: str, checker: Checker, qos: int, *, lag: bool = False) -> None:
+    def __init__(self, client_id: str, checker: Checker, qos: int, *, lag: bool = False, prefix: str = "") -> None:
+        """`prefix` is the first level of the streams it wants; all of them if it is empty."""
         super().__init__(client_id, checker)
         self.qos = qos
+        self._prefix = prefix
         self._lag = lag
         self._lagging = False
         self._unreleased: dict[int, bytes] = {}  # QoS 2: by packet id, until PUBREL
         self.subscribed: asyncio.Event = asyncio.Event()
 
-    def subscribe(self, *topic_filters: str) -> None:
-        self.write(wire.subscribe(1, *((topic_filter, self.qos) for topic_filter in topic_filters)))
-        self.flush()
+    def opened(self) -> None:
+        if not self.subscribed.is_set():
+            self.checker.subscribing(self.client_id, self.qos, self._prefix)
+            self.write(
+                wire.subscribe(1, *((f"{prefix}/#", self.qos) for prefix in (LIVE, KEPT) if self._wants(prefix)))
+            )
+
+    def _wants(self, prefix: str) -> bool:
+        return self._prefix in ("", prefix)
 
     def received(self, kind: int, flags: int, body: bytes) -> None:
         if kind == wire.PUBLISH:
@@ -221,7 +231,7 @@ class Subscriber(Peer):
         elif kind == wire.SUBACK:
             if any(granted != self.qos for granted in body[2:]):
                 self.checker.wrong(f"{self.client_id}: SUBACK {body[2:].hex()}")
-            self.checker.subscribed(self.client_id, self.qos)
+            self.checker.subscribed(self.client_id)
             self.subscribed.set()
         else:
             self.checker.wrong(f"{self.client_id}: packet type {kind}")
@@ -251,6 +261,13 @@ class Subscriber(Peer):
     def _catch_up(self) -> None:
         self._lagging = False
         super().flush()
+
+
+class Leaver(Peer):
+    """Ends the session of a client id by asking for a clean one."""
+
+    def __init__(self, client_id: str, checker: Checker) -> None:
+        super().__init__(client_id, checker, clean=True)
 
 
 class Onlooker(Peer):

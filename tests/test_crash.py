@@ -98,8 +98,9 @@ def violations(history: dict[str, Event]) -> list[str]:
     checker.stream("live/a", 1)
     checker.stream("live/b", 2)
     checker.stream("kept/r", 1)
-    checker.subscribed("one", 1)
-    checker.subscribed("two", 2)
+    for client_id, qos in (("one", 1), ("two", 2)):
+        checker.subscribing(client_id, qos)
+        checker.subscribed(client_id)
     for event in history.values():
         event(checker)
     checker.finished()
@@ -130,10 +131,10 @@ def test_the_checker_finds_nothing_wrong_with_what_is_allowed() -> None:
     [
         (changed(one_a2=None, one_a2_again=None), "one: live/a ended at 1, acknowledged were 2"),
         (changed(two_b2=None), "two: live/b ended at 1, acknowledged were 2"),
-        (changed(one_a1=None, one_a1_again=None), "one: live/a 2 came after 0: 1 is lost or late"),
+        (changed(one_a1=None, one_a1_again=None), "one: live/a 2 came first: 1 is lost or late"),
         (changed(ack_b2=None), "live/b: 2 to 2 were never acknowledged"),
         (changed(ack_a1=None), "live/a: 2 was acknowledged after 0"),
-        (changed(two_b1=None, two_r2=got("two", "live/b", 1, 2)), "two: live/b 2 came after 0: 1 is lost or late"),
+        (changed(two_b1=None, two_r2=got("two", "live/b", 1, 2)), "two: live/b 2 came first: 1 is lost or late"),
         (changed(two_r2=got("two", "live/b", 1, 2, dup=1)), "two: live/b 1 came twice with QoS 2"),
         (changed(one_a1_again=got("one", "live/a", 1, 1)), "one: live/a 1 came again without DUP"),
         (changed(end=got("one", "live/a", 2, 1)), "one: live/a 2 came again without DUP"),
@@ -163,6 +164,43 @@ def test_the_checker_wants_a_cleared_message_to_stay_cleared() -> None:
     assert checker.violations == []
     checker.retained({"kept/r": payload_of("kept/r", 4)})
     assert len(checker.violations) == 1
+
+
+def test_the_checker_knows_from_when_on_a_late_session_is_owed_messages() -> None:
+    checker = Checker()
+    for topic_name in ("live/a", "live/b", "kept/c"):
+        checker.stream(topic_name, 1)
+        for number in (1, 2, 3):
+            checker.sent(topic_name, number)
+            checker.acknowledged(topic_name, number)
+    checker.connected("late", 0)
+    checker.subscribing("late", 1, "live")
+    got("late", "live/a", 2, 1)(checker)
+    checker.subscribed("late")
+    assert checker.owed("late") == 1
+    got("late", "live/a", 3, 1)(checker)
+    checker.finished()
+    assert checker.violations == []
+    for number in (4, 5):
+        for topic_name in ("live/a", "live/b"):
+            checker.sent(topic_name, number)
+            checker.acknowledged(topic_name, number)
+    checker.finished()
+    assert len(checker.violations) == 2
+    checker.violations.clear()
+    got("late", "live/b", 5, 1)(checker)
+    assert checker.violations == ["late: live/b 5 came first: 4 is lost or late"]
+
+
+def test_the_checker_wants_an_ended_session_to_stay_away() -> None:
+    checker = Checker()
+    checker.connected("c", 0)
+    checker.ended("c")
+    checker.connected("c", 0)
+    assert checker.violations == []
+    checker.ended("c")
+    checker.connected("c", 1)
+    assert checker.violations == ["c: the session is back, but it was ended"]
 
 
 def test_the_checker_knows_a_packet_id_that_is_used_too_early() -> None:
