@@ -138,7 +138,7 @@ class Core:
             if saved.ended_us == 0:
                 self._store.append_disconnected(saved.client_id, saved.session_id, "server stopped", saved.sent)
             away_ms = (wall_us - saved.ended_us) // 1000 if saved.ended_us else 0
-            session.lost_ms = max(1, now_ms - away_ms)
+            session.lost_ms = (now_ms - away_ms) or -1  # before the clock began to count, if the machine is up again
             self._sessions[saved.client_id] = session
             self._expiries.watch(session)
 
@@ -457,6 +457,8 @@ class Core:
 
     def _end_session(self, session: Session) -> None:
         session.ended = True
+        self._keep_alives.forget(session)
+        self._expiries.forget(session)
         del self._sessions[session.client_id]
         for topic_filter in session.subscriptions:
             self._subscriptions.remove(session, topic_filter)
@@ -495,4 +497,4 @@ def _expiry_due_ms(session: Session) -> int:
     """When a session without a connection ends; 0 for never, or while it is connected."""
     if session.ended or session.lost_ms == 0 or session.session_expiry_s == SESSION_NEVER_EXPIRES:
         return 0
-    return session.lost_ms + session.session_expiry_s * 1000
+    return max(1, session.lost_ms + session.session_expiry_s * 1000)

@@ -1,0 +1,96 @@
+"""Deadlines, and that nothing waits for one which nobody needs any more."""
+
+import gc
+
+from embermq.broker.access import AllowAll, Identity
+from embermq.broker.broker import Core
+from embermq.broker.counters import Counters
+from embermq.broker.deadlines import STALE_MAX, Deadlines
+from embermq.broker.delivery import Outbound
+from embermq.broker.limits import Limits
+from embermq.broker.session import Session
+from embermq.store.interface import SavedSession
+from embermq.store.memory import MemoryStore
+from scripted import Bench
+
+
+def session(keep_alive_ms: int) -> Session:
+    made = Session("c", 0, Identity("", "c"), Outbound(None, 1, 1, Counters()))
+    made.keep_alive_ms = keep_alive_ms
+    return made
+
+
+def test_what_falls_due_comes_in_order_and_once() -> None:
+    deadlines = Deadlines(lambda session: session.keep_alive_ms)
+    late, soon, never = session(300), session(100), session(0)
+    for each in (late, soon, never):
+        deadlines.watch(each)
+    assert deadlines.next_ms() == 100
+    assert deadlines.expired(99) == []
+    assert deadlines.expired(300) == [soon, late]
+    assert deadlines.expired(1_000) == []
+
+
+def test_a_deadline_may_move_both_ways() -> None:
+    deadlines = Deadlines(lambda session: session.keep_alive_ms)
+    moving = session(100)
+    deadlines.watch(moving)
+    moving.keep_alive_ms = 200
+    assert deadlines.expired(150) == []
+    moving.keep_alive_ms = 160
+    deadlines.watch(moving)
+    assert deadlines.expired(160) == [moving]
+    assert deadlines.expired(1_000) == []
+
+
+def test_what_is_forgotten_never_falls_due_and_takes_no_room() -> None:
+    deadlines = Deadlines(lambda session: session.keep_alive_ms)
+    kept = session(50)
+    deadlines.watch(kept)
+    for _ in range(10 * STALE_MAX):
+        gone = session(98_302_500)
+        deadlines.watch(gone)
+        deadlines.forget(gone)
+        deadlines.forget(gone)
+    assert len(deadlines) <= STALE_MAX + 3
+    assert deadlines.expired(1 << 40) == [kept]
+
+
+def test_a_client_that_left_is_not_remembered_until_its_keep_alive_would_have_ended() -> None:
+    bench = Bench()
+    bench.lose(bench.join("left at once", keep_alive_s=65_535))
+    gc.collect()
+    kept = [each for each in gc.get_objects() if type(each) is Session and each.client_id == "left at once"]
+    assert kept == []
+
+
+class Remembers(MemoryStore):
+    """A store with one session in it."""
+
+    def __init__(self, ended_us: int, expiry_s: int) -> None:
+        super().__init__()
+        self._saved = SavedSession(1, "away", "", expiry_s, ended_us, [], set(), [], None)
+
+    def sessions(self) -> list[SavedSession]:
+        return [self._saved]
+
+
+def restored(up_ms: int, away_s: int, expiry_s: int) -> Core:
+    wall_us = 1_800_000_000_000_000
+    store = Remembers(wall_us - away_s * 1_000_000, expiry_s)
+    core = Core(store, AllowAll(), Limits(), lambda: None, lambda error: None, "test", "seed")
+    core.restore(up_ms, wall_us)
+    core.tick(up_ms, wall_us)
+    return core
+
+
+def test_a_session_expires_although_the_machine_was_started_a_minute_ago() -> None:
+    """The loop's clock counts from the start of the machine; the session may have been lost long before."""
+    assert restored(up_ms=60_000, away_s=7_200, expiry_s=3_600).sessions() == []
+    assert len(restored(up_ms=60_000, away_s=3_000, expiry_s=3_600).sessions()) == 1
+    assert len(restored(up_ms=60_000, away_s=60, expiry_s=3_600).sessions()) == 1
+
+
+def test_a_clock_that_was_set_back_ends_no_session() -> None:
+    [session] = restored(up_ms=60_000, away_s=-86_400, expiry_s=3_600).sessions()
+    assert session.link is None
