@@ -13,8 +13,8 @@ EXPECTED: Final = (
     " 1769864587 (seconds since 1970) or 15m (ago; s, m, h, d)"
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SECONDS: Final = re.compile(r"\d+(\.\d+)?")
-_AGO: Final = re.compile(r"(\d+)([smhd])")
+_SECONDS: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
+_AGO: Final = re.compile(r"([0-9]+)([smhd])")
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 

@@ -377,15 +377,26 @@ def _open_state(directory: DataDirectory, log: Log, settings: JournalSettings, p
 
 
 def rebuild(directory: Path, settings: JournalSettings, progress: Progress | None = None) -> int:
-    """Throw the state of a data directory away and make it anew from the log; returns the offset it has reached."""
+    """Make the state of a data directory anew from the log; returns the offset it has reached.
+
+    The old state is put aside and comes back if this fails.
+    """
     held = DataDirectory(directory)
+    before = directory / "state.before"
     try:
         log = _open_log(held, settings)
         try:
-            shutil.rmtree(held.state)
-            held.state.mkdir(mode=0o700)
-            state = _open_state(held, log, settings, progress)
-            state.close()
+            shutil.rmtree(before, ignore_errors=True)
+            held.state.rename(before)
+            try:
+                held.state.mkdir(mode=0o700)
+                state = _open_state(held, log, settings, progress)
+                state.close()
+            except BaseException:
+                shutil.rmtree(held.state, ignore_errors=True)
+                before.rename(held.state)
+                raise
+            shutil.rmtree(before)
             return state.applied_offset()
         finally:
             log.close()

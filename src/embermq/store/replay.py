@@ -35,8 +35,9 @@ def replay(log: Log, state: State, progress: Progress | None = None) -> None:
             " put the log back, or accept what it has with `ember store rebuild`"
         )
     start = max(applied + 1, log.first_offset)
-    if applied and start > applied + 1:
+    if start > applied + 1:
         _logger.warning("the log no longer has offsets %d to %d: the state goes on without", applied + 1, start - 1)
+        state.begin_history(start, log.segments()[0].first_timestamp_us)
     total = log.next_offset - start
     for group in merged(log.groups_from(start)):
         state.apply(group)

@@ -138,12 +138,16 @@ class State:
         """For each topic in turn, the change that was its last at an instant; None if nothing was retained then."""
         return past_changes(self._rocks, topic_filter, b"", instant_us)
 
+    def begin_history(self, first_offset: int, instant_us: int) -> None:
+        """Before an offset the log is not there to be referred to, and before an instant the past is not known."""
+        self.retained.history_floor = max(self.retained.history_floor, first_offset)
+        self._rocks.write(lambda batch: batch.put(_HISTORY_BEGINS, _NUMBER.pack(instant_us)))
+        self._history_begins_us = instant_us
+
     def forget(self, groups: Iterable[Group], before_offset: int, last_timestamp_us: int) -> Iterator[None]:
         """Let go of the log before an offset, whose last record has this timestamp; in pieces, then flushed."""
-        self.retained.history_floor = max(self.retained.history_floor, before_offset)
         # First the word that it is gone, then the deed: a crash between them must not leave half a past.
-        self._rocks.write(lambda batch: batch.put(_HISTORY_BEGINS, _NUMBER.pack(last_timestamp_us)))
-        self._history_begins_us = last_timestamp_us
+        self.begin_history(before_offset, last_timestamp_us)
         yield from forget(self._rocks, groups, before_offset)
         self.flush(wait=True)
 

@@ -1,0 +1,68 @@
+"""Instants as people write them."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from embermq.commands.instants import local_text, past_instant_us, utc_text
+from embermq.errors import ConfigError
+
+INSTANT_US = 1_769_864_587_250_000  # 2026-01-31T13:03:07.25Z
+
+
+@pytest.fixture(autouse=True)
+def in_new_york(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The person who asks lives by a clock that is not UTC's."""
+    if not Path("/usr/share/zoneinfo/America/New_York").exists():
+        pytest.skip("no time zones here")
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    monkeypatch.setattr(time, "time_ns", lambda: (INSTANT_US + 10_000_000) * 1000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-01-31T13:03:07.25Z",
+        "2026-01-31T13:03:07.250000+00:00",
+        "2026-01-31T14:03:07.25+01:00",
+        "2026-01-31 08:03:07.25",
+        "2026-01-31T08:03:07.25",
+        "1769864587.25",
+        " 1769864587.25 ",
+        "10s",
+    ],
+)
+def test_every_way_to_write_an_instant(text: str) -> None:
+    assert past_instant_us("--as-of", text) == INSTANT_US
+
+
+def test_shorter_ways() -> None:
+    assert past_instant_us("--as-of", "1769864587") == INSTANT_US - 250_000
+    assert past_instant_us("--as-of", "2m") == INSTANT_US + 10_000_000 - 120_000_000
+    assert past_instant_us("--as-of", "2026-01-31") == int(datetime(2026, 1, 31, 5, tzinfo=UTC).timestamp()) * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "text", ["", "now", "-1", "1e9", "2026-13-01", "15", "2026-01-31T13:03:08+00:00x", "9" * 30, "٣٠"]
+)
+def test_what_is_no_instant_is_explained(text: str) -> None:
+    if text == "15":
+        assert past_instant_us("--as-of", text) == 15_000_000
+        return
+    with pytest.raises(ConfigError, match=r"--as-of .*: expected a time of the past such as 2026-01-31T14:03:07"):
+        past_instant_us("--as-of", text)
+
+
+def test_the_future_is_not_known() -> None:
+    assert past_instant_us("--as-of", "2026-01-31T13:03:17Z") == INSTANT_US + 9_750_000
+    with pytest.raises(ConfigError, match="expected a time of the past"):
+        past_instant_us("--as-of", "2026-01-31T13:03:18Z")
+
+
+def test_what_is_shown_is_understood() -> None:
+    assert utc_text(INSTANT_US) == "2026-01-31T13:03:07.250000Z"
+    assert local_text(INSTANT_US) == "2026-01-31T08:03:07.250000-05:00"
+    assert past_instant_us("", utc_text(INSTANT_US)) == past_instant_us("", local_text(INSTANT_US)) == INSTANT_US

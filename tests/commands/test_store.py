@@ -1,0 +1,128 @@
+"""`ember store`: what is kept, and the state made anew."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ember_command import ember, sentence, server, wire
+from embermq.protocol.packets import Publish
+from embermq.store.journal import JournalSettings, rebuild
+from embermq.store.log import Log
+from embermq.store.records import RETAIN_FLAG, Group, Kind
+
+
+def fill(data: Path) -> None:
+    with server(data) as broker, wire(broker, "away", clean=False) as client:
+        client.subscribe(("queue", 1))
+        for number in range(50):
+            client.publish(f"a/{number % 20}", b"%d" % number, qos=1, retain=True)
+        client.publish("a/3", b"", qos=1, retain=True)
+
+
+def facts(data: Path) -> dict[str, object]:
+    done = ember("store", "stat", "--json", "--data", data)
+    assert done.code == 0, done
+    found = json.loads(done.text)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_same_is_said_of_a_running_and_of_a_stopped_server(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill(data)
+    stopped = facts(data)
+    assert stopped["server"] == "stopped"
+    with server(data):
+        running = facts(data)
+    assert running["server"] == f"process {os.getpid()}"
+    for found in (stopped, running):
+        assert found["retained"] == {"count": 19, "bytes": sum(len(f"a/{n % 20}{n}") for n in range(30, 50) if n != 43)}
+        assert (found["sessions"], found["state"], found["first_offset"]) == (1, "ok", 1)
+        assert found["log_begins"] is not None and found["log_segments"] == 1
+    text = ember("store", "stat", "--data", data).text
+    assert "retained          19 messages" in text and "server            stopped" in text
+
+
+def test_a_state_that_is_lost_is_made_anew(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill(data)
+    before = ember("retained", "export", "#", "-", "--data", data).printed
+    shutil.rmtree(data / "state")
+    (data / "state").mkdir()
+    (data / "state" / "CURRENT").write_text("nonsense")
+    assert "`ember store rebuild`" in sentence(ember("retained", "ls", "--data", data))
+    done = ember("store", "rebuild", "--data", data)
+    assert done.code == 0 and done.text.startswith(f"rebuilt {data}/state from the log, up to offset ")
+    assert ember("retained", "export", "#", "-", "--data", data).printed == before
+    assert facts(data)["sessions"] == 1
+    assert sorted(path.name for path in data.iterdir()) == ["LOCK", "log", "state"]
+
+
+def test_a_running_server_keeps_its_state(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with server(data):
+        assert sentence(ember("store", "rebuild", "--data", data)).endswith(": stop it first")
+        assert ember("retained", "set", "a", "1", "--data", data).code == 0
+
+
+def test_a_log_that_is_damaged_leaves_the_state_as_it_was(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill(data)
+    segment = next((data / "log").glob("*.log"))
+    damaged = bytearray(segment.read_bytes())
+    damaged[len(damaged) // 3] ^= 1
+    segment.write_bytes(damaged)
+    before = sorted((path.name, path.stat().st_size) for path in (data / "state").glob("*.sst"))
+    done = ember("store", "rebuild", "--data", data)
+    assert done.code == 2 and str(segment) in done.errors
+    assert sorted((path.name, path.stat().st_size) for path in (data / "state").glob("*.sst")) == before != []
+
+
+def test_a_rebuild_that_is_broken_off_leaves_the_state_as_it_was(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill(data)
+    before = facts(data)
+
+    def break_off(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rebuild(data, JournalSettings(), break_off)
+    assert sorted(path.name for path in data.iterdir()) == ["LOCK", "log", "state"]
+    assert facts(data) == before
+
+
+def trimmed(data: Path) -> None:
+    """A log whose first segment is gone: of what was retained in it, the state has the only copy."""
+    with server(data):
+        assert ember("retained", "set", "old", "only in the state", "--data", data).code == 0
+    log = Log(data / "log", segment_bytes=1, segment_age_s=3600, sync=True)
+    group = Group(log.next_offset)
+    message = Publish("new", b"in the log", 1, True)
+    now_us = log.last_timestamp_us + 1
+    group.append(now_us, Kind.PUBLISH, 1 | RETAIN_FLAG, message.topic_name.encode(), message.payload, b"c")
+    log.append(group, now_us)
+    assert ember("retained", "ls", "--data", data).code == 2  # the log is in use
+    log.close()
+    assert len(ember("retained", "ls", "--json", "--data", data).lines) == 2
+    log = Log(data / "log", segment_bytes=1, segment_age_s=3600, sync=True)
+    assert log.trim(log.next_offset - 1)
+    log.close()
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+def test_what_only_the_state_has_is_not_thrown_away_unasked(agreed: bool, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    trimmed(data)
+    declined = ember("store", "rebuild", "--data", data, stdin=b"n\n")
+    assert declined.code == 1 and "is only in the state" in declined.errors
+    assert len(ember("retained", "ls", "--json", "--data", data).lines) == 2
+    done = ember("store", "rebuild", "--data", data, *(("--yes",) if not agreed else ()), stdin=b"y\n")
+    assert done.code == 0
+    assert ember("retained", "get", "new", "--data", data).text == "in the log\n"
+    assert ember("retained", "get", "old", "--data", data).code == 1
+    # What was before the log's beginning is not known, which is not the same as empty.
+    assert "the history is kept from" in sentence(ember("retained", "ls", "--as-of", "1h", "--data", data))
