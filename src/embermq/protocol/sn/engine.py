@@ -1,6 +1,6 @@
 """The session engine of MQTT-SN: datagrams in, events out; one for all wire profiles and all clients of a listener.
 
-Owns: who is connected from where, the CONNECT, and what may come without a connection.
+Owns: the doors, the way of a frame to the connection it belongs to, and the CONNECT.
 Never: a socket, a clock, the broker. Time comes in as `now_ms`; what must be done goes out as events, in order.
 A datagram is untrusted: every table here is bounded, and a stranger is never answered with more than it sent.
 """
@@ -37,6 +37,7 @@ from embermq.protocol.sn.sn_counters import SnCounters
 from embermq.protocol.sn.strangers import Strangers
 from embermq.protocol.sn.timers import Timers
 from embermq.protocol.sn.virtual_connection import VirtualConnection, asleep
+from embermq.protocol.sn.whereabouts import NetworkIdentity, Whereabouts
 from embermq.protocol.sn.wire import Wire
 
 REPEATED_CONNECT_MS: Final = 2_000
@@ -53,9 +54,6 @@ ENCAPSULATED: Final = (
 )
 """What B's connection encapsulation may hold."""
 
-NetworkIdentity = tuple[Address, bytes]
-"""Where a client is: the socket address, and the way behind a forwarder."""
-
 
 @final
 class Engine:
@@ -69,11 +67,9 @@ class Engine:
         "awake",
         "_random",
         "_strangers",
-        "_connections",
-        "_clients",
+        "_whereabouts",
         "_handshakes",
         "_wills",
-        "_remembered",
     )
 
     def __init__(self, settings: SnSettings, random: Random) -> None:
@@ -85,11 +81,9 @@ class Engine:
         self.awake: Final[dict[VirtualConnection, None]] = {}
         self._random: Final = random
         self._strangers: Final = Strangers(settings, self.counters, self.events)
-        self._connections: Final[dict[NetworkIdentity, VirtualConnection]] = {}
-        self._clients: Final[dict[str, VirtualConnection]] = {}
+        self._whereabouts: Final = Whereabouts(settings.clients_max, self.counters)
         self._handshakes: Final[dict[NetworkIdentity, Handshake]] = {}
         self._wills: Final = KeptWills(settings.clients_max)
-        self._remembered: Final[dict[str, Aliases]] = {}  # of 2.0 sessions without a connection
 
     # -- doors -------------------------------------------------------------------------------------------------------
 
@@ -102,12 +96,12 @@ class Engine:
             envelope = open_envelope(datagram)
         except PeerError as error:
             counters.malformed += 1
-            connection = self._connections.get((address, b""))
+            connection = self._whereabouts.at((address, b""))
             if connection is not None:
                 self.failed(connection, error)
             return self.take_events()
         identity = (address, envelope.route)
-        connection = self._connections.get(identity)
+        connection = self._whereabouts.at(identity)
         if envelope.client_id is not None:
             connection = self._encapsulated(envelope, envelope.client_id, identity)
             if connection is None:
@@ -165,39 +159,16 @@ class Engine:
             self.events.append(Failed(connection, error))
 
     def forget(self, connection: VirtualConnection) -> None:
-        """A virtual connection is over. The aliases of a session that outlives it are kept."""
+        """A virtual connection is over."""
         if connection.presence.state == CLOSED:
             return
         connection.presence.state = CLOSED
-        self.counters.clients -= 1
         self.awake.pop(connection, None)
-        wire = connection.wire
-        identity = (wire.address, wire.route)
-        if self._connections.get(identity) is connection:
-            del self._connections[identity]
-            displaced = connection.displaced
-            if displaced is not None and displaced.presence.state != CLOSED:
-                # It never got its CONNACK, so who was at its address before is still there.
-                displaced.silent = False
-                self._connections[identity] = displaced
-        if self._clients.get(connection.client_id) is connection:
-            del self._clients[connection.client_id]
-            if wire.profile.aliases_outlive_connection and connection.session_expiry_s and connection.outgoing.aliases:
-                self._remembered.pop(connection.client_id, None)
-                self._remembered[connection.client_id] = connection.outgoing.aliases
-                if len(self._remembered) > self.settings.clients_max:
-                    del self._remembered[next(iter(self._remembered))]
+        self._whereabouts.gone(connection)
 
     def accepted(self, connection: VirtualConnection, session_present: bool) -> None:
-        """CONNACK is about to leave: the client id is this connection's. If the session goes on, so do its aliases."""
-        displaced = connection.displaced
-        connection.displaced = None
-        if displaced is not None:
-            displaced.lose("its address belongs to another client now", ReasonCode.UNSPECIFIED_ERROR)
-        self._clients[connection.client_id] = connection
-        remembered = self._remembered.pop(connection.client_id, None)
-        if session_present and remembered is not None and connection.wire.profile.aliases_outlive_connection:
-            connection.outgoing.aliases = remembered
+        """The core has accepted a connection."""
+        self._whereabouts.accepted(connection, session_present)
 
     def keep_will(self, connection: VirtualConnection) -> None:
         """1.2: a session that is not clean keeps its will over disconnections."""
@@ -236,7 +207,7 @@ class Engine:
 
     def _encapsulated(self, envelope: Envelope, client_id: str, identity: NetworkIdentity) -> VirtualConnection | None:
         """B: a client whose address changed names itself. Only if its CONNECT allowed that."""
-        connection = self._clients.get(client_id)
+        connection = self._whereabouts.of(client_id)
         if connection is None or connection.wire.profile is not B or not connection.connect.address_change:
             self.counters.rebinds_refused += 1
             return None
@@ -247,7 +218,7 @@ class Engine:
         if not allowed:
             self.counters.malformed += 1
             return None
-        self._rebind(connection, identity)
+        self._whereabouts.moved(connection, identity)
         return connection
 
     def _wake_elsewhere(self, frame: Frame, identity: NetworkIdentity, now_ms: int) -> bool:
@@ -264,31 +235,16 @@ class Engine:
                 continue
             if not isinstance(packet, sn.Pingreq) or not packet.client_id:
                 continue
-            connection = self._clients.get(packet.client_id)
+            connection = self._whereabouts.of(packet.client_id)
             if connection is None or connection.wire.profile is not profile or not asleep(connection):
                 continue
             if self.settings.rebind != REBIND_ANY and connection.wire.address[0] != identity[0][0]:
                 self.counters.rebinds_refused += 1
                 return False
-            self._rebind(connection, identity)
+            self._whereabouts.moved(connection, identity)
             connection.receive(packet, frame.body, now_ms)
             return True
         return False
-
-    def _rebind(self, connection: VirtualConnection, identity: NetworkIdentity) -> None:
-        wire = connection.wire
-        old = (wire.address, wire.route)
-        if old == identity:
-            return
-        if self._connections.get(old) is connection:
-            del self._connections[old]
-        before = self._connections.get(identity)
-        if before is not None:
-            before.silent = True
-            before.lose("its address belongs to another client now", ReasonCode.UNSPECIFIED_ERROR)
-        wire.move(identity[0], identity[1])
-        self._connections[identity] = connection
-        self.counters.rebinds += 1
 
     # -- CONNECT -----------------------------------------------------------------------------------------------------
 
@@ -403,15 +359,15 @@ class Engine:
     ) -> None:
         """All of a CONNECT is there: wake its sleeper, or ask the core for a session."""
         client_id = connect.client_id or f"sn-{self._random.getrandbits(8 * CLIENT_ID_BYTES):032x}"
-        older = self._clients.get(client_id)
+        older = self._whereabouts.of(client_id)
         wakes = older is not None and self._wakes(older, connect, profile)
         try:
             credentials = credentials_of(connect)
             if profile.will_dialogue:
                 will = self._kept_will(connect, client_id, will)
             else:
-                known = older.outgoing.aliases if older is not None else self._remembered.get(client_id)
-                will = will_of(connect, None if connect.clean_start else known, self.settings)
+                known = None if connect.clean_start else self._whereabouts.aliases_of(client_id)
+                will = will_of(connect, known, self.settings)
         except PeerError as error:
             self.counters.malformed += 1
             self._refuse(error.reason, connect.packet_id, profile, identity)
@@ -422,9 +378,9 @@ class Engine:
             if not profile.will_dialogue or connect.will_flag:
                 older.will = will
                 self.events.append(WillChanged(older, will))
-            self._rebind(older, identity)
+            self._whereabouts.moved(older, identity)
             older.reactivate(connect, request, now_ms)
-        elif len(self._connections) >= self.settings.clients_max and identity not in self._connections:
+        elif self._whereabouts.full_for(identity):
             self._refuse(CONGESTION, connect.packet_id, profile, identity)
         else:
             wire = Wire(identity[0], identity[1], profile, self.settings, self.events, self.counters)
@@ -440,13 +396,7 @@ class Engine:
         aliases = Aliases(self.settings.aliases_max, self._random)
         outgoing = Outgoing(wire, aliases, self.settings, self.counters, self._random)
         connection = VirtualConnection(self, wire, connect, client_id, outgoing, will, request, now_ms)
-        identity = (wire.address, wire.route)
-        displaced = self._connections.get(identity)
-        if displaced is not None:
-            displaced.silent = True  # what is sent there reaches the new connection
-            connection.displaced = displaced
-        self._connections[identity] = connection
-        self.counters.clients += 1
+        self._whereabouts.arrived(connection)
         return connection
 
     def _kept_will(self, connect: sn.Connect, client_id: str, will: core.Will | None) -> core.Will | None:

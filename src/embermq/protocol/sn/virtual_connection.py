@@ -223,6 +223,7 @@ class VirtualConnection:
         self.outgoing.starved = False
         self._events.append(Writable(self))
         self._pump(now_ms)
+        self._engine.timers.watch(self)
 
     def _disconnect(self, packet: sn.Disconnect) -> None:
         profile = self.wire.profile
@@ -413,6 +414,8 @@ class VirtualConnection:
             if outgoing.starved and len(outgoing) < ROOM // 2 and self.presence.may_deliver():
                 outgoing.starved = False
                 self._events.append(Writable(self))
+            if self.presence.state == ACTIVE and self.watched_ms and outgoing.idle():
+                return  # silence is all that can fall due, and a packet only moves that later
         self._engine.timers.watch(self)
 
 
