@@ -149,6 +149,16 @@ def test_a_protected_frame_is_dropped_and_counted(sn: Sn, sn_broker: Broker) -> 
     assert listener_of(sn_broker).engine.counters.dropped_wrapper == 1
 
 
+def test_what_was_dropped_is_shown(sn_broker: Broker, sn: Sn) -> None:
+    stranger = sn(V12, "stranger", connect=False)
+    stranger.send_bytes(b"\0")
+    sn(V12, "barrier").ping()
+    server = sn_broker._server
+    assert server is not None
+    shown = {name: count for counts in server.core.counters.others for name, count in counts().items()}
+    assert (shown["sn/malformed"], shown["sn/clients"]) == (1, 1)
+
+
 @pytest.mark.parametrize("sn_options", [{"clients_max": 3}])
 def test_more_clients_than_allowed_are_refused_for_congestion(sn: Sn, sn_options: dict[str, int]) -> None:
     for number in range(3):

@@ -1,6 +1,7 @@
 """Counters: what happened, by name. `sys_topics` shows them, and every limit that bites has one here."""
 
-from typing import final
+from collections.abc import Callable
+from typing import Final, final
 
 
 @final
@@ -30,6 +31,7 @@ class Counters:
         "protocol_errors",
         "internal_errors",
         "store_refusals",
+        "others",
     )
 
     def __init__(self) -> None:
@@ -55,3 +57,5 @@ class Counters:
         self.protocol_errors = 0
         self.internal_errors = 0
         self.store_refusals = 0
+        # Transports that count things of their own: each hands back names below `$SYS/broker/` and their counts.
+        self.others: Final[list[Callable[[], dict[str, int]]]] = []

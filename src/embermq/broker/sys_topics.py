@@ -64,4 +64,6 @@ def sys_values(
         "store/state": store_state,
         "store/refusals": counters.store_refusals,
     }
+    for counts in counters.others:
+        values.update(counts())
     return {f"$SYS/broker/{name}": str(value) for name, value in values.items()}

@@ -100,6 +100,7 @@ class SnListener(asyncio.DatagramProtocol):
         self._timer_ms = 0
         self._groups: Final[list[tuple[str, int]]] = []
         self._advertising: asyncio.TimerHandle | None = None
+        server.core.counters.others.append(self.engine.counters.counts)
 
     # -- life --------------------------------------------------------------------------------------------------------
 

@@ -57,3 +57,7 @@ class SnCounters:
         self.rebinds = 0
         self.rebinds_refused = 0
         self.acks_unknown = 0
+
+    def counts(self) -> dict[str, int]:
+        """All of them by the names that `$SYS` shows."""
+        return {f"sn/{name.replace('_', '-')}": int(getattr(self, name)) for name in self.__slots__}
