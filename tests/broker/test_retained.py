@@ -215,9 +215,19 @@ def test_the_servers_own_topics_are_there_for_a_new_subscriber_and_for_nobody_el
     bench.subscribed(client, "$SYS/broker/version")
     [message] = client.take_messages()
     assert (message.payload, message.retain) == (b"EmberMQ test", True)
-    bench.send(client, Publish("$SYS/broker/version", b"mine", 1, True, packet_id=1))
-    assert client.take() == [Puback(1, 0x90)]
-    assert bench.core.counters.dropped_topic_refused == 1
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_nobody_else_speaks_for_the_server(retain: bool) -> None:
+    bench = Bench()
+    client = bench.join()
+    bench.subscribed(client, "$SYS/#")
+    bench.core.report()
+    client.take()
+    for packet_id, topic_name in enumerate(("$SYS/broker/version", "$SYS/broker/mine"), 1):
+        bench.send(client, Publish(topic_name, b"mine", 1, retain, packet_id=packet_id))
+        assert client.take() == [Puback(packet_id, 0x90)]
+    assert bench.core.counters.dropped_topic_refused == 2
 
 
 def test_suback_comes_before_the_retained_messages() -> None:

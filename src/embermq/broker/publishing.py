@@ -52,13 +52,16 @@ class Publishing:
             # MQTT-4.3.3-2: the same message again; the first one may not be durable yet, so this waits as well.
             self._held.append(HeldAcknowledgement(link, PUBREC, message.packet_id))
             return
-        refusal = self._refusal(session.identity, message)
-        if refusal is not None:
-            if message.qos:
-                packet_type = PUBACK if message.qos == 1 else PUBREC
-                self._held.append(HeldAcknowledgement(link, packet_type, message.packet_id, refusal))
-            return
-        self._take(message, session.client_id, session, link, session.session_id if message.qos == 2 else 0)
+        route = self._subscriptions.cached(message.topic_name)
+        if route is None or message.retain or not self._access.unrestricted or message.topic_name[0] == "$":
+            refusal = self._refusal(session.identity, message)
+            if refusal is not None:
+                if message.qos:
+                    packet_type = PUBACK if message.qos == 1 else PUBREC
+                    self._held.append(HeldAcknowledgement(link, packet_type, message.packet_id, refusal))
+                return
+            route = self._subscriptions.route(message.topic_name)
+        self._take(message, route, session.client_id, session, link, session.session_id if message.qos == 2 else 0)
         if message.qos == 2:
             session.received_ids.add(message.packet_id)
 
@@ -71,7 +74,7 @@ class Publishing:
         self._counters.publish_bytes_received += len(message.payload)
         refusal = self._refusal(identity, message)
         if refusal is None:
-            self._take(message, identity.client_id, None, None, 0)
+            self._take(message, self._subscriptions.route(message.topic_name), identity.client_id, None, None, 0)
         return refusal
 
     def _refusal(self, identity: Identity, message: Publish) -> int | None:
@@ -84,7 +87,7 @@ class Publishing:
         ):
             self._counters.dropped_not_authorized += 1
             return ReasonCode.NOT_AUTHORIZED
-        if self._subscriptions.cached(topic_name) is None and self._topic_refused(topic_name):
+        if topic_name.count("/") >= self._limits.topic_levels_max or topic_name.startswith(SYS_PREFIX):
             self._counters.dropped_topic_refused += 1
             return ReasonCode.TOPIC_NAME_INVALID
         if message.retain and message.payload:
@@ -94,12 +97,14 @@ class Publishing:
                 return ReasonCode.QUOTA_EXCEEDED
         return None
 
-    def _topic_refused(self, topic_name: str) -> bool:
-        """Asked only for a topic without a remembered route: an accepted one stays accepted."""
-        return topic_name.count("/") >= self._limits.topic_levels_max or topic_name.startswith(SYS_PREFIX)
-
     def _take(
-        self, message: Publish, client_id: str, publisher: Session | None, link: Link | None, qos2_session_id: int
+        self,
+        message: Publish,
+        route: Route,
+        client_id: str,
+        publisher: Session | None,
+        link: Link | None,
+        qos2_session_id: int,
     ) -> None:
         """The server owns the message from here on: record it, and deliver it when that is allowed."""
         lasting = message.qos > 0 or message.retain
@@ -108,7 +113,6 @@ class Publishing:
         if message.retain:
             self._streams.unsettled(message)
         offset = self._store.append_publish(message, client_id, qos2_session_id)
-        route = self._subscriptions.route(message.topic_name)
         if not lasting and (publisher is None or publisher.held == 0):
             # QoS 0 goes at once, unless it would overtake something of the same publisher that waits.
             if route.subscriptions:
