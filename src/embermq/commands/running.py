@@ -109,8 +109,11 @@ class Running(Operated):
     def _send(self, data: bytes) -> None:
         try:
             self._connection.sendall(data)
-        except OSError as error:
+        except TimeoutError as error:
             raise self._lost(error) from None
+        except OSError:
+            while True:  # the server has hung up: the last that it said is why
+                self._answer()
 
     def _answer(self) -> dict[str, Any]:
         try:
