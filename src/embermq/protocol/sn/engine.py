@@ -42,7 +42,8 @@ from embermq.protocol.sn.wire import Wire
 
 REPEATED_CONNECT_MS: Final = 2_000
 """How long a CONNECT that is the same byte for byte is taken for a copy even of a client that went on meanwhile."""
-CLIENT_ID_BYTES: Final = 16
+CLIENT_ID_BYTES: Final = 8
+"""Of an assigned client id, in hexadecimal: enough never to meet again, short for a CONNACK to a stranger."""
 ENCAPSULATED: Final = (
     kinds.PUBLISH,
     kinds.SUBSCRIBE,
@@ -358,7 +359,7 @@ class Engine:
         now_ms: int,
     ) -> None:
         """All of a CONNECT is there: wake its sleeper, or ask the core for a session."""
-        client_id = connect.client_id or f"sn-{self._random.getrandbits(8 * CLIENT_ID_BYTES):032x}"
+        client_id = connect.client_id or f"sn-{self._random.getrandbits(8 * CLIENT_ID_BYTES):016x}"
         older = self._whereabouts.of(client_id)
         wakes = older is not None and self._wakes(older, connect, profile)
         try:
