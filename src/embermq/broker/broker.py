@@ -391,7 +391,8 @@ class Core:
     # -- connections and sessions --------------------------------------------------------------------------------
 
     def _new_outbound(self, queue: Queue | None, window: int) -> Outbound:
-        return Outbound(queue, window, self._limits.queue_messages_max, self.counters)
+        limits = self._limits
+        return Outbound(queue, window, limits.queue_messages_max, self.counters, limits.queue_bytes_max)
 
     def _refuse(self, link: Link, reason: ReasonCode, detail: str) -> None:
         """CONNACK with a reason, then the end; nothing after the CONNECT is looked at (MQTT-3.1.4-5)."""

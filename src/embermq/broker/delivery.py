@@ -9,6 +9,7 @@ from collections import deque
 from typing import Final, final
 
 from embermq.broker.counters import Counters
+from embermq.broker.limits import QUEUE_BYTES_MAX
 from embermq.broker.link import PUBREL, Link
 from embermq.protocol.packets import Publish
 from embermq.store.interface import Queue, Queued
@@ -28,6 +29,8 @@ class Outbound:
     """One session's way out for QoS 1 and 2.
 
     `backlog` is the queue of a session without a lasting one; with one it only holds what was read ahead.
+    What is in memory, in flight or in the backlog, is held to a number of bytes as well as of messages: a few large
+    messages weigh more than many small ones. One message always goes, however large.
     """
 
     __slots__ = (
@@ -37,18 +40,26 @@ class Outbound:
         "backlog",
         "window",
         "length_max",
+        "_bytes_max",
+        "_bytes",
+        "_again",
         "sent",
         "released",
         "_counters",
         "_acknowledged",
     )
 
-    def __init__(self, queue: Queue | None, window: int, length_max: int, counters: Counters) -> None:
+    def __init__(
+        self, queue: Queue | None, window: int, length_max: int, counters: Counters, bytes_max: int = QUEUE_BYTES_MAX
+    ) -> None:
         self.queue: Final = queue
         self.inflight: dict[int, Queued] = {}  # by packet id, oldest first
         self.backlog: deque[Queued] = deque()
         self.window = window
         self.length_max: Final = length_max
+        self._bytes_max: Final = bytes_max
+        self._bytes = 0  # of topics and payloads in flight and in the backlog
+        self._again: deque[int] = deque()  # packet ids in flight that the client's new connection has not been sent yet
         self.sent = 0  # the sequence number of the newest message that was sent or read ahead
         self.released = 0  # the newest that is durable and may be sent
         self._counters: Final = counters
@@ -78,6 +89,8 @@ class Outbound:
             and not self.backlog
             and self.sent == self.released
             and len(self.inflight) < self.window
+            and self._bytes < self._bytes_max
+            and not self._again
             and link.has_room()
         ):
             sequence = self.released + 1
@@ -85,20 +98,24 @@ class Outbound:
             if packet_id not in self.inflight:
                 self.released = sequence
                 self.sent = sequence
+                self._bytes += len(message.topic_name) + len(message.payload)
                 self.inflight[packet_id] = Queued(sequence, message, qos, retain, offset)
                 link.deliver(message, qos, retain, False, packet_id)
                 return
         if self.queue is not None:
             self.released += 1
-        elif len(self.backlog) < self.length_max:
+        elif len(self.backlog) < self.length_max and self._bytes < self._bytes_max:
             self.released += 1
             self.sent = self.released
+            self._bytes += len(message.topic_name) + len(message.payload)
             self.backlog.append(Queued(self.released, message, qos, retain, offset))
         else:
             self._counters.dropped_queue_full += 1
 
     def pump(self, link: Link) -> None:
         """Send what is owed, as far as the window and the client's reading allow."""
+        if self._again and not self._resend(link):
+            return
         while len(self.inflight) < self.window and link.has_room():
             if not self.backlog and not self._read_ahead():
                 return
@@ -115,9 +132,11 @@ class Outbound:
                 link.deliver(queued.message, queued.qos, queued.retain, dup, packet_id)
 
     def _read_ahead(self) -> bool:
-        if self.queue is None or self.sent >= self.released:
+        if self.queue is None or self.sent >= self.released or self._bytes >= self._bytes_max:
             return False
-        self.backlog.extend(self.queue.read(self.sent, min(READ_AHEAD, self.released - self.sent)))
+        for queued in self.queue.read(self.sent, min(READ_AHEAD, self.released - self.sent)):
+            self.backlog.append(queued)
+            self._bytes += len(queued.message.topic_name) + len(queued.message.payload)
         if not self.backlog:
             return False
         self.sent = self.backlog[-1].sequence
@@ -125,11 +144,24 @@ class Outbound:
 
     def resume(self, link: Link) -> None:
         """A client is back: what it has not acknowledged goes out again, in order, with DUP (MQTT-4.4.0-1)."""
-        for packet_id, queued in self.inflight.items():
+        self._again = deque(self.inflight)
+        self._resend(link)
+
+    def _resend(self, link: Link) -> bool:
+        """True: all that was in flight is on its way again. A whole window may be far more than a client reads."""
+        again = self._again
+        while again:
+            if not link.has_room():
+                return False
+            packet_id = again.popleft()
+            queued = self.inflight.get(packet_id)
+            if queued is None:
+                continue  # acknowledged meanwhile: it came over the connection before
             if queued.released:
                 link.acknowledge(PUBREL, packet_id, 0)
             else:
                 link.deliver(queued.message, queued.qos, queued.retain, True, packet_id)
+        return True
 
     def newest_sent(self) -> int:
         """The sequence number of the newest message that has left."""
@@ -149,7 +181,7 @@ class Outbound:
         queued = self.inflight.get(packet_id)
         if queued is None or queued.qos != 1:
             return False
-        del self.inflight[packet_id]
+        self._done(packet_id, queued)
         return True
 
     def pubrec(self, packet_id: int) -> bool:
@@ -168,8 +200,12 @@ class Outbound:
         queued = self.inflight.get(packet_id)
         if queued is None or not queued.released:
             return False
-        del self.inflight[packet_id]
+        self._done(packet_id, queued)
         return True
+
+    def _done(self, packet_id: int, queued: Queued) -> None:
+        del self.inflight[packet_id]
+        self._bytes -= len(queued.message.topic_name) + len(queued.message.payload)
 
     def settle(self) -> None:
         """Once a turn: tell a lasting queue how far everything is acknowledged."""

@@ -15,6 +15,9 @@ from embermq.store.open_group import OpenGroup
 from embermq.store.records import QOS_MASK, RECORD_OVERHEAD_BYTES, RETAIN_FLAG, SESSION_SEQUENCE, Kind, queue_entry
 from embermq.store.session_state import ENTRY_BYTES, SessionState
 
+READ_BYTES: Final = 1024 * 1024
+"""About how many bytes of payload are read at a time: so many messages as may be asked for could fill the memory."""
+
 
 @final
 class StateQueue(Queue):
@@ -73,9 +76,9 @@ class StateQueue(Queue):
         if limit <= 0:
             return []
         entries = self._sessions.queue_entries(self.session_id, after_sequence, limit)
-        records = self._log.read_many([entry >> 3 for entry in entries])
-        if len(records) < limit:
+        if len(entries) < limit:
             raise StoreError(f"session {self.session_id} is owed messages after {after_sequence} that are not there")
+        records = self._records(entries)
         released = self._released
         return [
             Queued(
@@ -86,8 +89,22 @@ class StateQueue(Queue):
                 record.offset,
                 sequence in released,
             )
-            for sequence, (entry, record) in enumerate(zip(entries, records, strict=True), after_sequence + 1)
+            for sequence, (entry, record) in enumerate(zip(entries, records, strict=False), after_sequence + 1)
         ]
+
+    def _records(self, entries: "array[int]") -> list[Record]:
+        """As many of them as make `READ_BYTES`, at least one."""
+        records: list[Record] = []
+        size_bytes = 0
+        for entry in entries:
+            record = self._log.read(entry >> 3)
+            if record is None:
+                raise StoreError(f"session {self.session_id} is owed the message at {entry >> 3}, which is not there")
+            records.append(record)
+            size_bytes += len(record.payload)
+            if size_bytes >= READ_BYTES:
+                break
+        return records
 
     def release(self, sequence: int) -> None:
         self._released.add(sequence)

@@ -1,0 +1,26 @@
+"""The queue of a persistent session reads no more at a time than fits."""
+
+from pathlib import Path
+
+from embermq.protocol.packets import Publish
+from embermq.store.journal import Journal
+from embermq.store.state_queue import READ_BYTES
+from store.contract import Engine
+
+
+def test_large_messages_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    engine = Engine(lambda call_soon, _: Journal(tmp_path, call_soon))
+    queue = engine.store.open_session("device", "", 3600).queue
+    assert queue is not None
+    engine.turn()
+    for number in range(10):
+        message = Publish("t", bytes([number]) * (READ_BYTES // 2), 1)
+        queue.push(message, engine.store.append_publish(message, "publisher"), 1, False)
+    engine.commit()
+    found = []
+    while piece := queue.read(len(found), 100):
+        assert len(piece) == 2
+        found += piece
+    assert [queued.message.payload[0] for queued in found] == list(range(10))
+    assert [queued.sequence for queued in found] == list(range(1, 11))
+    engine.store.close()
