@@ -17,6 +17,9 @@ TEST_SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    # Compiling each small query to Java costs more than running it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.adaptive.enabled": "false",
     # A test run is over before the second compiler would pay off.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }

@@ -61,11 +61,11 @@ class Recorder:
         self.flush()
         self.log.close()
 
-    def retained(self, at_us: int | None = None) -> dict[str, tuple[bytes, int, int]]:
-        """The retained set at an instant: topic -> payload, qos, offset."""
+    def retained(self, at_us: int | None = None, before: int | None = None) -> dict[str, tuple[bytes, int, int]]:
+        """The retained set at an instant, or before an offset: topic -> payload, qos, offset."""
         state: dict[str, tuple[bytes, int, int]] = {}
         for offset, moment_us, topic, payload, qos in self.retained_events:
-            if at_us is not None and moment_us > at_us:
+            if (at_us is not None and moment_us > at_us) or (before is not None and offset >= before):
                 break
             if payload is None:
                 state.pop(topic, None)

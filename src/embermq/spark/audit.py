@@ -177,9 +177,9 @@ def audit(spark: SparkSession, lake: Lake, data: Path) -> Iterator[Violation]:
     """Every rule that is broken."""
     evidence = Evidence(spark, lake, data)
     for rule in RULES:
-        found = rule.find(evidence).orderBy("topic", "detail")
-        count = found.count()
-        if count:
-            rows = found.limit(EXAMPLES_MAX).collect()
+        found = rule.find(evidence)
+        rows = found.orderBy("topic", "detail").limit(EXAMPLES_MAX).collect()
+        if rows:
             examples = tuple(f"{row['topic']}: {row['detail']}" if row["topic"] else row["detail"] for row in rows)
+            count = len(rows) if len(rows) < EXAMPLES_MAX else found.count()
             yield Violation(rule.sentence, rule.clause, count, examples)

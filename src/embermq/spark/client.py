@@ -77,10 +77,14 @@ class Publisher:
                 if len(unacknowledged) >= self._window:
                     self._receive_until(self._window // 2)
 
-    def finish(self) -> None:
-        """Wait until the server has taken everything, then leave."""
+    def flush(self) -> None:
+        """Wait until the server has acknowledged everything that asks for it."""
         self._send()
         self._receive_until(0)
+
+    def finish(self) -> None:
+        """Wait until the server has taken everything, then leave."""
+        self.flush()
         # QoS 0 is not acknowledged; the answer to a ping says that all before it has arrived.
         self._outgoing.append(_PINGREQ)
         self._send()

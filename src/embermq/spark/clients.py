@@ -1,13 +1,11 @@
 """`clients`: who connected, subscribed and left, and when, from the records that are not messages.
 
-Owns: reading the payloads of those records as columns.
+Owns: reading the payloads of those records (docs/log-format.md) as columns, with expressions that Spark runs natively.
 """
 
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from embermq.spark.applied import append_once, applied_offset
@@ -17,10 +15,8 @@ from embermq.store.records import (
     QOS_MASK,
     RETAIN_AS_PUBLISHED_FLAG,
     RETAIN_HANDLING_SHIFT,
-    SESSION,
     SESSION_EXPIRY,
     SESSION_SEQUENCE,
-    Kind,
 )
 
 JOB: Final = "clients"
@@ -35,79 +31,55 @@ KINDS: Final = (
     "unsubscribed",
 )
 
-_NAMES: Final = {name: Kind[name.upper()] for name in KINDS}
-_ARROW: Final = pa.schema(
-    [
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("event", pa.string()),
-        ("client_id", pa.string()),
-        ("persistent", pa.bool_()),
-        ("session_id", pa.int64()),
-        ("topic_filter", pa.string()),
-        ("qos", pa.int8()),
-        ("no_local", pa.bool_()),
-        ("retain_as_published", pa.bool_()),
-        ("retain_handling", pa.int8()),
-        ("session_expiry_s", pa.int64()),
-        ("user_name", pa.string()),
-        ("protocol", pa.string()),
-        ("address", pa.string()),
-        ("reason", pa.string()),
-    ]
-)
-
-
-def event_fields(kind: Kind, offset: int, flags: int, topic: str, payload: bytes) -> dict[str, Any]:
-    """What a record says beside its time and client."""
-    if kind == Kind.CONNECTED:
-        protocol, address, rest = payload.decode().split("\n", 2)
-        name, _, kept = rest.rpartition("\n")
-        return {
-            "protocol": protocol,
-            "address": address,
-            "user_name": name or None,
-            "persistent": kept == "persistent",
-        }
-    if kind == Kind.DISCONNECTED:
-        session_id, _ = SESSION_SEQUENCE.unpack_from(payload)
-        return {"session_id": session_id or None, "reason": payload[SESSION_SEQUENCE.size :].decode()}
-    if kind in (Kind.SESSION_OPENED, Kind.SESSION_RESUMED):
-        session_id, expiry_s = SESSION_EXPIRY.unpack_from(payload)
-        user_name = payload[SESSION_EXPIRY.size :].decode() or None
-        return {"session_id": session_id or offset, "session_expiry_s": expiry_s, "user_name": user_name}
-    (session_id,) = SESSION.unpack_from(payload)
-    if kind == Kind.SESSION_ENDED:
-        return {"session_id": session_id}
-    fields: dict[str, Any] = {"session_id": session_id or None, "topic_filter": topic}
-    if kind == Kind.SUBSCRIBED:
-        fields |= {
-            "qos": flags & QOS_MASK,
-            "no_local": bool(flags & NO_LOCAL_FLAG),
-            "retain_as_published": bool(flags & RETAIN_AS_PUBLISHED_FLAG),
-            "retain_handling": flags >> RETAIN_HANDLING_SHIFT & 0b11,
-        }
-    return fields
+_EXPIRY_AT: Final = 8
 
 
 def client_events(records: DataFrame) -> DataFrame:
-    """Records of the log as rows of `clients`."""
-    return records.select(*COLUMNS).mapInArrow(_read_events, CLIENTS_SCHEMA)
+    """Records of the log as rows of `clients`; a column is null where the event does not have it."""
+    kind = F.col("kind")
+    connected, subscribed = kind == "connected", kind == "subscribed"
+    opened = kind == "session_opened"
+    with_expiry = opened | (kind == "session_resumed")
+    flags = F.col("flags").cast("int")
+    session_id = _number(0, 8)
+    # protocol, address, user name, "persistent" or "clean", a line each; a user name may have line ends of its own
+    lines = F.split(F.col("payload").cast("string"), "\n", -1)
+    user_name = F.array_join(F.slice(lines, F.lit(3), F.greatest(F.size(lines) - 3, F.lit(0))), "\n")
+    columns = {
+        "offset": F.col("offset"),
+        "timestamp": F.col("timestamp"),
+        "event": kind,
+        "client_id": F.col("client_id"),
+        "persistent": F.when(connected, F.element_at(lines, -1) == "persistent"),
+        # A session's id is the offset of the record that opened it; that record itself says 0, as all say without one.
+        "session_id": F.when(opened & (session_id == 0), F.col("offset")).when(
+            ~connected & (session_id > 0), session_id
+        ),
+        "topic_filter": F.when(subscribed | (kind == "unsubscribed"), F.col("topic")),
+        "qos": F.when(subscribed, flags.bitwiseAND(QOS_MASK)),
+        "no_local": F.when(subscribed, flags.bitwiseAND(NO_LOCAL_FLAG) != 0),
+        "retain_as_published": F.when(subscribed, flags.bitwiseAND(RETAIN_AS_PUBLISHED_FLAG) != 0),
+        "retain_handling": F.when(subscribed, F.shiftright(flags, RETAIN_HANDLING_SHIFT).bitwiseAND(0b11)),
+        "session_expiry_s": F.when(with_expiry, _number(_EXPIRY_AT, 4)),
+        "user_name": F.nullif(F.when(connected, user_name).when(opened, _text(SESSION_EXPIRY.size)), F.lit("")),
+        "protocol": F.when(connected, F.get(lines, 0)),
+        "address": F.when(connected, F.get(lines, 1)),
+        "reason": F.when(kind == "disconnected", _text(SESSION_SEQUENCE.size)),
+    }
+    return records.select(*(columns[field.name].cast(field.dataType).alias(field.name) for field in CLIENTS_SCHEMA))
 
 
-def _read_events(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        rows = [
-            {
-                "offset": row["offset"],
-                "timestamp": row["timestamp"],
-                "event": row["kind"],
-                "client_id": row["client_id"],
-                **event_fields(_NAMES[row["kind"]], row["offset"], row["flags"] & 0xFF, row["topic"], row["payload"]),
-            }
-            for row in batch.to_pylist()
-        ]
-        yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+def _number(at: int, length: int) -> Column:
+    """The little-endian number at a position of the payload."""
+    digits = F.hex(F.substring("payload", at + 1, length))
+    swapped = F.concat(*(F.substring(digits, 2 * byte + 1, 2) for byte in reversed(range(length))))
+    # Evaluated for other records too, whose bytes may be any number.
+    return F.conv(swapped, 16, 10).try_cast("long")
+
+
+def _text(at: int) -> Column:
+    """The payload from a position on."""
+    return F.expr(f"cast(substring(payload, {at + 1}) as string)")
 
 
 def apply_clients(batch: DataFrame, lake: Lake) -> None:

@@ -21,10 +21,11 @@ from embermq.spark.views import create_views
 
 @contextmanager
 def asking(lake_directory: Path, master: str = DEFAULT_MASTER) -> Iterator[tuple[SparkSession, Lake]]:
-    """A session for a lake that exists; it ends with the context. PipelineError says what was wrong."""
+    """A session for a lake that exists; one that was made for it ends with it. PipelineError says what was wrong."""
     lake = Lake(lake_directory)
     if not check_lake(lake):
         raise LakeError(f"{lake_directory} is no lake: `ember pipeline run` makes one")
+    found = SparkSession.getActiveSession()
     spark = build_session(master, "embermq question")
     try:
         yield spark, lake
@@ -33,7 +34,8 @@ def asking(lake_directory: Path, master: str = DEFAULT_MASTER) -> Iterator[tuple
     except ValueError as error:
         raise PipelineError(str(error)) from None
     finally:
-        spark.stop()
+        if found is None:
+            spark.stop()
 
 
 class Answer:

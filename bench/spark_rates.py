@@ -1,0 +1,264 @@
+"""What Spark does with the log, beside what it does with its own Parquet: `python -m bench.spark_rates`.
+
+Each line compares two ways in one run, taking turns, so that a busy machine slows both. Targets are those of the
+pipeline's promises (docs/pipeline.md). Needs the `spark` extra and Java.
+"""
+
+import argparse
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bench.machine import Cores, facts
+from embermq.spark import build_session
+from embermq.spark.as_of import retained_as_of
+from embermq.spark.instants import EPOCH
+from embermq.spark.jobs import JobSettings, all_jobs
+from embermq.spark.lake import open_lake
+from embermq.spark.tables import MESSAGES_SCHEMA, Lake, create_table
+from embermq.store.log import Log
+from embermq.store.records import RETAIN_FLAG, Group, Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+START_US: Final = 1_750_000_000_000_000
+SECTIONS: Final = ("scan", "append", "retained", "sink")
+
+
+def write_log(data: Path, count: int, topics: int, group_records: int, seed: int = 1) -> None:
+    """A log of retained publishes over random topics, payloads of about 40 bytes, one microsecond apart."""
+    source = random.Random(seed)
+    names = [f"plant/{n % 7}/line/{n % 13}/device-{n}/temp".encode() for n in range(topics)]
+    payloads = [b'{"value": %d.%03d, "unit": "C", "ok": true}' % (n % 90, n % 1000) for n in range(1000)]
+    log = Log(data / "log", segment_bytes=256 << 20, segment_age_s=10**9, sync=False)
+    for start in range(0, count, group_records):
+        size = min(group_records, count - start)
+        group = Group(log.next_offset)
+        group.timestamps_us = list(range(START_US + start, START_US + start + size))
+        group.kinds = bytearray([Kind.PUBLISH]) * size
+        group.flags = bytearray([1 | RETAIN_FLAG]) * size
+        group.topics = source.choices(names, k=size)
+        group.payloads = source.choices(payloads, k=size)
+        group.client_ids = [b"gateway-1"] * size
+        group.properties = [b""] * size
+        log.append(group, START_US)
+    log.close()
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def compare(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> tuple[float, float]:
+    """The median seconds of each, taking turns, after one round that does not count."""
+    ours()
+    theirs()
+    pairs = [(timed(ours), timed(theirs)) for _ in range(rounds)]
+    return statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)
+
+
+def line(name: str, said: str, ratio: float, target: float, at_least: bool = True) -> None:
+    met = ratio >= target if at_least else ratio <= target
+    bound = "at least" if at_least else "at most"
+    print(f"{name:<34} {said:<58} {ratio:10,.2f}  ({bound} {target:,g}: {'met' if met else 'NOT MET'})", flush=True)
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="bench-spark-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def log_rows(spark: "SparkSession", data: Path) -> "DataFrame":
+    types = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in MESSAGES_SCHEMA.fields)
+    return spark.read.format("embermq").schema(types).option("kinds", "publish").load(str(data))
+
+
+def bench_scan(spark: "SparkSession", rows: int, rounds: int, append: bool) -> None:
+    """The same rows from the log and from Parquet: aggregated over all columns, or appended to Delta."""
+    from pyspark.sql import functions as F
+
+    with scratch() as directory:
+        for group_records in (10, 100, 1000):
+            data = directory / f"data-{group_records}"
+            write_log(data, rows, 100_000, group_records)
+            parquet = str(directory / f"parquet-{group_records}")
+            log_rows(spark, data).write.parquet(parquet)
+            totals = [
+                F.max("offset"),
+                F.max("timestamp"),
+                F.sum(F.length("topic")),
+                F.sum(F.length("payload")),
+                F.sum("qos"),
+                F.count_if("retain"),
+                F.count_if("dup"),
+                F.max("client_id"),
+                F.count("expiry"),
+                F.count("content_type"),
+                F.count("response_topic"),
+                F.count("correlation_data"),
+                F.count("user_properties"),
+            ]
+
+            def aggregate(frame: "DataFrame", totals: "list[Column]" = totals) -> object:
+                return frame.agg(*totals).collect()
+
+            def save(frame: "DataFrame", name: str) -> None:
+                frame.write.format("delta").mode("append").save(str(directory / name))
+
+            if append:
+                ours, theirs = compare(
+                    lambda data=data: save(log_rows(spark, data), "ours"),  # type: ignore[misc] # bound now
+                    lambda parquet=parquet: save(spark.read.parquet(parquet), "theirs"),  # type: ignore[misc] # bound now
+                    rounds,
+                )
+            else:
+                ours, theirs = compare(
+                    lambda data=data: aggregate(log_rows(spark, data)),  # type: ignore[misc] # bound now
+                    lambda parquet=parquet: aggregate(spark.read.parquet(parquet)),  # type: ignore[misc] # bound now
+                    rounds,
+                )
+            said = f"{rows / ours:,.0f} rows/s, Parquet {rows / theirs:,.0f}"
+            name = "log -> messages" if append else "scan"
+            line(f"{name}, blocks of {group_records}", said, theirs / ours, 0.85 if append else 0.8)
+            shutil.rmtree(data)
+            shutil.rmtree(parquet)
+
+
+def feed_retained(spark: "SparkSession", data: Path, lake: Lake, publishes: int, batch: int) -> list[float]:
+    """Apply the retained job batch by batch; the seconds of each."""
+    (job,) = [job for job in all_jobs(JobSettings()) if job.name == "retained"]
+    open_lake(lake)
+    for name, schema in job.tables.items():
+        create_table(spark, lake, name, schema)
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    seconds = []
+    columns = "offset long, timestamp timestamp, kind string, topic string, payload binary, qos byte, retain boolean"
+    for start in range(1, publishes + 1, batch):
+        frame = (
+            spark.read.format("embermq")
+            .schema(columns)
+            .option("kinds", "publish,retained_removed")
+            .option("startingOffsets", start)
+            .option("endingOffsets", min(start + batch, publishes + 1))
+            .load(str(data))
+        )
+        began = time.perf_counter()
+        assert job.apply is not None
+        job.apply(frame, lake)
+        seconds.append(time.perf_counter() - began)
+        print(f"  batch of {batch:,} at {start:,}: {seconds[-1]:.1f} s", flush=True)
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    return seconds
+
+
+def bench_retained(spark: "SparkSession", publishes: int, topics: int, batch: int, rounds: int) -> None:
+    """The retained tables at ten times the topics, and as-of beside an aggregate over all events."""
+    from pyspark.sql import functions as F
+
+    with scratch() as directory:
+        few, many = directory / "few", directory / "many"
+        write_log(few / "data", 3 * batch, topics // 10, 1000)
+        write_log(many / "data", publishes, topics, 1000)
+        few_s = feed_retained(spark, few / "data", Lake(few / "lake"), 3 * batch, batch)
+        many_s = feed_retained(spark, many / "data", Lake(many / "lake"), publishes, batch)
+        rate = publishes / sum(many_s)
+        line("retained + retained_closed", f"{publishes:,} publishes, {topics:,} topics, a second", rate, 50_000)
+        growth = statistics.median(many_s[1:]) / statistics.median(few_s[1:])
+        said = (
+            f"batch {statistics.median(many_s[1:]):.1f} s, {topics // 10:,} topics {statistics.median(few_s[1:]):.1f} s"
+        )
+        line(f"micro-batch at {topics:,} topics", said, growth, 1.5, at_least=False)
+        instant = EPOCH.fromtimestamp((START_US + publishes * 6 // 10) / 1e6, EPOCH.tzinfo)
+        log_rows(spark, many / "data").write.format("delta").save(str(many / "events"))
+
+        def as_of() -> object:
+            return retained_as_of(spark, many / "lake", instant).agg(F.count("*"), F.sum("offset")).collect()
+
+        def aggregate() -> object:
+            newest = F.max_by(F.struct("payload", "qos", "offset"), "offset").alias("last")
+            events = spark.read.format("delta").load(str(many / "events"))
+            then = events.where("retain").where(F.col("timestamp") <= F.lit(instant)).groupBy("topic").agg(newest)
+            return then.where(F.length("last.payload") > 0).agg(F.count("*"), F.sum("last.offset")).collect()
+
+        assert as_of() == aggregate(), "the two answers differ"
+        ours, theirs = compare(as_of, aggregate, rounds)
+        line(
+            "as of, all topics",
+            f"{ours:.1f} s, aggregate over events {theirs:.1f} s",
+            ours / theirs,
+            0.3,
+            at_least=False,
+        )
+
+
+def bench_sink(spark: "SparkSession", rows: int) -> None:
+    """A DataFrame of retained messages into a real server that syncs every commit."""
+    import re
+    import subprocess
+    import sys
+
+    with scratch() as directory:
+        command = [sys.executable, "-m", "embermq", "serve", "--port", "0", "--data", str(directory / "data")]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            assert server.stdout is not None
+            port = 0
+            for said in server.stdout:
+                found = re.search(r"mqtt://.*?:(\d+)", said)
+                port = int(found[1]) if found else port
+                if said == "ready\n":
+                    break
+            frame = spark.range(0, rows, 1, 2).selectExpr(
+                "concat('load/', id) as topic", "concat('{\"value\": ', id, '}') as payload"
+            )
+
+            def load() -> None:
+                writer = frame.write.format("embermq").mode("append").option("retain", "true")
+                writer.option("url", f"mqtt://127.0.0.1:{port}").option("progressSeconds", "0").save()
+
+            load()
+            seconds = min(timed(load) for _ in range(3))
+            line("sink", f"{rows:,} retained rows, 2 tasks, rows a second", rows / seconds, 50_000)
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", choices=SECTIONS, help="one section; repeatable")
+    parser.add_argument("--rows", type=int, default=2_000_000, help="rows of a scan or an append")
+    parser.add_argument("--publishes", type=int, default=10_000_000, help="retained publishes")
+    parser.add_argument("--topics", type=int, default=1_000_000)
+    parser.add_argument("--batch", type=int, default=2_500_000, help="retained publishes of a micro-batch")
+    parser.add_argument("--rounds", type=int, default=5)
+    chosen = parser.parse_args()
+    sections = chosen.only or SECTIONS
+    print(facts(Cores(None, None)), flush=True)
+    spark = build_session("local[2]", "embermq bench", {"spark.driver.memory": "6g"})
+    if "scan" in sections:
+        bench_scan(spark, chosen.rows, chosen.rounds, append=False)
+    if "append" in sections:
+        bench_scan(spark, chosen.rows, chosen.rounds, append=True)
+    if "retained" in sections:
+        bench_retained(spark, chosen.publishes, chosen.topics, chosen.batch, chosen.rounds)
+    if "sink" in sections:
+        bench_sink(spark, min(chosen.rows, 500_000))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

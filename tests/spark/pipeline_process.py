@@ -1,0 +1,67 @@
+"""`ember pipeline run` as a process of its own, for tests that kill it."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Self
+
+
+class PipelineProcess:
+    """One run; everything it says is kept. Killing it kills its Java process as well, which is in its group."""
+
+    def __init__(self, data: Path, lake: Path, *arguments: str) -> None:
+        command = [sys.executable, "-m", "embermq", "pipeline", "run", "--data", str(data), "--lake", str(lake)]
+        self.said: list[str] = []
+        self._changed = threading.Condition()
+        self.process = subprocess.Popen(
+            [*command, "--master", "local[2]", *arguments],
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._changed:
+                self.said.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+    def kill(self) -> None:
+        """SIGKILL for the driver and all it started."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)
+
+    def terminate(self) -> int:
+        """SIGTERM for the driver alone; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(90)
+
+    def wait_for(self, text: str, timeout_s: float = 120) -> None:
+        """Until it has said this; fails if it ends before."""
+        with self._changed:
+            ready = self._changed.wait_for(
+                lambda: any(text in line for line in self.said) or not self._reading.is_alive(), timeout_s
+            )
+            assert ready and any(text in line for line in self.said), "".join(self.said[-40:])
+
+    def wait(self, timeout_s: float = 180) -> int:
+        code = self.process.wait(timeout_s)
+        self._reading.join(10)
+        return code

@@ -1,0 +1,34 @@
+"""Real readings through the server: a tenth of the file, explored to a plot, as-of equal to the file."""
+
+import importlib.util
+import os
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = Path(os.environ.get("BEIJING_AIR", ROOT.parent / "shared" / "data" / "beijing-air.csv.gz"))
+HOURS_OF_A_TENTH = 3506
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not FILE.exists(), reason="beijing-air.csv.gz is not here; BEIJING_AIR says where it is")
+def test_a_tenth_of_the_file_is_retained_as_the_file_says(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = importlib.util.spec_from_file_location("beijing_air", ROOT / "examples" / "beijing_air.py")
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    out = tmp_path / "out"
+    example.main([str(FILE), "--hours", str(HOURS_OF_A_TENTH), "--out", str(out), "--questions", "5"])
+    said = capsys.readouterr().out
+    readings = sum(len(rows) for _, rows in example.hours_of(FILE, HOURS_OF_A_TENTH))
+    assert f"{readings + HOURS_OF_A_TENTH:,} messages through the server" in said
+    numbers, texts = (int(number.replace(",", "")) for number in re.findall(r"([\d,]+) (?:numbers|payloads)", said))
+    assert numbers + texts == readings
+    assert re.search(r"as of 5 evenings: 7\d\d retained messages equal the file", said)
+    assert (out / "air.html").read_text().count("<polyline") == 2
+    assert (out / "report.html").read_text().count("<svg") == 4

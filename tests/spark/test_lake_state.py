@@ -1,0 +1,134 @@
+"""The lake's own state: version, lock, progress; and what is said when Spark cannot run. No Spark needed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from embermq.spark import session
+from embermq.spark.errors import JavaMissing, LakeError
+from embermq.spark.instants import parse_instant
+from embermq.spark.lake import check_lake, is_locked, locked, open_lake, read_progress, write_progress
+from embermq.spark.pipeline import failure_reason
+from embermq.spark.plots import Point, bar_plot, duration, line_plot, time_ticks, value_ticks
+from embermq.spark.tables import Lake
+
+
+def test_a_new_directory_becomes_a_lake_and_stays_one(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake")
+    assert not check_lake(lake)
+    open_lake(lake)
+    open_lake(lake)
+    assert check_lake(lake) and list(lake.names()) == []
+
+
+def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    open_lake(lake)
+    (tmp_path / "_embermq" / "lake.json").write_text(json.dumps({"format": 2, "embermq": "9.1"}))
+    with pytest.raises(LakeError, match=r"written by EmberMQ 9.1 with lake format 2, this one knows formats up to 1"):
+        open_lake(lake)
+
+
+def test_tables_of_somebody_else_and_a_broken_marker_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "messages" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(LakeError, match="has tables, but"):
+        open_lake(Lake(tmp_path))
+    (tmp_path / "_embermq").mkdir()
+    (tmp_path / "_embermq" / "lake.json").write_text("{")
+    with pytest.raises(LakeError, match=r"lake.json cannot be read"):
+        open_lake(Lake(tmp_path))
+
+
+def test_one_pipeline_at_a_time(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    open_lake(lake)
+    assert not is_locked(lake)
+    with locked(lake):
+        assert is_locked(lake)
+        with pytest.raises(LakeError, match="another pipeline writes to"), locked(lake, wait_s=0.05):
+            pass
+    with locked(lake, wait_s=0.05):
+        pass
+
+
+def test_the_lock_outlives_a_killed_pipeline_while_its_java_process_lives(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    open_lake(lake)
+    with locked(lake) as lock:
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))
+        # As kill -9 does: the descriptor goes without being unlocked first.
+        os.dup2(os.open(os.devnull, os.O_RDWR), lock)
+        assert is_locked(lake)
+        child.communicate(b"\n")
+        assert not is_locked(lake)
+
+
+def test_progress_is_left_for_others_to_read(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    open_lake(lake)
+    assert read_progress(lake) == {}
+    write_progress(lake, {"state": "done", "jobs": {}})
+    assert read_progress(lake)["state"] == "done"
+
+
+def test_without_java_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(session, "_JAVA_PLACES", ())
+    with pytest.raises(JavaMissing):
+        session.java_home()
+    assert session.what_is_missing() == (
+        "the pipeline needs Java 17 or newer and none was found: install one, or set JAVA_HOME to it"
+    )
+
+
+def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, version in (("old", "11.0.2"), ("new", "21.0.1")):
+        java = tmp_path / name / "bin" / "java"
+        java.parent.mkdir(parents=True)
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        java.chmod(0o755)
+    monkeypatch.setenv("PATH", "/bin")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    monkeypatch.setattr(session, "_JAVA_PLACES", (str(tmp_path),))
+    monkeypatch.setattr(session.shutil, "which", lambda name: None)
+    assert session.java_home() == str(tmp_path / "new")
+
+
+def test_without_the_extra_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "find_spec", lambda name: None)
+    assert session.what_is_missing() == "the pipeline needs Spark, which is an extra: pip install 'embermq[spark]'"
+
+
+def test_the_server_and_its_commands_import_no_spark() -> None:
+    code = "import sys, embermq, embermq.cli, embermq.spark; print([m for m in sys.modules if m.startswith('pyspark')])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x\nTraceback\n  File y\nembermq.store.errors.LogTrimmed: offset 1 is gone\n\tat z", "offset 1 is gone"),
+        ("a\nCaused by: java.io.IOException: No space left on device\n\tat b", "No space left on device (IOException)"),
+        ("only this", "only this"),
+    ],
+)
+def test_a_failed_query_is_told_in_one_sentence(text: str, reason: str) -> None:
+    assert failure_reason(text) == reason
+
+
+def test_plots_have_round_ticks_and_escape_names() -> None:
+    assert value_ticks(87) == [0, 25, 50, 75, 100]
+    assert value_ticks(0) == [0.0, 1.0]
+    first, last = parse_instant("2026-01-01T10:02:00Z"), parse_instant("2026-01-01T10:58:00Z")
+    assert [label for _, label in time_ticks(first, last)] == ["10:10", "10:20", "10:30", "10:40", "10:50"]
+    assert duration(90) == "1.5 min"
+    assert "<script>" not in bar_plot([("<script>", 3.0, "<b>")])
+    drawn = line_plot([Point(first, 1.0), Point(last, 3.0)], "x")
+    assert drawn.count("<polyline") == 1 and "nan" not in drawn
+    assert "Nothing yet" in line_plot([], "x")

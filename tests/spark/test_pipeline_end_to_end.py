@@ -1,0 +1,167 @@
+"""From clients to tables through a real server, while the pipeline's driver is killed again and again."""
+
+import random
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from pyspark.sql import SparkSession
+
+from embermq import Broker
+from embermq.spark.as_of import retained_as_of
+from embermq.spark.client import connect_with_retry
+from embermq.spark.instants import EPOCH
+from embermq.spark.options import parse_sink_options
+from embermq.spark.tables import Lake, read_table
+from embermq.store.reader import LogReader
+from spark.lakes import retained_of
+from spark.pipeline_process import PipelineProcess
+
+KILLS = 5
+TOPICS = 40
+STEPS = ("--only", "messages", "--only", "retained", "--every", "0.5", "--records", "400", "--continuous")
+
+
+class Traffic:
+    """A client that publishes until it is told to stop, and remembers what was acknowledged."""
+
+    def __init__(self, port: int, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._stop = threading.Event()
+        self._publisher = connect_with_retry(parse_sink_options({"url": f"mqtt://127.0.0.1:{port}"}), f"traffic-{seed}")
+        self.name = f"c{seed}"
+        self.published: list[tuple[str, bytes, int, bool]] = []
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.02):
+            rows = []
+            for _ in range(self._random.randrange(1, 12)):
+                # A client has topics of its own: then the last one it published is the one that is retained.
+                topic = f"{self.name}/{self._random.randrange(TOPICS)}"
+                payload = b"" if self._random.random() < 0.1 else b"%d" % len(self.published)
+                rows.append((topic, payload, self._random.randrange(3), self._random.random() < 0.6))
+                self.published.append(rows[-1])
+            headers = [0x30 | qos << 1 | retain for _, _, qos, retain in rows]
+            self._publisher.publish(headers, [row[0].encode() for row in rows], [row[1] for row in rows])
+        self._publisher.finish()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(30)
+
+
+def retained_by_subscribing(port: int, expected: int) -> dict[str, bytes]:
+    """What the server itself gives to a new subscriber."""
+    found: dict[str, bytes] = {}
+    done = threading.Event()
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, "looker")
+
+    def on_message(client: paho.Client, userdata: object, message: paho.MQTTMessage) -> None:
+        if message.topic == "end":
+            done.set()
+        elif message.retain:
+            found[message.topic] = message.payload
+
+    client.on_message = on_message
+    client.on_connect = lambda *_: client.subscribe([("#", 1), ("end", 1)])
+    # The marker is published after the retained messages are on their way.
+    client.on_subscribe = lambda *_: client.publish("end", b"x", 1)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    try:
+        assert done.wait(30)
+    finally:
+        client.disconnect()
+        client.loop_stop()
+    assert len(found) == expected
+    return found
+
+
+@pytest.mark.timeout(400)
+def test_the_tables_equal_what_was_published_though_the_driver_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+    data, lake = tmp_path / "data", Lake(tmp_path / "lake")
+    chance = random.Random(42)
+    with Broker.in_thread(data=data, sys_interval_s=0) as broker:
+        assert broker.port is not None
+        clients = [Traffic(broker.port, seed) for seed in (1, 2)]
+        try:
+            for _ in range(KILLS):
+                with PipelineProcess(data, lake.directory, *STEPS) as pipeline:
+                    pipeline.wait_for("messages ")
+                    threading.Event().wait(chance.uniform(0, 4))
+                    assert pipeline.process.poll() is None, "".join(pipeline.said[-40:])
+                    pipeline.kill()
+        finally:
+            for client in clients:
+                client.stop()
+        with PipelineProcess(data, lake.directory, *STEPS[:-3], "--once") as pipeline:
+            assert pipeline.wait() == 0, "".join(pipeline.said[-40:])
+        last: dict[str, bytes] = {}
+        for client in clients:
+            for topic, payload, _, retain in client.published:
+                if retain:
+                    last.pop(topic, None)
+                    if payload:
+                        last[topic] = payload
+        assert retained_by_subscribing(broker.port, len(last)) == last
+    current = retained_of(read_table(spark, lake, "retained"))
+    assert {topic: payload for topic, (payload, _, _) in current.items()} == last
+    check_messages(spark, data, lake, clients)
+    check_history(spark, data, lake, chance)
+
+
+def check_messages(spark: SparkSession, data: Path, lake: Lake, clients: list[Traffic]) -> None:
+    rows = read_table(spark, lake, "messages").orderBy("offset").collect()
+    logged = [
+        row["offset"] for batch in LogReader(data / "log").batches(1) for row in batch.to_pylist() if row["kind"] == 1
+    ]
+    offsets = [row["offset"] for row in rows]
+    assert offsets == [offset for offset in logged if offset <= offsets[-1]]
+    for client in clients:
+        mine = [row for row in rows if row["topic"].startswith(client.name + "/")]
+        for qos in range(3):
+            found = [
+                (row["topic"], bytes(row["payload"]), row["qos"], row["retain"]) for row in mine if row["qos"] == qos
+            ]
+            assert found == [one for one in client.published if one[2] == qos]
+
+
+def check_history(spark: SparkSession, data: Path, lake: Lake, chance: random.Random) -> None:
+    """As-of answers against the log, replayed in Python."""
+    events = [
+        row
+        for batch in LogReader(data / "log").batches(1)
+        for row in batch.to_pylist()
+        if row["kind"] == 1 and row["flags"] & 4 and row["topic"] != "end"
+    ]
+    for event in chance.sample(events, 6):
+        state: dict[str, bytes] = {}
+        for one in events:
+            if one["timestamp"] <= event["timestamp"]:
+                state.pop(one["topic"], None)
+                if one["payload"]:
+                    state[one["topic"]] = one["payload"]
+        answer = retained_of(retained_as_of(spark, lake, event["timestamp"], "#"))
+        assert {topic: payload for topic, (payload, _, _) in answer.items()} == state
+    assert retained_of(retained_as_of(spark, lake, EPOCH + timedelta(seconds=1))) == {}
+
+
+@pytest.mark.timeout(200)
+def test_sigterm_stops_cleanly_and_what_is_left_is_done_next_time(spark: SparkSession, tmp_path: Path) -> None:
+    data, lake = tmp_path / "data", Lake(tmp_path / "lake")
+    with Broker.in_thread(data=data, sys_interval_s=0) as broker:
+        assert broker.port is not None
+        traffic = Traffic(broker.port, 3)
+        try:
+            with PipelineProcess(data, lake.directory, "--only", "messages", "--continuous") as pipeline:
+                pipeline.wait_for("messages ")
+                code = pipeline.terminate()
+                assert code == 0, "".join(pipeline.said[-40:])
+        finally:
+            traffic.stop()
+    progress = (lake.directory / "_embermq" / "progress.json").read_text()
+    assert '"state": "stopped"' in progress

@@ -1,0 +1,196 @@
+"""The pipeline in this process: all tables at once, resumed, rebuilt, asked, compacted, and read by other tools."""
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from embermq.commands.pipeline import app
+from embermq.errors import ConfigError
+from embermq.spark.compact import compact
+from embermq.spark.errors import LakeError, PipelineError
+from embermq.spark.jobs import JobSettings
+from embermq.spark.lake import locked
+from embermq.spark.pipeline import run
+from embermq.spark.tables import TABLES, Lake, read_table
+from embermq.spark.typed import TypedTable
+from spark.lakes import retained_of
+from spark.recorded import Recorder
+
+SETTINGS = JobSettings(
+    records_per_trigger=200, typed_tables=(TypedTable("numbers", "t/+", "number", levels=("", "which")),)
+)
+
+
+class Run:
+    """A log and the lake made of it; `offsets` must be in `messages` once each."""
+
+    def __init__(self, directory: Path) -> None:
+        self.made = Recorder(directory / "data", segment_bytes=8_000)
+        self.lake = Lake(directory / "lake")
+        self.publish(300)
+
+    def publish(self, count: int) -> None:
+        for number in range(count):
+            self.made.publish(f"t/{number % 9}", b"%d" % number if number % 13 else b"", number % 3, number % 2 == 0)
+        self.made.remove_retained("t/4")
+        self.made.flush()
+
+    def run(self, **options: Any) -> dict[str, int]:
+        settings = options.pop("settings", SETTINGS)
+        done = run(self.made.data, self.lake.directory, once=True, settings=settings, lock_wait_s=0, **options)
+        return {job.name: job.records for job in done}
+
+    def check(self, spark: SparkSession) -> None:
+        offsets = [row[0] for row in read_table(spark, self.lake, "messages").select("offset").collect()]
+        assert sorted(offsets) == [published[0] for published in self.made.published]
+        assert retained_of(read_table(spark, self.lake, "retained")) == self.made.retained()
+
+
+@pytest.fixture(scope="module")
+def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    made = Run(tmp_path_factory.mktemp("pipeline"))
+    assert made.run() == dict.fromkeys([*("messages", "retained", "topic_stats", "clients"), "numbers"], 301)
+    yield made
+    made.made.close()
+
+
+def test_all_tables_are_there_and_equal_what_was_recorded(spark: SparkSession, ran: Run) -> None:
+    ran.check(spark)
+    assert list(ran.lake.names()) == [*TABLES, "numbers", "numbers_rejects"]
+    row = read_table(spark, ran.lake, "messages").where("offset = 6").collect()[0]
+    published = ran.made.published[5]
+    assert (row["topic"], bytes(row["payload"]), row["qos"], row["retain"], row["client_id"]) == published[2:]
+
+
+def test_other_tools_read_the_tables(spark: SparkSession, ran: Run) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    duckdb = pytest.importorskip("duckdb")
+    polars = pytest.importorskip("polars")
+    messages = deltalake.DeltaTable(ran.lake.table("messages")).to_pyarrow_table()
+    assert sorted(messages["offset"].to_pylist()) == [published[0] for published in ran.made.published]
+    retained = deltalake.DeltaTable(ran.lake.table("retained")).to_pyarrow_table()
+    assert {row["topic"]: row["payload"] for row in retained.to_pylist()} == {
+        topic: payload for topic, (payload, _, _) in ran.made.retained().items()
+    }
+    busiest = duckdb.sql("select topic, count(*) from messages group by topic order by 2 desc, 1 limit 1").fetchall()
+    counts = {topic: sum(1 for one in ran.made.published if one[2] == topic) for topic in ran.made.retained()}
+    assert busiest[0][1] == max(counts.values())
+    assert polars.from_arrow(messages).filter(polars.col("qos") == 2).height == sum(
+        1 for published in ran.made.published if published[4] == 2
+    )
+
+
+def ask(*arguments: str) -> str:
+    answered = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert answered.exit_code == 0, answered.output
+    return answered.output
+
+
+def test_the_commands_answer(spark: SparkSession, ran: Run, tmp_path: Path) -> None:
+    lake = ["--lake", str(ran.lake.directory)]
+    data = ["--data", str(ran.made.data)]
+    sql = "select count(*) as n from messages join log using (offset) where mqtt_matches('t/+', log.topic)"
+    said = ask("query", sql, *lake, *data)
+    assert f"{len(ran.made.published):,}" in said
+    topic, (payload, _, _) = sorted(ran.made.retained().items())[0]
+    said = ask("as-of", "now", topic, *lake)
+    assert topic in said and payload.decode() in said
+    assert ask("as-of", "2020-01-01T00:00:00Z", *lake).count("t/") == 0
+    assert "rules hold" in ask("audit", *lake, *data)
+    said = ask("status", *lake, *data)
+    assert "pipeline: done" in said and "retained" in said
+    output = tmp_path / "report.html"
+    ask("report", *lake, "-o", str(output))
+    page = output.read_text()
+    assert page.count("<svg") == 4 and "t/3" in page and "<script" not in page and "http" not in page
+    with pytest.raises(ConfigError, match="no lake"):
+        CliRunner().invoke(app, ["query", "select 1", "--lake", str(tmp_path)], catch_exceptions=False)
+    with pytest.raises(ConfigError, match="TABLE_OR_VIEW_NOT_FOUND"):
+        CliRunner().invoke(app, ["query", "select * from nonsense", *lake], catch_exceptions=False)
+    with pytest.raises(ConfigError, match="is not an ISO 8601 instant"):
+        CliRunner().invoke(app, ["as-of", "tuesday", *lake], catch_exceptions=False)
+
+
+def test_a_run_resumes_compacts_and_rebuilds(spark: SparkSession, ran: Run) -> None:
+    ran.publish(100)
+    assert ran.run()["messages"] == 101
+    ran.check(spark)
+    before = read_table(spark, ran.lake, "retained_closed").count()
+    done = {one.table: one for one in compact(spark, ran.lake, keep_hours=0.0)}
+    assert done["messages"].files_removed > done["messages"].files_added >= 1
+    # A deleted table is built again, a lost checkpoint repeats nothing, and all go on after compaction.
+    shutil.rmtree(ran.lake.table("numbers"))
+    shutil.rmtree(ran.lake.table("numbers_rejects"))
+    shutil.rmtree(ran.lake.checkpoint("messages"))
+    shutil.rmtree(ran.lake.checkpoint("retained"))
+    ran.publish(50)
+    assert ran.run(settings=JobSettings(typed_tables=SETTINGS.typed_tables, only=("messages", "retained", "numbers")))
+    ran.check(spark)
+    assert read_table(spark, ran.lake, "retained_closed").count() > before
+    values = read_table(spark, ran.lake, "numbers").count() + read_table(spark, ran.lake, "numbers_rejects").count()
+    assert values == sum(1 for one in ran.made.published if one[3] or not one[5])
+
+
+def test_what_cannot_be_run_is_refused_in_one_sentence(spark: SparkSession, ran: Run, tmp_path: Path) -> None:
+    with locked(ran.lake, 0), pytest.raises(LakeError, match="another pipeline writes to"):
+        ran.run()
+    with pytest.raises(PipelineError, match="there is no job 'nonsense': expected one of messages"):
+        ran.run(settings=JobSettings(only=("nonsense",)))
+    other = JobSettings(typed_tables=(TypedTable("numbers", "t/+", "number"),), only=("numbers",))
+    with pytest.raises(LakeError, match=r"the table numbers .* has other columns"):
+        ran.run(settings=other)
+    shutil.copytree(ran.lake.directory, tmp_path / "lake")
+    shutil.rmtree(tmp_path / "lake" / "retained_closed")
+    with pytest.raises(LakeError, match="the table retained_closed is missing beside retained"):
+        run(ran.made.data, tmp_path / "lake", once=True, settings=JobSettings(only=("retained",)))
+
+
+def test_a_log_that_fails_ends_the_run_with_its_reason(spark: SparkSession, tmp_path: Path) -> None:
+    made = Run(tmp_path)
+    only = JobSettings(records_per_trigger=100, only=("messages",))
+    assert made.run(settings=only) == {"messages": 301}
+    made.publish(300)
+    segment = sorted((made.made.data / "log").glob("*.log"))[-2]
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:300] + bytes([whole[300] ^ 1]) + whole[301:])
+    with pytest.raises(PipelineError, match=rf"messages: the log is damaged: .*{segment.name}"):
+        made.run(settings=only)
+    segment.write_bytes(whole)
+    made.run(settings=only)
+    offsets = [row[0] for row in read_table(spark, made.lake, "messages").select("offset").collect()]
+    assert sorted(offsets) == [published[0] for published in made.made.published]
+    # Another log in the same place, and a log that was trimmed before it was read.
+    made.made.close()
+    shutil.rmtree(made.made.data)
+    made.made = Recorder(made.made.data, segment_bytes=2_000)
+    made.made.now_us += 77
+    made.publish(900)
+    with pytest.raises(PipelineError, match="messages: the checkpoint belongs to another log"):
+        made.run(settings=only)
+    made.made.close()
+
+
+def test_a_continuous_run_takes_what_arrives_and_stops_when_told(spark: SparkSession, tmp_path: Path) -> None:
+    made = Run(tmp_path)
+    stop = threading.Event()
+    seen: list[int] = []
+
+    def report(progress: list[Any]) -> None:
+        job = progress[0]
+        seen.append(job.offset or 0)
+        if job.offset == 302 and len(made.made.published) == 300:
+            made.publish(50)
+        if job.offset == 353 and job.lag == 0:
+            stop.set()
+
+    settings = JobSettings(messages_every_s=0.2, only=("messages",))
+    done = run(made.made.data, made.lake.directory, once=False, settings=settings, report=report, stop=stop)
+    assert (done[0].records, done[0].lag) == (352, 0)
+    assert sorted(set(seen) - {0}) == [302, 353]
+    made.made.close()

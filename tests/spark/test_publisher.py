@@ -1,0 +1,163 @@
+"""The sink's own client against a real server: windows, qualities of service, refusals."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from certificates import Authority
+from embermq import Broker
+from embermq.access_files import FileAccess, write_password
+from embermq.spark.client import Publisher, PublishFailed, connect_with_retry
+from embermq.spark.options import parse_sink_options
+from embermq.store.reader import LogReader
+
+Row = tuple[str, bytes, int]
+
+
+def recorded(data: Path) -> list[Row]:
+    """Topic, payload and flags of every publish in a server's log."""
+    return [
+        (row["topic"], row["payload"], row["flags"])
+        for batch in LogReader(data / "log").batches(1)
+        for row in batch.to_pylist()
+        if row["kind"] == 1
+    ]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def broker(data: Path) -> Iterator[Broker]:
+    with Broker.in_thread(data=data, sys_interval_s=0) as running:
+        yield running
+
+
+def publish(url: str, rows: list[tuple[int, bytes, bytes | None]], **options: str) -> None:
+    publisher = connect_with_retry(parse_sink_options({"url": url, **options}), "test")
+    try:
+        publisher.publish(*zip(*rows, strict=True))
+        publisher.finish()
+    finally:
+        publisher.close()
+
+
+@pytest.mark.parametrize("window", ["1", "7", "1000"])
+def test_every_message_arrives_once_and_in_order(broker: Broker, data: Path, window: str) -> None:
+    rows = [(0x30 | (number % 3) << 1 | number % 2, b"t/%d" % number, b"%d" % number) for number in range(500)]
+    publish(f"mqtt://127.0.0.1:{broker.port}", rows, window=window)
+    found = recorded(data)
+    # QoS 2 may pass others on its way; within one quality the order is kept.
+    for qos in range(3):
+        expected = [
+            (topic.decode(), payload, qos | (header & 1) << 2)
+            for header, topic, payload in rows
+            if header >> 1 & 3 == qos
+        ]
+        assert [row for row in found if row[2] & 3 == qos] == expected
+
+
+def test_large_and_empty_payloads_arrive(broker: Broker, data: Path) -> None:
+    payloads = [b"x" * size for size in (0, 100, 127, 128, 16_383, 16_384, 300_000, 2_100_000)]
+    publish(f"mqtt://127.0.0.1:{broker.port}", [(0x32, b"t", payload) for payload in payloads] + [(0x33, b"t", None)])
+    assert [payload for _, payload, _ in recorded(data)] == [*payloads, b""]
+
+
+def test_more_messages_than_packet_ids_arrive(broker: Broker, data: Path) -> None:
+    publish(f"mqtt://127.0.0.1:{broker.port}", [(0x32, b"t", b"%d" % number) for number in range(70_000)])
+    assert [int(payload) for _, payload, _ in recorded(data)] == list(range(70_000))
+
+
+def test_a_password_opens_the_door(tmp_path: Path, data: Path) -> None:
+    passwords = tmp_path / "passwords"
+    write_password(passwords, "anna", b"secret")
+    (tmp_path / "secret.txt").write_text("secret\n")
+    with Broker.in_thread(data=data, access=FileAccess(password_file=passwords)) as broker:
+        url = f"mqtt://127.0.0.1:{broker.port}"
+        publish(url, [(0x32, b"t", b"1")], username="anna", password="secret")
+        publish(url, [(0x32, b"t", b"2")], username="anna", passwordFile=str(tmp_path / "secret.txt"))
+        with pytest.raises(PublishFailed, match="refused the connection: user name or password is wrong"):
+            publish(url, [(0x32, b"t", b"3")], username="anna", password="wrong")
+    assert [payload for _, payload, _ in recorded(data)] == [b"1", b"2"]
+
+
+def test_tls_needs_a_certificate_that_is_trusted(tmp_path: Path, data: Path) -> None:
+    authority = Authority(tmp_path)
+    server = authority.sign("server")
+    with Broker.in_thread(data=data, tls_port=0, certificate=server.certificate, key=server.key) as broker:
+        url = f"mqtts://localhost:{broker.tls_port}"
+        publish(url, [(0x32, b"t", b"1")], caFile=str(authority.certificate))
+        with pytest.raises(PublishFailed, match="no TLS with localhost"):
+            publish(url, [(0x32, b"t", b"2")])
+    assert [payload for _, payload, _ in recorded(data)] == [b"1"]
+
+
+def test_nothing_that_listens_is_said_in_a_sentence() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        with pytest.raises(PublishFailed, match=f"nothing listens at 127.0.0.1:{port}"):
+            connect_with_retry(parse_sink_options({"url": f"mqtt://127.0.0.1:{port}"}), "test", attempts=1)
+
+
+def scripted_server(answers: list[bytes]) -> tuple[socket.socket, threading.Thread]:
+    """Takes one connection, and gives each answer after something was read."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            for answer in answers:
+                connection.recv(65_536)
+                connection.sendall(answer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return listening, thread
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ([b"\x20\x02\x00\x03"], "refused the connection: it is not available"),
+        ([b"HTTP/1.1 400"], "refused the connection: no CONNACK came"),
+        ([b"\x20\x02\x00\x00", b"\x40\x02\x00"], "closed the connection"),
+        ([b"\x20\x02\x00\x00", b"\x30\x02\x00\x00"], "sent a packet of type 3, unasked"),
+    ],
+)
+def test_a_server_that_fails_is_named_with_what_it_did(answers: list[bytes], said: str) -> None:
+    listening, thread = scripted_server(answers)
+    with listening, pytest.raises(PublishFailed, match=said):
+        publish(f"mqtt://127.0.0.1:{listening.getsockname()[1]}", [(0x32, b"t", b"x")])
+    thread.join(10)
+
+
+def test_a_server_that_never_acknowledges_is_not_waited_for_without_end() -> None:
+    release = threading.Event()
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(65_536)
+            connection.sendall(b"\x20\x02\x00\x00")
+            release.wait(10)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    options = parse_sink_options({"url": f"mqtt://127.0.0.1:{listening.getsockname()[1]}", "timeoutSeconds": "0.2"})
+    publisher = Publisher(options, "test")
+    try:
+        publisher.publish([0x32], [b"t"], [b"x"])
+        with pytest.raises(PublishFailed, match="leaves 1 messages unacknowledged"):
+            publisher.finish()
+    finally:
+        publisher.close()
+        release.set()
+        thread.join(10)
+        listening.close()

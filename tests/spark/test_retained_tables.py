@@ -1,0 +1,120 @@
+"""`retained` and `retained_closed`: equal to a model at every instant, however the log is cut into batches."""
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from embermq.protocol.topics import matches
+from embermq.spark import retained
+from embermq.spark.applied import append_once, applied_offset
+from embermq.spark.as_of import create_history_view, retained_as_of
+from embermq.spark.errors import LakeError
+from embermq.spark.instants import EPOCH
+from embermq.spark.tables import Lake, read_table
+from spark.lakes import feed, job_named, new_lake, records, retained_of
+from spark.recorded import START_US, Recorder
+
+Recorders = Callable[..., Recorder]
+
+
+def random_log(made: Recorder, seed: int, count: int, topics: int = 12) -> Recorder:
+    source = random.Random(seed)
+    for _ in range(count):
+        topic = f"plant/{source.randrange(3)}/{source.randrange(topics)}" if source.random() < 0.9 else "$ops/x"
+        step_us = source.choice([0, 1, 1000])  # equal timestamps too: one turn of the server gives many
+        choice = source.random()
+        if choice < 0.1:
+            made.remove_retained(topic)
+        elif choice < 0.25:
+            made.publish(topic, b"", retain=True, step_us=step_us)
+        else:
+            payload = b"%d" % source.randrange(1000)
+            made.publish(topic, payload, qos=source.randrange(3), retain=choice < 0.8, step_us=step_us)
+    return made.flush()
+
+
+def as_of(spark: SparkSession, lake: Lake, at_us: int, topic_filter: str) -> dict[str, tuple[bytes, int, int]]:
+    return retained_of(retained_as_of(spark, lake, EPOCH + timedelta(microseconds=at_us), topic_filter))
+
+
+def test_tables_equal_the_model_at_many_instants(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:
+    made = random_log(recorder(), 3, 400)
+    job = job_named("retained")
+    lake = new_lake(spark, tmp_path / "lake", job)
+    feed(spark, lake, made.data, job, [1, 2, 130, 133, 401])
+    assert retained_of(read_table(spark, lake, "retained")) == made.retained()
+    history = read_table(spark, lake, "retained_closed").count() + len(made.retained())
+    assert history == sum(1 for event in made.retained_events if event[3] is not None)
+    source = random.Random(5)
+    # One table of instants answers many questions with one query; the function is then held to it for a few.
+    create_history_view(spark, lake)
+    instants_us = sorted(
+        {START_US, made.now_us, *(source.choice(made.published)[1] + source.choice([-1, 0]) for _ in range(60))}
+    )
+    spark.createDataFrame([(at,) for at in instants_us], "at long").createOrReplaceTempView("instants")
+    found = spark.sql(
+        "select at, topic, payload, qos, offset from instants join retained_history on unix_micros(valid_from) <= at "
+        "and (valid_to is null or unix_micros(valid_to) > at)"
+    )
+    answers: dict[int, dict[str, tuple[bytes, int, int]]] = {at: {} for at in instants_us}
+    for row in found.collect():
+        assert row["topic"] not in answers[row["at"]]
+        answers[row["at"]][row["topic"]] = (bytes(row["payload"]), row["qos"], row["offset"])
+    assert answers == {at: made.retained(at) for at in instants_us}
+    for at_us, topic_filter in [(instants_us[20], "#"), (instants_us[40], "plant/+/3"), (made.now_us, "$ops/#")]:
+        expected = {name: value for name, value in made.retained(at_us).items() if matches(topic_filter, name)}
+        assert as_of(spark, lake, at_us, topic_filter) == expected
+
+
+def test_replayed_and_recut_batches_change_nothing(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:
+    made = random_log(recorder(), 9, 200)
+    job = job_named("retained")
+    lake = new_lake(spark, tmp_path / "lake", job)
+    feed(spark, lake, made.data, job, [1, 120])
+    closed = read_table(spark, lake, "retained_closed").count()
+    feed(spark, lake, made.data, job, [1, 120])
+    assert read_table(spark, lake, "retained_closed").count() == closed
+    # As after a lost checkpoint: from the beginning, cut in other places.
+    feed(spark, lake, made.data, job, [1, 160, 201])
+    assert retained_of(read_table(spark, lake, "retained")) == made.retained()
+    assert read_table(spark, lake, "retained_closed").count() + len(made.retained()) == sum(
+        1 for event in made.retained_events if event[3] is not None
+    )
+
+
+def test_a_crash_between_the_two_commits_is_not_seen(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:
+    made = random_log(recorder(), 13, 200)
+    job = job_named("retained")
+    lake = new_lake(spark, tmp_path / "lake", job)
+    feed(spark, lake, made.data, job, [1, 100])
+    before_us = made.published[0][1] + 40_000
+    events = retained.with_successors(retained.retained_events(records(spark, made.data, job, 100, 201)))
+    last = events.agg(F.max("offset")).collect()[0][0]
+    append_once(retained._closed_by(spark, lake, events), lake.table("retained_closed"), retained.JOB, last)
+    assert applied_offset(spark, lake.table("retained_closed"), retained.JOB) == last
+    answer = as_of(spark, lake, made.now_us, "#") | as_of(spark, lake, made.now_us, "$ops/#")
+    assert answer == made.retained(before=100)
+    feed(spark, lake, made.data, job, [100, 201])
+    answer = as_of(spark, lake, made.now_us, "#") | as_of(spark, lake, made.now_us, "$ops/#")
+    assert answer == made.retained()
+    assert as_of(spark, lake, before_us, "plant/#") == {
+        name: value for name, value in made.retained(before_us).items() if name.startswith("plant/")
+    }
+
+
+def test_a_table_that_lost_its_pair_is_refused(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:
+    made = random_log(recorder(), 1, 20)
+    job = job_named("retained")
+    lake = new_lake(spark, tmp_path / "lake", job)
+    feed(spark, lake, made.data, job, [1, 21])
+    other = new_lake(spark, tmp_path / "other", job)
+    (tmp_path / "lake" / "retained").rename(tmp_path / "kept")
+    (tmp_path / "other" / "retained").rename(tmp_path / "lake" / "unused")
+    (tmp_path / "kept").rename(tmp_path / "other" / "retained")
+    with pytest.raises(LakeError, match="delete both tables"):
+        feed(spark, other, made.data, job, [1, 21])
