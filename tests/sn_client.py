@@ -192,13 +192,13 @@ class SnClient:
                 raise AssertionError(f"no {name} came; instead {list(self._seen)}")
 
     def ask(self, name: str, body: bytes, answer: str, packet_id: int = 0) -> Seen:
-        """A request and its answer, repeated until it comes."""
+        """A request and its answer ("ONE|OTHER"), repeated until it comes."""
         self.send(name, body)
         deadline = time.monotonic() + TIMEOUT_S * (4 if self.retry_s else 1)
         again = time.monotonic() + self.retry_s if self.retry_s else deadline
         while True:
             for seen in list(self._seen):
-                if seen.name == answer:
+                if seen.name in answer.split("|"):
                     self._seen.remove(seen)
                     if not packet_id or self._id_of(seen) == packet_id:
                         return seen
@@ -410,9 +410,11 @@ class SnClient:
             return 0
         packet_id = self.next_id()
         body = self.publish_bytes(reference, payload, qos, retain, packet_id)
-        answer = self.ask("PUBLISH", body, "PUBACK" if qos == 1 else "PUBREC", packet_id)
+        # 1.2's PUBREC cannot say no: a PUBACK does.
+        answers = "PUBACK" if qos == 1 else "PUBREC|PUBACK" if self.profile == V12 else "PUBREC"
+        answer = self.ask("PUBLISH", body, answers, packet_id)
         reason = self._reason(answer)
-        if qos == 2 and reason < 0x80:
+        if answer.name == "PUBREC" and reason < 0x80:
             two = packet_id.to_bytes(2) + (b"\0" if self.profile == A else b"")
             self.ask("PUBREL", two, "PUBCOMP", packet_id)
         return reason

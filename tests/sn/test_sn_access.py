@@ -1,0 +1,114 @@
+"""Users and rights over MQTT-SN: the same files, the same refusals, in each profile's own words."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from embermq import Broker
+from embermq.access_files import FileAccess, write_password
+from sn_client import PROFILES, TWO, V12, A, Message, SnClient, pubwos
+
+LIST = """
+all
+read public/#
+anonymous
+write public/guests
+user writer
+write,retain public/#
+"""
+
+ALL = pytest.mark.parametrize("profile", PROFILES)
+Join = Callable[..., SnClient]
+
+
+def basic(user_name: str, password: bytes = b"secret") -> tuple[str, bytes]:
+    name = user_name.encode()
+    return "MQTT-BASIC", len(name).to_bytes(2) + name + len(password).to_bytes(2) + password
+
+
+@pytest.fixture(params=[True], ids=["anonymous"])
+def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
+    passwords, acl = tmp_path / "passwords", tmp_path / "acl"
+    write_password(passwords, "writer", b"secret")
+    acl.write_text(LIST)
+    access = FileAccess(password_file=passwords, acl_file=acl, allow_anonymous=request.param)
+    with Broker.in_thread(access=access, sn_port=0) as broker:
+        yield broker
+
+
+closed = pytest.mark.parametrize("guarded", [False], indirect=True, ids=["named only"])
+
+
+@pytest.fixture
+def join(guarded: Broker) -> Iterator[Join]:
+    with ExitStack() as stack:
+
+        def make(profile: str, client_id: str) -> SnClient:
+            assert guarded.sn_port is not None
+            return stack.enter_context(SnClient(profile, ("127.0.0.1", guarded.sn_port), client_id))
+
+        yield make
+
+
+@pytest.mark.parametrize("profile", TWO)
+def test_a_user_is_let_in_by_its_password(join: Join, profile: str) -> None:
+    writer, reader = join(profile, "w"), join(profile, "r")
+    assert writer.connect(auth=basic("writer")).reason == 0
+    assert reader.connect().reason == 0
+    assert reader.subscribe("public/#", 1).reason == 1
+    assert writer.publish("public/a", b"x", 1, retain=True) == 0
+    assert reader.await_messages(1) == [Message("public/a", b"x", 1)]
+
+
+@pytest.mark.parametrize("profile", TWO)
+@pytest.mark.parametrize(("user_name", "password"), [("writer", b"guess"), ("nobody", b"secret")])
+def test_a_wrong_password_is_refused_and_nothing_is_left(
+    join: Join, guarded: Broker, profile: str, user_name: str, password: bytes
+) -> None:
+    client = join(profile, "w")
+    assert client.connect(auth=basic(user_name, password)).reason == 0x86
+    assert client.connect(auth=basic("writer")).reason == 0
+
+
+@closed
+@ALL
+def test_without_a_name_nobody_is_let_in_where_one_is_needed(join: Join, profile: str) -> None:
+    assert join(profile, "w").connect().reason == (3 if profile == V12 else 0x87)
+
+
+@closed
+def test_a_message_without_a_session_is_dropped_where_a_name_is_needed(join: Join, guarded: Broker) -> None:
+    reader = join(A, "r")
+    assert reader.connect(auth=basic("writer")).reason == 0
+    reader.subscribe("public/#")
+    join(A, "stranger").send_bytes(pubwos(A, "public/guests", b"x"))
+    assert reader.drain() == []
+    assert guarded._server is not None
+    assert guarded._server._datagrams[0].engine.counters.dropped_sessionless == 1
+
+
+@ALL
+def test_what_is_not_granted_is_refused(join: Join, profile: str) -> None:
+    client, reader = join(profile, "c"), join(profile, "r")
+    client.connect()
+    reader.connect()
+    assert client.subscribe("private/#", 1).reason == (3 if profile == V12 else 0x87)
+    assert reader.subscribe("public/#", 1).reason == 1
+    for qos in (1, 2):
+        assert client.publish("public/other", b"x", qos) == (3 if profile == V12 else 0x87)
+    assert client.publish("public/guests", b"kept", 1, retain=True) == (3 if profile == V12 else 0x87)
+    assert client.publish("public/guests", b"x", 1) == 0
+    assert reader.drain() == [Message("public/guests", b"x", 1)]
+
+
+def test_a_message_without_a_session_has_the_rights_of_the_anonymous(join: Join) -> None:
+    reader, stranger = join(A, "r"), join(A, "stranger")
+    reader.connect()
+    reader.subscribe("public/#")
+    stranger.send_bytes(pubwos(A, "public/other", b"no"))
+    stranger.send_bytes(pubwos(A, "public/guests", b"no", retain=True))
+    stranger.send_bytes(pubwos(A, "public/guests", b"yes"))
+    assert reader.await_messages(1) == [Message("public/guests", b"yes")]
+    assert reader.drain() == []
