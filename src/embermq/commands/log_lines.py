@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from embermq.commands.instants import utc_text as shown_instant
+from embermq.commands.messages import printable
 from embermq.errors import ConfigError
 from embermq.protocol.topics import matches
 from embermq.store.records import (
@@ -79,12 +81,6 @@ def instant_us(text: str) -> int:
     if instant.tzinfo is None:
         instant = instant.replace(tzinfo=UTC)
     return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-
-def shown_instant(timestamp_us: int) -> str:
-    """Microseconds as a date and time, UTC."""
-    instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=timestamp_us)
-    return instant.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @final
@@ -187,13 +183,6 @@ def _bytes(name: str, value: bytes) -> dict[str, str]:
         return {name: value.decode()}
     except UnicodeDecodeError:
         return {f"{name}_base64": b64encode(value).decode()}
-
-
-def printable(text: str) -> str:
-    """Text with everything that could move a cursor written out."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def print_stat(segments: list["SegmentInfo"], as_json: bool) -> None:
