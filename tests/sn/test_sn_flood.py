@@ -1,0 +1,54 @@
+"""Many messages for one small client: all of them arrive, at its pace, and others do not wait for it."""
+
+from collections.abc import Callable
+
+import pytest
+
+import wire
+from sn_client import PROFILES, A, Message, SnClient
+from wire import Wire
+
+MANY = 1_500
+
+ALL = pytest.mark.parametrize("profile", PROFILES)
+
+
+def retain_many(publisher: Wire, qos: int) -> None:
+    """All at once: one write, then wait until the last is taken."""
+    publisher.send(
+        *(
+            wire.publish(f"many/{number}", b"%d" % number, qos=qos, retain=True, packet_id=number + 1)
+            for number in range(MANY)
+        )
+    )
+    if qos:
+        for number in range(MANY):
+            publisher.expect(wire.PUBACK, number + 1)
+    publisher.ping()
+
+
+@ALL
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_wildcard_over_many_retained_messages_brings_all_of_them(
+    sn: Callable[..., SnClient], mqtt: Callable[..., Wire], profile: str, qos: int
+) -> None:
+    retain_many(mqtt(), qos)
+    client = sn(profile, "small")
+    client.subscribe("many/#", qos)
+    got = client.await_messages(MANY, timeout_s=30)
+    assert sorted(got) == sorted(Message(f"many/{n}", b"%d" % n, qos, True) for n in range(MANY))
+    assert client.drain() == []
+
+
+def test_a_client_that_does_not_answer_holds_up_nobody(sn: Callable[..., SnClient], mqtt: Callable[..., Wire]) -> None:
+    publisher = mqtt()
+    retain_many(publisher, 1)
+    deaf, other = sn(A, "deaf"), sn(A, "other")
+    deaf.acknowledging = False
+    deaf.subscribe("many/#", 1)
+    other.subscribe("live", 1)
+    for number in range(20):
+        publisher.publish("live", b"%d" % number, qos=1)
+    assert other.drain() == [Message("live", b"%d" % number, 1) for number in range(20)]
+    assert len(deaf.await_messages(1)) == 1
+    assert deaf.drain() == []
