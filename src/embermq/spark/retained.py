@@ -62,7 +62,9 @@ def apply_retained(batch: DataFrame, lake: Lake) -> None:
         if last is None:
             return
         if last > closed_through:
-            append_once(_closed_by(spark, lake, events), lake.table("retained_closed"), JOB, last)
+            # After a crash between the two commits some are there already; a lost checkpoint may cut batches anew.
+            closed = _closed_by(spark, lake, events).where(F.col("offset_to") > closed_through)
+            append_once(closed, lake.table("retained_closed"), JOB, last)
         merge_once(spark, lake.table("retained"), JOB, last, lambda table: _merge_current(table, events))
     finally:
         events.unpersist()
