@@ -8,7 +8,7 @@ import wire
 from sn_client import PROFILES, A, Message, SnClient
 from wire import Wire
 
-MANY = 1_500
+MANY = 1_100
 
 ALL = pytest.mark.parametrize("profile", PROFILES)
 

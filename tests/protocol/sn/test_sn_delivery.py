@@ -169,6 +169,20 @@ def test_a_message_larger_than_the_clients_maximum_counts_as_delivered() -> None
         assert isinstance(publish, sn.Publish)
 
 
+def test_a_message_larger_than_a_datagram_counts_as_delivered_behind_a_forwarder_too() -> None:
+    harness = Harness(prove_address=False)
+    connect = encode(sn.Connect("dev1", packet_id=1), B)
+    node = bytes(200)
+    harness.feed(b"\x01" + (5 + len(node) + len(connect)).to_bytes(2, "big") + b"\xfc\xc8" + node + connect)
+    connection = harness.connection()
+    for size in range(65_250, 65_540, 10):
+        connection.deliver(core.Publish("a/b", bytes(size)), 1, False, False, 3, harness.now_ms)
+        harness.settle()
+        assert all(len(data) <= 65_507 for _, data in harness.sent)
+        connection.outgoing.retransmission.acknowledged(12, 3)
+    assert harness.engine.counters.dropped_too_large > 0
+
+
 # -- retransmission --------------------------------------------------------------------------------------------------
 
 

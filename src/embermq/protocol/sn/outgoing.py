@@ -23,6 +23,8 @@ from embermq.protocol.sn.wire import Wire
 
 REFUSED_NAMES_MAX: Final = 256
 HEADER_BYTES: Final = 4
+WRAPPER_BYTES: Final = 5
+"""What a forwarder's frame adds to a packet, besides the node's address."""
 ROOM: Final = 32
 """How many messages may wait before the core is asked to keep the next ones."""
 
@@ -201,7 +203,7 @@ class Outgoing:
         return HEADER_BYTES + 5 + len(reference.name.encode()) + len(message.payload)
 
     def _too_large(self, size: int) -> bool:
-        most = min(self._settings.datagram_bytes_max, PACKET_BYTES_MAX)
+        most = min(self._settings.datagram_bytes_max, PACKET_BYTES_MAX) - WRAPPER_BYTES - len(self._wire.route)
         if self.packet_bytes_max:
             most = min(most, self.packet_bytes_max)
         return size > most
