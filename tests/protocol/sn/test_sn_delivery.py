@@ -175,12 +175,12 @@ def test_a_message_larger_than_a_datagram_counts_as_delivered_behind_a_forwarder
     node = bytes(200)
     harness.feed(b"\x01" + (5 + len(node) + len(connect)).to_bytes(2, "big") + b"\xfc\xc8" + node + connect)
     connection = harness.connection()
-    for size in range(65_250, 65_540, 10):
-        connection.deliver(core.Publish("a/b", bytes(size)), 1, False, False, 3, harness.now_ms)
+    for packet_id, size in enumerate((65_280, 65_300, 65_500, 65_540), 1):
+        connection.deliver(core.Publish("a/b", bytes(size)), 1, False, False, packet_id, harness.now_ms)
         harness.settle()
-        assert all(len(data) <= 65_507 for _, data in harness.sent)
-        connection.outgoing.retransmission.acknowledged(12, 3)
-    assert harness.engine.counters.dropped_too_large > 0
+    assert max(len(data) for _, data in harness.sent) == 65_280 + 3 + 5 + 4 + 5 + 200
+    assert harness.received() == [core.Puback(2), core.Puback(3), core.Puback(4)]
+    assert harness.engine.counters.dropped_too_large == 3
 
 
 # -- retransmission --------------------------------------------------------------------------------------------------
