@@ -1,9 +1,11 @@
 """The trie agrees with the rules of matching, leaves nothing behind, and merges what overlaps."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clauses import v311
+from embermq.broker import subscriptions as subscriptions_module
 from embermq.broker.access import Identity
 from embermq.broker.counters import Counters
 from embermq.broker.delivery import Outbound
@@ -60,3 +62,20 @@ def test_removing_what_was_never_there_changes_nothing() -> None:
     trie.remove(client, "a/#")
     assert trie.count == 1
     assert len(trie.route("a/b").subscriptions) == 1
+
+
+def test_remembered_routes_are_bounded_by_receivers_and_by_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions_module, "ROUTE_CACHE_RECEIVERS_MAX", 1_000)
+    subscriptions = Subscriptions()
+    everybody = [session() for _ in range(50)]
+    for each in everybody:
+        subscriptions.add(Subscription(each, "#", 0))
+    for n in range(500):
+        assert len(subscriptions.route(f"t/{n}").subscriptions) == 50
+        assert len(subscriptions._routes) <= 20
+    assert len(subscriptions.route("x" * 1_000).subscriptions) == 50
+    assert subscriptions.cached("x" * 1_000) is None
+    # One that everybody leaves is right at once, remembered or not.
+    for each in everybody:
+        subscriptions.remove(each, "#")
+    assert subscriptions.route("t/499").subscriptions == []

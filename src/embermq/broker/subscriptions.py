@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 ROUTE_CACHE_MAX: Final = 65_536
 """Topic names whose route is remembered; beyond it the cache starts anew."""
+ROUTE_CACHE_RECEIVERS_MAX: Final = 500_000
+"""Receivers in all remembered routes together: a few thousand clients on `#` would be in every one of them."""
+ROUTE_CACHE_TOPIC_MAX: Final = 256
+"""Characters of a topic name whose route is remembered: long and rare must not fill the memory."""
 
 
 @final
@@ -60,11 +64,12 @@ class _Node:
 class Subscriptions:
     """The trie of all filters of all sessions."""
 
-    __slots__ = ("_root", "_routes", "count")
+    __slots__ = ("_root", "_routes", "_receivers", "count")
 
     def __init__(self) -> None:
         self._root: Final = _Node()
         self._routes: dict[str, Route] = {}
+        self._receivers = 0  # at least as many as the routes have
         self.count = 0
 
     def add(self, subscription: Subscription) -> None:
@@ -111,7 +116,7 @@ class Subscriptions:
 
     def _forget(self, topic_filter: str) -> None:
         if has_wildcard(topic_filter):
-            self._routes.clear()
+            self._forget_all()
         else:
             self._routes.pop(topic_filter, None)
 
@@ -124,10 +129,20 @@ class Subscriptions:
         route = self._routes.get(topic_name)
         if route is None:
             route = Route(self.matching(topic_name))
-            if len(self._routes) >= ROUTE_CACHE_MAX:
-                self._routes.clear()
-            self._routes[topic_name] = route
+            if len(topic_name) <= ROUTE_CACHE_TOPIC_MAX:
+                self._remember(topic_name, route)
         return route
+
+    def _remember(self, topic_name: str, route: Route) -> None:
+        receivers = len(route.subscriptions)
+        if len(self._routes) >= ROUTE_CACHE_MAX or self._receivers + receivers > ROUTE_CACHE_RECEIVERS_MAX:
+            self._forget_all()
+        self._routes[topic_name] = route
+        self._receivers += receivers
+
+    def _forget_all(self) -> None:
+        self._routes.clear()
+        self._receivers = 0
 
     def matching(self, topic_name: str) -> list[Subscription]:
         """Whom a topic name reaches, worked out anew and not remembered."""
@@ -169,6 +184,8 @@ def _collect(place: "dict[Session, Subscription]", found: "dict[Session, Subscri
 
 def _merge(one: Subscription, other: Subscription) -> Subscription:
     """Overlapping subscriptions of one session deliver once, at the highest granted QoS (MQTT-3.3.5-1)."""
+    if one.qos >= other.qos and one.no_local <= other.no_local and one.retain_as_published >= other.retain_as_published:
+        return one
     return Subscription(
         one.session,
         one.topic_filter,
