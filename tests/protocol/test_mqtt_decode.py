@@ -8,9 +8,9 @@ import pytest
 from clauses import v311
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
 from embermq.protocol.mqtt import decode
-from embermq.protocol.mqtt.decode import Decoder
-from embermq.protocol.mqtt.encode import REMAINING_LENGTH_MAX
-from embermq.protocol.packets import Connect, Packet, Pingreq, Pingresp, Puback, Publish, Subscribe
+from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
+from embermq.protocol.mqtt.encode import REMAINING_LENGTH_MAX, encode
+from embermq.protocol.packets import Connect, Packet, Pingreq, Pingresp, Puback, Publish, Subscribe, Will
 from embermq.protocol.reasons import ReasonCode
 from protocol.rejected import REJECTED, Rejected
 from protocol.vectors import CLIENT, EITHER, TOLERATED, V31, VECTORS, Vector
@@ -277,3 +277,16 @@ def test_the_longest_topic_filter_is_taken() -> None:
     (packet,) = decoder_for(CLIENT[0]).feed(wire)
     assert isinstance(packet, Subscribe)
     assert packet.requests[0].topic_filter == topic_filter
+
+
+def test_before_connect_no_more_is_gathered_than_the_largest_connect_needs() -> None:
+    will = Will("t" * 65_535, b"w" * 65_535, 0, False)
+    largest = Connect("c" * 65_535, True, 0, will, "u" * 65_535, b"p" * 65_535)
+    wire = encode(largest)
+    decoder = Decoder(REMAINING_LENGTH_MAX, first_bytes_max=CONNECT_BYTES_MAX)
+    large = encode(Publish("t", bytes(2 * CONNECT_BYTES_MAX)))
+    assert [type(packet) for packet in decoder.feed(wire + large)] == [Connect, Publish]
+    assert decoder.error is None
+    stranger = Decoder(REMAINING_LENGTH_MAX, first_bytes_max=CONNECT_BYTES_MAX)
+    assert stranger.feed(large[:10]) == []
+    assert stranger.error is not None and stranger.error.reason == ReasonCode.PACKET_TOO_LARGE

@@ -290,6 +290,7 @@ def test_a_peer_that_asks_for_nothing_is_ended() -> None:
         ("127.0.0.1", (), "http://[::1]:3000", 101),
         ("127.0.0.1", (), "https://evil.example", 403),
         ("127.0.0.1", (), "null", 403),
+        ("127.0.0.1", (), "http://[no address", 403),
         ("127.0.0.1", ("*",), "https://evil.example", 101),
         ("127.0.0.1", ("https://Good.example",), "https://good.example", 101),
         ("127.0.0.1", ("https://good.example",), "http://localhost", 403),
@@ -308,6 +309,37 @@ def test_a_strangers_web_page_does_not_reach_a_server_of_this_machine(
                     assert status == 101
             except aiohttp.WSServerHandshakeError as refused:
                 assert refused.status == status
+
+    run(test)
+
+
+def test_what_is_not_http_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with Broker(ws_port=0) as broker:
+            reader, writer = await asyncio.open_connection(broker.host, broker.ws_port)
+            writer.write(b"GET /mqtt HTTP/1.1\r\nHost: x\r\nOrigin: \x1b[2J\x07\r\n\r\n")
+            assert (await reader.read()).startswith(b"HTTP/1.0 400")
+            writer.close()
+
+    run(test)
+    assert [(record.levelname, record.getMessage(), record.exc_info) for record in caplog.records] == [
+        ("WARNING", "not HTTP from 127.0.0.1", None)
+    ]
+
+
+@pytest.mark.parametrize("websocket", [False, True])
+def test_a_tls_handshake_has_as_long_as_a_connect(tmp_path: Path, websocket: bool) -> None:
+    async def test() -> None:
+        pair = Authority(tmp_path).sign("server")
+        limits = Limits(connect_timeout_s=1)
+        ports = {"wss_port": 0} if websocket else {"tls_port": 0}
+        async with Broker(limits=limits, certificate=pair.certificate, key=pair.key, **ports) as broker:
+            port = broker.wss_port if websocket else broker.tls_port
+            reader, writer = await asyncio.open_connection(broker.host, port)
+            writer.write(b"\x16\x03\x01\x02\x00\x01")  # the beginning of a hello, and no more
+            async with asyncio.timeout(5):
+                assert await reader.read() == b""
+            writer.close()
 
     run(test)
 

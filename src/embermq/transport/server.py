@@ -95,7 +95,13 @@ class Server:
     async def listen_tcp(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen on TCP, or TLS; returns the port, which the system chose if 0 was asked for."""
         listener = await self.loop.create_server(
-            lambda: StreamConnection(self), host, port, ssl=tls, backlog=BACKLOG, reuse_address=True
+            lambda: StreamConnection(self),
+            host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=self.limits.connect_timeout_s if tls is not None else None,
+            backlog=BACKLOG,
+            reuse_address=True,
         )
         self._listeners.append(listener)
         return int(listener.sockets[0].getsockname()[1])

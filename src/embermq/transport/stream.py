@@ -12,7 +12,7 @@ from embermq.broker.access import Identity
 from embermq.broker.link import PUBACK, PUBCOMP, PUBREC, Link
 from embermq.protocol.errors import PeerError, ProtocolError, Refused
 from embermq.protocol.mqtt import encode
-from embermq.protocol.mqtt.decode import Decoder
+from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
 from embermq.protocol.packets import Connack, Connect, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 
@@ -117,7 +117,7 @@ class StreamConnection(asyncio.Protocol, Link):
         Link.__init__(self)
         self._server: Final = server
         self._frames: Final = server.frames
-        self._decoder: Final = Decoder(server.limits.packet_bytes_max)
+        self._decoder: Final = Decoder(server.limits.packet_bytes_max, first_bytes_max=CONNECT_BYTES_MAX)
         self._transport: ByteTransport | None = None
         self._out: list[bytes] = []
         self._pending_bytes = 0  # written but not taken by the kernel, and gathered in this turn

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import WSCloseCode, WSMsgType, web
 from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import HttpProcessingError
 
 from embermq.broker.limits import Limits
 from embermq.transport.addresses import is_loopback
@@ -37,6 +38,25 @@ FRAME_2: Final = Struct(">BBH")
 FRAME_8: Final = Struct(">BBQ")
 MESSAGE_SLACK_BYTES: Final = 64 * 1024
 """A WebSocket message may hold more than one packet; the largest packet and this much more is taken in one."""
+
+ORIGIN_MAX: Final = 100
+"""So many characters of an origin are logged."""
+
+
+class _OneLine(logging.Filter):
+    """A peer that does not speak HTTP is no error of ours: one line says so, without a trace."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError):
+            record.exc_info = None
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+            record.msg = "not HTTP from %s"
+        return True
+
+
+http_logger: Final = logging.getLogger("embermq.http")
+http_logger.addFilter(_OneLine())
 
 
 def binary_frame_header(length: int) -> bytes:
@@ -192,13 +212,27 @@ class WebSocketListener:
         self._loopback = False
         self._listener: asyncio.Server | None = None
         # A peer that connects and asks for nothing is ended as one that sends no CONNECT.
-        self._http: Final = web.Server(self._handle, access_log=None, keepalive_timeout=limits.connect_timeout_s)
+        self._http: Final = web.Server(
+            self._handle,
+            access_log=None,
+            keepalive_timeout=limits.connect_timeout_s,
+            lingering_time=limits.connect_timeout_s,
+            logger=http_logger,
+        )
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen; returns the port, which the system chose if 0 was asked for."""
         self._loopback = is_loopback(host)
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._http, host, port, ssl=tls, backlog=BACKLOG, reuse_address=True)
+        self._listener = await loop.create_server(
+            self._http,
+            host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=self._limits.connect_timeout_s if tls is not None else None,
+            backlog=BACKLOG,
+            reuse_address=True,
+        )
         return int(self._listener.sockets[0].getsockname()[1])
 
     def close(self) -> None:
@@ -215,7 +249,8 @@ class WebSocketListener:
         if request.path != self._path:
             return web.Response(status=404, text=f"MQTT is at {self._path}\n")
         if not self._may_come_from(request.headers.get("Origin")):
-            logger.warning("a page of %s may not connect (listeners.ws_origins)", request.headers.get("Origin"))
+            origin = request.headers["Origin"][:ORIGIN_MAX]
+            logger.warning("a page of %r may not connect (listeners.ws_origins)", origin)
             return web.Response(status=403, text="pages of this origin may not connect\n")
         offered = [name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
         selected = next((name for name in SUBPROTOCOLS if name in offered), None)
@@ -238,4 +273,9 @@ class WebSocketListener:
             return True
         if self._origins:
             return origin.lower() in self._origins
-        return not self._loopback or is_loopback(urlsplit(origin).hostname or "")
+        if not self._loopback:
+            return True
+        try:
+            return is_loopback(urlsplit(origin).hostname or "")
+        except ValueError:  # no address at all
+            return False

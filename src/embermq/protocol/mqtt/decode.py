@@ -14,6 +14,8 @@ from embermq.protocol.mqtt.fields import VIOLATION, Fields, topic_name_of
 from embermq.protocol.packets import Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from embermq.protocol.reasons import ReasonCode
 
+CONNECT_BYTES_MAX: Final = 12 + 5 * (2 + 65_535)
+"""The largest CONNECT there can be: its head and its five fields."""
 TOPIC_CACHE_MAX: Final = 16_384
 # A longer name is checked each time it comes: long and rare must not fill the memory.
 TOPIC_CACHE_BYTES_MAX: Final = 256
@@ -36,6 +38,7 @@ class Decoder:
     """Bytes of one connection to packets. Feed it what a read brought.
 
     `server` says who reads: a server takes what clients send, and the other way round.
+    `first_bytes_max`, if not 0, is the limit until a CONNECT was decoded: who has not said a name yet gets less room.
     `protocol_level` is 0 until a CONNECT was decoded, then 3 or 4.
     `error` is set when the stream ended in a bad packet; everything after it is ignored.
     """
@@ -44,18 +47,20 @@ class Decoder:
         "protocol_level",
         "error",
         "_packet_bytes_max",
+        "_bytes_max",
         "_plain_length_max",
         "_readers",
         "_rest",
         "_rest_bytes_wanted",
     )
 
-    def __init__(self, packet_bytes_max: int, server: bool = True) -> None:
+    def __init__(self, packet_bytes_max: int, server: bool = True, first_bytes_max: int = 0) -> None:
         self.protocol_level = 0
         self.error: PeerError | None = None
         self._packet_bytes_max: Final = packet_bytes_max
+        self._bytes_max = min(first_bytes_max or packet_bytes_max, packet_bytes_max)  # the limit now
         # One comparison finds both a length of more than one byte and one above the limit.
-        self._plain_length_max: Final = min(127, packet_bytes_max)
+        self._plain_length_max: Final = min(127, self._bytes_max)
         self._readers: Final = READERS_FROM_CLIENT if server else READERS_FROM_SERVER
         # The beginning of an incomplete packet, and at what size it is worth another look: a packet that comes
         # in many reads is gathered by appending and looked at once.
@@ -105,7 +110,7 @@ class Decoder:
                         self._check_first(first)
                         raise MalformedPacket("remaining length of more than four bytes", VIOLATION)
                     break
-                if length > self._packet_bytes_max:
+                if length > self._bytes_max:
                     self._check_first(first)
                     raise ProtocolError(f"packet of {length} bytes", "", ReasonCode.PACKET_TOO_LARGE)
             stop = body + length
@@ -157,6 +162,7 @@ class Decoder:
                 packet = self._reader(first)(Fields(data, body, stop))
                 if isinstance(packet, Connect):
                     self.protocol_level = packet.protocol_level
+                    self._bytes_max = self._packet_bytes_max
                 packets.append(packet)
             at = stop
 
