@@ -1,5 +1,6 @@
 """`ember retained` on a running server and on a stopped one's directory: the same answers from both."""
 
+import errno
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,9 @@ from ember_command import Done, ember, sentence, server, wire
 from embermq import Broker
 from embermq.commands import running
 from embermq.store.directory import DataDirectory
+from embermq.store.log import Log
+from embermq.store.records import Group
+from embermq.transport.addresses import unix_address
 from server_process import ServerProcess
 
 BINARY = bytes(range(256))
@@ -366,9 +371,7 @@ def test_commands_and_clients_do_not_stand_in_each_others_way(tmp_path: Path) ->
         assert len(ember("retained", "ls", "load/#", "--json", "--data", data).lines) == min(50, len(published))
 
 
-def _socket_path(data: Path) -> "object":
-    from embermq.transport.addresses import unix_address
-
+def _socket_path(data: Path) -> AbstractContextManager[str]:
     return unix_address(data / "control.sock")
 
 
@@ -462,6 +465,45 @@ def test_a_server_without_an_answer_is_one_sentence(tmp_path: Path, monkeypatch:
             assert silent.startswith("the server does not answer on") and silent.endswith("within 0 s")
     finally:
         held.close()
+
+
+def test_a_server_that_ends_during_an_import(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "log").mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listener, _socket_path(data) as path:
+        listener.bind(path)
+        listener.listen()
+
+        def answer_three() -> None:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as requests:
+                for _ in range(5):
+                    assert json.loads(requests.readline())["op"] == "set"
+                connection.sendall(b'{"done":{}}\n{"refused":"full"}\n{"done":{}}\n')
+
+        dying = threading.Thread(target=answer_three)
+        dying.start()
+        lines = b"".join(b'{"topic": "a/%d", "payload": "1"}\n' % number for number in range(5))
+        done = ember("retained", "import", "-", "--data", data, stdin=lines)
+        dying.join()
+    assert (done.code, done.text) == (2, "imported 2 messages, 1 were refused\n")
+    assert done.errors == f"refused a/1: full\nember: the server on {data}/control.sock ended before it had answered\n"
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "data"
+    with server(data):
+        pass
+
+    def full(log: Log, group: Group, now_us: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Log, "append", full)
+        done = ember("retained", "set", "a", "1", "--data", data)
+        assert sentence(done) == "nothing can be made durable: No space left on device"
+    assert ember("retained", "ls", "--data", data).printed == b""
+    assert ember("retained", "set", "a", "1", "--data", data).code == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a moment")

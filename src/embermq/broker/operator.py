@@ -15,7 +15,7 @@ from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.topics import TOPIC_BYTES_MAX, check_topic_filter, check_topic_name, has_wildcard
 from embermq.store.interface import Retained, Store
 
-PIECE_MESSAGES_MAX: Final = 256
+PIECE_MESSAGES_MAX: Final = 128
 PIECE_MESSAGES_FIRST: Final = 16
 PIECE_BYTES: Final = 1024 * 1024
 """About how many bytes of payload one piece holds; the next piece is sized by what the last one held."""

@@ -4,6 +4,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
@@ -207,17 +208,31 @@ def import_(
             _check_filter(topic_filter)
         with operated(data, config) as server, bar("importing", "messages" if source else "bytes") as step:
             if source is not None:
-                refused = _import_broker(server, source, topic_filter or "#", qos, quiet, ca, step)
+                imported = _import_broker(server, source, topic_filter or "#", qos, quiet, ca, step)
             else:
                 assert file is not None
-                refused = _import_file(server, file, topic_filter, step)
-    if refused:
-        raise typer.Exit(1)
+                imported = _import_file(server, file, topic_filter, step)
+        if imported.failure is None or imported.retained:
+            refused = f", {imported.refused} were refused" if imported.refused else ""
+            print(f"imported {imported.retained} messages{refused}")
+        if imported.failure is not None:
+            raise imported.failure
+        if imported.refused:
+            raise typer.Exit(1)
+
+
+@dataclass(slots=True)
+class Imported:
+    """How an import went; a failure is what ended it early."""
+
+    retained: int = 0
+    refused: int = 0
+    failure: ConfigError | None = None
 
 
 def _import_broker(
     server: "Operated", url: str, topic_filter: str, qos: int, quiet_s: float, ca: Path | None, step: "Step"
-) -> int:
+) -> Imported:
     from embermq.commands.retained_source import RetainedSource, broker_address
     from embermq.protocol.packets import Publish
 
@@ -232,18 +247,18 @@ def _import_broker(
                     step(count, 0)
                 yield Publish(message.topic_name, message.payload, qos, True)
 
-        refused = _retain_all(server, messages())
-        reported = source.reported_count() if topic_filter == "#" else None
+        imported = _retain_all(server, messages())
+        reported = source.reported_count() if topic_filter == "#" and imported.failure is None else None
         if reported is not None and reported > count:
             print(
                 f"ember: the broker says that it has {reported} retained messages, {count} have come: it may cut a"
                 " wildcard short (then import with --filter, part by part), or they changed meanwhile",
                 file=sys.stderr,
             )
-    return refused
+    return imported
 
 
-def _import_file(server: "Operated", file: Path, topic_filter: str | None, step: "Step") -> int:
+def _import_file(server: "Operated", file: Path, topic_filter: str | None, step: "Step") -> Imported:
     from embermq.commands.messages import from_json
     from embermq.protocol.topics import matches
 
@@ -277,12 +292,13 @@ def _opened(file: Path) -> BinaryIO:
         raise ConfigError(f"cannot read {file}: {error.strerror or error}") from None
 
 
-def _retain_all(server: "Operated", messages: "Iterable[Publish]") -> int:
-    """Retain messages and say how many were; returns how many were refused, of which the first are shown."""
+def _retain_all(server: "Operated", messages: "Iterable[Publish]") -> Imported:
+    """Retain messages; the first that are refused are shown."""
     from embermq.commands.messages import printable
+    from embermq.store.interface import StoreError
 
     waiting: deque[str] = deque()  # their answers come in the same order
-    failures: list[ConfigError] = []
+    imported = Imported()
 
     def noted() -> "Iterator[Publish]":
         try:
@@ -290,21 +306,20 @@ def _retain_all(server: "Operated", messages: "Iterable[Publish]") -> int:
                 waiting.append(message.topic_name)
                 yield message
         except ConfigError as error:  # what came before it is retained all the same
-            failures.append(error)
+            imported.failure = error
 
-    retained = refused = 0
-    for refusal in server.retain(noted()):
-        topic_name = waiting.popleft()
-        if not refusal:
-            retained += 1
-            continue
-        refused += 1
-        if refused <= REFUSALS_SHOWN:
-            print(f"refused {printable(topic_name)}: {refusal}", file=sys.stderr)
-    print(f"imported {retained} messages" + (f", {refused} were refused" if refused else ""))
-    if failures:
-        raise failures[0]
-    return refused
+    try:
+        for refusal in server.retain(noted()):
+            topic_name = waiting.popleft()
+            if not refusal:
+                imported.retained += 1
+                continue
+            imported.refused += 1
+            if imported.refused <= REFUSALS_SHOWN:
+                print(f"refused {printable(topic_name)}: {refusal}", file=sys.stderr)
+    except (ConfigError, StoreError) as error:
+        imported.failure = ConfigError(str(error))
+    return imported
 
 
 def _export_lines(server: "Operated", topic_filter: str, as_of_us: int | None) -> Iterator[bytes]:

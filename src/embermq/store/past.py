@@ -16,7 +16,7 @@ from embermq.store.retained_keys import key_topic
 from embermq.store.retained_value import unpack_retained
 from embermq.store.state import State
 
-PIECE_TOPICS: Final = 256
+PIECE_TOPICS: Final = 128
 PIECE_BYTES: Final = 1024 * 1024
 """How many topics are looked at, and how many bytes of payload gathered, before others have their turn."""
 _ATTEMPTS: Final = 3  # a trim may move a message from the log to the state between two looks
