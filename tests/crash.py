@@ -7,6 +7,7 @@ server gets between two of them.
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
 import time
@@ -275,6 +276,7 @@ def main() -> None:
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else SystemRandom().randrange(1_000_000)
     print(f"seed {seed}", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server is left behind
 
     def progress(report: Report) -> None:
         print(f"\r{report}", end="" if sys.stdout.isatty() else "\n", flush=True)

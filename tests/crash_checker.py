@@ -3,9 +3,9 @@
 Owns: the expectation for every stream of messages, every session and every retained message; the violations found.
 Never: a socket, a process. So a made-up history can show that each kind of violation is found.
 
-A stream is one topic, which one publisher publishes to with one QoS and the numbers 1, 2, 3, ... A publisher redoes
-what was not acknowledged until it is, and the log keeps its order: so a session must get each number after the one
-before it, and a gap is a loss at once.
+A stream is one topic, to which one publisher, named by its second level, publishes with one QoS and the numbers 1, 2,
+3, ... A publisher redoes what was not acknowledged until it is, and the log keeps its order: so a session must get each
+number after the one before it, and a gap is a loss at once. Across its streams a publisher's order holds as well.
 """
 
 from collections import Counter
@@ -40,6 +40,8 @@ class Stream:
     acknowledged: int = 0
     attempts: Counter[int] = field(default_factory=Counter)
     """How often a message was sent again."""
+    places: list[int] = field(default_factory=lambda: [0])
+    """By number: which message of its publisher it is, whatever the stream."""
 
 
 @dataclass(slots=True)
@@ -49,6 +51,8 @@ class Received:
     qos: int
     prefix: str
     newest: dict[str, int] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    """By publisher: which of its messages was the newest."""
     joined: dict[str, int] | None = None
     """How far each stream was sent when SUBACK came: everything after that is owed. None: no SUBACK yet."""
     repeats: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -75,6 +79,7 @@ class Checker:
         self.received: dict[str, Received] = {}
         self._sessions: set[str] = set()
         self._ended: set[str] = set()
+        self._published: Counter[str] = Counter()
         self.on_acknowledged: Callable[[], None] = lambda: None
         self.deliveries = 0
         self.redeliveries = 0
@@ -93,6 +98,8 @@ class Checker:
         if number > stream.sent:
             assert number == stream.sent + 1
             stream.sent = number
+            self._published[_publisher(topic_name)] += 1
+            stream.places.append(self._published[_publisher(topic_name)])
         else:
             stream.attempts[number] += 1
 
@@ -161,6 +168,15 @@ class Checker:
         elif number != (expected := _next_message(topic_name, newest)):
             self.wrong(f"{client_id}: {topic_name} {number} came after {newest}: {expected} is lost or late")
         received.newest[topic_name] = number
+        self._check_place(client_id, received, topic_name, number, stream.places[number])
+
+    def _check_place(self, client_id: str, received: Received, topic_name: str, number: int, place: int) -> None:
+        """What was sent before SUBACK may be the publisher's second try of something that was not owed at the first."""
+        publisher = _publisher(topic_name)
+        newest = received.places.get(publisher, 0)
+        if place < newest and received.joined is not None and number > received.begins(topic_name):
+            self.wrong(f"{client_id}: {topic_name} {number} was overtaken by a later message of its publisher")
+        received.places[publisher] = max(newest, place)
 
     def _came_first(self, client_id: str, received: Received, topic_name: str, number: int) -> None:
         """The first message may be older than what is owed; without SUBACK nothing is."""
@@ -230,6 +246,10 @@ class Checker:
                 if received.owed(topic_name, stream):
                     newest = received.newest.get(topic_name, 0)
                     self.wrong(f"{client_id}: {topic_name} ended at {newest}, acknowledged were {stream.acknowledged}")
+
+
+def _publisher(topic_name: str) -> str:
+    return topic_name.split("/")[1]
 
 
 def _number(topic_name: str, payload: bytes) -> int:

@@ -192,6 +192,21 @@ def test_the_checker_knows_from_when_on_a_late_session_is_owed_messages() -> Non
     assert checker.violations == ["late: live/b 5 came first: 4 is lost or late"]
 
 
+def test_the_checker_wants_the_order_of_a_publisher_across_its_streams() -> None:
+    checker = Checker()
+    checker.stream("live/a/1", 1)
+    checker.stream("live/a/2", 2)
+    checker.subscribing("one", 1)
+    checker.subscribed("one")
+    for topic_name in ("live/a/1", "live/a/2", "live/a/1"):
+        checker.sent(topic_name, checker.streams[topic_name].sent + 1)
+    got("one", "live/a/1", 1, 1)(checker)
+    got("one", "live/a/1", 2, 1)(checker)
+    assert checker.violations == []
+    got("one", "live/a/2", 1, 1)(checker)
+    assert checker.violations == ["one: live/a/2 1 was overtaken by a later message of its publisher"]
+
+
 def test_the_checker_wants_an_ended_session_to_stay_away() -> None:
     checker = Checker()
     checker.connected("c", 0)
