@@ -14,7 +14,7 @@ from embermq.store.interface import Retained, StoreError
 from embermq.transport.addresses import unix_address
 
 ANSWER_TIMEOUT_S: Final = 15.0
-WINDOW_MESSAGES: Final = 500
+WINDOW_MESSAGES: Final = 1_500
 WINDOW_BYTES: Final = 2 * 1024 * 1024
 """How much may be on its way to the server without its answer: enough for a commit of many, little enough that the
 answers to it never fill the way back."""
