@@ -3,6 +3,7 @@
 import pytest
 
 from embermq.broker import retained
+from embermq.broker.session_streams import PIECE_BYTES
 from embermq.protocol.packets import (
     Pingreq,
     Pingresp,
@@ -13,19 +14,24 @@ from embermq.protocol.packets import (
     SubscriptionRequest,
     Unsubscribe,
 )
-from embermq.store.interface import Retained
+from embermq.store.interface import ANY_BYTES, Retained
 from embermq.store.memory import MemoryStore
 from scripted import Bench, ScriptedLink, SlowStore
 
 
 class CountingStore(MemoryStore):
-    """Counts the scans."""
+    """Counts the scans, and the bytes that they bring."""
 
     scans = 0
+    scanned_bytes = 0
 
-    def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
+    def retained_scan(
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int = ANY_BYTES
+    ) -> list[Retained]:
         self.scans += 1
-        return super().retained_scan(topic_filter, after_topic_name, limit)
+        found = super().retained_scan(topic_filter, after_topic_name, limit, bytes_max)
+        self.scanned_bytes += sum(len(retained.payload) for retained in found)
+        return found
 
 
 class ShowsDurable(SlowStore):
@@ -164,3 +170,19 @@ def test_retained_publishes_are_compared_with_waiting_filters_only_so_often(monk
     store.finish()
     bench.turn()
     assert isinstance(client.take()[0], Suback)
+
+
+def test_large_messages_are_read_from_the_store_a_few_at_a_time() -> None:
+    store = CountingStore()
+    bench = Bench(store)
+    for n in range(12):
+        bench.publish(f"f/{n:02}", bytes(PIECE_BYTES // 2), retain=True)
+    client = bench.join("c", room=3)
+    bench.subscribed(client, "f/#")
+    assert len(client.take_messages()) == 3
+    assert store.scanned_bytes <= 2 * 3 * PIECE_BYTES
+    client.room = 100
+    bench.core.writable(client)
+    bench.turn()
+    assert [message.topic_name for message in client.take_messages()] == [f"f/{n:02}" for n in range(3, 12)]
+    assert store.scanned_bytes <= 2 * 12 * PIECE_BYTES

@@ -171,6 +171,18 @@ class StoreContract:
         assert engine.store.retained_scan("a/#", "a/4", 2) == []
         assert engine.store.retained_scan("a/#", "", 0) == []
 
+    def test_a_scan_ends_where_the_bytes_do(self, engine: Engine) -> None:
+        engine.turn()
+        for number in range(1, 7):
+            engine.publish(f"a/{number}", bytes(100 * number))
+        engine.commit()
+        scan = engine.store.retained_scan
+        assert names(scan("a/#", "", 10, 300)) == ["a/1", "a/2"]
+        assert names(scan("a/#", "a/2", 10, 300)) == ["a/3"]
+        assert names(scan("+/4", "", 10, 1)) == ["a/4"]
+        assert names(scan("a/#", "a/3", 2, 10_000)) == ["a/4", "a/5"]
+        assert names(scan("a/#", "a/4", 10, 10_000)) == ["a/5", "a/6"]
+
     def test_a_queue_gives_messages_in_order_until_they_are_acknowledged(self, engine: Engine) -> None:
         engine.turn()
         session = engine.store.open_session("device", "user", 3600)

@@ -12,6 +12,9 @@ from embermq.protocol.packets import Publish
 from embermq.protocol.topics import has_wildcard
 from embermq.store.interface import Retained, RetainedPosition, Store
 
+PIECE_BYTES: Final = 1024 * 1024
+"""About how many bytes of payload are read from the store at a time; the client may take far less."""
+
 
 @final
 class RetainedStream:
@@ -30,8 +33,9 @@ class RetainedStream:
         """The next piece, without what this subscription gets live. Empty and not `done`: ask again."""
         position = self.position
         if has_wildcard(position.topic_filter):
-            piece = store.retained_scan(position.topic_filter, position.after_topic_name, limit)
-            self.done = len(piece) < limit
+            piece = store.retained_scan(position.topic_filter, position.after_topic_name, limit, PIECE_BYTES)
+            payload_bytes = sum([len(retained.payload) for retained in piece])
+            self.done = len(piece) < limit and payload_bytes < PIECE_BYTES
         else:
             only = store.retained_get(position.topic_filter)
             piece = [] if only is None else [only]

@@ -59,6 +59,10 @@ class Queued:
         self.released = released  # QoS 2: PUBREC has come, PUBREL is what to send (again)
 
 
+ANY_BYTES: Final = 1 << 62
+"""No bound on the bytes that one answer brings."""
+
+
 class Queue(ABC):
     """What one session is owed, oldest first: from the first unacknowledged message on.
 
@@ -251,10 +255,13 @@ class Store(ABC):
         """The retained message of one topic."""
 
     @abstractmethod
-    def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
+    def retained_scan(
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int = ANY_BYTES
+    ) -> list[Retained]:
         """Up to `limit` retained messages matching a filter, in store order, after a topic ("" = from the start).
 
-        Fewer than `limit` means that there are no more. A leading wildcard does not match `$` topics.
+        With `bytes_max` it ends with the message whose payload makes that many bytes in all. Fewer than `limit`, and
+        fewer bytes, means that there are no more. A leading wildcard does not match `$` topics.
         """
 
     @abstractmethod

@@ -11,7 +11,16 @@ from typing import Final, final
 
 from embermq.protocol.packets import Publish, SubscriptionRequest
 from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
-from embermq.store.interface import Queue, Queued, Retained, RetainedPosition, SavedSession, Store, StoreError
+from embermq.store.interface import (
+    ANY_BYTES,
+    Queue,
+    Queued,
+    Retained,
+    RetainedPosition,
+    SavedSession,
+    Store,
+    StoreError,
+)
 from embermq.store.retained_keys import SEPARATOR, KeyCursor, key_topic, ranges, topic_key, walk
 
 _INSORT_MAX: Final = 32  # up to so many new keys are put in one by one; more are sorted in at once
@@ -202,7 +211,9 @@ class MemoryStore(Store):
     def retained_get(self, topic_name: str) -> Retained | None:
         return self._retained.get(topic_key(topic_name))
 
-    def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
+    def retained_scan(
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int = ANY_BYTES
+    ) -> list[Retained]:
         after_key = topic_key(after_topic_name)
         found: list[Retained] = []
         if limit <= 0:
@@ -214,14 +225,14 @@ class MemoryStore(Store):
                 found.append(self._retained[key])
                 if len(found) == limit:
                     break
-            return found
+            return _within(found, bytes_max)
         for low, high in spans:
             if after_key and after_key >= low:
                 low = after_key + SEPARATOR
             start = bisect_left(keys, low)
             end = bisect_left(keys, high, start) if high else len(keys)
             found += [self._retained[key] for key in keys[start : min(end, start + limit - len(found))]]
-        return found
+        return _within(found, bytes_max)
 
     def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
         raise StoreError("a store in memory keeps no history")
@@ -291,3 +302,13 @@ class MemoryStore(Store):
         self._keys.remove(key)
         self._retained_bytes -= old_bytes
         self._account.change(topic_name, old_bytes, NOT_RETAINED)
+
+
+def _within(found: list[Retained], bytes_max: int) -> list[Retained]:
+    """As many as make `bytes_max`."""
+    size_bytes = 0
+    for count, retained in enumerate(found, 1):
+        size_bytes += len(retained.payload)
+        if size_bytes >= bytes_max:
+            return found[:count]
+    return found

@@ -12,7 +12,7 @@ from rocksdict import RdictIter, Snapshot, WriteBatch
 
 from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
 from embermq.store.history import CLEARED, COPY, REFERENCE, history_key
-from embermq.store.interface import Retained
+from embermq.store.interface import ANY_BYTES, Retained
 from embermq.store.records import QOS_MASK, Group, Kind
 from embermq.store.retained_keys import SEPARATOR, KeyCursor, key_topic, ranges, topic_key, walk
 from embermq.store.retained_value import (
@@ -159,13 +159,16 @@ class RetainedState:
         value = self._rocks.get(RETAINED + key)
         return NOT_RETAINED if value is None else value_size(key, value)
 
-    def scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
+    def scan(self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int = ANY_BYTES) -> list[Retained]:
         found: list[Retained] = []
         if limit <= 0:
             return found
+        size_bytes = 0
         for key, value in self._matching(topic_filter, topic_key(after_topic_name)):
-            found.append(unpack_retained(key, value))
-            if len(found) == limit:
+            retained = unpack_retained(key, value)
+            found.append(retained)
+            size_bytes += len(retained.payload)
+            if len(found) == limit or size_bytes >= bytes_max:
                 break
         return found
 
