@@ -1,6 +1,7 @@
 """The operator's messages: no access rule binds them, limits do, and their answer waits for the disk."""
 
 from embermq.broker.access import OPERATOR, Access, Identity
+from embermq.broker.operator import PIECE_BYTES, PIECE_MESSAGES, retained_message, retained_pieces
 from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.budgets import RetainedBudget
@@ -71,3 +72,20 @@ def test_the_servers_own_topics_stay_its_own_after_it_has_published_them() -> No
     assert bench.core.publish_unconnected(message, OPERATOR) == ReasonCode.TOPIC_NAME_INVALID
     assert bench.core.publish_unconnected(message, Identity("", "c")) == ReasonCode.TOPIC_NAME_INVALID
     assert bench.store.retained_totals()[0] == 0
+
+
+def test_pieces_are_bounded_and_miss_nothing() -> None:
+    store = MemoryStore()
+    for number in range(2 * PIECE_MESSAGES):
+        store.append_publish(Publish(f"a/{number:04}", b"1", 0, True), "c")
+    for number in range(5):
+        store.append_publish(Publish(f"b/{number}", bytes(PIECE_BYTES // 2), 0, True), "c")
+    for number in range(2):
+        store.append_publish(Publish(f"c/{number}", bytes(2 * PIECE_BYTES), 0, True), "c")
+    pieces = list(retained_pieces(store, "#"))
+    assert sum(map(len, pieces)) == 2 * PIECE_MESSAGES + 7
+    assert len({kept.topic_name for piece in pieces for kept in piece}) == 2 * PIECE_MESSAGES + 7
+    assert [len(piece) for piece in pieces] == [PIECE_MESSAGES, PIECE_MESSAGES, 2, 2, 2, 1, 0]
+    assert [[kept.topic_name for kept in piece] for piece in retained_pieces(store, "b/3")] == [["b/3"]]
+    assert list(retained_pieces(store, "b/9")) == [[]]
+    assert retained_message(store, "b/9") is None

@@ -14,7 +14,7 @@ from embermq.broker.access import AllowAll
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import Publish
 from embermq.store.budgets import RetainedBudget
-from embermq.store.interface import Retained
+from embermq.store.interface import ANY_BYTES, Retained
 from embermq.store.memory import MemoryStore
 from embermq.transport import control
 from embermq.transport.addresses import unix_address
@@ -226,8 +226,10 @@ class Counting(MemoryStore):
         super().__init__()
         self.scanned = 0
 
-    def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
-        found = super().retained_scan(topic_filter, after_topic_name, limit)
+    def retained_scan(
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int = ANY_BYTES
+    ) -> list[Retained]:
+        found = super().retained_scan(topic_filter, after_topic_name, limit, bytes_max)
         self.scanned += len(found)
         return found
 

@@ -15,10 +15,9 @@ from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.topics import TOPIC_BYTES_MAX, check_topic_filter, check_topic_name, has_wildcard
 from embermq.store.interface import Retained, Store
 
-PIECE_MESSAGES_MAX: Final = 128
-PIECE_MESSAGES_FIRST: Final = 16
+PIECE_MESSAGES: Final = 128
 PIECE_BYTES: Final = 1024 * 1024
-"""About how many bytes of payload one piece holds; the next piece is sized by what the last one held."""
+"""How many messages, and bytes of payload, one piece holds; a message that is larger is a piece of its own."""
 
 
 def wrong_topic_name(topic_name: str) -> str:
@@ -51,16 +50,13 @@ def retained_pieces(store: Store, topic_filter: str, as_of_us: int | None = None
         only = store.retained_get(topic_filter)
         yield [] if only is None else [only]
         return
-    limit = PIECE_MESSAGES_FIRST
     after_topic_name = ""
     while True:
-        piece = store.retained_scan(topic_filter, after_topic_name, limit)
+        piece = store.retained_scan(topic_filter, after_topic_name, PIECE_MESSAGES, PIECE_BYTES)
         yield piece
-        if len(piece) < limit:
+        if len(piece) < PIECE_MESSAGES and sum(len(retained.payload) for retained in piece) < PIECE_BYTES:
             return
         after_topic_name = piece[-1].topic_name
-        payload_bytes = max(1, sum(len(retained.payload) for retained in piece))
-        limit = max(1, min(PIECE_MESSAGES_MAX, 2 * limit, limit * PIECE_BYTES // payload_bytes))
 
 
 def retained_message(store: Store, topic_name: str, as_of_us: int | None = None) -> Retained | None:
