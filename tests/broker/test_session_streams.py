@@ -186,3 +186,20 @@ def test_large_messages_are_read_from_the_store_a_few_at_a_time() -> None:
     bench.turn()
     assert [message.topic_name for message in client.take_messages()] == [f"f/{n:02}" for n in range(3, 12)]
     assert store.scanned_bytes <= 2 * 12 * PIECE_BYTES
+
+
+def test_a_turn_reads_only_so_many_bytes_for_all_clients_together() -> None:
+    store = CountingStore()
+    bench = Bench(store)
+    for n in range(4):
+        bench.publish(f"f/{n}", bytes(2 * PIECE_BYTES), retain=True)
+    clients = [bench.join(f"c{n}") for n in range(10)]
+    for client in clients:
+        bench.send(client, Subscribe(1, [SubscriptionRequest("f/#", 0)]), turn=False)
+    more, most, before = True, 0, 0
+    while more:
+        more = bench.core.end_turn()
+        most, before = max(most, store.scanned_bytes - before), store.scanned_bytes
+    # What is left of the budget may be used once with the SUBACKs and once at the end of the turn.
+    assert most <= 2 * (retained.BYTES_A_TURN + 2 * PIECE_BYTES)
+    assert [len(client.take_messages()) for client in clients] == [4] * 10

@@ -24,6 +24,8 @@ PIECES_A_TURN: Final = 16
 """How many pieces one turn may send, so that live messages are never far behind."""
 FIRST_PIECES_A_TURN: Final = 256
 """How many first pieces follow their SUBACK in the same turn; one SUBSCRIBE may ask for thousands."""
+BYTES_A_TURN: Final = 4 * 1024 * 1024
+"""How many bytes of payload a turn may read from the store before the rest waits for the next."""
 COMPARISONS_MAX: Final = 100_000
 """How often retained publishes are compared with filters whose SUBACK waits. Beyond it, those get only what is new."""
 
@@ -32,7 +34,7 @@ COMPARISONS_MAX: Final = 100_000
 class RetainedStreams:
     """All streams, served in turn, a piece each."""
 
-    __slots__ = ("_store", "_held", "_ready", "_unsettled", "_fresh", "_comparisons", "_first_pieces")
+    __slots__ = ("_store", "_held", "_ready", "_unsettled", "_fresh", "_comparisons", "_first_pieces", "_turn_bytes")
 
     def __init__(self, store: Store, held: list[Held]) -> None:
         self._store: Final = store
@@ -42,6 +44,7 @@ class RetainedStreams:
         self._fresh: dict[Session, int] = {}  # how many SUBACKs still wait
         self._comparisons = 0  # since none waited
         self._first_pieces = 0  # of this turn
+        self._turn_bytes = 0  # read from the store in this turn
 
     def unsettled(self, message: Publish) -> None:
         """A retained publish is being taken; until it is durable the store shows the one before it.
@@ -111,8 +114,10 @@ class RetainedStreams:
     def send_first(self, session: "Session", link: Link, count: int) -> None:
         """The first pieces of `count` streams follow their SUBACK at once, so few messages come without delay."""
         for _ in range(min(count, FIRST_PIECES_A_TURN - self._first_pieces)):
+            if self._turn_bytes >= BYTES_A_TURN or not session.streams.flow():
+                break
             self._first_pieces += 1
-            if not session.streams.flow() or not self._send_piece(session, link):
+            if not self._send_piece(session, link):
                 break
         self.ready(session)
 
@@ -124,9 +129,12 @@ class RetainedStreams:
     def send_pieces(self) -> bool:
         """One piece for each session that is ready, the longest waiting first. True: there is more to do at once."""
         self._first_pieces = 0
+        self._turn_bytes = 0
         if not self._ready:
             return False
         for _ in range(min(PIECES_A_TURN, len(self._ready))):
+            if self._turn_bytes >= BYTES_A_TURN:
+                break
             session = next(iter(self._ready))
             del self._ready[session]
             link = session.link
@@ -151,6 +159,7 @@ class RetainedStreams:
             if before in self._unsettled:
                 continue
             self._send(session, link, _as_message(retained), retained.offset, granted)
+        self._turn_bytes += stream.piece_bytes
         if granted and outbound.queue is not None:
             self._store.append_position(session.session_id, session.client_id, stream.position, stream.done)
         if stream.done:

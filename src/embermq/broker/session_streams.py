@@ -20,12 +20,13 @@ PIECE_BYTES: Final = 1024 * 1024
 class RetainedStream:
     """The retained messages that one subscription is still to get."""
 
-    __slots__ = ("position", "done", "dropped", "replaced")
+    __slots__ = ("position", "done", "dropped", "piece_bytes", "replaced")
 
     def __init__(self, position: RetainedPosition) -> None:
         self.position: Final = position
         self.done = False
         self.dropped = False  # nobody wants them any more
+        self.piece_bytes = 0  # of payload that the last piece had
         # Messages that were retained at the SUBSCRIBE and replaced before SUBACK could leave; None: there was none.
         self.replaced: dict[str, Publish | None] = {}
 
@@ -34,11 +35,12 @@ class RetainedStream:
         position = self.position
         if has_wildcard(position.topic_filter):
             piece = store.retained_scan(position.topic_filter, position.after_topic_name, limit, PIECE_BYTES)
-            payload_bytes = sum([len(retained.payload) for retained in piece])
-            self.done = len(piece) < limit and payload_bytes < PIECE_BYTES
+            self.piece_bytes = sum([len(retained.payload) for retained in piece])
+            self.done = len(piece) < limit and self.piece_bytes < PIECE_BYTES
         else:
             only = store.retained_get(position.topic_filter)
             piece = [] if only is None else [only]
+            self.piece_bytes = 0 if only is None else len(only.payload)
             self.done = True
         if piece:
             position.after_topic_name = piece[-1].topic_name
