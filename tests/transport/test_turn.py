@@ -192,3 +192,25 @@ def test_a_client_that_goes_while_its_acknowledgement_waits_takes_nobody_with_it
         await server.stop()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_large_payload_is_not_copied_for_each_receiver(qos: int) -> None:
+    async def scenario() -> None:
+        server = await started()
+        readers = [await joined(server, f"r{n}", "t", qos=qos) for n in range(3)]
+        writer, _ = await joined(server, "w")
+        sent = server.core.counters.messages_sent
+        sizes = [5, 300_000, 5]
+        messages = [Publish("t", bytes(size), qos, packet_id=n if qos else 0) for n, size in enumerate(sizes, 1)]
+        writer.data_received(b"".join(map(encode, messages)))
+        await asyncio.sleep(0)
+        parts = [next(part for part in transport.writes if len(part) >= 300_000) for _, transport in readers]
+        assert all(part is parts[0] for part in parts)
+        acknowledgements = 3 if qos else 0
+        assert server.core.counters.messages_sent - sent == 9 + acknowledgements
+        for _, transport in readers:
+            assert [len(p.payload) for p in packets(transport)] == sizes
+        await server.stop()
+
+    asyncio.run(scenario())

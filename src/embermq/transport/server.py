@@ -27,7 +27,8 @@ from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connect
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
-from embermq.transport.stream import DISK, WAITING_MAX, ByteTransport, Frames, StreamConnection
+from embermq.transport.frames import Frames
+from embermq.transport.stream import DISK, WAITING_MAX, ByteTransport, StreamConnection
 
 if TYPE_CHECKING:
     from embermq.protocol.sn.settings import SnSettings

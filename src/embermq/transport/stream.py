@@ -15,6 +15,7 @@ from embermq.protocol.mqtt import encode
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
 from embermq.protocol.packets import Connack, Connect, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
+from embermq.transport.frames import SHARED_BYTES_MIN, joined
 
 if TYPE_CHECKING:
     from embermq.transport.server import Server
@@ -55,38 +56,6 @@ class ByteTransport(Protocol):
 
 
 @final
-class Frames:
-    """The message that is being fanned out, encoded once for all of its receivers."""
-
-    __slots__ = ("_message", "_retain", "_frame", "_parted", "_parted_flags", "_head")
-
-    def __init__(self) -> None:
-        self._message: Publish | None = None
-        self._retain = False
-        self._frame = b""
-        self._parted: Publish | None = None
-        self._parted_flags = 0
-        self._head = b""
-
-    def qos0(self, message: Publish, retain: bool) -> bytes:
-        """The whole PUBLISH."""
-        if self._message is not message or self._retain is not retain:
-            self._message = message
-            self._retain = retain
-            self._frame = encode.publish_qos0(message.topic_name, message.payload, retain)
-        return self._frame
-
-    def with_id(self, message: Publish, qos: int, retain: bool, dup: bool, packet_id: int) -> bytes:
-        """The whole PUBLISH; only the packet id differs between receivers."""
-        flags = qos << 2 | retain << 1 | dup
-        if self._parted is not message or self._parted_flags != flags:
-            self._parted = message
-            self._parted_flags = flags
-            self._head, _ = encode.publish_parts(message.topic_name, message.payload, qos, retain, dup)
-        return self._head + packet_id.to_bytes(2, "big") + message.payload
-
-
-@final
 class StreamConnection(asyncio.Protocol, Link):
     """A connection from its first byte to its last.
 
@@ -100,6 +69,8 @@ class StreamConnection(asyncio.Protocol, Link):
         "_decoder",
         "_transport",
         "_out",
+        "_shared",
+        "_large",
         "_pending_bytes",
         "_output_bytes_max",
         "_answer_bytes",
@@ -120,6 +91,8 @@ class StreamConnection(asyncio.Protocol, Link):
         self._decoder: Final = Decoder(server.limits.packet_bytes_max, first_bytes_max=CONNECT_BYTES_MAX)
         self._transport: ByteTransport | None = None
         self._out: list[bytes] = []
+        self._shared = 0  # messages in it whose payload is a part of its own
+        self._large = False  # something in it is not to be copied
         self._pending_bytes = 0  # written but not taken by the kernel, and gathered in this turn
         self._output_bytes_max: Final = server.limits.output_bytes_max
         self._answer_bytes = 0  # of `_pending_bytes`, what answers the client's own packets; nothing drops those
@@ -276,12 +249,27 @@ class StreamConnection(asyncio.Protocol, Link):
                 return False
             frame = self._frames.qos0(message, retain)
         else:
-            frame = self._frames.with_id(message, qos, retain, dup, packet_id)
+            frame = self._frames.head_with_id(message, qos, retain, dup, packet_id)
+            if len(message.payload) < SHARED_BYTES_MIN:
+                frame += message.payload
+            else:
+                self._gather(frame)
+                self._shared += 1
+                frame = message.payload
+        if not self._out:
+            self._server.touched.append(self)
+        self._out.append(frame)
+        frame_bytes = len(frame)
+        self._pending_bytes += frame_bytes
+        if frame_bytes >= SHARED_BYTES_MIN:
+            self._large = True
+        return True
+
+    def _gather(self, frame: bytes) -> None:
         if not self._out:
             self._server.touched.append(self)
         self._out.append(frame)
         self._pending_bytes += len(frame)
-        return True
 
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
         if packet_type == PUBACK:
@@ -299,10 +287,7 @@ class StreamConnection(asyncio.Protocol, Link):
             self._write(frame)
 
     def _write(self, frame: bytes) -> None:
-        if not self._out:
-            self._server.touched.append(self)
-        self._out.append(frame)
-        self._pending_bytes += len(frame)
+        self._gather(frame)
         self._answer_bytes += len(frame)
 
     def has_room(self) -> bool:
@@ -367,12 +352,19 @@ class StreamConnection(asyncio.Protocol, Link):
         transport = self._transport
         if not out or transport is None:
             return
-        data = out[0] if len(out) == 1 else b"".join(out)
-        counters = self._server.core.counters
-        counters.messages_sent += len(out)
-        counters.bytes_sent += len(data)
         self._out = []
-        transport.write(data)
+        counters = self._server.core.counters
+        counters.messages_sent += len(out) - self._shared
+        if self._large:
+            self._large = False
+            self._shared = 0
+            for data in joined(out):
+                counters.bytes_sent += len(data)
+                transport.write(data)
+        else:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            counters.bytes_sent += len(data)
+            transport.write(data)
         self._pending_bytes = transport.get_write_buffer_size()
 
     def abort(self) -> None:
