@@ -209,7 +209,8 @@ def test_flags_and_environment_and_file_come_together(tmp_path: Path) -> None:
 def test_a_busy_port_is_one_sentence(refusal: Callable[..., str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        expected = f"ember: cannot listen on 127.0.0.1:{port}: Address already in use"
+        reason = "Address already in use; end what listens there, or choose another"
+        expected = f"ember: cannot listen on 127.0.0.1:{port}: {reason}"
         done = ember("serve", "--memory", "--port", port)
         assert (done.returncode, sentence(done.stdout, done.stderr)) == (2, expected)
         assert refusal("serve", "--memory", "--port", "0", "--ws-port", port) == expected

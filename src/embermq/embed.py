@@ -11,6 +11,7 @@ Never: a decision of any of them.
 """
 
 import asyncio
+import errno
 import logging
 import os
 import ssl
@@ -337,4 +338,5 @@ async def _bound(listening: Awaitable[T], address: str) -> T:
     except OSError as error:
         # asyncio puts the address into the text of the error as well; a name that is not found has a number below 0.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
-        raise ConfigError(f"cannot listen on {address}: {reason}") from error
+        advice = "; end what listens there, or choose another" if error.errno == errno.EADDRINUSE else ""
+        raise ConfigError(f"cannot listen on {address}: {reason}{advice}") from error
