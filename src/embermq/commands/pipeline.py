@@ -39,7 +39,8 @@ def run(
     ] = False,
     master: Master = LOCAL,
     config: Annotated[
-        Path | None, typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file with [[pipeline.tables]], TOML.")
+        Path | None,
+        typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file with typed tables (pipeline.tables), TOML."),
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only this job (messages, retained, ...); repeatable.")] = None,
     memory: Annotated[str, typer.Option(help="Memory of the driver, as in 2g.")] = "2g",
