@@ -20,8 +20,8 @@ TEST_SETTINGS = {
     # Compiling each small query to Java costs more than running it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
-    # A test run is over before the second compiler would pay off.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    # A test run is over before the second compiler would pay off; with one, the default code cache is too small.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
 }
 
 

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -18,7 +20,11 @@ class PipelineProcess:
         self._changed = threading.Condition()
         self.process = subprocess.Popen(
             [*command, "--master", "local[2]", *arguments],
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"},
+            env={
+                **os.environ,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -53,7 +59,7 @@ class PipelineProcess:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(90)
 
-    def wait_for(self, text: str, timeout_s: float = 120) -> None:
+    def wait_for(self, text: str, timeout_s: float = 240) -> None:
         """Until it has said this; fails if it ends before."""
         with self._changed:
             ready = self._changed.wait_for(
@@ -61,7 +67,10 @@ class PipelineProcess:
             )
             assert ready and any(text in line for line in self.said), "".join(self.said[-40:])
 
-    def wait(self, timeout_s: float = 180) -> int:
-        code = self.process.wait(timeout_s)
-        self._reading.join(10)
-        return code
+    def wait_until(self, condition: Callable[[], bool], timeout_s: float = 240) -> None:
+        """Until this holds; fails if it ends before."""
+        deadline_s = time.monotonic() + timeout_s
+        with self._changed:
+            while not condition():
+                assert self._reading.is_alive() and time.monotonic() < deadline_s, "".join(self.said[-40:])
+                self._changed.wait(0.2)

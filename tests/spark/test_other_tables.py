@@ -27,7 +27,7 @@ def test_statistics_add_up_over_batches_that_cut_windows(
     made.flush()
     job = job_named("topic_stats", JobSettings(stats_window="1 minute"))
     lake = new_lake(spark, tmp_path / "lake", job)
-    feed(spark, lake, made.data, job, [1, 38, 39, 121])
+    feed(spark, lake, made.data, job, [1, 39, 121])
     feed(spark, lake, made.data, job, [30, 121])
     expected: dict[tuple[str, int], list[int]] = {}
     for _, at_us, topic, payload, *_ in made.published:
@@ -59,7 +59,7 @@ def test_clients_come_and_go_in_the_table(spark: SparkSession, recorder: Recorde
     made.flush()
     job = job_named("clients")
     lake = new_lake(spark, tmp_path / "lake", job)
-    feed(spark, lake, made.data, job, [1, 5, 8])
+    feed(spark, lake, made.data, job, [1, 5])
     feed(spark, lake, made.data, job, [1, 8])
     found = sorted(rows(spark, lake, "clients"), key=lambda row: int(row["offset"]))
     said = [{key: value for key, value in row.items() if value is not None} for row in found]
@@ -109,9 +109,9 @@ def test_payloads_that_fit_are_typed_and_the_others_are_kept(
     settings = JobSettings(typed_tables=(air, status))
     jobs = [job_named("air", settings), job_named("status", settings)]
     lake = new_lake(spark, tmp_path / "lake", *jobs)
-    for job in jobs:
-        feed(spark, lake, made.data, job, [1, 4, 18])
-        feed(spark, lake, made.data, job, [1, 18])
+    feed(spark, lake, made.data, jobs[0], [1, 4, 18])
+    feed(spark, lake, made.data, jobs[1], [1, 18])
+    feed(spark, lake, made.data, jobs[1], [1, 18])
     typed = sorted(rows(spark, lake, "air"), key=lambda row: int(row["offset"]))
     assert [(row["offset"], row["station"], row["measure"]) for row in typed[:3]] == [
         (n, "x", "pm25") for n in (1, 2, 3)

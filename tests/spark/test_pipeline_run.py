@@ -23,7 +23,7 @@ from spark.lakes import retained_of
 from spark.recorded import Recorder
 
 SETTINGS = JobSettings(
-    records_per_trigger=200, typed_tables=(TypedTable("numbers", "t/+", "number", levels=("", "which")),)
+    records_per_trigger=400, typed_tables=(TypedTable("numbers", "t/+", "number", levels=("", "which")),)
 )
 
 

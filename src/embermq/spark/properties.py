@@ -4,11 +4,11 @@ Owns: reading the property bytes of a record. They passed the server's codec, so
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from embermq.spark.errors import PipelineError
 from embermq.spark.tables import SOURCE_ARROW
@@ -27,10 +27,10 @@ _SUBSCRIPTION_IDENTIFIER: Final = 0x0B
 def property_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     """The five columns of a batch; all null, and quickly so, where no message has properties."""
     count = batch.num_rows
-    sized = np.asarray(pc.greater(pc.binary_length(batch["properties"]), 0).to_numpy(zero_copy_only=False))
-    with_properties = np.flatnonzero(sized & (np.asarray(batch["kind"]) == Kind.PUBLISH))
-    if not len(with_properties):
-        return {name: pa.nulls(count, SOURCE_ARROW.field(name).type) for name in PROPERTY_COLUMNS}
+    ends = np.frombuffer(batch["properties"].buffers()[1], np.int32)[batch["properties"].offset :][: count + 1]
+    if ends[0] == ends[-1]:
+        return _no_properties(count)
+    with_properties = np.flatnonzero((ends[1:] > ends[:-1]) & (np.asarray(batch["kind"]) == Kind.PUBLISH))
     found: dict[str, list[object]] = {name: [None] * count for name in PROPERTY_COLUMNS}
     for row in with_properties.tolist():
         for name, value in read_properties(batch["properties"][row].as_py()):
@@ -40,6 +40,12 @@ def property_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
             else:
                 found[name][row] = value
     return {name: pa.array(found[name], SOURCE_ARROW.field(name).type) for name in PROPERTY_COLUMNS}
+
+
+@lru_cache(maxsize=4)
+def _no_properties(count: int) -> dict[str, pa.Array]:
+    """Nulls, kept: nearly all batches of a reader have the same size."""
+    return {name: pa.nulls(count, SOURCE_ARROW.field(name).type) for name in PROPERTY_COLUMNS}
 
 
 def read_properties(data: bytes) -> Iterator[tuple[str, object]]:

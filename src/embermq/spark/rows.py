@@ -19,7 +19,12 @@ from embermq.store.reader import LogReader
 from embermq.store.records import DUP_FLAG, QOS_MASK, RETAIN_FLAG, Kind
 
 _MESSAGE_KINDS: Final = (Kind.PUBLISH, Kind.RETAINED_REMOVED)
-_QOS_KINDS: Final = (Kind.PUBLISH, Kind.SUBSCRIBED)
+_ALL_FLAGS: Final = np.arange(256, dtype=np.uint8)
+_FLAG_VALUES: Final = {
+    "qos": (_ALL_FLAGS & QOS_MASK).astype(np.int8),
+    "retain": (_ALL_FLAGS & RETAIN_FLAG) != 0,
+    "dup": (_ALL_FLAGS & DUP_FLAG) != 0,
+}
 _KIND_NAMES: Final = pa.array([Kind(number).name.lower() if number in set(Kind) else None for number in range(256)])
 
 
@@ -47,7 +52,7 @@ def _log_columns(columns: Sequence[str], by_kind: bool, by_topic: bool) -> list[
     if by_kind:
         needed.add("kind")
     for name in columns:
-        if name in ("qos", "retain", "dup"):
+        if name in _FLAG_VALUES:
             needed |= {"kind", "flags"}
         elif name in PROPERTY_COLUMNS:
             needed |= {"kind", "properties"}
@@ -67,7 +72,7 @@ def _of_kinds(batch: pa.RecordBatch, kinds: Sequence[int]) -> pa.RecordBatch:
 def _columns(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[pa.Array]:
     properties: dict[str, pa.Array] | None = None
     for name in names:
-        if name in ("qos", "retain", "dup"):
+        if name in _FLAG_VALUES:
             yield _flag_column(batch, name)
         elif name == "kind":
             yield pc.take(_KIND_NAMES, batch["kind"], boundscheck=False)
@@ -81,12 +86,11 @@ def _columns(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[pa.Array]:
 
 def _flag_column(batch: pa.RecordBatch, name: str) -> pa.Array:
     """What the flags say where they are those of a message; null for other records."""
-    flags = np.asarray(batch["flags"])
     numbers = np.asarray(batch["kind"])
+    values = pa.array(_FLAG_VALUES[name][np.asarray(batch["flags"]).view(np.uint8)])
+    known = numbers == Kind.PUBLISH
+    if known.all():
+        return values
     if name == "qos":
-        values = pa.array((flags & QOS_MASK).astype(np.int8))
-        known = np.isin(numbers, _QOS_KINDS)
-    else:
-        values = pa.array((flags & (RETAIN_FLAG if name == "retain" else DUP_FLAG)) != 0)
-        known = numbers == Kind.PUBLISH
-    return values if known.all() else pc.if_else(pa.array(known), values, pa.scalar(None, values.type))
+        known |= numbers == Kind.SUBSCRIBED
+    return pc.if_else(pa.array(known), values, pa.scalar(None, values.type))
