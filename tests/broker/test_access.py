@@ -150,3 +150,5 @@ def test_remembered_answers_are_bounded_and_stay_right(access_list: AccessList) 
         assert rights.may_write(f"alice/{number}", False)
         assert not rights.may_write(f"bob/{number}", False)
     assert len(rights._may_write) <= REMEMBERED_TOPICS_MAX
+    assert rights.may_write("alice/" + "x" * 60_000, False)
+    assert max(map(len, rights._may_write)) < 1_000

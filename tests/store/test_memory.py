@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from embermq.protocol.packets import Publish
 from embermq.store.budgets import RetainedBudget
 from embermq.store.interface import Store
 from embermq.store.memory import MemoryStore
@@ -28,6 +29,17 @@ class TestMemory(StoreContract):
         assert engine.store.commit(lambda error: pytest.fail("called back"))
         assert engine.store.failing() == ""
         assert list(engine.store.sessions()) == []
+
+    def test_expiries_do_not_pile_up(self) -> None:
+        store = MemoryStore((RetainedBudget("#", expiry_s=86_400),))
+        for number in range(10_000):
+            store.begin_turn(number)
+            store.append_publish(Publish("same", b"x", 0, True), "c")
+            store.append_publish(Publish(f"other/{number}", b"x", 0, True), "c")
+            store.append_publish(Publish(f"other/{number}", b"", 0, True), "c")
+        assert len(store._expiries) < 2_000
+        assert store.retained_expired(86_400_000_000 + 9_998, 10) == []
+        assert store.retained_expired(86_400_000_000 + 9_999, 10) == ["same"]
 
     def test_a_session_needs_no_queue_of_the_store(self) -> None:
         assert MemoryStore().open_session("device", "", 10).queue is None

@@ -15,6 +15,7 @@ RETAIN: Final = 4
 
 # Answers remembered for each connection: a device publishes to a few topics, again and again.
 REMEMBERED_TOPICS_MAX: Final = 256
+REMEMBERED_TOPIC_LENGTH_MAX: Final = 256
 
 
 @final
@@ -71,9 +72,10 @@ class Rights:
             answer = any(matches(granted, topic_name) for granted in self._write)
             if answer and retain:
                 answer = any(matches(granted, topic_name) for granted in self._retain)
-            if len(remembered) >= REMEMBERED_TOPICS_MAX:
-                remembered.clear()
-            remembered[topic_name] = answer
+            if len(topic_name) <= REMEMBERED_TOPIC_LENGTH_MAX:
+                if len(remembered) >= REMEMBERED_TOPICS_MAX:
+                    remembered.clear()
+                remembered[topic_name] = answer
         return answer
 
 

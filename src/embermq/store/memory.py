@@ -6,7 +6,7 @@ Never: a file, a thread. Nothing has to be waited for: what is appended is seen 
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final, final
 
 from embermq.protocol.packets import Publish, SubscriptionRequest
@@ -23,6 +23,7 @@ from embermq.store.interface import (
 )
 from embermq.store.retained_keys import SEPARATOR, KeyCursor, key_topic, ranges, topic_key, walk
 
+_STALE_MAX: Final = 1_024  # the expiries are made anew when more than this, and than half, are of cleared topics
 _INSORT_MAX: Final = 32  # up to so many new keys are put in one by one; more are sorted in at once
 
 
@@ -124,7 +125,17 @@ class ListCursor(KeyCursor):
 class MemoryStore(Store):
     """A store that forgets when the process ends."""
 
-    __slots__ = ("_account", "_expiries", "_keys", "_next_offset", "_now_us", "_queues", "_retained", "_retained_bytes")
+    __slots__ = (
+        "_account",
+        "_expiries",
+        "_expiring",
+        "_keys",
+        "_next_offset",
+        "_now_us",
+        "_queues",
+        "_retained",
+        "_retained_bytes",
+    )
 
     def __init__(self, budgets: Sequence[RetainedBudget] = (), *, queues: bool = False) -> None:
         """`queues`: give sessions a queue, as an engine that lasts does; without, a session's own memory will do."""
@@ -132,7 +143,9 @@ class MemoryStore(Store):
         self._queues: Final = queues
         self._retained: Final[dict[bytes, Retained]] = {}
         self._keys: Final = SortedKeys()
-        self._expiries: Final[list[tuple[int, bytes, int]]] = []  # a heap: when, key, offset of the message meant
+        # A heap: when a topic may have expired. One entry for a topic, however often its message is replaced meanwhile.
+        self._expiries: list[tuple[int, bytes]] = []
+        self._expiring: set[bytes] = set()
         self._retained_bytes = 0
         self._next_offset = 1  # session ids are offsets, and 0 says "no session"
         self._now_us = 0
@@ -263,15 +276,21 @@ class MemoryStore(Store):
 
         They stay in the answer until they are removed.
         """
-        due: list[tuple[int, bytes, int]] = []
+        due: list[tuple[int, bytes]] = []
         while self._expiries and len(due) < limit and self._expiries[0][0] <= now_us:
-            entry = heappop(self._expiries)
-            retained = self._retained.get(entry[1])
-            if retained is not None and retained.offset == entry[2]:
-                due.append(entry)
+            _, key = heappop(self._expiries)
+            retained = self._retained.get(key)
+            if retained is None:
+                self._expiring.remove(key)
+                continue
+            expires_us = retained.timestamp_us + self._account.expiry_s(retained.topic_name) * 1_000_000
+            if expires_us <= now_us:
+                due.append((expires_us, key))
+            else:
+                heappush(self._expiries, (expires_us, key))
         for entry in due:
             heappush(self._expiries, entry)
-        return [key_topic(key) for _, key, _ in due]
+        return [key_topic(key) for _, key in due]
 
     def _size(self, key: bytes) -> int:
         retained = self._retained.get(key)
@@ -290,8 +309,9 @@ class MemoryStore(Store):
         if len(self._account):
             self._account.change(message.topic_name, old_bytes, new_bytes)
             expiry_s = self._account.expiry_s(message.topic_name)
-            if expiry_s:
-                heappush(self._expiries, (self._now_us + expiry_s * 1_000_000, key, offset))
+            if expiry_s and key not in self._expiring:
+                self._expiring.add(key)
+                heappush(self._expiries, (self._now_us + expiry_s * 1_000_000, key))
 
     def _clear(self, topic_name: str) -> None:
         key = topic_key(topic_name)
@@ -302,6 +322,10 @@ class MemoryStore(Store):
         self._keys.remove(key)
         self._retained_bytes -= old_bytes
         self._account.change(topic_name, old_bytes, NOT_RETAINED)
+        if len(self._expiries) > 2 * len(self._retained) + _STALE_MAX:
+            self._expiries = [entry for entry in self._expiries if entry[1] in self._retained]
+            heapify(self._expiries)
+            self._expiring = {entry[1] for entry in self._expiries}
 
 
 def _within(found: list[Retained], bytes_max: int) -> list[Retained]:
