@@ -37,6 +37,12 @@ def sentence(path: Path | None = None, flags: dict[str, dict[str, Any]] | None =
     return text
 
 
+def test_the_part_of_the_pipeline_is_left_to_the_pipeline(tmp_path: Path) -> None:
+    path = tmp_path / "ember.toml"
+    path.write_text('[server]\nsys_interval_s = 3\n[[pipeline.tables]]\nname = "air"\n')
+    assert load(path).server.sys_interval_s == 3
+
+
 def test_nothing_set_gives_the_defaults() -> None:
     settings = load()
     assert settings.model_dump() == Settings().model_dump()

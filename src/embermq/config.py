@@ -221,6 +221,7 @@ def load(path: Path | None = None, flags: Mapping[str, Mapping[str, Any]] | None
 def load_unchecked(path: Path | None = None, flags: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:
     """As `load`, each setting right by itself: for commands, to which it is nothing whether a server could start."""
     in_file = read_toml(path) if path is not None else {}
+    in_file.pop("pipeline", None)  # for `ember pipeline`, which checks it itself (docs/pipeline.md)
     _check_environment()
 
     class Sources(Settings):
