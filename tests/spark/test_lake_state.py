@@ -35,6 +35,8 @@ def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 def test_tables_of_somebody_else_and_a_broken_marker_are_refused(tmp_path: Path) -> None:
     (tmp_path / "messages" / "_delta_log").mkdir(parents=True)
+    assert list(Lake(tmp_path).names()) == []
+    (tmp_path / "messages" / "_delta_log" / "00000000000000000000.json").touch()
     with pytest.raises(LakeError, match="has tables, but"):
         open_lake(Lake(tmp_path))
     (tmp_path / "_embermq").mkdir()

@@ -22,7 +22,8 @@ from spark.pipeline_process import PipelineProcess
 
 KILLS = 5
 TOPICS = 40
-STEPS = ("--only", "messages", "--only", "retained", "--every", "0.5", "--records", "400", "--continuous")
+MESSAGES_MAX = 6_000  # of a client: then it is silent, so that a slow machine can catch up
+STEPS = ("--only", "messages", "--only", "retained", "--every", "0.5", "--records", "1500", "--continuous")
 
 
 class Traffic:
@@ -38,7 +39,9 @@ class Traffic:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._stop.wait(0.02):
+        while not self._stop.wait(0.05):
+            if len(self.published) > MESSAGES_MAX:
+                continue
             rows = []
             for _ in range(self._random.randrange(1, 12)):
                 # A client has topics of its own: then the last one it published is the one that is retained.

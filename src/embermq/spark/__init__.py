@@ -24,10 +24,11 @@ __all__ = [
 ]
 
 
-def register(spark: "SparkSession") -> None:
-    """Make `spark.read.format("embermq")`, its streams and its writers, and `mqtt_matches` of SQL, known here."""
+def register(spark: "SparkSession", functions: bool = True) -> None:
+    """Make the format "embermq" known here, to read and to write; with `functions`, `mqtt_matches` of SQL as well."""
     from embermq.spark.source import EmberDataSource
     from embermq.spark.topic_filters import matches_function_sql
 
     spark.dataSource.register(EmberDataSource)
-    spark.sql(matches_function_sql())
+    if functions:
+        spark.sql(matches_function_sql())

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from embermq.spark import clients, retained, topic_stats, typed
+from embermq.spark.applied import applied_version
 from embermq.spark.errors import LakeError, PipelineError
 from embermq.spark.tables import (
     FLAGS_FIELD,
@@ -106,7 +107,7 @@ def start_job(
     spark: SparkSession, job: Job, data: Path, lake: Lake, settings: JobSettings, once: bool
 ) -> StreamingQuery:
     """Start a job's stream: until the log's end of now with `once`, else until it is stopped."""
-    _prepare_tables(spark, job, lake)
+    found = _prepare_tables(spark, job, lake)
     known = {field.name: field for field in (*SOURCE_SCHEMA.fields, FLAGS_FIELD)}
     reader = (
         spark.readStream.format("embermq")
@@ -118,7 +119,7 @@ def start_job(
     )
     if job.topic_filter is not None:
         reader = reader.option("filter", job.topic_filter)
-    if job.apply is None and not Path(lake.checkpoint(job.name)).exists():
+    if found and job.apply is None and not Path(lake.checkpoint(job.name)).exists():
         # The sink knows batches by their checkpoint; without one the rows themselves tell where to go on.
         (name,) = job.tables
         last = read_table(spark, lake, name).agg(F.max("offset")).collect()[0][0]
@@ -144,21 +145,27 @@ def _apply_batch(apply: Callable[[DataFrame, Lake], None], lake: Lake, batch: Da
     apply(batch, lake)
 
 
-def _prepare_tables(spark: SparkSession, job: Job, lake: Lake) -> None:
-    """Create what is missing. A job whose tables are gone starts over; half of a job's tables cannot be continued."""
+def _prepare_tables(spark: SparkSession, job: Job, lake: Lake) -> bool:
+    """Whether the job's tables were there; if not, they are created, and the job starts over.
+
+    Half of a job's tables cannot be continued, unless a crash came while they were created: then they are all new.
+    """
     present = [name for name in job.tables if lake.exists(name)]
-    if not present:
+    missing = ", ".join(name for name in job.tables if name not in present)
+    if missing and all(applied_version(spark, lake.table(name), job.name)[0] == 0 for name in present):
         shutil.rmtree(lake.checkpoint(job.name), ignore_errors=True)
-    elif len(present) < len(job.tables):
-        missing = ", ".join(name for name in job.tables if name not in present)
+        for name, schema in job.tables.items():
+            create_table(spark, lake, name, schema)
+        return False
+    if missing:
         raise LakeError(
             f"the table {missing} is missing beside {', '.join(present)}: delete these too, and both are rebuilt"
         )
     for name, schema in job.tables.items():
-        create_table(spark, lake, name, schema)
         found = read_table(spark, lake, name).schema
         if [(field.name, field.dataType) for field in found] != [(field.name, field.dataType) for field in schema]:
             raise LakeError(
                 f"the table {name} in {lake.directory} has other columns ({found.simpleString()}) than this version "
                 "or this configuration writes: delete the table, and it is rebuilt"
             )
+    return True

@@ -61,7 +61,7 @@ def run(
     stopping = stop or threading.Event()
     with locked(lake, lock_wait_s) as lock, _signals(stopping):
         launch_java(master, spark_settings, lock)
-        spark = build_session(master, "embermq pipeline", spark_settings)
+        spark = build_session(master, "embermq pipeline", spark_settings, functions=False)
         jobs = chosen_jobs(chosen)
         queries: dict[str, StreamingQuery] = {}
         progress = [JobProgress(job.name) for job in jobs]

@@ -125,9 +125,15 @@ def session_settings(master: str, settings: Mapping[str, str] | None = None) -> 
 
 
 def build_session(
-    master: str = DEFAULT_MASTER, name: str = "embermq", settings: Mapping[str, str] | None = None
+    master: str = DEFAULT_MASTER,
+    name: str = "embermq",
+    settings: Mapping[str, str] | None = None,
+    functions: bool = True,
 ) -> "SparkSession":
-    """A session with Delta Lake and the `embermq` format; the running one if there is one."""
+    """A session with Delta Lake and the `embermq` format; the running one if there is one.
+
+    Without `functions` it is up a little sooner, and SQL has no `mqtt_matches`.
+    """
     prepare_environment(master)
     from pyspark.sql import SparkSession
 
@@ -137,7 +143,7 @@ def build_session(
     for key, value in session_settings(master, settings).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    register(spark)
+    register(spark, functions)
     return spark
 
 

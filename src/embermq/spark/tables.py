@@ -149,7 +149,8 @@ class Lake:
         return str(self.directory.absolute() / STATE_DIRECTORY / "checkpoints" / job)
 
     def exists(self, name: str) -> bool:
-        return (self.directory / name / "_delta_log").is_dir()
+        """Whether there is such a table; a crash may leave a directory without a first commit, which is none."""
+        return any((self.directory / name / "_delta_log").glob("*.json"))
 
     def names(self) -> Iterator[str]:
         """The tables that are there, those that every lake has first."""
