@@ -68,6 +68,21 @@ def test_a_newer_schema_is_refused_with_a_sentence(tmp_path: Path, monkeypatch: 
         State(tmp_path / "state")
 
 
+def test_a_state_that_exists_is_opened_with_the_options_of_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rocks_module, "MEMTABLES_MAX", 5)
+    monkeypatch.setattr(rocks_module, "BLOCK_CACHE_BYTES", 4 * 1024 * 1024)
+    State(tmp_path / "state").close()
+    monkeypatch.undo()
+    state = State(tmp_path / "state")
+    cache_bytes = state._rocks._use().property_int_value("rocksdb.block-cache-capacity")
+    state.close()
+    newest = max((tmp_path / "state").glob("OPTIONS-*"))
+    assert cache_bytes == rocks_module.BLOCK_CACHE_BYTES
+    assert f"max_write_buffer_number={rocks_module.MEMTABLES_MAX}\n" in newest.read_text()
+
+
 def test_a_damaged_state_is_a_sentence_that_names_the_way_out(tmp_path: Path) -> None:
     State(tmp_path / "state").close()
     (tmp_path / "state" / "CURRENT").write_bytes(b"nonsense")

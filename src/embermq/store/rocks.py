@@ -17,25 +17,31 @@ from rocksdict import (
     BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
+    DBCompactionStyle,
     DBCompressionType,
     Options,
     Rdict,
     RdictIter,
     ReadOptions,
     Snapshot,
+    UniversalCompactOptions,
     WriteBatch,
     WriteOptions,
 )
 
 from embermq.store.interface import StoreError
 
-BLOCK_CACHE_BYTES: Final = 24 * 1024 * 1024  # data, index and filter blocks together
+BLOCK_CACHE_BYTES: Final = 36 * 1024 * 1024  # data, index and filter blocks together
 BLOCK_BYTES: Final = 4 * 1024
 METADATA_BLOCK_BYTES: Final = 4 * 1024
 BLOOM_BITS_PER_KEY: Final = 10
 FLUSH_BYTES: Final = 8 * 1024 * 1024  # a memtable is flushed from here on: it bounds what a start applies again
 MEMTABLE_BYTES_MAX: Final = 24 * 1024 * 1024  # where RocksDB itself would flush, without asking; above `FLUSH_BYTES`
 MEMTABLES_MAX: Final = 3
+MEMTABLE_FILTER_RATIO: Final = 0.05  # of a memtable: spares most reads the search in it
+RUNS_MIN: Final = 6  # so many sorted runs are let be: merging sooner costs writes more than it gives readers
+SUPERSEDED_PERCENT_MAX: Final = 100  # so much beside the oldest run, and everything is merged into one
+BACKGROUND_JOBS_MAX: Final = 3  # a flush, a large merge, and the small ones that must not wait for it
 OPEN_FILES_MAX: Final = 256
 INFO_LOG_BYTES_MAX: Final = 1024 * 1024
 PROBE_BYTES: Final = 64 * 1024
@@ -47,7 +53,7 @@ _MEMTABLE_PROPERTY: Final = "rocksdb.cur-size-active-mem-table"
 
 def _options() -> Options:
     table = BlockBasedOptions()
-    table.set_block_cache(Cache(BLOCK_CACHE_BYTES))
+    table.set_block_cache(Cache.new_hyper_clock_cache(BLOCK_CACHE_BYTES, BLOCK_BYTES))
     table.set_block_size(BLOCK_BYTES)
     table.set_bloom_filter(BLOOM_BITS_PER_KEY, False)
     # Index and filters share the bounded cache, cut in small blocks: a whole filter would not fit and never stay.
@@ -64,8 +70,15 @@ def _options() -> Options:
     options.set_write_buffer_size(MEMTABLE_BYTES_MAX)
     options.set_max_write_buffer_number(MEMTABLES_MAX)
     options.set_max_open_files(OPEN_FILES_MAX)
-    options.set_max_background_jobs(2)
-    options.set_level_compaction_dynamic_level_bytes(True)
+    options.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER_RATIO)
+    options.set_memtable_whole_key_filtering(True)
+    options.set_max_background_jobs(BACKGROUND_JOBS_MAX)
+    # By levels, writes all over the topics would rewrite the whole retained set with every fourth flush.
+    runs = UniversalCompactOptions()
+    runs.max_size_amplification_percent = SUPERSEDED_PERCENT_MAX
+    options.set_compaction_style(DBCompactionStyle.universal())
+    options.set_universal_compaction_options(runs)
+    options.set_level_zero_file_num_compaction_trigger(RUNS_MIN)
     options.set_max_log_file_size(INFO_LOG_BYTES_MAX)
     options.set_keep_log_file_num(2)
     options.set_stats_dump_period_sec(0)
@@ -93,7 +106,9 @@ class Rocks:
 
     def _open(self) -> Rdict:
         try:
-            return Rdict(str(self._directory), _options())
+            options = _options()
+            # Named, or a database that exists would be opened with the options and the cache it was made with.
+            return Rdict(str(self._directory), options, {"default": options})
         except Exception as error:  # rocksdict raises nothing more special
             raise StoreError(
                 f"the state in {self._directory} cannot be opened ({error}):"
