@@ -14,7 +14,7 @@ from embermq.protocol.packets import (
     SubscriptionRequest,
     Unsubscribe,
 )
-from embermq.store.interface import ANY_BYTES, Retained
+from embermq.store.interface import Retained, RetainedPiece
 from embermq.store.memory import MemoryStore
 from scripted import Bench, ScriptedLink, SlowStore
 
@@ -25,13 +25,13 @@ class CountingStore(MemoryStore):
     scans = 0
     scanned_bytes = 0
 
-    def retained_scan(
-        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int = ANY_BYTES
-    ) -> list[Retained]:
+    def retained_piece(
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, looks_max: int
+    ) -> RetainedPiece:
         self.scans += 1
-        found = super().retained_scan(topic_filter, after_topic_name, limit, bytes_max)
-        self.scanned_bytes += sum(len(retained.payload) for retained in found)
-        return found
+        piece = super().retained_piece(topic_filter, after_topic_name, limit, bytes_max, looks_max)
+        self.scanned_bytes += piece.payload_bytes
+        return piece
 
 
 class ShowsDurable(SlowStore):
@@ -203,3 +203,18 @@ def test_a_turn_reads_only_so_many_bytes_for_all_clients_together() -> None:
     # What is left of the budget may be used once with the SUBACKs and once at the end of the turn.
     assert most <= 2 * (retained.BYTES_A_TURN + 2 * PIECE_BYTES)
     assert [len(client.take_messages()) for client in clients] == [4] * 10
+
+
+def test_a_filter_that_matches_little_of_much_lets_others_have_their_turn() -> None:
+    store = CountingStore()
+    bench = Bench(store)
+    for n in range(20_000):
+        bench.publish(f"{n:05}/miss", b"x", retain=True)
+    bench.publish("99999/hit", b"found", retain=True)
+    client = bench.join("c")
+    bench.send(client, Subscribe(1, [SubscriptionRequest("+/hit", 0)]), turn=False)
+    turns = 0
+    while bench.core.end_turn():
+        turns += 1
+    assert turns >= 18
+    assert client.take() == [Suback(1, [0]), Publish("99999/hit", b"found", 0, True)]

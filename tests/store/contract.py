@@ -176,12 +176,36 @@ class StoreContract:
         for number in range(1, 7):
             engine.publish(f"a/{number}", bytes(100 * number))
         engine.commit()
-        scan = engine.store.retained_scan
-        assert names(scan("a/#", "", 10, 300)) == ["a/1", "a/2"]
-        assert names(scan("a/#", "a/2", 10, 300)) == ["a/3"]
-        assert names(scan("+/4", "", 10, 1)) == ["a/4"]
-        assert names(scan("a/#", "a/3", 2, 10_000)) == ["a/4", "a/5"]
-        assert names(scan("a/#", "a/4", 10, 10_000)) == ["a/5", "a/6"]
+
+        def piece(topic_filter: str, after: str, limit: int, bytes_max: int) -> tuple[list[str], str, bool]:
+            found = engine.store.retained_piece(topic_filter, after, limit, bytes_max, 1_000)
+            assert found.payload_bytes == sum(len(retained.payload) for retained in found.found)
+            return names(found.found), found.after_topic_name, found.done
+
+        assert piece("a/#", "", 10, 300) == (["a/1", "a/2"], "a/2", False)
+        assert piece("a/#", "a/2", 10, 300) == (["a/3"], "a/3", False)
+        assert piece("+/4", "", 10, 1) == (["a/4"], "a/4", False)
+        assert piece("+/4", "a/4", 10, 1)[::2] == ([], True)
+        assert piece("a/#", "a/3", 2, 10_000) == (["a/4", "a/5"], "a/5", False)
+        names_found, _, done = piece("a/#", "a/4", 10, 10_000)
+        assert (names_found, done) == (["a/5", "a/6"], True)
+
+    def test_a_piece_ends_after_so_many_looks_and_the_next_goes_on_there(self, engine: Engine) -> None:
+        engine.turn()
+        for number in range(100):
+            engine.publish(f"{number:02}/{'hit' if number % 40 == 39 else 'miss'}")
+        engine.commit()
+        for topic_filter in ("+/hit", "+/hit/#", "+/none", "+/+/hit"):
+            whole = names(engine.store.retained_scan(topic_filter, "", 1_000))
+            found: list[str] = []
+            after, done, pieces = "", False, 0
+            while not done:
+                piece = engine.store.retained_piece(topic_filter, after, 10, 1_000, 7)
+                assert piece.looks <= 7
+                found += names(piece.found)
+                after, done, pieces = piece.after_topic_name, piece.done, pieces + 1
+            assert found == whole, topic_filter
+            assert pieces > 5
 
     def test_a_queue_gives_messages_in_order_until_they_are_acknowledged(self, engine: Engine) -> None:
         engine.turn()

@@ -14,7 +14,7 @@ from embermq.broker.access import AllowAll
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import Publish
 from embermq.store.budgets import RetainedBudget
-from embermq.store.interface import ANY_BYTES, Retained
+from embermq.store.interface import RetainedPiece
 from embermq.store.memory import MemoryStore
 from embermq.transport import control
 from embermq.transport.addresses import unix_address
@@ -226,12 +226,12 @@ class Counting(MemoryStore):
         super().__init__()
         self.scanned = 0
 
-    def retained_scan(
-        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int = ANY_BYTES
-    ) -> list[Retained]:
-        found = super().retained_scan(topic_filter, after_topic_name, limit, bytes_max)
-        self.scanned += len(found)
-        return found
+    def retained_piece(
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, looks_max: int
+    ) -> RetainedPiece:
+        piece = super().retained_piece(topic_filter, after_topic_name, limit, bytes_max, looks_max)
+        self.scanned += len(piece.found)
+        return piece
 
 
 def test_a_listing_waits_for_its_reader_and_nobody_else_does(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from embermq.store.interface import Retained, Store
 PIECE_MESSAGES: Final = 128
 PIECE_BYTES: Final = 1024 * 1024
 """How many messages, and bytes of payload, one piece holds; a message that is larger is a piece of its own."""
+PIECE_LOOKS: Final = 1_000
+"""How many topics that do not match are looked at for one piece."""
 
 
 def wrong_topic_name(topic_name: str) -> str:
@@ -52,11 +54,11 @@ def retained_pieces(store: Store, topic_filter: str, as_of_us: int | None = None
         return
     after_topic_name = ""
     while True:
-        piece = store.retained_scan(topic_filter, after_topic_name, PIECE_MESSAGES, PIECE_BYTES)
-        yield piece
-        if len(piece) < PIECE_MESSAGES and sum(len(retained.payload) for retained in piece) < PIECE_BYTES:
+        piece = store.retained_piece(topic_filter, after_topic_name, PIECE_MESSAGES, PIECE_BYTES, PIECE_LOOKS)
+        yield piece.found
+        if piece.done:
             return
-        after_topic_name = piece[-1].topic_name
+        after_topic_name = piece.after_topic_name
 
 
 def retained_message(store: Store, topic_name: str, as_of_us: int | None = None) -> Retained | None:

@@ -25,7 +25,7 @@ PIECES_A_TURN: Final = 16
 FIRST_PIECES_A_TURN: Final = 256
 """How many first pieces follow their SUBACK in the same turn; one SUBSCRIBE may ask for thousands."""
 BYTES_A_TURN: Final = 4 * 1024 * 1024
-"""How many bytes of payload a turn may read from the store before the rest waits for the next."""
+"""How many bytes of payload, or what takes as long, a turn may read from the store before the rest waits."""
 COMPARISONS_MAX: Final = 100_000
 """How often retained publishes are compared with filters whose SUBACK waits. Beyond it, those get only what is new."""
 
@@ -159,7 +159,7 @@ class RetainedStreams:
             if before in self._unsettled:
                 continue
             self._send(session, link, _as_message(retained), retained.offset, granted)
-        self._turn_bytes += stream.piece_bytes
+        self._turn_bytes += stream.piece_cost_bytes
         if granted and outbound.queue is not None:
             self._store.append_position(session.session_id, session.client_id, stream.position, stream.done)
         if stream.done:

@@ -15,18 +15,23 @@ from embermq.store.interface import Retained, RetainedPosition, Store
 PIECE_BYTES: Final = 1024 * 1024
 """About how many bytes of payload are read from the store at a time; the client may take far less."""
 
+PIECE_LOOKS: Final = 1_000
+"""How many topics that do not match are passed over at a time: `+/x` may match none of a million."""
+LOOK_BYTES: Final = 1024
+"""A look at a topic takes about as long as reading so many bytes."""
+
 
 @final
 class RetainedStream:
     """The retained messages that one subscription is still to get."""
 
-    __slots__ = ("position", "done", "dropped", "piece_bytes", "replaced")
+    __slots__ = ("position", "done", "dropped", "piece_cost_bytes", "replaced")
 
     def __init__(self, position: RetainedPosition) -> None:
         self.position: Final = position
         self.done = False
         self.dropped = False  # nobody wants them any more
-        self.piece_bytes = 0  # of payload that the last piece had
+        self.piece_cost_bytes = 0  # what the last piece took of the store's time, as bytes of payload
         # Messages that were retained at the SUBSCRIBE and replaced before SUBACK could leave; None: there was none.
         self.replaced: dict[str, Publish | None] = {}
 
@@ -34,17 +39,19 @@ class RetainedStream:
         """The next piece, without what this subscription gets live. Empty and not `done`: ask again."""
         position = self.position
         if has_wildcard(position.topic_filter):
-            piece = store.retained_scan(position.topic_filter, position.after_topic_name, limit, PIECE_BYTES)
-            self.piece_bytes = sum([len(retained.payload) for retained in piece])
-            self.done = len(piece) < limit and self.piece_bytes < PIECE_BYTES
+            piece = store.retained_piece(
+                position.topic_filter, position.after_topic_name, limit, PIECE_BYTES, PIECE_LOOKS
+            )
+            found = piece.found
+            self.done = piece.done
+            self.piece_cost_bytes = piece.payload_bytes + piece.looks * LOOK_BYTES
+            position.after_topic_name = piece.after_topic_name
         else:
             only = store.retained_get(position.topic_filter)
-            piece = [] if only is None else [only]
-            self.piece_bytes = 0 if only is None else len(only.payload)
+            found = [] if only is None else [only]
             self.done = True
-        if piece:
-            position.after_topic_name = piece[-1].topic_name
-        return [retained for retained in piece if retained.offset < position.before_offset]
+            self.piece_cost_bytes = 0 if only is None else len(only.payload)
+        return [retained for retained in found if retained.offset < position.before_offset]
 
     def rewind(self, after_topic_name: str) -> None:
         """The client stopped reading within a piece: go on from here the next time."""

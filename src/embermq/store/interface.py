@@ -59,8 +59,20 @@ class Queued:
         self.released = released  # QoS 2: PUBREC has come, PUBREL is what to send (again)
 
 
-ANY_BYTES: Final = 1 << 62
-"""No bound on the bytes that one answer brings."""
+@final
+class RetainedPiece:
+    """Some of the retained messages that a filter matches. Go on after `after_topic_name`, unless it is `done`."""
+
+    __slots__ = ("found", "after_topic_name", "done", "payload_bytes", "looks")
+
+    def __init__(
+        self, found: list[Retained], after_topic_name: str, done: bool, payload_bytes: int, looks: int
+    ) -> None:
+        self.found: Final = found
+        self.after_topic_name: Final = after_topic_name
+        self.done: Final = done
+        self.payload_bytes: Final = payload_bytes
+        self.looks: Final = looks  # at topics that did not match: they take their time as well
 
 
 class Queue(ABC):
@@ -255,13 +267,18 @@ class Store(ABC):
         """The retained message of one topic."""
 
     @abstractmethod
-    def retained_scan(
-        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int = ANY_BYTES
-    ) -> list[Retained]:
+    def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
         """Up to `limit` retained messages matching a filter, in store order, after a topic ("" = from the start).
 
-        With `bytes_max` it ends with the message whose payload makes that many bytes in all. Fewer than `limit`, and
-        fewer bytes, means that there are no more. A leading wildcard does not match `$` topics.
+        Fewer than `limit` means that there are no more. A leading wildcard does not match `$` topics.
+        """
+
+    @abstractmethod
+    def retained_piece(
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, looks_max: int
+    ) -> RetainedPiece:
+        """As `retained_scan`, but for a while only: it ends with the message whose payload makes `bytes_max` in all,
+        or after `looks_max` topics that did not match, and says where to go on.
         """
 
     @abstractmethod

@@ -18,7 +18,7 @@ from embermq.protocol.topics import matches
 from embermq.store.budgets import RetainedBudget
 from embermq.store.committer import Committer, Done, Retention, Work, sync_segments
 from embermq.store.directory import DataDirectory
-from embermq.store.interface import ANY_BYTES, Queue, Retained, RetainedPosition, SavedSession, Store, StoreError
+from embermq.store.interface import Queue, Retained, RetainedPiece, RetainedPosition, SavedSession, Store, StoreError
 from embermq.store.ledger import Ledger
 from embermq.store.log import Log
 from embermq.store.open_group import OpenGroup, Sealed
@@ -319,10 +319,13 @@ class Journal(Store):
     def retained_get(self, topic_name: str) -> Retained | None:
         return self._state.retained.get(topic_name)
 
-    def retained_scan(
-        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int = ANY_BYTES
-    ) -> list[Retained]:
-        return self._state.retained.scan(topic_filter, after_topic_name, limit, bytes_max)
+    def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
+        return self._state.retained.scan(topic_filter, after_topic_name, limit)
+
+    def retained_piece(
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, looks_max: int
+    ) -> RetainedPiece:
+        return self._state.retained.piece(topic_filter, after_topic_name, limit, bytes_max, looks_max)
 
     def retained_iterate(self, topic_filter: str) -> Iterator[Retained]:
         """Everything that a filter matches as it is now, whatever is published meanwhile."""

@@ -12,16 +12,17 @@ from typing import Final, final
 from embermq.protocol.packets import Publish, SubscriptionRequest
 from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
 from embermq.store.interface import (
-    ANY_BYTES,
     Queue,
     Queued,
     Retained,
+    RetainedPiece,
     RetainedPosition,
     SavedSession,
     Store,
     StoreError,
 )
-from embermq.store.retained_keys import SEPARATOR, KeyCursor, key_topic, ranges, topic_key, walk
+from embermq.store.retained_keys import SEPARATOR, KeyCursor, Looks, key_topic, ranges, topic_key, walk
+from embermq.store.retained_pieces import piece_of
 
 _STALE_MAX: Final = 1_024  # the expiries are made anew when more than this, and than half, are of cleared topics
 _INSORT_MAX: Final = 32  # up to so many new keys are put in one by one; more are sorted in at once
@@ -224,9 +225,20 @@ class MemoryStore(Store):
     def retained_get(self, topic_name: str) -> Retained | None:
         return self._retained.get(topic_key(topic_name))
 
-    def retained_scan(
-        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int = ANY_BYTES
-    ) -> list[Retained]:
+    def retained_piece(
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, looks_max: int
+    ) -> RetainedPiece:
+        looks: Looks | None = None
+        if ranges(topic_filter) is None:
+            looks = Looks(ListCursor(self._keys.sorted()), looks_max)
+            matching: Iterator[Retained] = (
+                self._retained[key] for key in walk(topic_filter, topic_key(after_topic_name), looks)
+            )
+        else:
+            matching = iter(self.retained_scan(topic_filter, after_topic_name, limit))
+        return piece_of(matching, looks, after_topic_name, limit, bytes_max)
+
+    def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
         after_key = topic_key(after_topic_name)
         found: list[Retained] = []
         if limit <= 0:
@@ -238,14 +250,14 @@ class MemoryStore(Store):
                 found.append(self._retained[key])
                 if len(found) == limit:
                     break
-            return _within(found, bytes_max)
+            return found
         for low, high in spans:
             if after_key and after_key >= low:
                 low = after_key + SEPARATOR
             start = bisect_left(keys, low)
             end = bisect_left(keys, high, start) if high else len(keys)
             found += [self._retained[key] for key in keys[start : min(end, start + limit - len(found))]]
-        return _within(found, bytes_max)
+        return found
 
     def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
         raise StoreError("a store in memory keeps no history")
@@ -326,13 +338,3 @@ class MemoryStore(Store):
             self._expiries = [entry for entry in self._expiries if entry[1] in self._retained]
             heapify(self._expiries)
             self._expiring = {entry[1] for entry in self._expiries}
-
-
-def _within(found: list[Retained], bytes_max: int) -> list[Retained]:
-    """As many as make `bytes_max`."""
-    size_bytes = 0
-    for count, retained in enumerate(found, 1):
-        size_bytes += len(retained.payload)
-        if size_bytes >= bytes_max:
-            return found[:count]
-    return found

@@ -8,7 +8,7 @@ that is below it and nothing else: a subtree is one range, and the first key pas
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, final
 
 SEPARATOR: Final = b"\x00"
 AFTER_SUBTREE: Final = b"\x01"  # appended to a key: above everything below that key, below everything else
@@ -38,6 +38,32 @@ class KeyCursor(ABC):
     @abstractmethod
     def next(self) -> bytes | None:
         """Go one key on; None past the end."""
+
+
+@final
+class Looks(KeyCursor):
+    """A cursor that stops after so many seeks, as if the keys ended there: `stopped_at` is the last key it saw."""
+
+    __slots__ = ("_cursor", "_last", "_max", "count", "stopped_at")
+
+    def __init__(self, cursor: KeyCursor, looks_max: int) -> None:
+        self._cursor: Final = cursor
+        self._max: Final = looks_max
+        self._last: bytes | None = None
+        self.count = 0
+        self.stopped_at: bytes | None = None
+
+    def seek(self, key: bytes) -> bytes | None:
+        if self.count >= self._max:
+            self.stopped_at = self._last
+            return None
+        self.count += 1
+        self._last = self._cursor.seek(key)
+        return self._last
+
+    def next(self) -> bytes | None:
+        self._last = self._cursor.next()
+        return self._last
 
 
 def ranges(topic_filter: str) -> list[tuple[bytes, bytes]] | None:

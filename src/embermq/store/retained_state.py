@@ -12,9 +12,10 @@ from rocksdict import RdictIter, Snapshot, WriteBatch
 
 from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
 from embermq.store.history import CLEARED, COPY, REFERENCE, history_key
-from embermq.store.interface import ANY_BYTES, Retained
+from embermq.store.interface import Retained, RetainedPiece
 from embermq.store.records import QOS_MASK, Group, Kind
-from embermq.store.retained_keys import SEPARATOR, KeyCursor, key_topic, ranges, topic_key, walk
+from embermq.store.retained_keys import SEPARATOR, KeyCursor, Looks, key_topic, ranges, topic_key, walk
+from embermq.store.retained_pieces import piece_of
 from embermq.store.retained_value import (
     HEAD,
     RETAINED,
@@ -159,18 +160,32 @@ class RetainedState:
         value = self._rocks.get(RETAINED + key)
         return NOT_RETAINED if value is None else value_size(key, value)
 
-    def scan(self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int = ANY_BYTES) -> list[Retained]:
+    def scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
         found: list[Retained] = []
         if limit <= 0:
             return found
-        size_bytes = 0
         for key, value in self._matching(topic_filter, topic_key(after_topic_name)):
-            retained = unpack_retained(key, value)
-            found.append(retained)
-            size_bytes += len(retained.payload)
-            if len(found) == limit or size_bytes >= bytes_max:
+            found.append(unpack_retained(key, value))
+            if len(found) == limit:
                 break
         return found
+
+    def piece(
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, looks_max: int
+    ) -> RetainedPiece:
+        """As `scan`, within bounds."""
+        looks: Looks | None = None
+        after_key = topic_key(after_topic_name)
+        if ranges(topic_filter) is None:
+            cursor = RetainedCursor(self._rocks.iterator(RETAINED_END))
+            looks = Looks(cursor, looks_max)
+            matching: Iterator[tuple[bytes, bytes]] = (
+                (key, cursor.value()) for key in walk(topic_filter, after_key, looks)
+            )
+        else:
+            matching = self._matching(topic_filter, after_key)
+        retained = (unpack_retained(key, value) for key, value in matching)
+        return piece_of(retained, looks, after_topic_name, limit, bytes_max)
 
     def iterate(self, topic_filter: str) -> Iterator[Retained]:
         """Everything that a filter matches as it is now, whatever changes meanwhile."""
