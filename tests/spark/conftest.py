@@ -25,6 +25,18 @@ TEST_SETTINGS = {
 }
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All that is in this folder needs Spark: `make test` leaves it out, `make test-spark` runs it.
+
+    A busy machine makes Spark slow long before it makes it wrong, hence the patience.
+    """
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(900))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     missing = what_is_missing()

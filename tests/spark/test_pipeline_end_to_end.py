@@ -93,9 +93,11 @@ def test_the_tables_equal_what_was_published_though_the_driver_is_killed(spark: 
         assert broker.port is not None
         clients = [Traffic(broker.port, seed) for seed in (1, 2)]
         try:
-            for _ in range(KILLS):
+            for number in range(KILLS):
                 with PipelineProcess(data, lake.directory, *STEPS) as pipeline:
                     pipeline.wait_for("messages ")
+                    if number % 2:  # some are killed in their first batches, others later
+                        pipeline.wait_until(lambda: read_progress(lake)["jobs"]["messages"]["batches"] > 0)
                     threading.Event().wait(chance.uniform(0, 4))
                     assert pipeline.process.poll() is None, "".join(pipeline.said[-40:])
                     pipeline.kill()

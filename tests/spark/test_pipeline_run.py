@@ -122,7 +122,7 @@ def test_a_run_resumes_compacts_and_rebuilds(spark: SparkSession, ran: Run) -> N
     assert ran.run()["messages"] == 101
     ran.check(spark)
     before = read_table(spark, ran.lake, "retained_closed").count()
-    done = {one.table: one for one in compact(spark, ran.lake, keep_hours=0.0)}
+    done = {one.table: one for one in compact(spark, ran.lake, keep_hours=0.0, only=("messages",))}
     assert done["messages"].files_removed > done["messages"].files_added >= 1
     # A deleted table is built again, a lost checkpoint repeats nothing, and all go on after compaction.
     shutil.rmtree(ran.lake.table("numbers"))
@@ -158,7 +158,7 @@ def test_a_log_that_fails_ends_the_run_with_its_reason(spark: SparkSession, tmp_
     made.publish(300)
     segment = sorted((made.made.data / "log").glob("*.log"))[-2]
     whole = segment.read_bytes()
-    segment.write_bytes(whole[:300] + bytes([whole[300] ^ 1]) + whole[301:])
+    segment.write_bytes(whole[:-60] + bytes([whole[-60] ^ 1]) + whole[-59:])  # past what was read before
     with pytest.raises(PipelineError, match=rf"messages: the log is damaged: .*{segment.name}"):
         made.run(settings=only)
     segment.write_bytes(whole)

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from embermq import Broker
 from embermq.spark.errors import OptionError
 from embermq.spark.options import parse_sink_options
-from embermq.spark.sink import check_sink_schema
+from embermq.spark.sink import EmberWriter, Published, check_sink_schema
 from embermq.spark.source import EmberDataSource
 from embermq.store.reader import LogReader
 from spark.recorded import Recorder
@@ -39,13 +39,10 @@ def retained(data: Path) -> dict[str, tuple[bytes, int]]:
     return state
 
 
-def test_a_frame_of_retained_messages_is_loaded_with_one_line(
-    spark: SparkSession, url: str, data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_frame_of_retained_messages_is_loaded_with_one_line(spark: SparkSession, url: str, data: Path) -> None:
     frame = spark.range(0, 5000, 1, 2).selectExpr("concat('load/', id) as topic", "cast(id as string) as payload")
     frame.write.format("embermq").mode("append").option("url", url).option("retain", "true").save()
     assert retained(data) == {f"load/{number}": (b"%d" % number, 1) for number in range(5000)}
-    assert "5,000 messages published by 2 tasks" in capfd.readouterr().err
     rows = "('load/1', cast(null as binary), 1, true), ('load/2', binary('new'), 2, true), ('x', binary('y'), 0, false)"
     changes = spark.sql(f"select col1 as topic, col2 as payload, col3 as qos, col4 as retain from values {rows}")
     changes.write.format("embermq").mode("append").option("url", url).save()
@@ -104,6 +101,12 @@ def test_columns_that_cannot_be_published_are_refused(columns: str, spark: Spark
     assert isinstance(schema, StructType)
     with pytest.raises(OptionError, match="expected the columns topic string, payload binary"):
         check_sink_schema(schema)
+
+
+def test_the_driver_says_how_much_was_published(capsys: pytest.CaptureFixture[str]) -> None:
+    writer = EmberWriter(parse_sink_options({}), ("topic", "payload"))
+    writer.commit([Published(3000, 1.0), Published(2000, 2.0), None])
+    assert "5,000 messages published by 2 tasks" in capsys.readouterr().err
 
 
 def test_overwriting_what_was_published_is_refused() -> None:

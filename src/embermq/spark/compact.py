@@ -5,7 +5,7 @@ Never: a row changed. It may run beside the pipeline: both retry when they meet.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,11 +29,13 @@ class Compacted:
     files_added: int
 
 
-def compact(spark: SparkSession, lake: Lake, keep_hours: float = KEEP_HOURS) -> Iterator[Compacted]:
-    """Optimize and vacuum every table, one after the other."""
+def compact(
+    spark: SparkSession, lake: Lake, keep_hours: float = KEEP_HOURS, only: Collection[str] = ()
+) -> Iterator[Compacted]:
+    """Optimize and vacuum every table, or only some, one after the other."""
     if keep_hours < KEEP_HOURS:
         spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    for name in lake.names():
+    for name in [name for name in lake.names() if not only or name in only]:
         yield _compact_table(spark, lake, name, keep_hours)
 
 

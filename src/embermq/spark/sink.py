@@ -121,14 +121,14 @@ def publish_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Pub
 
 def _topics(batch: pa.RecordBatch) -> list[bytes]:
     """The topic names as bytes; PublishFailed names the first that is none (4.7.3)."""
-    names = batch["topic"]
+    names = pc.fill_null(batch["topic"], "")
     encoded = names.cast(pa.binary())
+    size = pc.binary_length(encoded)
     bad = pc.or_(
-        pc.match_substring_regex(pc.fill_null(names, ""), "[+#\\x00]"),
-        pc.or_(pc.equal(pc.fill_null(names, ""), ""), pc.greater(pc.binary_length(encoded), TOPIC_BYTES_MAX)),
+        pc.match_substring_regex(names, "[+#\\x00]"), pc.or_(pc.equal(size, 0), pc.greater(size, TOPIC_BYTES_MAX))
     )
     if pc.any(bad).as_py():
-        culprit = names[pc.index(bad, True).as_py()].as_py()
+        culprit = batch["topic"][pc.index(bad, True).as_py()].as_py()
         raise PublishFailed(f"{culprit!r:.200} is no topic name: it is empty, too long, or has a wildcard or U+0000")
     return list(encoded.to_pylist())
 
