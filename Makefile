@@ -1,5 +1,6 @@
 # make run    set up and start the server, with the pipeline on local Spark beside it
 # make test   set up and run every check: ruff, mypy --strict, pytest
+# make test-spark  the tests of the pipeline, which need Java and several minutes more
 # make bench  measure beside Mosquitto
 # make crash  kill a server under load, ROUNDS=500 times; SEED=n repeats a run
 # make conformance  write docs/conformance.md from the marks on the tests
@@ -10,7 +11,7 @@ STAMP  := $(VENV)/.installed
 
 ROUNDS ?= 500
 
-.PHONY: run test setup bench crash lint conformance clean
+.PHONY: run test test-spark setup bench crash lint conformance clean
 
 setup: $(STAMP)
 
@@ -30,7 +31,10 @@ lint: setup
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m 'not spark'
+
+test-spark: setup
+	$(BIN)/python -m pytest -m spark tests/spark
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)
