@@ -9,10 +9,11 @@ import pytest
 from embermq.store import rocks as rocks_module
 from embermq.store import state as state_module
 from embermq.store.budgets import RetainedBudget
-from embermq.store.history import REFERENCE, history_key
+from embermq.store.history import REFERENCE, STEPS_MAX, history_key
 from embermq.store.interface import StoreError
 from embermq.store.records import RETAIN_FLAG, SESSION_EXPIRY, SESSION_SEQUENCE, Group, Kind, queue_entry
 from embermq.store.replay import merged
+from embermq.store.retained_keys import key_topic
 from embermq.store.rocks import Rocks
 from embermq.store.state import NewerSchema, State
 from store.crashes import copy_as_crashed
@@ -81,6 +82,21 @@ def test_a_state_that_exists_is_opened_with_the_options_of_today(
     newest = max((tmp_path / "state").glob("OPTIONS-*"))
     assert cache_bytes == rocks_module.BLOCK_CACHE_BYTES
     assert f"max_write_buffer_number={rocks_module.MEMTABLES_MAX}\n" in newest.read_text()
+
+
+def test_the_past_is_found_among_few_changes_and_among_many(state: State) -> None:
+    topics = {f"a/{changes:02}": changes for changes in range(1, 3 * STEPS_MAX)}
+    group = Group(1)
+    for change in range(max(topics.values())):
+        for topic_name, changes in topics.items():
+            if change < changes:
+                retained(group, topic_name.encode(), b"" if change % 5 == 4 else b"%d" % change, 1_000 + change)
+    state.apply(group)
+    for instant in range(-1, max(topics.values()) + 1):
+        newest = {name: min(changes - 1, instant) for name, changes in topics.items()}
+        expected = [(name, 1_000 + at) for name, at in newest.items() if at >= 0 and at % 5 != 4]
+        found = state.changes_as_of("#", "", len(topics), 1_000 + instant)
+        assert [(key_topic(change.key), change.timestamp_us) for change in found] == expected
 
 
 def test_a_damaged_state_is_a_sentence_that_names_the_way_out(tmp_path: Path) -> None:
