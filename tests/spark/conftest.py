@@ -15,8 +15,6 @@ from spark.recorded import Recorder
 
 TEST_SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     # Compiling each small query to Java costs more than running it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",

@@ -9,6 +9,10 @@ class JavaMissing(PipelineError):
     """No Java that Spark can run on was found."""
 
 
+class JavaNotStarted(PipelineError):
+    """Spark's Java process ended before it was there."""
+
+
 class SparkMissing(PipelineError):
     """The Spark packages are not installed."""
 

@@ -26,6 +26,11 @@ def _state(lake: Lake) -> Path:
     return lake.directory / STATE_DIRECTORY
 
 
+def java_log(lake: Lake, name: str) -> Path:
+    """Where Spark's Java process says what is for nobody else: `pipeline` or `question`, each of its last run."""
+    return _state(lake) / f"{name}.log"
+
+
 def open_lake(lake: Lake) -> None:
     """Check that this version may write here; a new directory becomes a lake."""
     marker = _state(lake) / "lake.json"

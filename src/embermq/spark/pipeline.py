@@ -13,16 +13,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
+from pyspark.errors.exceptions.base import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from embermq.spark.errors import PipelineError
 from embermq.spark.jobs import Job, JobSettings, chosen_jobs, start_job
-from embermq.spark.lake import LOCK_WAIT_S, locked, open_lake, write_progress
+from embermq.spark.lake import LOCK_WAIT_S, java_log, locked, open_lake, write_progress
 from embermq.spark.progress import JobProgress, progress_file
-from embermq.spark.session import DEFAULT_MASTER, build_session, prepare_environment, session_settings
+from embermq.spark.session import DEFAULT_MASTER, build_session, launch_java
 from embermq.spark.tables import as_lake
 from embermq.store.reader import LogReader
 
@@ -60,7 +59,8 @@ def run(
     open_lake(lake)
     stopping = stop or threading.Event()
     with locked(lake, lock_wait_s) as lock, _signals(stopping):
-        launch_java(master, spark_settings, lock)
+        # After kill -9 of this process Java may go on for a moment; the lock is free when it is gone as well.
+        launch_java(master, spark_settings, java_log(lake, "pipeline"), (lock,))
         spark = build_session(master, "embermq pipeline", spark_settings, functions=False)
         jobs = chosen_jobs(chosen)
         queries: dict[str, StreamingQuery] = {}
@@ -83,22 +83,6 @@ def run(
             with suppress(OSError):  # a full disk has a better error on its way
                 write_progress(lake, progress_file(progress, log.bounds()[1], state))
     return progress
-
-
-def launch_java(master: str, spark_settings: Mapping[str, str] | None, lock: int) -> None:
-    """Start Spark's Java process, unless it runs, with the lake's lock in its hands too.
-
-    After kill -9 of this process it may go on for a moment; the lock is free when it is gone as well.
-    """
-    if SparkContext._gateway is not None:
-        return
-    prepare_environment(master)
-    conf = SparkConf(loadDefaults=False)
-    conf.setMaster(master)
-    for key, value in session_settings(master, spark_settings).items():
-        conf.set(key, value)
-    gateway = launch_gateway(conf, {"pass_fds": (lock,)})  # type: ignore[no-untyped-call] # pyspark has no types here
-    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def _start(
@@ -138,8 +122,14 @@ def _watch(queries: Mapping[str, StreamingQuery], progress: list[JobProgress], l
             continue
         failure = query.exception()
         if failure is not None:
-            raise PipelineError(f"{job.name}: {failure_reason(str(failure))}")
+            raise PipelineError(f"{job.name}: {failure_reason(_whole_text(failure))}")
     return active
+
+
+def _whole_text(failure: StreamingQueryException) -> str:
+    """All that Spark says of it, without the query's plan: what helps is often the last of the causes."""
+    cause = getattr(failure, "_cause", None)
+    return f"{str(failure).partition('=== Streaming Query ===')[0]}\n{getattr(cause, '_stackTrace', '')}"
 
 
 def failure_reason(text: str) -> str:

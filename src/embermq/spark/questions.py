@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from embermq.spark.as_of import retained_as_of
 from embermq.spark.errors import LakeError, PipelineError
-from embermq.spark.lake import check_lake
-from embermq.spark.session import DEFAULT_MASTER, build_session
+from embermq.spark.lake import check_lake, java_log
+from embermq.spark.session import DEFAULT_MASTER, build_session, launch_java
 from embermq.spark.tables import Lake
 from embermq.spark.views import create_views
 
@@ -26,6 +26,7 @@ def asking(lake_directory: Path, master: str = DEFAULT_MASTER) -> Iterator[tuple
     if not check_lake(lake):
         raise LakeError(f"{lake_directory} is no lake: `ember pipeline run` makes one")
     found = SparkSession.getActiveSession()
+    launch_java(master, None, java_log(lake, "question"))
     spark = build_session(master, "embermq question")
     try:
         yield spark, lake

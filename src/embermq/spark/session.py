@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from embermq.spark.errors import JavaMissing, PipelineError, SparkMissing
+from embermq.spark.errors import JavaMissing, JavaNotStarted, PipelineError, SparkMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +42,7 @@ _BROUGHT_BY_SPARK: Final = (
     "org.xerial.snappy:*",
 )
 _JAVA_PLACES: Final = ("/usr/lib/jvm", "/opt/java", "/opt/jdk", "/Library/Java/JavaVirtualMachines")
+_JAVA_COMPLAINT: Final = re.compile(r"Error|Exception|Invalid|not found")
 _VERSION: Final = re.compile(r'version "(\d+)')
 
 SETTINGS: Final = {
@@ -117,11 +118,41 @@ def prepare_environment(master: str) -> None:
     os.environ["JAVA_HOME"] = java_home()
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else whatever `python3` is, without this package
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else it looks for another address and says so
 
 
 def session_settings(master: str, settings: Mapping[str, str] | None = None) -> dict[str, str]:
     """All settings of a session; those given win."""
-    return {**SETTINGS, **_parallelism(master), **(settings or {})}
+    return {**SETTINGS, **_on_one_machine(master), **(settings or {})}
+
+
+def launch_java(master: str, settings: Mapping[str, str] | None, log: Path, held: tuple[int, ...] = ()) -> None:
+    """Start Spark's Java process unless it runs. What it says goes to `log`; `held` are descriptors it holds too."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None:
+        return
+    prepare_environment(master)
+    conf = SparkConf(loadDefaults=False)
+    conf.setMaster(master)
+    for key, value in session_settings(master, settings).items():
+        conf.set(key, value)
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    except OSError:  # a question to a lake that may only be read
+        log = Path(os.devnull)
+        descriptor = os.open(log, os.O_WRONLY)
+    try:
+        gateway = launch_gateway(conf, {"pass_fds": held, "stderr": descriptor})  # type: ignore[no-untyped-call] # untyped there
+    except PySparkRuntimeError:
+        said = log.read_text(errors="replace").splitlines()
+        reasons = [line.strip() for line in said if _JAVA_COMPLAINT.search(line)]
+        raise JavaNotStarted(f"Java did not start: {reasons[0] if reasons else 'no reason given'} ({log})") from None
+    finally:
+        os.close(descriptor)
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def build_session(
@@ -147,13 +178,15 @@ def build_session(
     return spark
 
 
-def _parallelism(master: str) -> dict[str, str]:
-    """On one machine, tasks for its cores: the defaults, 200 for a shuffle and 10,000 for VACUUM, are for clusters."""
+def _on_one_machine(master: str) -> dict[str, str]:
+    """Nobody else's business, and tasks for its cores: 200 for a shuffle and 10,000 for VACUUM are for clusters."""
     local = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
     if not local:
         return {}
     cores = (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
     return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(max(2, cores)),
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(4 * cores),
     }
