@@ -252,6 +252,29 @@ def test_clients_are_bounded() -> None:
 
 
 @ALL
+def test_connections_that_are_over_are_not_held_until_their_keep_alive_would_have_run_out(profile) -> None:
+    harness = Harness()
+    for number in range(5_000):
+        harness.connect(profile, f"dev{number}", keep_alive_s=65_535)
+    assert len(harness.engine.timers) < 2_000
+    assert harness.engine.counters.clients == 1
+
+
+@ALL
+def test_timers_of_one_busy_client_do_not_pile_up(profile) -> None:
+    harness = Harness(retry_ms=10, retries_max=4)
+    connection = harness.connect(profile, keep_alive_s=65_535)
+    for number in range(1, 3_000):
+        harness.deliver(connection, "ab" if profile is not B else "a/b", b"x", 1, number)
+        harness.ask(connection, sn.Puback(number))
+        harness.pass_ms(20)
+    assert len(harness.engine.timers) < 2_000
+    assert harness.lost() == []
+    harness.pass_ms(65_535 * 1_500)
+    assert harness.lost() == ["no packet in time"]
+
+
+@ALL
 def test_packets_that_run_ahead_of_connack_wait_for_it(profile) -> None:
     harness = Harness()
     events = harness.engine.receive(encode(sn.Connect("dev1", packet_id=1, version=profile.version), profile), HOST, 0)
