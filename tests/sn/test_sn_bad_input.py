@@ -9,7 +9,8 @@ import pytest
 from embermq import Broker
 from embermq.transport.udp import SnListener
 from protocol.sn.sn_vectors import REJECTED, VECTORS
-from sn_client import PROFILES, TWO, V12, A, B, Message, SnClient
+from sn_client import CODES, PROFILES, TWO, V12, A, B, Message, SnClient, packet, unframe
+from wire import Wire
 
 Sn = Callable[..., SnClient]
 
@@ -139,6 +140,31 @@ def test_somebody_else_cannot_speak_for_a_client_from_another_address(sn: Sn, pr
         other.send("PINGREQ", (b"\0\7" if profile == A else b"") + b"victim")
     sn(profile, "publisher").publish("a/b", b"x", 1)
     assert victim.drain() == [Message("a/b", b"x", 1)]
+
+
+@ALL
+@pytest.mark.parametrize("sn_options", [{"retry_ms": 20, "retries_max": 4}])
+@pytest.mark.parametrize(("topic_name", "size"), [("a/b", 60), ("a/b", 20_000), ("t" * 20_000, 1)])
+def test_a_forged_address_is_sent_little_whatever_is_retained(
+    sn: Sn, mqtt: Callable[..., Wire], profile: str, topic_name: str, size: int, sn_options: dict[str, int]
+) -> None:
+    """Somebody asks in the name of a victim, which answers nothing."""
+    mqtt().publish(topic_name, bytes(size), qos=1, retain=True)
+    victim = sn(profile, "victim", connect=False)
+    asked = [
+        packet(profile, "CONNECT", victim.connect_bytes()),
+        packet(profile, "SUBSCRIBE", bytes([0x20 if profile == V12 else 0x23, 0, 7]) + b"#"),
+    ]
+    for data in asked:
+        victim.send_bytes(data)
+    victim.socket.settimeout(5)
+    got = 0
+    while True:
+        data = victim.socket.recv(65_535)
+        got += len(data)
+        if unframe(data)[0] == CODES[profile]["DISCONNECT"]:
+            break
+    assert got <= 3 * sum(map(len, asked)) + 128 + 5 * 64
 
 
 @pytest.mark.usefixtures("unharmed")

@@ -3,6 +3,7 @@
 Owns: the queue of what the core has handed over and has not left yet, REGISTER before a PUBLISH that needs it, the
 pace of QoS 0, and what is unacknowledged.
 Order is kept: nothing overtakes a message that waits for its REGACK.
+An address that nobody has proved is sent little: what is too much for it, the first time or again, waits for the proof.
 """
 
 from collections import deque
@@ -25,6 +26,10 @@ REFUSED_NAMES_MAX: Final = 256
 HEADER_BYTES: Final = 4
 WRAPPER_BYTES: Final = 5
 """What a forwarder's frame adds to a packet, besides the node's address."""
+PROOF_BYTES_MAX: Final = 64
+"""A packet no larger than this may be sent again to an address that is not proven, as often as retries allow."""
+PROOF_NAME: Final = "$SYS"
+"""What a REGISTER names that only asks for an answer: short, valid, and nobody publishes to it."""
 ROOM: Final = 32
 """How many messages may wait before the core is asked to keep the next ones."""
 
@@ -49,6 +54,7 @@ class Outgoing:
         "_sent",
         "_unnamed",
         "_named",
+        "_withheld",
         "_burst_left",
         "_burst_ends_ms",
         "_done",
@@ -70,6 +76,7 @@ class Outgoing:
         self._waiting: deque[core.Publish] = deque()
         self._registering: sn.Register | None = None
         self._named = False  # the client has a name for what is being registered: only its address is in question
+        self._withheld = False  # something unacknowledged was not sent again: the address has to be proved first
         self._predefined: dict[str, int] = {}  # names the client has used by their predefined alias
         self._refused: dict[str, None] = {}  # names the client does not want to register
         self._sent: dict[int, core.Publish] = {}  # QoS 1 and 2, by packet id, until the client has them
@@ -120,6 +127,9 @@ class Outgoing:
 
     def pump(self, now_ms: int) -> None:
         """Send what may leave now, in order."""
+        if self._withheld and self._wire.proven:
+            self._withheld = False
+            self.send_again(self.retransmission.resume(now_ms), now_ms)
         waiting = self._waiting
         while waiting and self._registering is None:
             message = waiting[0]
@@ -164,6 +174,20 @@ class Outgoing:
         packet = sn.Pubrel(packet_id)
         self._wire.send(packet)
         self.retransmission.sent(kinds.PUBREL, packet_id, packet, now_ms)
+
+    def send_again(self, packets: list[sn.SnPacket], now_ms: int) -> None:
+        """What is unacknowledged leaves again."""
+        for packet in packets:
+            data = encode(packet, self._wire.profile)
+            if len(data) <= PROOF_BYTES_MAX or self._wire.may_send(len(data)):
+                self._wire.send_bytes(data)
+                continue
+            if isinstance(packet, sn.Register):
+                # Its message still waits for a name, and gets one when the address is proven.
+                self.retransmission.acknowledged(kinds.REGISTER, packet.packet_id)
+                self._registering = None
+            self._withheld = True
+            self._ask_for_proof(now_ms)
 
     def _in_pace(self, now_ms: int) -> bool:
         """QoS 0 has no acknowledgement that would pace it."""
@@ -219,10 +243,28 @@ class Outgoing:
         if self._too_large(len(data)) or self._too_large(self._size(sn.session_alias(alias.number), message)):
             self._counters.dropped_too_large += 1
             return False
+        if len(data) > PROOF_BYTES_MAX and not self._wire.may_send(len(data)):
+            return self._ask_for_proof(now_ms)
+        self._send_register(register, data, now_ms)
+        return True
+
+    def _ask_for_proof(self, now_ms: int) -> bool:
+        """Have an address answer a REGISTER that is too small to harm anybody, should it be forged."""
+        if self._registering is not None:
+            return True
+        alias = self.aliases.offer(PROOF_NAME)
+        if alias is None:
+            self._counters.dropped_unregistered += 1
+            return False
+        self._named = True  # whatever the answer says about the name: it is an answer
+        register = sn.Register(self._random.randint(1, ALIAS_LARGEST), PROOF_NAME, alias.number)
+        self._send_register(register, encode(register, self._wire.profile), now_ms)
+        return True
+
+    def _send_register(self, register: sn.Register, data: bytes, now_ms: int) -> None:
         self._registering = register
         self._wire.send_bytes(data)
         self.retransmission.sent(kinds.REGISTER, register.packet_id, register, now_ms)
-        return True
 
     # -- acknowledgements ------------------------------------------------------------------------------------------
 

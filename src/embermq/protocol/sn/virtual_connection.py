@@ -171,8 +171,7 @@ class VirtualConnection:
         presence.heard_ms = now_ms
         presence.wake(packet.packet_id, packet.awake_messages or self.connect.awake_messages)
         self._engine.awake[self] = None
-        for again in self.outgoing.retransmission.resume(now_ms):
-            self.wire.send(again)
+        self.outgoing.send_again(self.outgoing.retransmission.resume(now_ms), now_ms)
         while presence.kept and presence.may_deliver():
             presence.delivered()
             self.outgoing.put(presence.kept.popleft())
@@ -216,8 +215,7 @@ class VirtualConnection:
         self._engine.awake.pop(self, None)
         self.outgoing.packet_bytes_max = connect.packet_bytes_max
         self._accept(True)
-        for again in self.outgoing.retransmission.resume(now_ms):
-            self.wire.send(again)
+        self.outgoing.send_again(self.outgoing.retransmission.resume(now_ms), now_ms)
         while presence.kept:
             self.outgoing.put(presence.kept.popleft())
         self.outgoing.starved = False
@@ -377,9 +375,8 @@ class VirtualConnection:
             if again is None:
                 self.lose("no acknowledgement after the last retry", ReasonCode.UNSPECIFIED_ERROR)
                 return
-            for packet in again:
-                self._engine.counters.retransmissions += 1
-                self.wire.send(packet)
+            self._engine.counters.retransmissions += len(again)
+            self.outgoing.send_again(again, now_ms)
         self._pump(now_ms)
 
     def _silence(self) -> None:
