@@ -9,6 +9,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -41,6 +42,17 @@ def _topic_name(text: str) -> str:
     problem = check_topic_name(text)
     if problem:
         raise ValueError(f"expected a topic name ({problem})")
+    return text
+
+
+def _multicast_group(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    try:
+        right = IPv4Address(host).is_multicast and 0 < int(port) <= 65_535
+    except ValueError:
+        right = False
+    if not right:
+        raise ValueError("expected a multicast address of IPv4 (224.0.0.0 to 239.255.255.255) and a port")
     return text
 
 
@@ -156,7 +168,7 @@ class SnListenerSettings(Section):
     gateway_id: Annotated[int, Field(ge=0, le=255)] = 1
     answer_search: bool = False
     advertise_s: Annotated[int, Field(ge=0, le=65_535)] = 0
-    multicast_group: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+\.\d+:\d+$")] = "225.1.1.1:1883"
+    multicast_group: Annotated[str, AfterValidator(_multicast_group)] = "225.1.1.1:1883"
 
     def engine(self, keep_alive_max_s: int) -> sn_settings.SnSettings:
         """As the session engine wants them."""

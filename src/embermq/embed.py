@@ -229,7 +229,8 @@ class Broker:
                 logger.warning("`ember retained` and `ember store stat` cannot reach this server: %s", error)
         if self.sn_port is not None:
             listening = server.listen_sn(host, self.sn_port, self._sn, self._sn_group)
-            self.sn_port = await _bound(listening, shown(host, self.sn_port))
+            group = f" and in the group {shown(*self._sn_group)}" if self._sn_group is not None else ""
+            self.sn_port = await _bound(listening, shown(host, self.sn_port) + group)
 
     async def stop(self) -> None:
         """Close the listeners and the connections, then let go of the store."""

@@ -7,7 +7,6 @@ Never: what a datagram means (the engine's), or a decision about a message (the 
 import asyncio
 import logging
 import socket
-import struct
 from contextlib import suppress
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final, final
@@ -34,6 +33,7 @@ from embermq.protocol.sn.settings import SnSettings
 from embermq.protocol.sn.virtual_connection import VirtualConnection
 from embermq.store.interface import StoreError
 from embermq.transport.addresses import shown
+from embermq.transport.multicast import Group, hear_group, speak_to_group
 
 if TYPE_CHECKING:
     from embermq.transport.server import Server
@@ -98,25 +98,33 @@ class SnListener(asyncio.DatagramProtocol):
         self._out: list[Send] = []  # gathered in this turn
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self._groups: Final[list[tuple[str, int]]] = []
+        self._groups: Final[list[Group]] = []
+        self._hearing: asyncio.BaseTransport | None = None  # the socket in the group that clients search in
         self._advertising: asyncio.TimerHandle | None = None
         server.core.counters.others.append(self.engine.counters.counts)
 
     # -- life --------------------------------------------------------------------------------------------------------
 
-    async def listen(self, host: str, port: int, group: tuple[str, int] | None = None) -> int:
-        """Bind, and join the multicast group that clients search in; returns the port."""
+    async def listen(self, host: str, port: int, group: Group | None = None) -> int:
+        """Bind, and take part in the group that clients search in; returns the port."""
         transport, _ = await self._server.loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
         bound = transport.get_extra_info("socket")
         _enlarge(bound)
         if group is not None:
-            if self.engine.settings.answer_search:
-                membership = struct.pack("4s4s", socket.inet_aton(group[0]), socket.inet_aton(host))
-                bound.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
-            if self.engine.settings.advertise_s:
-                self._groups.append(group)
-                self._advertise()
+            try:
+                await self._join(bound, group)
+            except OSError:
+                self.close()
+                raise
         return int(bound.getsockname()[1])
+
+    async def _join(self, bound: socket.socket, group: Group) -> None:
+        if self.engine.settings.answer_search:
+            self._hearing = await hear_group(self._server.loop, bound, group, self._overheard)
+        if self.engine.settings.advertise_s:
+            speak_to_group(bound)
+            self._groups.append(group)
+            self._advertise()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # uvloop's is no subclass of asyncio's
@@ -127,9 +135,11 @@ class SnListener(asyncio.DatagramProtocol):
         for handle in (self._timer, self._advertising):
             if handle is not None:
                 handle.cancel()
-        if self._transport is not None:
-            self._transport.close()
-            self._transport = None
+        for transport in (self._transport, self._hearing):
+            if transport is not None:
+                transport.close()
+        self._transport = None
+        self._hearing = None
 
     def forget(self, connection: VirtualConnection) -> None:
         """The core has let go of a client."""
@@ -144,6 +154,14 @@ class SnListener(asyncio.DatagramProtocol):
             return  # more waits for the disk than may: the sender tries again
         try:
             self._carry_out(self.engine.receive(data, addr, now_ms))
+        except Exception as error:
+            self._server.bug(error)
+
+    def _overheard(self, data: bytes, addr: tuple[str, int]) -> None:
+        """Somebody speaks to the group that clients search in."""
+        now_ms = self.touch()
+        try:
+            self._carry_out(self.engine.overhear(data, addr, now_ms))
         except Exception as error:
             self._server.bug(error)
 

@@ -112,6 +112,16 @@ class Engine:
         self._receive_frame(envelope.frame, identity, connection, now_ms)
         return self.take_events()
 
+    def overhear(self, datagram: bytes, address: Address, now_ms: int) -> list[Event]:
+        """A datagram to the group that clients search in: a search is for this server too, the rest for others."""
+        try:
+            envelope = open_envelope(datagram)
+        except PeerError:
+            self.counters.malformed += 1
+            return []
+        self._strangers.search(envelope.frame, address, envelope.route, now_ms)
+        return self.take_events()
+
     def tick(self, now_ms: int) -> list[Event]:
         """Time has passed."""
         for connection in self.timers.due(now_ms):

@@ -51,6 +51,19 @@ class Strangers:
         self._counters.without_connection += 1
         self._turn_away(frame, address, route, now_ms)
 
+    def search(self, frame: Frame, address: Address, route: bytes, now_ms: int) -> None:
+        """A frame that was sent to many: only a search is looked at."""
+        for profile in self._settings.profiles:
+            layout = profile.by_code[frame.code]
+            if layout is None or layout.kind != kinds.SEARCHGW or not self._meant(layout.kind, frame, profile):
+                continue
+            try:
+                packet = decode_frame(frame, profile)
+            except PeerError:
+                continue
+            self.take(packet, profile, address, route, now_ms)
+            return
+
     def _meant(self, kind: int, frame: Frame, profile: Profile) -> bool:
         if kind == kinds.PUBLISH:
             # 1.2's QoS -1; every other PUBLISH needs a session (3.1.11-1).
