@@ -23,7 +23,7 @@ class PipelineProcess:
             env={
                 **os.environ,
                 "SPARK_LOCAL_IP": "127.0.0.1",
-                "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
+                "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
