@@ -1,5 +1,6 @@
 """Users and rights over MQTT-SN: the same files, the same refusals, in each profile's own words."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 
 from embermq import Broker
 from embermq.access_files import FileAccess, write_password
+from embermq.broker.access import Access, Identity
+from embermq.transport.udp import CHECKS_MAX
 from sn_client import PROFILES, TWO, V12, A, Message, SnClient, pubwos
 
 LIST = """
@@ -112,3 +115,57 @@ def test_a_message_without_a_session_has_the_rights_of_the_anonymous(join: Join)
     stranger.send_bytes(pubwos(A, "public/guests", b"yes"))
     assert reader.await_messages(1) == [Message("public/guests", b"yes")]
     assert reader.drain() == []
+
+
+class Slow(Access):
+    """Checks no password before it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(slow=True, unrestricted=True)
+        self.go = threading.Event()
+        self.asked = 0
+
+    def authenticate(
+        self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
+    ) -> Identity:
+        if user_name is None:
+            return Identity("", client_id)
+        self.asked += 1
+        assert self.go.wait(30)
+        return Identity(user_name, client_id)
+
+    def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
+        return True
+
+    def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
+        return True
+
+
+def test_a_flood_of_passwords_is_bounded_and_neither_mqtt_nor_the_end_waits_for_it() -> None:
+    access = Slow()
+    with ExitStack() as stack:
+        with Broker.in_thread(access=access, sn_port=0) as broker:
+            assert broker.sn_port is not None
+            address = ("127.0.0.1", broker.sn_port)
+            one = stack.enter_context(SnClient(A, address, ""))
+            for number in range(100):  # from one address: the first is decided before another is looked at
+                one.client_id = f"one{number}"
+                one.send("CONNECT", one.connect_bytes(auth=basic("u")))
+            waiting = [stack.enter_context(SnClient(A, address, f"many{number}")) for number in range(CHECKS_MAX - 1)]
+            for client in waiting:
+                client.send("CONNECT", client.connect_bytes(auth=basic("u")))
+            more = stack.enter_context(SnClient(A, address, "more"))
+            assert more.connect(auth=basic("u")).reason == 0x89
+            quiet = stack.enter_context(SnClient(A, address, "quiet"))
+            assert quiet.connect().reason == 0
+            access.go.set()
+            for client in waiting:
+                assert client._connack(client.expect("CONNACK")).reason == 0
+            assert more.connect(auth=basic("u")).reason == 0
+            access.go.clear()
+            for client in waiting:
+                client.send("CONNECT", client.connect_bytes(auth=basic("u"), keep_alive=61))
+            quiet.ping()
+        # The server has stopped although passwords were still waiting.
+        access.go.set()
+    assert access.asked <= CHECKS_MAX + 3

@@ -7,6 +7,7 @@ Never: what a datagram means (the engine's), or a decision about a message (the 
 import asyncio
 import logging
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final, final
@@ -44,6 +45,8 @@ RECEIVE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 """Datagrams that no loop pass has read yet: a burst of a thousand sensors must not be lost in the kernel."""
 SO_RCVBUFFORCE: Final = 33
 """Linux: past net.core.rmem_max, for a privileged process. The socket module has no name for it."""
+CHECKS_MAX: Final = 32
+"""How many passwords may wait to be checked. Anybody can send a CONNECT, and each costs milliseconds of a core."""
 QUIET: Final = frozenset({ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN})
 
 
@@ -101,6 +104,8 @@ class SnListener(asyncio.DatagramProtocol):
         self._groups: Final[list[Group]] = []
         self._hearing: asyncio.BaseTransport | None = None  # the socket in the group that clients search in
         self._advertising: asyncio.TimerHandle | None = None
+        self._checking = 0
+        self._checker: ThreadPoolExecutor | None = None  # one thread of its own: a flood delays nobody on TCP
         server.core.counters.others.append(self.engine.counters.counts)
 
     # -- life --------------------------------------------------------------------------------------------------------
@@ -140,6 +145,8 @@ class SnListener(asyncio.DatagramProtocol):
                 transport.close()
         self._transport = None
         self._hearing = None
+        if self._checker is not None:
+            self._checker.shutdown(wait=False, cancel_futures=True)
 
     def forget(self, connection: VirtualConnection) -> None:
         """The core has let go of a client."""
@@ -281,10 +288,7 @@ class SnListener(asyncio.DatagramProtocol):
         self._links[event.connection] = link
         access = self._server.access
         if access.slow and connect.user_name is not None:
-            future = self._server.loop.run_in_executor(
-                None, access.authenticate, connect.client_id, connect.user_name, connect.password, None
-            )
-            future.add_done_callback(lambda done: self._answered(event, link, done))
+            self._check_slowly(event, link)
             return
         try:
             identity = access.authenticate(connect.client_id, connect.user_name, connect.password, None)
@@ -293,7 +297,29 @@ class SnListener(asyncio.DatagramProtocol):
         else:
             self._connect(event, link, identity)
 
+    def _check_slowly(self, event: Opened, link: SnLink) -> None:
+        """Check a password on another thread; the answer comes back to the loop."""
+        if self._checking >= CHECKS_MAX:
+            self._refuse(link, Refused("too many passwords wait to be checked", reason=ReasonCode.SERVER_BUSY))
+            return
+        if self._checker is None:
+            self._checker = ThreadPoolExecutor(1, "authenticate-sn")
+        connect = event.connect
+        self._checking += 1
+        future = self._server.loop.run_in_executor(
+            self._checker,
+            self._server.access.authenticate,
+            connect.client_id,
+            connect.user_name,
+            connect.password,
+            None,
+        )
+        future.add_done_callback(lambda done: self._answered(event, link, done))
+
     def _answered(self, event: Opened, link: SnLink, done: "asyncio.Future[Identity]") -> None:
+        self._checking -= 1
+        if done.cancelled() or self._transport is None:
+            return  # the server stops
         self.touch()
         error = done.exception()
         if self._links.get(event.connection) is not link:

@@ -6,7 +6,7 @@ from embermq.protocol import packets as core
 from embermq.protocol.sn import packets as sn
 from embermq.protocol.sn.decode import decode
 from embermq.protocol.sn.encode import encode
-from embermq.protocol.sn.events import Opened
+from embermq.protocol.sn.events import Opened, Send
 from embermq.protocol.sn.fields import PREDEFINED_ALIAS
 from embermq.protocol.sn.framing import wrap_connection
 from embermq.protocol.sn.profiles import PROFILES, V12, A, B, W
@@ -249,6 +249,24 @@ def test_clients_are_bounded() -> None:
     answer = harness.feed(encode(sn.Connect("dev9", packet_id=3), B), ELSEWHERE)
     assert answer == [encode(sn.Connack(0xF1, 3), B)]
     assert harness.engine.counters.clients == 2
+
+
+@ALL
+def test_a_second_client_from_one_address_waits_until_the_first_is_decided(profile) -> None:
+    harness = Harness()
+    engine = harness.engine
+    first, second = (encode(sn.Connect(name, packet_id=5, version=profile.version), profile) for name in ("one", "two"))
+    opened = [event for event in engine.receive(first, HOST, harness.now_ms) if isinstance(event, Opened)]
+    for _ in range(100):
+        events = engine.receive(second, HOST, harness.now_ms)
+        answers = [event.datagram for event in events if isinstance(event, Send)]
+        assert answers == ([encode(sn.Connack(0xF1, 5), B)] if profile is B else [])
+        assert len(answers) == len(events)
+    assert engine.counters.connects_refused == 100
+    opened[0].connection.send(core.Connack(False), harness.now_ms)
+    engine.take_events()
+    events = engine.receive(second, HOST, harness.now_ms)
+    assert any(isinstance(event, Opened) for event in events)
 
 
 @ALL

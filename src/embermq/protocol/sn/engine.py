@@ -290,7 +290,13 @@ class Engine:
             self.counters.repeats += 1
             self._reply(handshake.question(), profile, identity)
             return
-        if not packet.client_id and profile.version == 1:
+        if connection is not None and connection.presence.state == CONNECTING:
+            # One at a time from an address, or a stranger could have any number of passwords checked. Who repeats its
+            # CONNECT is heard then.
+            self.counters.connects_refused += 1
+            if not profile.connect_repeated:
+                self._reply(sn.Connack(CONGESTION, packet.packet_id), profile, identity)
+        elif not packet.client_id and profile.version == 1:
             self._refuse(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, 0, profile, identity)
         elif packet.will_flag and profile.will_dialogue:
             self._begin_handshake(packet, profile, frame.body, identity, now_ms)
