@@ -185,6 +185,16 @@ def test_what_was_dropped_is_shown(sn_broker: Broker, sn: Sn) -> None:
     assert (shown["sn/malformed"], shown["sn/clients"]) == (1, 1)
 
 
+def test_a_flood_of_connects_does_not_fill_the_log(sn: Sn, caplog: pytest.LogCaptureFixture) -> None:
+    client = sn(A, "flood", connect=False)
+    for number in range(500):
+        client.client_id = f"flood{number}"
+        client.send("CONNECT", client.connect_bytes())
+    sn(A, "barrier").ping()
+    lines = [record for record in caplog.records if "another client" in record.message]
+    assert 0 < len(lines) < 400
+
+
 @pytest.mark.parametrize("sn_options", [{"clients_max": 3}])
 def test_more_clients_than_allowed_are_refused_for_congestion(sn: Sn, sn_options: dict[str, int]) -> None:
     for number in range(3):

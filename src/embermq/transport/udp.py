@@ -47,6 +47,8 @@ SO_RCVBUFFORCE: Final = 33
 """Linux: past net.core.rmem_max, for a privileged process. The socket module has no name for it."""
 CHECKS_MAX: Final = 32
 """How many passwords may wait to be checked. Anybody can send a CONNECT, and each costs milliseconds of a core."""
+LINES_A_SECOND: Final = 50
+"""How many lines a second the log has about clients of MQTT-SN: anybody can cause one with a forged datagram."""
 QUIET: Final = frozenset({ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN})
 
 
@@ -78,7 +80,7 @@ class SnLink(Link):
 
     def close(self, reason: ReasonCode, detail: str) -> None:
         level = logging.DEBUG if reason in QUIET else logging.WARNING
-        logger.log(level, "%r (%s) disconnected: %s", self._connection.client_id, self.address(), detail)
+        self._listener.say(level, "%r (%s) disconnected: %s", self._connection.client_id, self.address(), detail)
         self._connection.close(reason, self._listener.touch())
         self._listener.forget(self._connection)
 
@@ -104,6 +106,8 @@ class SnListener(asyncio.DatagramProtocol):
         self._groups: Final[list[Group]] = []
         self._hearing: asyncio.BaseTransport | None = None  # the socket in the group that clients search in
         self._advertising: asyncio.TimerHandle | None = None
+        self._lines_ms = 0
+        self._lines = 0
         self._checking = 0
         self._checker: ThreadPoolExecutor | None = None  # one thread of its own: a flood delays nobody on TCP
         server.core.counters.others.append(self.engine.counters.counts)
@@ -147,6 +151,21 @@ class SnListener(asyncio.DatagramProtocol):
         self._hearing = None
         if self._checker is not None:
             self._checker.shutdown(wait=False, cancel_futures=True)
+
+    def say(self, level: int, line: str, *arguments: str) -> None:
+        """Write about a client to the log, or leave it out and say how many were."""
+        if not logger.isEnabledFor(level):
+            return
+        now_ms = self._server.now_ms()
+        if now_ms - self._lines_ms >= 1000:
+            left_out = self._lines - LINES_A_SECOND
+            if left_out > 0:
+                logger.warning("%d more lines about MQTT-SN clients were left out", left_out)
+            self._lines_ms = now_ms
+            self._lines = 0
+        self._lines += 1
+        if self._lines <= LINES_A_SECOND:
+            logger.log(level, line, *arguments)
 
     def forget(self, connection: VirtualConnection) -> None:
         """The core has let go of a client."""
@@ -257,7 +276,7 @@ class SnListener(asyncio.DatagramProtocol):
         elif isinstance(event, Lost):
             link = self._links.pop(event.connection, None)
             if link is not None:
-                logger.warning("%r (%s) lost: %s", event.connection.client_id, link.address(), event.reason)
+                self.say(logging.WARNING, "%r (%s) lost: %s", event.connection.client_id, link.address(), event.reason)
                 core.lost(link, event.reason, self._server.begin_turn())
         elif isinstance(event, Failed):
             link = self._links.get(event.connection)
