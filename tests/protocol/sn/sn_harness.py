@@ -104,8 +104,8 @@ class Harness:
         return self.connection()
 
     def connection(self) -> VirtualConnection:
-        opened = [event for event in self.events if isinstance(event, Opened)]
-        return opened[-1].connection
+        """The newest."""
+        return next(event for event in reversed(self.events) if isinstance(event, Opened)).connection
 
     def deliver(
         self, connection: VirtualConnection, topic_name: str, payload: bytes = b"x", qos: int = 0, packet_id: int = 0
