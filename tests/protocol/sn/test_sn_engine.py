@@ -251,6 +251,29 @@ def test_clients_are_bounded() -> None:
     assert harness.engine.counters.clients == 2
 
 
+def test_a_client_that_said_nothing_after_its_connect_makes_room_when_all_places_are_taken() -> None:
+    harness = Harness(clients_max=3)
+    speaks = harness.connect(V12, "speaks", ("192.0.2.1", 1), keep_alive_s=0)
+    harness.ask(speaks, sn.Pingreq())
+    for number in (2, 3):
+        harness.connect(V12, f"forged{number}", ("192.0.2.1", number), keep_alive_s=0)
+    connect = encode(sn.Connect("comes", keep_alive_s=0, version=1), V12)
+    assert harness.feed(connect, ELSEWHERE) == [bytes.fromhex("03 05 01")]
+    harness.pass_ms(5_000)
+    assert harness.feed(connect, ELSEWHERE)[-1] == bytes.fromhex("03 05 00")
+    harness.ask(harness.connection(), sn.Pingreq())
+    harness.pass_ms(60_000)
+    assert harness.feed(encode(sn.Connect("too", keep_alive_s=0, version=1), V12), HOST)[-1] == bytes.fromhex(
+        "03 05 00"
+    )
+    harness.ask(harness.connection(), sn.Pingreq())
+    harness.pass_ms(60_000)
+    assert harness.feed(encode(sn.Connect("no", version=1), V12), ("198.51.100.9", 5)) == [bytes.fromhex("03 05 01")]
+    assert len(harness.lost()) == 2
+    assert harness.engine.counters.clients == 3
+    assert len(harness.ask(speaks, sn.Pingreq())) == 1
+
+
 @ALL
 def test_a_second_client_from_one_address_waits_until_the_first_is_decided(profile) -> None:
     harness = Harness()

@@ -181,6 +181,10 @@ class Engine:
         """The core has accepted a connection."""
         self._whereabouts.accepted(connection, session_present)
 
+    def heard(self, connection: VirtualConnection) -> None:
+        """A client has said something after its CONNECT."""
+        self._whereabouts.heard(connection)
+
     def keep_will(self, connection: VirtualConnection) -> None:
         """1.2: a session that is not clean keeps its will over disconnections."""
         if not connection.connect.clean_start:
@@ -397,7 +401,7 @@ class Engine:
                 self.events.append(WillChanged(older, will))
             self._whereabouts.moved(older, identity)
             older.reactivate(connect, request, now_ms)
-        elif self._whereabouts.full_for(identity):
+        elif not self._whereabouts.room_for(identity, now_ms):
             self._refuse(CONGESTION, connect.packet_id, profile, identity)
         else:
             wire = Wire(identity[0], identity[1], profile, self.settings, self.events, self.counters)

@@ -97,11 +97,13 @@ class VirtualConnection:
         """A packet, and the bytes it was read from. Raises a `PeerError` if the client may not send it."""
         presence = self.presence
         presence.heard_ms = now_ms
-        self.heard_more = True
         if presence.state == CONNECTING:
             if len(self._stash) < STASH_MAX:
                 self._stash.append((packet, content))
             return
+        if not self.heard_more:
+            self.heard_more = True
+            self._engine.heard(self)
         requests = self._requests
         if isinstance(packet, sn.Publish):
             self._hand_over(requests.publish(packet, content, now_ms))

@@ -17,19 +17,23 @@ NetworkIdentity = tuple[Address, bytes]
 """Where a client is: the socket address, and the way behind a forwarder."""
 
 MOVED_IN: Final = "its address belongs to another client now"
+MADE_ROOM: Final = "it said nothing after its CONNECT, and another client needed the room"
+UNHEARD_MS: Final = 5_000
+"""How long a client may say nothing after its CONNECT before its place can go to another."""
 
 
 @final
 class Whereabouts:
     """The virtual connections of one listener."""
 
-    __slots__ = ("_most", "_counters", "_at", "_of", "_remembered")
+    __slots__ = ("_most", "_counters", "_at", "_of", "_unheard", "_remembered")
 
     def __init__(self, most: int, counters: SnCounters) -> None:
         self._most: Final = most
         self._counters: Final = counters
         self._at: Final[dict[NetworkIdentity, VirtualConnection]] = {}
         self._of: Final[dict[str, VirtualConnection]] = {}
+        self._unheard: Final[dict[VirtualConnection, None]] = {}  # nothing came after their CONNECT, the oldest first
         self._remembered: Final[dict[str, Aliases]] = {}
 
     def at(self, identity: NetworkIdentity) -> VirtualConnection | None:
@@ -40,9 +44,23 @@ class Whereabouts:
         """Which connection a client id means: the last one that was accepted."""
         return self._of.get(client_id)
 
-    def full_for(self, identity: NetworkIdentity) -> bool:
-        """Whether there is no room for one more at an address."""
-        return len(self._at) >= self._most and identity not in self._at
+    def room_for(self, identity: NetworkIdentity, now_ms: int) -> bool:
+        """Whether there is room for one more at an address.
+
+        When all places are taken, one of a client that never said more than its CONNECT is given up: a forged address
+        does not, and would hold its place as long as the keep alive that was asked for with it.
+        """
+        if len(self._at) < self._most or identity in self._at:
+            return True
+        silent = next(iter(self._unheard), None)
+        if silent is None or now_ms - silent.opened_ms < UNHEARD_MS:
+            return False
+        silent.lose(MADE_ROOM, ReasonCode.SERVER_BUSY)
+        return len(self._at) < self._most
+
+    def heard(self, connection: VirtualConnection) -> None:
+        """Something came after a CONNECT."""
+        self._unheard.pop(connection, None)
 
     def aliases_of(self, client_id: str) -> Aliases | None:
         """The aliases of a client's session, connected or not."""
@@ -66,6 +84,7 @@ class Whereabouts:
         if displaced is not None:
             displaced.lose(MOVED_IN, ReasonCode.UNSPECIFIED_ERROR)
         self._of[connection.client_id] = connection
+        self._unheard[connection] = None
         remembered = self._remembered.pop(connection.client_id, None)
         if session_present and remembered is not None and connection.wire.profile.aliases_outlive_connection:
             connection.outgoing.aliases = remembered
@@ -89,6 +108,7 @@ class Whereabouts:
     def gone(self, connection: VirtualConnection) -> None:
         """A connection is over. The aliases of a session that outlives it are kept."""
         self._counters.clients -= 1
+        self._unheard.pop(connection, None)
         wire = connection.wire
         identity = (wire.address, wire.route)
         if self._at.get(identity) is connection:
