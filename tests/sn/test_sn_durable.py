@@ -1,14 +1,16 @@
 """MQTT-SN on the durable store: what an acknowledgement promised is there after a restart, for every dialect."""
 
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from clauses import sn2
 from embermq import Broker
-from sn_client import PROFILES, Message, SnClient
+from server_process import ServerProcess
+from sn_client import PROFILES, V12, A, B, Message, SnClient, Will
 from wire import Wire
 
 ALL = pytest.mark.parametrize("profile", PROFILES)
@@ -74,3 +76,56 @@ def test_a_sleeper_fetches_from_a_lasting_queue(tmp_path: Path, profile: str) ->
         messages, left = sleeper.wake()
         assert [message.payload for message in messages] == [b"%d" % number for number in range(5)]
         assert left in (0, -1)
+
+
+@sn2("MQTT-SN-4.26-1")
+def test_what_was_acknowledged_survives_kill_9_while_clients_are_connected_asleep_and_half_way(tmp_path: Path) -> None:
+    """Clients of every profile are there when the server dies: active, asleep, in a will dialogue, before PUBREL."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = ("127.0.0.1", int(probe.getsockname()[1]))
+    server = ServerProcess(tmp_path / "data", tmp_path / "log", {"sn.port": str(address[1])})
+    with server, ExitStack() as stack:
+
+        def client(profile: str, client_id: str) -> SnClient:
+            return stack.enter_context(SnClient(profile, address, client_id))
+
+        keepers = [client(profile, f"keeper{number}") for number, profile in enumerate(PROFILES)]
+        for keeper in keepers:
+            assert keeper.connect(clean=False, expiry=600).reason == 0
+            keeper.subscribe("a/#", 2)
+            keeper.acknowledging = False
+        sleeper = client(A, "sleeper")
+        sleeper.connect(clean=False, expiry=600, will=Will("will/sleeper", b"gone"))
+        sleeper.subscribe("a/#", 1)
+        sleeper.sleep(600)
+        half = client(V12, "half")
+        half.ask("CONNECT", bytes([0x0C, 1, 0, 60]) + b"half", "WILLTOPICREQ")
+        half.ask("WILLTOPIC", b"\x30will/half", "WILLMSGREQ")
+        publisher = client(B, "publisher")
+        publisher.connect(clean=False, expiry=600)
+        for number in range(4):
+            assert publisher.publish(f"a/{number}", b"%d" % number, 1 + number % 2, retain=True) == 0
+        unfinished = publisher.publish_bytes(publisher.reference("a/4"), b"4", 2, True, 900)
+        publisher.ask("PUBLISH", unfinished, "PUBREC")
+        server.restart()
+
+        # Its PUBREC was promised: the copy of the message is no second one, and PUBREL still has its answer.
+        publisher.connect(clean=False, expiry=600)
+        publisher.ask("PUBLISH", bytes([unfinished[0] | 0x80]) + unfinished[1:], "PUBREC")
+        publisher.ask("PUBREL", (900).to_bytes(2), "PUBCOMP")
+        expected = [Message(f"a/{n}", b"%d" % n, 1 + n % 2) for n in range(4)] + [Message("a/4", b"4", 2)]
+        for keeper in keepers:
+            keeper.move()  # what the old server sent is not to be counted
+            keeper.acknowledging = True
+            assert keeper.connect(clean=False, expiry=600).session_present == (keeper.profile != V12)
+            assert keeper.await_messages(5) == expected
+            assert keeper.drain() == []
+        assert sleeper.connect(clean=False, expiry=600).session_present
+        assert [message.payload for message in sleeper.await_messages(5)] == [b"%d" % n for n in range(5)]
+        half.send("WILLMSG", b"never whole")
+        late = client(A, "late")
+        late.connect()
+        late.subscribe("#", 2)
+        assert sorted(late.await_messages(5)) == [message._replace(retain=True) for message in expected]
+        assert late.drain() == []
