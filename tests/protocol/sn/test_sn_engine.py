@@ -520,7 +520,7 @@ def test_bs_forwarder_frame_is_answered_alike() -> None:
 
 
 def test_connection_encapsulation_moves_a_client_that_allowed_it() -> None:
-    harness = Harness()
+    harness = Harness(rebind="any")
     connection = harness.connect(B, address_change=True)
     harness.connect(B, "fixed", ("192.0.2.1", 2))
     answer = harness.feed(wrap_connection("dev1", encode(sn.Pingreq(5), B)), ELSEWHERE)
@@ -531,6 +531,22 @@ def test_connection_encapsulation_moves_a_client_that_allowed_it() -> None:
     assert harness.feed(wrap_connection("dev1", encode(sn.Puback(5), B)), ELSEWHERE) == []
     assert harness.engine.counters.rebinds_refused == 2
     assert harness.lost() == []
+
+
+@pytest.mark.parametrize(
+    ("rebind", "port_may", "host_may"), [("never", False, False), ("same-host", True, False), ("any", True, True)]
+)
+def test_where_connection_encapsulation_moves_a_client_to_is_a_setting(
+    rebind: str, port_may: bool, host_may: bool
+) -> None:
+    harness = Harness(rebind=rebind)
+    connection = harness.connect(B, address_change=True)
+    ping = wrap_connection("dev1", encode(sn.Pingreq(5), B))
+    assert len(harness.feed(ping, HOST)) == 1
+    assert len(harness.feed(ping, (HOST[0], 4_444))) == port_may
+    assert len(harness.feed(ping, ELSEWHERE)) == host_may
+    assert (connection.wire.address == ELSEWHERE) == host_may
+    assert harness.engine.counters.rebinds_refused == 2 - port_may - host_may
 
 
 # -- without a connection --------------------------------------------------------------------------------------------

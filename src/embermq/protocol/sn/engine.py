@@ -233,13 +233,24 @@ class Engine:
         if not allowed:
             self.counters.malformed += 1
             return None
+        if not self._may_move(connection, identity):
+            return None
         self._whereabouts.moved(connection, identity)
         return connection
 
+    def _may_move(self, connection: VirtualConnection, identity: NetworkIdentity) -> bool:
+        """Whether a client may be at another address: only its name, no proof, says that it is the same one."""
+        wire = connection.wire
+        rebind = self.settings.rebind
+        if (wire.address, wire.route) == identity or rebind == REBIND_ANY:
+            return True
+        if rebind != REBIND_NEVER and wire.address[0] == identity[0][0]:
+            return True
+        self.counters.rebinds_refused += 1
+        return False
+
     def _wake_elsewhere(self, frame: Frame, identity: NetworkIdentity, now_ms: int) -> bool:
         """1.2, W, A: a sleeper may wake behind another address; its PINGREQ names it."""
-        if self.settings.rebind == REBIND_NEVER:
-            return False
         for profile in self.settings.profiles:
             layout = profile.by_code[frame.code]
             if layout is None or layout.kind != kinds.PINGREQ:
@@ -253,8 +264,7 @@ class Engine:
             connection = self._whereabouts.of(packet.client_id)
             if connection is None or connection.wire.profile is not profile or not asleep(connection):
                 continue
-            if self.settings.rebind != REBIND_ANY and connection.wire.address[0] != identity[0][0]:
-                self.counters.rebinds_refused += 1
+            if not self._may_move(connection, identity):
                 return False
             self._whereabouts.moved(connection, identity)
             connection.receive(packet, frame.body, now_ms)
