@@ -50,6 +50,9 @@ class Route:
         ]
 
 
+_NOBODY: Final = Route([])  # one for all names that nobody wants: a large set of topics has many of them
+
+
 @final
 class _Node:
     __slots__ = ("children", "here", "below")
@@ -128,7 +131,8 @@ class Subscriptions:
         """Whom a topic name reaches."""
         route = self._routes.get(topic_name)
         if route is None:
-            route = Route(self.matching(topic_name))
+            subscriptions = self.matching(topic_name)
+            route = Route(subscriptions) if subscriptions else _NOBODY
             if len(topic_name) <= ROUTE_CACHE_TOPIC_MAX:
                 self._remember(topic_name, route)
         return route
@@ -146,6 +150,9 @@ class Subscriptions:
 
     def matching(self, topic_name: str) -> list[Subscription]:
         """Whom a topic name reaches, worked out anew and not remembered."""
+        first = self._root.children
+        if not self._root.below and "+" not in first and topic_name.partition("/")[0] not in first:
+            return []  # as for most names of a large retained set: the walk below would find as much
         found: dict[Session, Subscription] = {}
         levels = topic_name.split("/")
         nodes = [self._root]
