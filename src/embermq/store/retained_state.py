@@ -4,7 +4,7 @@ Owns: what a group's retained publishes and clears change, and every question ab
 Never: the log; where a message of the past has to come from there, the caller brings it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, final
 
@@ -25,6 +25,7 @@ from embermq.store.retained_value import (
     value_size,
 )
 from embermq.store.rocks import Rocks
+from embermq.store.sizes import ABSENT, SIZE_BITS, SIZE_MASK, UNKNOWN, Sizes, known
 
 TOTALS: Final = b"\x00totals"
 BUDGET: Final = b"\x00budget/"
@@ -67,7 +68,17 @@ class RetainedCursor(KeyCursor):
 class RetainedState:
     """The retained part of the state. `history_floor`: older log offsets are not there to be referred to."""
 
-    __slots__ = ("_account", "_budgets", "_rocks", "_staged_account", "_staged_totals", "_totals", "history_floor")
+    __slots__ = (
+        "_account",
+        "_budgets",
+        "_rocks",
+        "_sizes",
+        "_staged_account",
+        "_staged_sizes",
+        "_staged_totals",
+        "_totals",
+        "history_floor",
+    )
 
     def __init__(self, rocks: Rocks, budgets: Sequence[RetainedBudget]) -> None:
         self._rocks: Final = rocks
@@ -82,6 +93,8 @@ class RetainedState:
         self._staged_totals = self._totals
         self._account = self._load_account()
         self._staged_account = self._account
+        self._sizes = Sizes()
+        self._staged_sizes: tuple[list[bytes], list[int]] = [], []
 
     # -- applying ------------------------------------------------------------------------------------------------
 
@@ -96,14 +109,21 @@ class RetainedState:
             newest[key] = row
             made = payloads[row] and kinds[row] == _PUBLISH
             put(history_key(key, timestamps_us[row], first_offset + row), REFERENCE if made else CLEARED)
-        keys = [RETAINED + key for key in newest]
+        remembered = self._sizes.look_up(newest)
+        read = self._read_unknown(newest, remembered)
         count, size_bytes = self._totals
         account = self._account.copy()
         counted = len(account) > 0
-        for full_key, (key, row), old in zip(keys, newest.items(), self._rocks.get_many(keys), strict=True):
+        remember: list[int] = []
+        for (key, row), known_size in zip(newest.items(), remembered, strict=True):
             old_bytes = new_bytes = NOT_RETAINED
-            if old is not None:
-                old_bytes = self._leave(batch, key, old)
+            if key in read:
+                old = read[key]
+                if old is not None:
+                    old_bytes = self._leave(batch, key, old)
+            elif known_size != ABSENT:
+                old_bytes = known_size & SIZE_MASK
+            if old_bytes != NOT_RETAINED:
                 count -= 1
                 size_bytes -= old_bytes
             payload = payloads[row]
@@ -111,18 +131,23 @@ class RetainedState:
                 new_bytes = len(key) + len(payload)
                 count += 1
                 size_bytes += new_bytes
+                offset = first_offset + row
+                expires_us = _stage_expiry(batch, key, timestamps_us[row], account) if counted else 0
+                remember.append(UNKNOWN if expires_us else known(offset, new_bytes))
                 value = pack_retained(
-                    first_offset + row,
+                    offset,
                     timestamps_us[row],
-                    _stage_expiry(batch, key, timestamps_us[row], account) if counted else 0,
+                    expires_us,
                     group.flags[row] & QOS_MASK,
                     group.client_ids[row],
                     group.properties[row],
                     payload,
                 )
-                put(full_key, value)
-            elif old is not None:
-                batch.delete(full_key)
+                put(RETAINED + key, value)
+            else:
+                remember.append(ABSENT)
+                if old_bytes != NOT_RETAINED:
+                    batch.delete(RETAINED + key)
             if counted:
                 account.change(key_topic(key), old_bytes, new_bytes)
         put(TOTALS, _TOTALS.pack(count, size_bytes))
@@ -130,11 +155,28 @@ class RetainedState:
             put(BUDGET + topic_filter.encode(), _TOTALS.pack(budget_count, budget_bytes))
         self._staged_totals = count, size_bytes
         self._staged_account = account
+        self._staged_sizes = list(newest), remember
+
+    def _read_unknown(self, keys: Iterable[bytes], remembered: list[int]) -> dict[bytes, bytes | None]:
+        """The messages that have to be read before they are replaced, None where there is none.
+
+        Those are the ones not remembered, as all that expire, and those whose record is trimmed: see `_leave`.
+        """
+        floor = max(self.history_floor, 1)  # above `UNKNOWN` in any case
+        unknown = [
+            key
+            for key, known_size in zip(keys, remembered, strict=True)
+            if known_size != ABSENT and known_size >> SIZE_BITS < floor
+        ]
+        if not unknown:
+            return {}
+        return dict(zip(unknown, self._rocks.get_many([RETAINED + key for key in unknown]), strict=True))
 
     def settle(self) -> None:
         """What was staged is written."""
         self._totals = self._staged_totals
         self._account = self._staged_account
+        self._sizes.remember(*self._staged_sizes)
 
     def _leave(self, batch: WriteBatch, key: bytes, old: bytes) -> int:
         """What goes with a message that is replaced or cleared; returns how large it was."""

@@ -31,7 +31,7 @@ from rocksdict import (
 
 from embermq.store.interface import StoreError
 
-BLOCK_CACHE_BYTES: Final = 36 * 1024 * 1024  # data, index and filter blocks together
+BLOCK_CACHE_BYTES: Final = 16 * 1024 * 1024  # data, index and filter blocks together: for readers, writes seldom read
 BLOCK_BYTES: Final = 4 * 1024
 METADATA_BLOCK_BYTES: Final = 4 * 1024
 BLOOM_BITS_PER_KEY: Final = 10
