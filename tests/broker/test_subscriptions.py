@@ -1,7 +1,7 @@
 """The trie agrees with the rules of matching, leaves nothing behind, and merges what overlaps."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clauses import v311
@@ -23,6 +23,7 @@ def session(name: str = "c") -> Session:
 
 
 @v311("MQTT-4.7.1-2", "MQTT-4.7.1-3", "MQTT-4.7.2-1")
+@settings(deadline=None)
 @given(st.lists(FILTERS, max_size=8), st.lists(NAMES, max_size=5))
 def test_a_route_is_what_matching_filter_by_filter_says(filters: list[str], names: list[str]) -> None:
     trie = Subscriptions()

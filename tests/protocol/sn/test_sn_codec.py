@@ -4,7 +4,7 @@ import contextlib
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embermq.protocol.errors import MalformedPacket, ProtocolError
@@ -170,12 +170,14 @@ def profile_and_packet(draw):
     return profile, draw(st.one_of(options))
 
 
+@settings(deadline=None)
 @given(profile_and_packet())
 def test_any_packet_of_2_0_survives_the_wire(case) -> None:
     profile, packet = case
     assert decode(encode(packet, profile), profile) == packet
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=80), st.sampled_from(PROFILES))
 def test_random_bytes_raise_only_peer_errors(data: bytes, profile) -> None:
     for candidate in (data, bytes((len(data) + 1,)) + data):
