@@ -11,6 +11,9 @@ STAMP  := $(VENV)/.installed
 
 ROUNDS ?= 500
 
+# Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test test-spark setup bench crash lint conformance clean
 
 setup: $(STAMP)
