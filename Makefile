@@ -1,5 +1,5 @@
 # make run    set up and start the server, with the pipeline on local Spark beside it
-# make test   set up and run every check: ruff, mypy --strict, pytest
+# make test   set up and run every check: ruff, mypy --strict, pytest in WORKERS=4 processes
 # make test-spark  the tests of the pipeline, which need Java and several minutes more
 # make bench  measure beside Mosquitto
 # make crash  kill a server under load, ROUNDS=500 times; SEED=n repeats a run
@@ -10,6 +10,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 ROUNDS ?= 500
+# Test processes: more than the cores of a small machine, since many tests wait for a deadline or a server's start.
+WORKERS ?= 4
 
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,7 +36,7 @@ lint: setup
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -m 'not spark'
+	$(BIN)/python -m pytest -m 'not spark' -n $(WORKERS) --dist worksteal
 
 test-spark: setup
 	$(BIN)/python -m pytest -m spark tests/spark

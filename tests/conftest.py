@@ -11,6 +11,9 @@ COLLECTED = pytest.StashKey[list[pytest.Item]]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep what was collected before -k and -m take tests away."""
     config.stash[COLLECTED] = list(items)
+    if hasattr(config, "workerinput"):  # one of several processes
+        # What needs a time limit of its own takes long: were it begun last, all would wait for that one process.
+        items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
 
 
 @pytest.fixture
