@@ -20,7 +20,8 @@ from wire import PUBLISH, Wire, packet, publish, string
 
 BINARY = bytes(range(256))
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
-QUIET = ("--quiet", "1.5")  # long enough for a busy machine
+QUIET_S = 1.5  # long enough for a busy machine
+QUIET_FEW_S = 0.1  # long enough for any: all that comes is written together with SUBACK
 
 
 @pytest.fixture
@@ -31,9 +32,10 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def import_from(data: Path, url: str, *options: str, password: str | None = None) -> Done:
+def import_from(data: Path, url: str, *options: str, password: str | None = None, quiet_s: float = QUIET_S) -> Done:
     environment = {} if password is None else {"EMBERMQ_IMPORT_PASSWORD": password}
-    return ember("retained", "import", "--from", url, *QUIET, *options, "--data", data, environment=environment)
+    given = ("--quiet", str(quiet_s), *options, "--data", data)
+    return ember("retained", "import", "--from", url, *given, environment=environment)
 
 
 def payloads(data: Path, *topics: str) -> list[bytes]:
@@ -129,8 +131,12 @@ def test_users_and_passwords(data: Path, tmp_path: Path) -> None:
         place = f"127.0.0.1:{source.port}"
         with wire(source, "filler", user_name="al/ice", password=b"s3:cret") as client:
             client.publish("a", b"1", qos=1, retain=True)
-        assert import_from(data, f"mqtt://al%2Fice@{place}", password="s3:cret").text == "imported 1 messages\n"
-        assert import_from(data, f"mqtt://al%2Fice:s3%3Acret@{place}").text == "imported 1 messages\n"
+        for url, password in (
+            (f"mqtt://al%2Fice@{place}", "s3:cret"),
+            (f"mqtt://al%2Fice:s3%3Acret@{place}", None),
+        ):
+            done = import_from(data, url, password=password, quiet_s=QUIET_FEW_S)
+            assert done.text == "imported 1 messages\n"
         for url, password in (
             (f"mqtt://{place}", None),
             (f"mqtt://al%2Fice@{place}", "wrong"),
@@ -149,7 +155,8 @@ def test_tls(data: Path, tmp_path: Path) -> None:
         with wire(source, "filler") as client:
             client.publish("a", b"1", qos=1, retain=True)
         url = f"mqtts://localhost:{source.tls_port}"
-        assert import_from(data, url, "--ca", str(authority.certificate)).text == "imported 1 messages\n"
+        done = import_from(data, url, "--ca", str(authority.certificate), quiet_s=QUIET_FEW_S)
+        assert done.text == "imported 1 messages\n"
         assert "self-signed certificate" in sentence(
             import_from(data, url)
         ) or "unable to get local issuer" in sentence(import_from(data, url))
@@ -216,12 +223,12 @@ class CuttingShort:
 
 def test_a_broker_that_cuts_a_wildcard_short_is_told_of(data: Path) -> None:
     broker = CuttingShort(reported=6)
-    done = import_from(data, f"mqtt://127.0.0.1:{broker.port}")
+    done = import_from(data, f"mqtt://127.0.0.1:{broker.port}", quiet_s=QUIET_FEW_S)
     broker.join()
     assert (done.code, done.text) == (0, "imported 2 messages\n")
     assert "says that it has 5 retained messages, 2 have come" in done.errors
     broker = CuttingShort(reported=3)
-    done = import_from(data, f"mqtt://127.0.0.1:{broker.port}")
+    done = import_from(data, f"mqtt://127.0.0.1:{broker.port}", quiet_s=QUIET_FEW_S)
     broker.join()
     assert (done.code, done.errors) == (0, "")
 
