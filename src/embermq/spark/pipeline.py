@@ -22,7 +22,7 @@ from embermq.spark.jobs import Job, JobSettings, chosen_jobs, start_job
 from embermq.spark.lake import LOCK_WAIT_S, java_log, locked, open_lake, write_progress
 from embermq.spark.progress import JobProgress, progress_file
 from embermq.spark.session import DEFAULT_MASTER, build_session, launch_java
-from embermq.spark.tables import as_lake
+from embermq.spark.tables import Lake, as_lake
 from embermq.store.reader import LogReader
 
 POLL_S: Final = 0.5
@@ -71,7 +71,7 @@ def run(
                 queries[job.name] = _start(spark, job, data, lake_directory, chosen, once)
             while not stopping.is_set():
                 active = _watch(queries, progress, log.bounds())
-                write_progress(lake, progress_file(progress, log.bounds()[1], "running"))
+                _leave_word(lake, progress, log, "running")
                 if report is not None:
                     report(progress)
                 if not active:
@@ -80,9 +80,13 @@ def run(
             state = "stopped" if stopping.is_set() else "done"
         finally:
             _stop(list(queries.values()))
-            with suppress(OSError):  # a full disk has a better error on its way
-                write_progress(lake, progress_file(progress, log.bounds()[1], state))
+            _leave_word(lake, progress, log, state)
     return progress
+
+
+def _leave_word(lake: Lake, progress: list[JobProgress], log: LogReader, state: str) -> None:
+    with suppress(OSError):  # a full disk has a better error on its way
+        write_progress(lake, progress_file(progress, log.bounds()[1], state))
 
 
 def _start(
