@@ -185,6 +185,19 @@ def test_what_was_dropped_is_shown(sn_broker: Broker, sn: Sn) -> None:
     assert (shown["sn/malformed"], shown["sn/clients"]) == (1, 1)
 
 
+def test_while_the_disk_is_behind_datagrams_are_dropped_and_counted(
+    sn: Sn, sn_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = sn(A, "hasty")
+    server = sn_broker._server
+    assert server is not None
+    behind = iter([True, True])
+    monkeypatch.setattr(type(server), "overfull", lambda self: next(behind, False))
+    client.retry_s = 0.05
+    assert client.publish("a/b", b"x", 1) == 0
+    assert listener_of(sn_broker).engine.counters.dropped_disk_behind == 2
+
+
 def test_a_flood_of_connects_does_not_fill_the_log(sn: Sn, caplog: pytest.LogCaptureFixture) -> None:
     client = sn(A, "flood", connect=False)
     for number in range(500):

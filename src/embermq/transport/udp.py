@@ -177,7 +177,8 @@ class SnListener(asyncio.DatagramProtocol):
         now_ms = self.touch()
         self._server.core.counters.bytes_received += len(data)
         if self._server.overfull():
-            return  # more waits for the disk than may: the sender tries again
+            self.engine.counters.dropped_disk_behind += 1  # the sender tries again
+            return
         try:
             self._carry_out(self.engine.receive(data, addr, now_ms))
         except Exception as error:

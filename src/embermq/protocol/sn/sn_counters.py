@@ -27,6 +27,7 @@ class SnCounters:
         "dropped_unregistered",
         "dropped_sessionless",
         "dropped_wrapper",
+        "dropped_disk_behind",
         "handshakes_dropped",
         "rebinds",
         "rebinds_refused",
@@ -53,6 +54,7 @@ class SnCounters:
         self.dropped_unregistered = 0  # messages whose topic a client refused to register
         self.dropped_sessionless = 0
         self.dropped_wrapper = 0
+        self.dropped_disk_behind = 0  # datagrams, since more waited for the disk than may
         self.handshakes_dropped = 0
         self.rebinds = 0
         self.rebinds_refused = 0
