@@ -242,6 +242,30 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path: Path, refusal: Callable
     assert "cannot listen on" in refusal("serve", "--memory", "--port", "0", "--unix", tmp_path / "no" / "socket")
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("serve", "--data", ""),
+        ("up", "--data", ""),
+        ("up", "--lake", ""),
+        ("pipeline", "run", "--data", ""),
+        ("pipeline", "run", "--lake", ""),
+        ("pipeline", "query", "select 1", "--data", ""),
+        ("retained", "ls", "--data", ""),
+        ("store", "stat", "--data", ""),
+        ("log", "tail", ""),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_directory_name_is_not_the_current_directory(
+    arguments: tuple[str, ...], refusal: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "DIR" if arguments[0] == "log" else arguments[-2]
+    assert refusal(*arguments) == f"ember: {name}: expected a directory, not ''"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_hangup_puts_new_users_and_rights_in_force(tmp_path: Path) -> None:
     passwords, acl, config = tmp_path / "passwords", tmp_path / "acl", tmp_path / "ember.toml"
     write_password(passwords, "alice", b"one")

@@ -120,6 +120,7 @@ def test_limits_reach_the_core_with_the_same_defaults(tmp_path: Path) -> None:
         ("[listeners]\nprt = 1", "there is no setting listeners.prt, did you mean listeners.port?"),
         ("[listener]\nport = 1", "there is no setting listener"),
         ("listeners = 3", "listeners: expected a table of settings, not 3"),
+        ("[store]\ndirectory = ''", "store.directory: expected a directory, not ''"),
         ("[store]\ndurability = 'maybe'", "store.durability: expected 'sync', 'os' or 'none', not 'maybe'"),
         ("[listeners]\nunix_mode = '9'", "listeners.unix_mode: must match pattern"),
         ("[[store.budgets]]\ncount_max = 1", "store.budgets.0.topic_filter is missing"),
@@ -144,6 +145,9 @@ def test_a_wrong_value_is_blamed_on_where_it_came_from(tmp_path: Path, monkeypat
     monkeypatch.setenv("EMBERMQ_LISTENER__PORT", "1")
     assert sentence(path).startswith("environment variable EMBERMQ_LISTENER__PORT: there is no section listener")
     monkeypatch.delenv("EMBERMQ_LISTENER__PORT")
+    monkeypatch.setenv("EMBERMQ_STORE__DIRECTORY", "")
+    assert sentence(path).startswith("environment variable EMBERMQ_STORE__DIRECTORY: store.directory: expected a dir")
+    monkeypatch.delenv("EMBERMQ_STORE__DIRECTORY")
     monkeypatch.setenv("EMBERMQ_STORE__BUDGETS", "[oops")
     assert sentence(path).startswith("environment")
 

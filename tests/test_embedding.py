@@ -113,6 +113,8 @@ def test_what_cannot_start_raises_where_it_was_asked_for() -> None:
 def test_options_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match="reachable from other machines"):
         Broker(host="0.0.0.0")
+    with pytest.raises(ConfigError, match="data: expected a directory, not ''"):
+        Broker(data="")
     with pytest.raises(ConfigError, match="need certificate and key"):
         Broker(tls_port=0)
     with pytest.raises(ConfigError, match="not both"):

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
@@ -56,8 +56,15 @@ def _multicast_group(text: str) -> str:
     return text
 
 
+def _directory(value: object) -> object:
+    if value == "":  # to `Path`, the current directory; to a person, a variable that was not set
+        raise ValueError("expected a directory")
+    return value
+
+
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Count = Annotated[int, Field(ge=1)]
+Directory = Annotated[Path, BeforeValidator(_directory)]
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 
@@ -136,7 +143,7 @@ class BudgetSettings(Section):
 class StoreSettings(Section):
     """What lasts, where, and how long."""
 
-    directory: Path = Path("ember-data")
+    directory: Directory = Path("ember-data")
     memory: bool = False
     durability: Literal["sync", "os", "none"] = "sync"
     recording: Literal["everything", "lasting", "filters"] = "everything"

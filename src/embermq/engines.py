@@ -76,6 +76,8 @@ def embedded_store(data: Path | str | None, store: Store | None) -> OpenStore:
         return lambda call_soon: store
     if data is None:
         return lambda call_soon: MemoryStore()
+    if data == "":  # to `Path`, the current directory
+        raise ConfigError("data: expected a directory, not ''")
 
     def in_directory(call_soon: CallSoon) -> Store:
         from embermq.config import StoreSettings

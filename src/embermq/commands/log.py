@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from embermq.commands.directories import named_directory
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Look at the log: what it holds, what arrives, whether it is undamaged.", no_args_is_help=True)
 
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The server's data directory.")]
+Directory = Annotated[
+    Path, typer.Argument(parser=named_directory("DIR"), metavar="DIR", help="The server's data directory.")
+]
 Filter = Annotated[str | None, typer.Option("--filter", help="Only topics that match this topic filter.")]
 Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Only this kind of record; may be given again.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
+from embermq.commands.directories import named_directory
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
     from embermq.store.interface import Retained
 
 Data = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="The server's data directory.  [default: ember-data]")
+    Path | None,
+    typer.Option(
+        "--data",
+        parser=named_directory("--data"),
+        metavar="DIR",
+        help="The server's data directory.  [default: ember-data]",
+    ),
 ]
 Config = Annotated[
     Path | None, typer.Option("--config", envvar="EMBERMQ_CONFIG", help="The server's settings file, TOML.")

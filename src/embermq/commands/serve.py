@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from embermq import __version__
+from embermq.commands.directories import named_directory
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,11 +21,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("embermq")
 
+Directory = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        parser=named_directory("--data"),
+        metavar="DIR",
+        help="Directory to keep everything in.  [default: ember-data]",
+    ),
+]
+
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="Port for plain TCP, 0 for a free one.  [default: 1883]")] = None,
-    data: Annotated[Path | None, typer.Option(help="Directory to keep everything in.  [default: ember-data]")] = None,
+    data: Directory = None,
     memory: Annotated[bool, typer.Option("--memory", help="Keep everything in memory only.")] = False,
     ws_port: Annotated[int | None, typer.Option(help="Port for WebSocket.")] = None,
     tls_port: Annotated[int | None, typer.Option(help="Port for TLS; needs --cert and --key.")] = None,

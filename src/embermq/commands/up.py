@@ -13,7 +13,8 @@ from typing import Annotated, Final, final
 
 import typer
 
-from embermq.commands.serve import read_settings, run
+from embermq.commands.directories import named_directory
+from embermq.commands.serve import Directory, read_settings, run
 from embermq.errors import ConfigError
 
 logger = logging.getLogger("embermq")
@@ -27,8 +28,10 @@ STOP_GRACE_S: Final = 30.0
 def up(
     host: Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="Port for plain TCP, 0 for a free one.  [default: 1883]")] = None,
-    data: Annotated[Path | None, typer.Option(help="Directory to keep everything in.  [default: ember-data]")] = None,
-    lake: Annotated[Path, typer.Option(help="Directory that holds the tables.")] = Path("ember-lake"),
+    data: Directory = None,
+    lake: Annotated[
+        Path, typer.Option(parser=named_directory("--lake"), metavar="DIR", help="Directory that holds the tables.")
+    ] = Path("ember-lake"),
     master: Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")] = "local[*]",
     config: Annotated[Path | None, typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file, TOML.")] = None,
 ) -> None:
