@@ -10,6 +10,7 @@ from embermq.protocol.sn.events import Opened, Send
 from embermq.protocol.sn.fields import PREDEFINED_ALIAS
 from embermq.protocol.sn.framing import wrap_connection
 from embermq.protocol.sn.profiles import PROFILES, V12, A, B, W
+from embermq.protocol.sn.wills import ConnectWill
 from protocol.sn.sn_harness import ELSEWHERE, HOST, Harness
 
 ALL = pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
@@ -272,6 +273,66 @@ def test_a_client_that_said_nothing_after_its_connect_makes_room_when_all_places
     assert len(harness.lost()) == 2
     assert harness.engine.counters.clients == 3
     assert len(harness.ask(speaks, sn.Pingreq())) == 1
+
+
+@ALL
+def test_what_a_connect_can_have_kept_is_bounded(profile) -> None:
+    harness = Harness()
+    version = profile.version
+    long_id = sn.Connect("x" * 257, packet_id=5, version=version)
+    refused = harness.feed(encode(long_id, profile))
+    assert refused == [encode(sn.Connack(0x85, 5), profile)]
+    large = sn.Connect("x" * 5_000, packet_id=5, version=version)
+    if not profile.will_dialogue:
+        will = ConnectWill(sn.full_name("a/b"), bytes(5_000))
+        large = sn.Connect("dev1", packet_id=5, will=will)
+    assert [decode(data, profile).reason for data in harness.feed(encode(large, profile))] == [  # type: ignore[attr-defined]
+        0x83 if version == 1 else 0x95
+    ]
+    assert harness.engine.counters.clients == 0
+    harness.connect(profile, "x" * 256)
+    assert harness.engine.counters.clients == 1
+
+
+@pytest.mark.parametrize("profile", [V12, W], ids=lambda profile: profile.name)
+@pytest.mark.parametrize("topic_too", [True, False])
+def test_parts_of_a_will_are_bounded_in_the_dialogue_and_as_updates(profile, topic_too: bool) -> None:
+    harness = Harness()
+    harness.feed(encode(sn.Connect("dev1", will_flag=True, version=profile.version), profile))
+    if not topic_too:
+        harness.feed(encode(sn.WillTopic("a/b"), profile))
+    part = sn.WillTopic("t" * 5_000) if topic_too else sn.WillMsg(bytes(5_000))
+    connack = decode(harness.feed(encode(part, profile))[0], profile)
+    assert isinstance(connack, sn.Connack)
+    assert connack.reason >= 0x80
+    connection = harness.connect(profile)
+    harness.ask(connection, sn.WillTopic("will/t", update=True))
+    for update in (sn.WillTopic("t" * 5_000, update=True), sn.WillMsg(bytes(5_000), True)):
+        answer = harness.ask(connection, update)
+        assert [packet.reason >= 0x80 for packet in answer if isinstance(packet, sn.WillResponse)] == [True]
+    will = connection.will
+    assert will is not None
+    assert (will.topic_name, will.payload) == ("will/t", b"")
+
+
+@ALL
+def test_names_that_a_client_registers_are_bounded_in_bytes(profile) -> None:
+    harness = Harness()
+    connection = harness.connect(profile)
+    given = 0
+    for number in range(1, 60):
+        regack = harness.ask(connection, sn.Register(number, f"{number}/" + "n" * 10_000))[0]
+        assert isinstance(regack, sn.Regack)
+        given += regack.reason == 0
+    assert given == 13
+    for number in range(60):
+        connection.outgoing.aliases.offer(f"{number}/" + "s" * 10_000)
+    assert 13 < len(connection.outgoing.aliases) <= 13 + 14
+    huge = connection.outgoing.aliases.offer("h" * 60_000)
+    assert huge is not None
+    small = harness.ask(connection, sn.Register(61, "small"))[0]
+    assert isinstance(small, sn.Regack)
+    assert small.reason == 0
 
 
 @ALL

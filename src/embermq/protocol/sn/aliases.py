@@ -9,6 +9,8 @@ from typing import Final, final
 
 ALIAS_LARGEST: Final = 0x7FFF
 """0000 and FFFF are reserved; above this, clients that keep the number in a signed field fail (mqtt-sn-12 does)."""
+NAMES_BYTES_MAX: Final = 128 * 1024
+"""What the names that one client asked for may hold together: a name may have 64 KiB, and anybody can send REGISTER."""
 KEPT_FOR_SERVER: Final = 16
 """How many aliases a client cannot take, so that the server can still name what it publishes."""
 
@@ -30,12 +32,14 @@ class Alias:
 class Aliases:
     """The aliases of one session, the least recently used first."""
 
-    __slots__ = ("_by_number", "_by_name", "_asked", "_most", "_random")
+    __slots__ = ("_by_number", "_by_name", "_asked", "_asked_bytes", "_offered_bytes", "_most", "_random")
 
     def __init__(self, most: int, random: Random) -> None:
         self._by_number: dict[int, Alias] = {}
         self._by_name: dict[str, Alias] = {}
         self._asked = 0
+        self._asked_bytes = 0
+        self._offered_bytes = 0
         self._most: Final = most
         self._random: Final = random
 
@@ -60,20 +64,25 @@ class Aliases:
     def ask(self, topic_name: str) -> int:
         """The client asks for an alias, by REGISTER or by subscribing to one name. 0: it has too many."""
         alias = self.of(topic_name)
-        if alias is None:
-            if self._asked >= self._most - KEPT_FOR_SERVER or not self._make_room():
+        if alias is None or not alias.asked:
+            size = len(topic_name)
+            if self._asked >= self._most - KEPT_FOR_SERVER or self._asked_bytes + size > NAMES_BYTES_MAX:
                 return 0
-            alias = self._add(topic_name)
-        if not alias.asked:
+            if alias is None:
+                if not self._make_room(0):
+                    return 0
+                alias = self._add(topic_name)
             alias.asked = True
             self._asked += 1
+            self._asked_bytes += size
+            self._offered_bytes -= size
         alias.known = True
         return alias.number
 
     def offer(self, topic_name: str) -> Alias | None:
         """The server needs an alias to publish by; the one least recently used makes room. None: there is no room."""
         alias = self.of(topic_name)
-        if alias is None and self._make_room():
+        if alias is None and self._make_room(len(topic_name)):
             alias = self._add(topic_name)
         return alias
 
@@ -82,13 +91,19 @@ class Aliases:
         alias = self._by_number.pop(number, None)
         if alias is not None:
             del self._by_name[alias.topic_name]
-            self._asked -= alias.asked
+            if alias.asked:
+                self._asked -= 1
+                self._asked_bytes -= len(alias.topic_name)
+            else:
+                self._offered_bytes -= len(alias.topic_name)
 
     def clear(self) -> None:
         """The client forgets all of them, as it does when it sleeps without keeping them."""
         self._by_number.clear()
         self._by_name.clear()
         self._asked = 0
+        self._asked_bytes = 0
+        self._offered_bytes = 0
 
     def _add(self, topic_name: str) -> Alias:
         number = self._random.randint(1, ALIAS_LARGEST)
@@ -97,13 +112,16 @@ class Aliases:
         alias = Alias(number, topic_name, False, False)
         self._by_number[number] = alias
         self._by_name[topic_name] = alias
+        self._offered_bytes += len(topic_name)
         return alias
 
-    def _make_room(self) -> bool:
-        if len(self._by_number) < self._most:
-            return True
-        for alias in self._by_name.values():
-            if not alias.asked:
-                self.forget(alias.number)
-                return True
-        return False
+    def _make_room(self, size: int) -> bool:
+        """Room for one more alias that the server offers, of a name of that size; a single one is never too large."""
+        while len(self._by_number) >= self._most or (
+            self._offered_bytes and self._offered_bytes + size > NAMES_BYTES_MAX
+        ):
+            oldest = next((alias for alias in self._by_name.values() if not alias.asked), None)
+            if oldest is None:
+                return False
+            self.forget(oldest.number)
+        return True

@@ -32,7 +32,13 @@ from embermq.protocol.sn.layouts import CONGESTION, Profile
 from embermq.protocol.sn.outgoing import Outgoing
 from embermq.protocol.sn.presence import CLOSED, CONNECTING
 from embermq.protocol.sn.profiles import B
-from embermq.protocol.sn.settings import REBIND_ANY, REBIND_NEVER, SnSettings
+from embermq.protocol.sn.settings import (
+    CLIENT_ID_LENGTH_MAX,
+    CONNECT_BYTES_MAX,
+    REBIND_ANY,
+    REBIND_NEVER,
+    SnSettings,
+)
 from embermq.protocol.sn.sn_counters import SnCounters
 from embermq.protocol.sn.strangers import Strangers
 from embermq.protocol.sn.timers import Timers
@@ -287,6 +293,9 @@ class Engine:
             packet_id = int.from_bytes(frame.body[at : at + 2], "big") if profile.strict else 0
             self._refuse(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, packet_id, profile, identity)
             return
+        if len(frame.body) > CONNECT_BYTES_MAX:
+            self._refuse(ReasonCode.PACKET_TOO_LARGE, 0, profile, identity)
+            return
         try:
             packet = decode_frame(frame, profile)
         except PeerError as error:
@@ -310,8 +319,8 @@ class Engine:
             self.counters.connects_refused += 1
             if not profile.connect_repeated:
                 self._reply(sn.Connack(CONGESTION, packet.packet_id), profile, identity)
-        elif not packet.client_id and profile.version == 1:
-            self._refuse(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, 0, profile, identity)
+        elif len(packet.client_id) > CLIENT_ID_LENGTH_MAX or (not packet.client_id and profile.version == 1):
+            self._refuse(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, packet.packet_id, profile, identity)
         elif packet.will_flag and profile.will_dialogue:
             self._begin_handshake(packet, profile, frame.body, identity, now_ms)
         else:
@@ -359,6 +368,10 @@ class Engine:
         layout = handshake.profile.by_code[frame.code]
         if layout is None or layout.kind not in (kinds.WILLTOPIC, kinds.WILLMSG):
             return False
+        if len(frame.body) > CONNECT_BYTES_MAX:
+            del self._handshakes[identity]
+            self._refuse(ReasonCode.PACKET_TOO_LARGE, 0, handshake.profile, identity)
+            return True
         try:
             packet = decode_frame(frame, handshake.profile)
         except PeerError:

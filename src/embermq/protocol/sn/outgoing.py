@@ -23,6 +23,8 @@ from embermq.protocol.sn.sn_counters import SnCounters
 from embermq.protocol.sn.wire import Wire
 
 REFUSED_NAMES_MAX: Final = 256
+REFUSED_NAME_LENGTH_MAX: Final = 256
+"""A longer name that a client refused to register is not remembered: the next message to it asks again."""
 HEADER_BYTES: Final = 4
 WRAPPER_BYTES: Final = 5
 """What a forwarder's frame adds to a packet, besides the node's address."""
@@ -285,7 +287,7 @@ class Outgoing:
         if self._named:
             return True
         self.aliases.forget(register.topic_alias)
-        if packet.reason != CONGESTION:
+        if packet.reason != CONGESTION and len(register.topic_name) <= REFUSED_NAME_LENGTH_MAX:
             # It counts as giving up this one topic, whatever filter it matched.
             self._refused[register.topic_name] = None
             if len(self._refused) > REFUSED_NAMES_MAX:

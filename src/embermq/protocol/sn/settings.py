@@ -27,6 +27,9 @@ BURST_MS: Final = 10
 UNPROVEN_BYTES: Final = 128
 REPEAT_MS: Final = 10_000
 ANSWERS_A_SECOND: Final = 100
+CONNECT_BYTES_MAX: Final = 4_096
+"""Of a CONNECT, and of each part of a will: anybody can send one, and all of it is kept while its sender is there."""
+CLIENT_ID_LENGTH_MAX: Final = 256
 
 REBIND_NEVER: Final = "never"
 REBIND_SAME_HOST: Final = "same-host"

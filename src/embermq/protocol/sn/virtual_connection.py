@@ -17,6 +17,7 @@ from embermq.protocol.sn.layouts import UNSPECIFIED
 from embermq.protocol.sn.outgoing import ROOM, Outgoing
 from embermq.protocol.sn.presence import ACTIVE, ASLEEP, AWAKE, CLOSED, CONNECTING, Presence
 from embermq.protocol.sn.requests import PUBREL, Requests
+from embermq.protocol.sn.settings import CONNECT_BYTES_MAX
 from embermq.protocol.sn.wire import Wire
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class VirtualConnection:
             self._sleep(packet.sleep_s, packet.retain_aliases)
             self.wire.send(sn.Sleepresp(packet.packet_id))
         elif isinstance(packet, (sn.WillTopic, sn.WillMsg)):
-            self._update_will(packet)
+            self._update_will(packet, len(content))
         elif not isinstance(packet, sn.Pingresp):
             raise ProtocolError(f"{type(packet).__name__} is not for a server in a session")
         self._pump(now_ms)
@@ -242,10 +243,13 @@ class VirtualConnection:
         reason = ReasonCode.DISCONNECT_WITH_WILL if packet.reason else ReasonCode.SUCCESS
         self._hand_over(core.Disconnect(reason, expiry_s))
 
-    def _update_will(self, packet: sn.SnPacket) -> None:
+    def _update_will(self, packet: sn.SnPacket, size: int) -> None:
         """1.2: the will's topic or its message is replaced. The dialogue's own packets are long answered."""
         old = self.will
-        if isinstance(packet, sn.WillTopic) and packet.update:
+        reason = 0
+        if size > CONNECT_BYTES_MAX:
+            reason = ReasonCode.PACKET_TOO_LARGE
+        elif isinstance(packet, sn.WillTopic) and packet.update:
             payload = old.payload if old is not None else b""
             self.will = core.Will(packet.topic_name, payload, packet.qos, packet.retain) if packet.topic_name else None
         elif isinstance(packet, sn.WillMsg) and packet.update:
@@ -255,7 +259,7 @@ class VirtualConnection:
             return
         self._engine.keep_will(self)
         self._events.append(WillChanged(self, self.will))
-        self.wire.send(sn.WillResponse(isinstance(packet, sn.WillTopic)))
+        self.wire.send(sn.WillResponse(isinstance(packet, sn.WillTopic), reason))
 
     # -- from the core -----------------------------------------------------------------------------------------------
 
