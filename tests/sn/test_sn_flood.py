@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 import wire
-from sn_client import PROFILES, A, Message, SnClient
+from sn_client import PROFILES, V12, A, Message, SnClient
 from wire import Wire
 
 MANY = 1_100
@@ -38,6 +38,19 @@ def test_a_wildcard_over_many_retained_messages_brings_all_of_them(
     got = client.await_messages(MANY, timeout_s=30)
     assert sorted(got) == sorted(Message(f"many/{n}", b"%d" % n, qos, True) for n in range(MANY))
     assert client.drain() == []
+
+
+def test_large_retained_messages_at_qos_0_come_at_the_pace_of_their_names(
+    sn: Callable[..., SnClient], mqtt: Callable[..., Wire]
+) -> None:
+    """Together they are far more than a client's socket holds unread, or than may wait for it."""
+    publisher = mqtt()
+    for number in range(60):
+        publisher.publish(f"large/{number}", b"%d" % number * 10_000, retain=True)
+    client = sn(V12, "small")
+    client.subscribe("large/#", 0)
+    got = client.await_messages(60, timeout_s=30)
+    assert sorted(got) == sorted(Message(f"large/{n}", b"%d" % n * 10_000, 0, True) for n in range(60))
 
 
 def test_a_client_that_does_not_answer_holds_up_nobody(sn: Callable[..., SnClient], mqtt: Callable[..., Wire]) -> None:

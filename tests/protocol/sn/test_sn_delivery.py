@@ -293,6 +293,37 @@ def test_qos_0_leaves_in_bursts() -> None:
 
 
 @ALL
+def test_large_messages_at_qos_0_leave_in_smaller_bursts(profile) -> None:
+    harness = Harness(prove_address=False, burst_ms=10)
+    connection = harness.connect(profile)
+    harness.ask(connection, sn.Subscribe(1, sn.full_name("a/b")))
+    for _ in range(20):
+        harness.deliver(connection, "a/b", bytes(20_000))
+    bursts = [sum(len(data) for _, data in harness.sent)]
+    for _ in range(6):
+        bursts.append(sum(map(len, harness.pass_ms(10))))
+    assert max(bursts) <= 64 * 1024 + 21_000
+    assert sum(bursts) > 20 * 20_000
+
+
+@ALL
+def test_what_waits_for_a_client_is_bounded_in_bytes_awake_and_asleep(profile) -> None:
+    harness = Harness()
+    connection = harness.connect(profile)
+    taken = [
+        connection.deliver(core.Publish("a/b", bytes(60_000)), 0, False, False, 0, harness.now_ms) for _ in range(100)
+    ]
+    assert 0 < sum(taken) <= 9
+    assert harness.engine.counters.dropped_waiting_full == 100 - sum(taken)
+    assert not connection.has_room()
+    sleeper = harness.connect(profile, "dev2", ELSEWHERE)
+    harness.ask(sleeper, sn.Sleepreq(1, 60) if profile is B else sn.Disconnect(session_expiry_s=60))
+    kept = [sleeper.deliver(core.Publish("a/b", bytes(60_000)), 0, False, False, 0, harness.now_ms) for _ in range(100)]
+    assert 0 < sum(kept) <= 9
+    assert harness.engine.counters.dropped_sleeping_full == 100 - sum(kept)
+
+
+@ALL
 def test_an_unproven_address_is_sent_little_more_than_it_sent(profile) -> None:
     """A forged address must not be flooded with what somebody else asked for."""
     harness = Harness(retry_ms=1_000, retries_max=3)

@@ -6,7 +6,6 @@ Order is kept: nothing overtakes a message that waits for its REGACK.
 An address that nobody has proved is sent little: what is too much for it, the first time or again, waits for the proof.
 """
 
-from collections import deque
 from random import Random
 from typing import Final, final
 
@@ -20,6 +19,7 @@ from embermq.protocol.sn.layouts import CONGESTION, UNKNOWN_ALIAS, UNSPECIFIED
 from embermq.protocol.sn.retransmission import Retransmission
 from embermq.protocol.sn.settings import SnSettings
 from embermq.protocol.sn.sn_counters import SnCounters
+from embermq.protocol.sn.waiting import WAITING_BYTES_MAX, Waiting
 from embermq.protocol.sn.wire import Wire
 
 REFUSED_NAMES_MAX: Final = 256
@@ -32,6 +32,8 @@ PROOF_BYTES_MAX: Final = 64
 """A packet no larger than this may be sent again to an address that is not proven, as often as retries allow."""
 PROOF_NAME: Final = "$SYS"
 """What a REGISTER names that only asks for an answer: short, valid, and nobody publishes to it."""
+BURST_BYTES: Final = 64 * 1024
+"""Of the payloads of QoS 0 that leave to one client in a burst: what a socket holds unread is not much more."""
 ROOM: Final = 32
 """How many messages may wait before the core is asked to keep the next ones."""
 
@@ -58,6 +60,7 @@ class Outgoing:
         "_named",
         "_withheld",
         "_burst_left",
+        "_burst_bytes_left",
         "_burst_ends_ms",
         "_done",
     )
@@ -75,7 +78,7 @@ class Outgoing:
         self._settings: Final = settings
         self._counters: Final = counters
         self._random: Final = random
-        self._waiting: deque[core.Publish] = deque()
+        self._waiting: Final = Waiting()
         self._registering: sn.Register | None = None
         self._named = False  # the client has a name for what is being registered: only its address is in question
         self._withheld = False  # something unacknowledged was not sent again: the address has to be proved first
@@ -84,6 +87,7 @@ class Outgoing:
         self._sent: dict[int, core.Publish] = {}  # QoS 1 and 2, by packet id, until the client has them
         self._unnamed: dict[int, None] = {}  # packet ids sent a second time since the client did not know the alias
         self._burst_left = settings.burst
+        self._burst_bytes_left = BURST_BYTES
         self._burst_ends_ms = 0
         self._done: list[core.Packet] = []
 
@@ -98,10 +102,17 @@ class Outgoing:
 
     def has_room(self) -> bool:
         """Whether the core may hand over more."""
-        if len(self._waiting) < ROOM:
+        if self._has_room(ROOM, WAITING_BYTES_MAX // 2):
             return True
         self.starved = True
         return False
+
+    def has_drained(self) -> bool:
+        """Whether so little waits that the core may be asked for more."""
+        return self._has_room(ROOM // 2, WAITING_BYTES_MAX // 4)
+
+    def _has_room(self, count: int, size: int) -> bool:
+        return len(self._waiting) < count and self._waiting.size < size
 
     def take_done(self) -> list[core.Packet]:
         """Acknowledgements in place of a client that will never see the message: the core must not wait for it."""
@@ -121,10 +132,10 @@ class Outgoing:
 
     def put(self, message: core.Publish) -> bool:
         """Add a message; `pump` sends it. False: it was QoS 0 and there is no room."""
-        if message.qos == 0 and len(self._waiting) >= self._settings.waiting_max:
+        if message.qos == 0 and not self._waiting.fits(message, self._settings.waiting_max):
             self._counters.dropped_waiting_full += 1
             return False
-        self._waiting.append(message)
+        self._waiting.put(message)
         return True
 
     def pump(self, now_ms: int) -> None:
@@ -134,10 +145,10 @@ class Outgoing:
             self.send_again(self.retransmission.resume(now_ms), now_ms)
         waiting = self._waiting
         while waiting and self._registering is None:
-            message = waiting[0]
+            message = waiting.first()
             if message.topic_name in self._refused:
                 self._counters.dropped_unregistered += 1
-                self._drop(waiting.popleft())
+                self._drop(waiting.take())
                 continue
             if message.qos == 0 and not self._in_pace(now_ms):
                 return
@@ -149,21 +160,22 @@ class Outgoing:
                 size = self._size(reference, message)
                 if self._too_large(size):
                     self._counters.dropped_too_large += 1
-                    self._drop(waiting.popleft())
+                    self._drop(waiting.take())
                     continue
                 if self._wire.may_send(size):
-                    waiting.popleft()
+                    waiting.take()
                     self._publish(message, packet, now_ms)
                     continue
             # Either the client has no name for the topic, or its address must be proved first: its REGACK does both.
             self._named = reference is not None
             if not self._register(message, now_ms):
-                self._drop(waiting.popleft())
+                self._drop(waiting.take())
 
     def _publish(self, message: core.Publish, packet: sn.Publish, now_ms: int) -> None:
         self._wire.send(packet)
         if packet.qos == 0:
             self._burst_left -= 1
+            self._burst_bytes_left -= len(packet.payload)
             return
         again = packet
         if packet.qos == 2 or self._wire.profile.dup_at_qos_1:
@@ -196,11 +208,12 @@ class Outgoing:
         if now_ms >= self._burst_ends_ms:
             self._burst_ends_ms = now_ms + self._settings.burst_ms
             self._burst_left = self._settings.burst
-        return self._burst_left > 0
+            self._burst_bytes_left = BURST_BYTES
+        return self._burst_left > 0 and self._burst_bytes_left > 0
 
     def pace_ms(self) -> int:
         """When the next burst of QoS 0 may leave; 0 if none waits."""
-        if self._waiting and self._registering is None and self._waiting[0].qos == 0:
+        if self._waiting and self._registering is None and self._waiting.first().qos == 0:
             return self._burst_ends_ms
         return 0
 
@@ -294,7 +307,7 @@ class Outgoing:
                 del self._refused[next(iter(self._refused))]
         elif self._waiting:
             self._counters.dropped_unregistered += 1
-            self._drop(self._waiting.popleft())
+            self._drop(self._waiting.take())
         return True
 
     def puback(self, packet: sn.Puback) -> list[core.Packet] | None:
@@ -333,7 +346,7 @@ class Outgoing:
         self._predefined.pop(message.topic_name, None)
         del self._sent[packet_id]
         self._unnamed[packet_id] = None
-        self._waiting.appendleft(message)
+        self._waiting.put_back(message)
         return True
 
     def _settled(self, packet_id: int) -> None:

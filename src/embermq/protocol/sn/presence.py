@@ -4,10 +4,10 @@ Owns: the state, the two timers that supervise it, and the QoS 0 messages kept f
 Never: QoS 1 and 2 messages; the core keeps those while a sleeper has no room.
 """
 
-from collections import deque
 from typing import Final, final
 
 from embermq.protocol import packets as core
+from embermq.protocol.sn.waiting import Waiting
 
 CONNECTING: Final = 0  # CONNACK has not left
 ACTIVE: Final = 1
@@ -43,7 +43,7 @@ class Presence:
         self.keep_alive_s = keep_alive_s  # 0: never supervised
         self.sleep_s = 0
         self.ping_id = 0  # of the PINGREQ that an awake client waits for the answer to
-        self.kept: deque[core.Publish] = deque()
+        self.kept: Final = Waiting()
         self.awake_left = 0
         self.awake_limited = False
         self._strict: Final = strict
@@ -89,9 +89,9 @@ class Presence:
 
     def keep(self, message: core.Publish) -> bool:
         """Keep a QoS 0 message for a sleeper. False: there is no room."""
-        if len(self.kept) >= self._kept_max:
+        if not self.kept.fits(message, self._kept_max):
             return False
-        self.kept.append(message)
+        self.kept.put(message)
         return True
 
     def remaining(self, owed: int) -> int:

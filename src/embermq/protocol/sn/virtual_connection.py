@@ -14,7 +14,7 @@ from embermq.protocol.sn.connecting import expiry_of
 from embermq.protocol.sn.encode import encode
 from embermq.protocol.sn.events import Event, Lost, Received, WillChanged, Writable
 from embermq.protocol.sn.layouts import UNSPECIFIED
-from embermq.protocol.sn.outgoing import ROOM, Outgoing
+from embermq.protocol.sn.outgoing import Outgoing
 from embermq.protocol.sn.presence import ACTIVE, ASLEEP, AWAKE, CLOSED, CONNECTING, Presence
 from embermq.protocol.sn.requests import PUBREL, Requests
 from embermq.protocol.sn.settings import CONNECT_BYTES_MAX
@@ -177,7 +177,7 @@ class VirtualConnection:
         self.outgoing.send_again(self.outgoing.retransmission.resume(now_ms), now_ms)
         while presence.kept and presence.may_deliver():
             presence.delivered()
-            self.outgoing.put(presence.kept.popleft())
+            self.outgoing.put(presence.kept.take())
         self.outgoing.starved = False
         self._events.append(Writable(self))
         self._pump(now_ms)
@@ -220,7 +220,7 @@ class VirtualConnection:
         self._accept(True)
         self.outgoing.send_again(self.outgoing.retransmission.resume(now_ms), now_ms)
         while presence.kept:
-            self.outgoing.put(presence.kept.popleft())
+            self.outgoing.put(presence.kept.take())
         self.outgoing.starved = False
         self._events.append(Writable(self))
         self._pump(now_ms)
@@ -414,7 +414,7 @@ class VirtualConnection:
             outgoing.pump(now_ms)
             for packet in outgoing.take_done():
                 self._hand_over(packet)
-            if outgoing.starved and len(outgoing) < ROOM // 2 and self.presence.may_deliver():
+            if outgoing.starved and outgoing.has_drained() and self.presence.may_deliver():
                 outgoing.starved = False
                 self._events.append(Writable(self))
             if self.presence.state == ACTIVE and self.watched_ms and outgoing.idle():
