@@ -116,9 +116,11 @@ class SnListener(asyncio.DatagramProtocol):
 
     async def listen(self, host: str, port: int, group: Group | None = None) -> int:
         """Bind, and take part in the group that clients search in; returns the port."""
-        transport, _ = await self._server.loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
-        bound = transport.get_extra_info("socket")
+        loop = self._server.loop
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
+        bound = _bind(found[0][0], found[0][4])
         _enlarge(bound)
+        await loop.create_datagram_endpoint(lambda: self, sock=bound)
         if group is not None:
             try:
                 await self._join(bound, group)
@@ -369,6 +371,18 @@ class SnListener(asyncio.DatagramProtocol):
     def _is_same(self, identity: Identity, sleeper: SnLink) -> bool:
         session = sleeper.session
         return session is not None and self._server.access.may_take_over(identity, session.identity.user_name)
+
+
+def _bind(family: int, address: tuple[str | int | bytes, ...]) -> socket.socket:
+    """A socket at an address; an error has its number, which the loop's own binding loses."""
+    bound = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        bound.setblocking(False)
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 def _enlarge(bound: socket.socket) -> None:
