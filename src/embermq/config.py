@@ -353,6 +353,8 @@ def _check_together(settings: Settings) -> None:
         raise ConfigError("listeners: nothing to listen on, set listeners.tcp = true or another listener")
     if settings.store.recording == "filters" and not settings.store.recording_filters:
         raise ConfigError('store.recording is "filters": expected at least one filter in store.recording_filters')
+    if settings.sn.profile == "2.0" and settings.sn.sessionless_profile == "2.0-w":
+        raise ConfigError('sn.sessionless_profile is "2.0-w", which sn.profile = "2.0" does not speak')
     named = access.password_file is not None or access.certificate_as_user
     if not named and not settings.anonymous_allowed():
         raise ConfigError(

@@ -57,6 +57,7 @@ def test_profiles_by_name() -> None:
         ('[sn]\npredefined = { 1 = "a/+" }', "sn.predefined.1: expected a topic name"),
         ('[sn]\nprofile = "2.1"', "sn.profile: expected 'auto'"),
         ("[sn]\nwindow = 0", "sn.window: expected greater than or equal to 1"),
+        ('[sn]\nprofile = "2.0"\nsessionless_profile = "2.0-w"', 'sn.sessionless_profile is "2.0-w"'),
         ('[sn]\nmulticast_group = "10.1.1.1:1883"', "sn.multicast_group: expected a multicast address"),
         ('[sn]\nmulticast_group = "999.1.1.1:1883"', "sn.multicast_group: expected a multicast address"),
         ('[sn]\nmulticast_group = "225.1.1.1:70000"', "sn.multicast_group: expected a multicast address"),
