@@ -17,6 +17,7 @@ TEST_SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     # Compiling each small query to Java costs more than running it.
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     # A test run is over before the second compiler would pay off; with one, the default code cache is too small.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",

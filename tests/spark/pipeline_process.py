@@ -10,6 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from spark.conftest import TEST_SETTINGS
+
+
+def _settings_beside(lake: Path) -> Path:
+    """A directory with the settings of the suite's own session, as a user has them for Spark."""
+    place = lake.parent / "spark-conf"
+    place.mkdir(exist_ok=True)
+    (place / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in TEST_SETTINGS.items()))
+    return place
+
 
 class PipelineProcess:
     """One run; everything it says is kept. Killing it kills its Java process as well, which is in its group."""
@@ -20,11 +30,7 @@ class PipelineProcess:
         self._changed = threading.Condition()
         self.process = subprocess.Popen(
             [*command, "--master", "local[2]", *arguments],
-            env={
-                **os.environ,
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
-            },
+            env={**os.environ, "SPARK_CONF_DIR": str(_settings_beside(lake))},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
