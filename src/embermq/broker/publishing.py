@@ -60,7 +60,8 @@ class Publishing:
                     packet_type = PUBACK if message.qos == 1 else PUBREC
                     self._held.append(HeldAcknowledgement(link, packet_type, message.packet_id, refusal))
                 return
-            route = self._subscriptions.route(message.topic_name)
+            if route is None:
+                route = self._subscriptions.learn(message.topic_name)
         self._take(message, route, session.client_id, session, link, session.session_id if message.qos == 2 else 0)
         if message.qos == 2:
             session.received_ids.add(message.packet_id)

@@ -130,19 +130,19 @@ class Subscriptions:
     def route(self, topic_name: str) -> Route:
         """Whom a topic name reaches."""
         route = self._routes.get(topic_name)
-        if route is None:
-            subscriptions = self.matching(topic_name)
-            route = Route(subscriptions) if subscriptions else _NOBODY
-            if len(topic_name) <= ROUTE_CACHE_TOPIC_MAX:
-                self._remember(topic_name, route)
-        return route
+        return self.learn(topic_name) if route is None else route
 
-    def _remember(self, topic_name: str, route: Route) -> None:
-        receivers = len(route.subscriptions)
-        if len(self._routes) >= ROUTE_CACHE_MAX or self._receivers + receivers > ROUTE_CACHE_RECEIVERS_MAX:
-            self._forget_all()
-        self._routes[topic_name] = route
-        self._receivers += receivers
+    def learn(self, topic_name: str) -> Route:
+        """Whom a topic name reaches, if it is not remembered: then it is from now on."""
+        subscriptions = self.matching(topic_name)
+        route = Route(subscriptions) if subscriptions else _NOBODY
+        if len(topic_name) <= ROUTE_CACHE_TOPIC_MAX:
+            receivers = len(subscriptions)
+            if len(self._routes) >= ROUTE_CACHE_MAX or self._receivers + receivers > ROUTE_CACHE_RECEIVERS_MAX:
+                self._forget_all()
+            self._routes[topic_name] = route
+            self._receivers += receivers
+        return route
 
     def _forget_all(self) -> None:
         self._routes.clear()
