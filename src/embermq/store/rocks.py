@@ -39,8 +39,8 @@ FLUSH_BYTES: Final = 8 * 1024 * 1024  # a memtable is flushed from here on: it b
 MEMTABLE_BYTES_MAX: Final = 24 * 1024 * 1024  # where RocksDB itself would flush, without asking; above `FLUSH_BYTES`
 MEMTABLES_MAX: Final = 3
 MEMTABLE_FILTER_RATIO: Final = 0.05  # of a memtable: spares most reads the search in it
-RUNS_MIN: Final = 6  # so many sorted runs are let be: merging sooner costs writes more than it gives readers
-SUPERSEDED_PERCENT_MAX: Final = 100  # so much beside the oldest run, and everything is merged into one
+RUNS_MIN: Final = 10  # so many sorted runs are let be: merging sooner costs writes more than it gives readers
+SUPERSEDED_PERCENT_MAX: Final = 200  # so much beside the oldest run, and everything is merged into one
 BACKGROUND_JOBS_MAX: Final = 3  # a flush, a large merge, and the small ones that must not wait for it
 OPEN_FILES_MAX: Final = 256
 INFO_LOG_BYTES_MAX: Final = 1024 * 1024
@@ -76,6 +76,7 @@ def _options() -> Options:
     # By levels, writes all over the topics would rewrite the whole retained set with every fourth flush.
     runs = UniversalCompactOptions()
     runs.max_size_amplification_percent = SUPERSEDED_PERCENT_MAX
+    runs.max_merge_width = RUNS_MIN - 1  # else the oldest is merged as soon as the others are as large together
     options.set_compaction_style(DBCompactionStyle.universal())
     options.set_universal_compaction_options(runs)
     options.set_level_zero_file_num_compaction_trigger(RUNS_MIN)
