@@ -22,6 +22,9 @@ from bench.servers import Server
 PAYLOAD_BYTES: Final = 100
 WRITE: Final = Shape(1, PAYLOAD_BYTES)
 SUBACK_BYTES: Final = 5
+QUIET_S: Final = 1.0
+QUIET_SHARE_MAX: Final = 0.05  # of a core, used or waited for: a broker below it has nothing left to do
+SETTLE_S_MAX: Final = 60.0
 SILENCE_S_MAX: Final = 5.0  # a broker that cut the set short says nothing; so much silence is taken for the end
 
 
@@ -75,6 +78,26 @@ def write(server: Server, frames: list[Bytes], window: int, seconds: float, each
         return Written(traffic.acked, took, server.cpu_seconds() - cpu_s)
     finally:
         traffic.close()
+
+
+def settle(server: Server) -> bool:
+    """Wait until a broker has done what earlier writes left it to do, merging for one; whether it came to that."""
+    deadline = time.perf_counter() + SETTLE_S_MAX
+    while time.perf_counter() < deadline:
+        busy_s = server.cpu_seconds() + server.waited_seconds()
+        time.sleep(QUIET_S)
+        if server.cpu_seconds() + server.waited_seconds() - busy_s < QUIET_SHARE_MAX * QUIET_S:
+            return True
+    return False
+
+
+def write_steadily(server: Server, frames: Bytes, window: int, seconds_max: float) -> Written:
+    """Publish each frame once from rest to rest: all CPU that these writes cause counts, and none that others left."""
+    settle(server)
+    cpu_s = server.cpu_seconds()
+    written = write(server, [frames], window, seconds_max, each_once=True)
+    settle(server)
+    return Written(written.acked, written.seconds, server.cpu_seconds() - cpu_s)
 
 
 @final
