@@ -25,7 +25,7 @@ TEST_SETTINGS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All that is in this folder needs Spark: `make test` leaves it out, `make test-spark` runs it.
+    """All that is in this folder needs Spark and shares its one session: `make test-spark` runs it by itself.
 
     A busy machine makes Spark slow long before it makes it wrong, hence the patience.
     """
