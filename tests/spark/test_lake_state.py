@@ -15,6 +15,7 @@ from embermq.spark.lake import check_lake, is_locked, locked, open_lake, read_pr
 from embermq.spark.pipeline import failure_reason
 from embermq.spark.plots import Point, bar_plot, duration, line_plot, time_ticks, value_ticks
 from embermq.spark.tables import Lake
+from spark.recorded import Recorder
 
 
 def test_a_new_directory_becomes_a_lake_and_stays_one(tmp_path: Path) -> None:
@@ -99,6 +100,24 @@ def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(session, "_JAVA_PLACES", (str(tmp_path),))
     monkeypatch.setattr(session.shutil, "which", lambda name: None)
     assert session.java_home() == str(tmp_path / "new")
+
+
+def test_java_that_does_not_start_is_told_in_one_sentence(tmp_path: Path) -> None:
+    Recorder(tmp_path / "data").close()
+    arguments = ["--data", str(tmp_path / "data"), "--lake", str(tmp_path / "lake"), "--memory", "2x"]
+    command = [sys.executable, "-m", "embermq", "pipeline", "run", *arguments]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    log = tmp_path / "lake" / "_embermq" / "pipeline.log"
+    assert said.returncode == 2
+    assert said.stderr.strip() == f"ember: Java did not start: Invalid maximum heap size: -Xmx2x ({log})"
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_on_one_machine_spark_listens_on_loopback_only() -> None:
+    for master in ("local", "local[*]", "local[4]", "local[2, 3]"):
+        assert session.session_settings(master)["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.bindAddress" not in session.session_settings("spark://somewhere:7077")
+    assert session.session_settings("local", {"spark.driver.host": "::1"})["spark.driver.host"] == "::1"
 
 
 def test_without_the_extra_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
