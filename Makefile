@@ -1,6 +1,6 @@
 # make run    set up and start the server, with the pipeline on local Spark beside it
 # make test   set up and run every check: ruff, mypy --strict, pytest in WORKERS=4 processes
-# make test-server, make test-spark  one half of the tests: those without and those with Spark
+# make test-spark  all tests of the pipeline; make test leaves out those that are marked as long
 # make bench  measure beside Mosquitto
 # make crash  kill a server under load, ROUNDS=500 times; SEED=n repeats a run
 # make conformance  write docs/conformance.md from the marks on the tests
@@ -16,7 +16,7 @@ WORKERS ?= 4
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-server test-spark setup bench crash lint conformance clean
+.PHONY: run test test-server test-pipeline test-spark setup bench crash lint conformance clean
 
 setup: $(STAMP)
 
@@ -37,10 +37,13 @@ lint: setup
 
 # Side by side: each half waits often enough, for a server to start or a deadline to pass, to leave the other a core.
 test: lint
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-server test-spark
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-server test-pipeline
 
 test-server: setup
 	$(BIN)/python -m pytest -m 'not spark' -n $(WORKERS) --dist worksteal
+
+test-pipeline: setup
+	$(BIN)/python -m pytest -m 'spark and not long' --durations=8 tests/spark
 
 test-spark: setup
 	$(BIN)/python -m pytest -m spark tests/spark

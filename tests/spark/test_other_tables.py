@@ -18,6 +18,7 @@ from spark.recorded import Recorder
 Recorders = Callable[..., Recorder]
 
 
+@pytest.mark.long
 def test_statistics_add_up_over_batches_that_cut_windows(
     spark: SparkSession, recorder: Recorders, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_clients_come_and_go_in_the_table(spark: SparkSession, recorder: Recorde
     ]
 
 
+@pytest.mark.long
 def test_payloads_that_fit_are_typed_and_the_others_are_kept(
     spark: SparkSession, recorder: Recorders, tmp_path: Path
 ) -> None:

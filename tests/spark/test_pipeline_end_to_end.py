@@ -13,12 +13,15 @@ from embermq import Broker
 from embermq.spark.as_of import retained_as_of
 from embermq.spark.client import connect_with_retry
 from embermq.spark.instants import EPOCH
+from embermq.spark.jobs import JobSettings
 from embermq.spark.lake import read_progress
 from embermq.spark.options import parse_sink_options
+from embermq.spark.pipeline import run
 from embermq.spark.tables import Lake, read_table
 from embermq.store.reader import LogReader
 from spark.lakes import retained_of
 from spark.pipeline_process import PipelineProcess
+from spark.recorded import Recorder
 
 KILLS = 5
 TOPICS = 40
@@ -106,14 +109,9 @@ def test_the_tables_equal_what_was_published_though_the_driver_is_killed(spark: 
         finally:
             for client in clients:
                 client.stop()
-        # Once more, to the end of the log; then SIGTERM, which stops it cleanly.
-        with PipelineProcess(data, lake.directory, *STEPS) as pipeline:
-            end = LogReader(data / "log").bounds()[1]
-            pipeline.wait_until(
-                lambda: all((job["offset"] or 0) >= end for job in read_progress(lake)["jobs"].values())
-            )
-            assert pipeline.terminate() == 0, "".join(pipeline.said[-40:])
-        assert read_progress(lake)["state"] == "stopped"
+        # Once more, to the end of the log.
+        done = run(data, lake.directory, once=True, settings=JobSettings(only=("messages", "retained")))
+        assert {job.lag for job in done} == {0}
         last: dict[str, bytes] = {}
         for client in clients:
             for topic, payload, _, retain in client.published:
@@ -126,6 +124,25 @@ def test_the_tables_equal_what_was_published_though_the_driver_is_killed(spark: 
     assert {topic: payload for topic, (payload, _, _) in current.items()} == last
     check_messages(spark, data, lake, clients)
     check_history(spark, data, lake, chance)
+
+
+@pytest.mark.long
+def test_sigterm_stops_it_cleanly_after_its_batch(spark: SparkSession, tmp_path: Path) -> None:
+    made = Recorder(tmp_path / "data")
+    for number in range(3000):
+        made.publish(f"t/{number % 50}", b"%d" % number, retain=True)
+    made.close()
+    lake = Lake(tmp_path / "lake")
+    with PipelineProcess(made.data, lake.directory, *STEPS) as pipeline:
+        pipeline.wait_until(
+            lambda: bool(read_progress(lake)) and read_progress(lake)["jobs"]["messages"]["batches"] > 0
+        )
+        assert pipeline.terminate() == 0, "".join(pipeline.said[-40:])
+    progress = read_progress(lake)
+    assert progress["state"] == "stopped"
+    reached = progress["jobs"]["messages"]["offset"]
+    offsets = [row[0] for row in read_table(spark, lake, "messages").select("offset").orderBy("offset").collect()]
+    assert offsets == list(range(1, reached))
 
 
 def check_messages(spark: SparkSession, data: Path, lake: Lake, clients: list[Traffic]) -> None:

@@ -92,6 +92,7 @@ def ask(*arguments: str) -> str:
     return answered.output
 
 
+@pytest.mark.long
 def test_the_commands_answer(spark: SparkSession, ran: Run, tmp_path: Path) -> None:
     lake = ["--lake", str(ran.lake.directory)]
     data = ["--data", str(ran.made.data)]
@@ -117,6 +118,7 @@ def test_the_commands_answer(spark: SparkSession, ran: Run, tmp_path: Path) -> N
         CliRunner().invoke(app, ["as-of", "tuesday", *lake], catch_exceptions=False)
 
 
+@pytest.mark.long
 def test_a_run_resumes_compacts_and_rebuilds(spark: SparkSession, ran: Run) -> None:
     ran.publish(100)
     assert ran.run()["messages"] == 101
@@ -151,6 +153,7 @@ def test_what_cannot_be_run_is_refused_in_one_sentence(spark: SparkSession, ran:
         run(ran.made.data, tmp_path / "lake", once=True, settings=JobSettings(only=("retained",)))
 
 
+@pytest.mark.long
 def test_a_log_that_fails_ends_the_run_with_its_reason(spark: SparkSession, tmp_path: Path) -> None:
     made = Run(tmp_path)
     only = JobSettings(records_per_trigger=100, only=("messages",))

@@ -71,6 +71,7 @@ def test_tables_equal_the_model_at_many_instants(spark: SparkSession, recorder: 
         assert as_of(spark, lake, at_us, topic_filter) == expected
 
 
+@pytest.mark.long
 def test_replayed_and_recut_batches_change_nothing(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:
     made = random_log(recorder(), 9, 200)
     job = job_named("retained")
@@ -87,6 +88,7 @@ def test_replayed_and_recut_batches_change_nothing(spark: SparkSession, recorder
     )
 
 
+@pytest.mark.long
 def test_a_crash_between_the_two_commits_is_not_seen(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:
     made = random_log(recorder(), 13, 200)
     job = job_named("retained")

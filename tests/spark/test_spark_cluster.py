@@ -35,6 +35,7 @@ rows.write.format("embermq").mode("append").option("url", url).option("retain", 
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.long
 def test_executors_of_their_own(tmp_path: Path) -> None:
     made = Recorder(tmp_path / "data")
     for number in range(2000):

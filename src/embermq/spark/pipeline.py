@@ -77,6 +77,8 @@ def run(
                 if not active:
                     break
                 stopping.wait(POLL_S)
+            _stop(list(queries.values()))
+            _watch(queries, progress, log.bounds())  # the batches that were under way
             state = "stopped" if stopping.is_set() else "done"
         finally:
             _stop(list(queries.values()))
