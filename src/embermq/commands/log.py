@@ -83,10 +83,13 @@ def tail(
 @app.command()
 def cat(
     directory: Directory,
-    from_offset: Annotated[int | None, typer.Option("--from", help="First offset.  [default: the oldest]")] = None,
-    to_offset: Annotated[int | None, typer.Option("--to", help="Last offset.  [default: the newest]")] = None,
+    from_offset: Annotated[int | None, typer.Option("--from", show_default="the oldest", help="First offset.")] = None,
+    to_offset: Annotated[int | None, typer.Option("--to", show_default="the newest", help="Last offset.")] = None,
     since: Annotated[
-        str | None, typer.Option(help="From an instant on: 2026-01-31T14:03, or 90s, 15m, 2h, 7d ago.")
+        str | None,
+        typer.Option(
+            help="From an instant on: 2026-01-31T14:03 (UTC unless it names a zone), or 90s, 15m, 2h, 7d ago."
+        ),
     ] = None,
     topic_filter: Filter = None,
     kind: Kinds = None,

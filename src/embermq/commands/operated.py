@@ -29,7 +29,8 @@ Data = Annotated[
         "--data",
         parser=named_directory("--data"),
         metavar="DIR",
-        help="The server's data directory.  [default: ember-data]",
+        show_default="ember-data",
+        help="The server's data directory.",
     ),
 ]
 Config = Annotated[

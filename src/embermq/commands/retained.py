@@ -183,12 +183,12 @@ def import_(
         typer.Option(
             "--from",
             metavar="URL",
-            help="A live MQTT broker: mqtt://[user@]host[:port] or mqtts://...; a password is taken from the"
+            help="A live MQTT broker: mqtt://\\[user@]host[:port] or mqtts://...; a password is taken from the"
             " environment variable EMBERMQ_IMPORT_PASSWORD.",
         ),
     ] = None,
     topic_filter: Annotated[
-        str | None, typer.Option("--filter", help="Only topics that match.  [default: all; of a broker: #]")
+        str | None, typer.Option("--filter", show_default="all; of a broker: #", help="Only topics that match.")
     ] = None,
     qos: Annotated[int, typer.Option(min=0, max=2, help="The QoS that messages of a broker are kept with.")] = 1,
     quiet: Annotated[

@@ -27,14 +27,15 @@ Directory = Annotated[
         "--data",
         parser=named_directory("--data"),
         metavar="DIR",
-        help="Directory to keep everything in.  [default: ember-data]",
+        show_default="ember-data",
+        help="Directory to keep everything in.",
     ),
 ]
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="Port for plain TCP, 0 for a free one.  [default: 1883]")] = None,
+    host: Annotated[str | None, typer.Option(show_default="127.0.0.1", help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(show_default="1883", help="Port for plain TCP, 0 for a free one.")] = None,
     data: Directory = None,
     memory: Annotated[bool, typer.Option("--memory", help="Keep everything in memory only.")] = False,
     ws_port: Annotated[int | None, typer.Option(help="Port for WebSocket.")] = None,

@@ -26,8 +26,8 @@ STOP_GRACE_S: Final = 30.0
 
 
 def up(
-    host: Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="Port for plain TCP, 0 for a free one.  [default: 1883]")] = None,
+    host: Annotated[str | None, typer.Option(show_default="127.0.0.1", help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(show_default="1883", help="Port for plain TCP, 0 for a free one.")] = None,
     data: Directory = None,
     lake: Annotated[
         Path, typer.Option(parser=named_directory("--lake"), metavar="DIR", help="Directory that holds the tables.")
