@@ -169,6 +169,8 @@ def test_a_directory_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     with pytest.raises(StoreError, match="cannot be used"):
         Journal(tmp_path / "file" / "data", lambda call: None)
+    with pytest.raises(StoreError, match="file is no directory"):
+        Journal(tmp_path / "file", lambda call: None)
 
 
 # -- crashes -------------------------------------------------------------------------------------------------------

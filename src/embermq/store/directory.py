@@ -32,6 +32,8 @@ class DataDirectory:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 directory.chmod(0o700)
             self._descriptor = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT, 0o600)
+        except FileExistsError as error:
+            raise StoreError(f"the data directory {path} cannot be used: {error.filename} is no directory") from error
         except OSError as error:
             raise StoreError(f"the data directory {path} cannot be used: {error.strerror}") from error
         try:
