@@ -96,7 +96,13 @@ def test_cat_shows_every_record_as_json(data: Path) -> None:
         }
         for record in shown
     ]
-    assert details[0] == {"kind": "connected", "text": "MQTT 3.1.1\n127.0.0.1\nann\nclean"}
+    assert details[0] == {
+        "kind": "connected",
+        "protocol": "MQTT 3.1.1",
+        "address": "127.0.0.1",
+        "user_name": "ann",
+        "persistent": False,
+    }
     assert details[3:9] == [
         {"kind": "subscribed", "session_id": 0},
         {"kind": "session-opened", "session_id": 0, "session_expiry_s": 60, "user_name": "ann"},

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from embermq.store.segments import SegmentInfo
 
 MESSAGES: Final = frozenset({Kind.PUBLISH, Kind.RETAINED_COPY})
-TEXTS: Final = frozenset({Kind.CONNECTED, Kind.RETAINED_REMOVED})
 # What the payload of the other kinds begins with, and the name of the text after it.
 PAYLOADS: Final = {
     Kind.DISCONNECTED: (SESSION_SEQUENCE, ("session_id", "sequence"), "reason"),
@@ -161,7 +160,9 @@ def as_line(row: dict[str, Any]) -> str:
 
 def details(kind: int, payload: bytes) -> dict[str, Any]:
     """What the payload of a record that is no message says."""
-    if kind in TEXTS:
+    if kind == Kind.CONNECTED:
+        return _connected(payload)
+    if kind == Kind.RETAINED_REMOVED:
         return _bytes("text", payload)
     if kind not in PAYLOADS:
         return _bytes("payload", payload)
@@ -176,6 +177,20 @@ def details(kind: int, payload: bytes) -> dict[str, Any]:
     elif text_name:
         found |= _bytes(text_name, rest)
     return found
+
+
+def _connected(payload: bytes) -> dict[str, Any]:
+    """Protocol, address, user name, and whether the session lasts: a line each, but a user name may have several."""
+    try:
+        protocol, address, *user_name, session = payload.decode().split("\n")
+    except ValueError:  # not UTF-8, or fewer lines
+        return _bytes("text", payload)
+    return {
+        "protocol": protocol,
+        "address": address,
+        "user_name": "\n".join(user_name),
+        "persistent": session == "persistent",
+    }
 
 
 def _bytes(name: str, value: bytes) -> dict[str, str]:
