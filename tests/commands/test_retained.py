@@ -88,6 +88,15 @@ def test_what_is_set_is_got_listed_and_cleared(place: Place) -> None:
     assert (absent.code, absent.printed, absent.errors) == (1, b"", "ember: nothing is retained on a/b\n")
 
 
+def test_an_empty_listing_says_so_beside_the_output(place: Place) -> None:
+    said = "ember: nothing is retained that matches a/#"
+    assert place.retained("ls", "a/#") == (0, b"", f"{said}\n")
+    place.set("a/b", b"1")
+    assert place.retained("ls", "a/#").errors == ""
+    assert place.retained("ls", "a/#", "--as-of", "7d") == (0, b"", f"{said} as of 7d\n")
+    assert place.retained("ls", "b", "--json") == (0, b"", "")
+
+
 def test_a_message_is_shown_with_all_that_is_known_of_it(place: Place) -> None:
     place.set("a/b", b"x" * 500, "--qos", "2")
     header, line = place.retained("ls").lines

@@ -42,7 +42,7 @@ def ls(
     topic_filter: Filter = "#", as_of: AsOf = None, json: Json = False, data: Data = None, config: Config = None
 ) -> None:
     """List what is retained, or was at a time."""
-    from embermq.commands.messages import HEADER, PREVIEW_BYTES, as_json, as_line
+    from embermq.commands.messages import HEADER, PREVIEW_BYTES, as_json, as_line, printable
 
     with sentences():
         _check_filter(topic_filter)
@@ -58,6 +58,9 @@ def ls(
                     headed = True
                     print(HEADER)
                 print(as_line(retained, payload_bytes))
+            if not headed:
+                then = "" if as_of is None else f" as of {as_of}"
+                print(f"ember: nothing is retained that matches {printable(topic_filter)}{then}", file=sys.stderr)
 
 
 @app.command()
