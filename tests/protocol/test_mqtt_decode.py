@@ -218,6 +218,12 @@ def test_the_level_is_known_once_connect_was_decoded() -> None:
     assert old.protocol_level == 3
 
 
+def test_another_level_is_refused_with_the_one_that_is_spoken() -> None:
+    decoder = Decoder(1000)
+    assert decoder.feed(bytes.fromhex("10 0d 0004 4d515454 05 02 0000 00 0000")) == []
+    assert "protocol MQTT level 5 is not spoken here, level 4 is" in str(decoder.error)
+
+
 def test_the_order_of_packets_is_not_the_decoders_business() -> None:
     decoder = Decoder(1000)
     packets = decoder.feed(b"\xc0\x00" + CONNECT_31 + CONNECT_31)

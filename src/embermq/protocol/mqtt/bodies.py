@@ -76,7 +76,8 @@ def _protocol_level(fields: Fields) -> int:
     asked = fields.byte()
     if asked != level:
         reason = ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
-        raise ProtocolError(f"protocol {name.decode()} level {asked}", "MQTT-3.1.2-2", reason)
+        detail = f"protocol {name.decode()} level {asked} is not spoken here, level {level} is"
+        raise ProtocolError(detail, "MQTT-3.1.2-2", reason)
     return level
 
 
