@@ -16,7 +16,7 @@ WORKERS ?= 4
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-server test-pipeline test-spark setup bench crash lint conformance clean
+.PHONY: run test test-spark setup bench crash lint conformance clean
 
 setup: $(STAMP)
 
@@ -35,15 +35,10 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Side by side: each half waits often enough, for a server to start or a deadline to pass, to leave the other a core.
+# The pipeline's tests share one Spark session, so they run in one process, after the others.
 test: lint
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-server test-pipeline
-
-test-server: setup
 	$(BIN)/python -m pytest -m 'not spark' -n $(WORKERS) --dist worksteal
-
-test-pipeline: setup
-	$(BIN)/python -m pytest -m 'spark and not long' --durations=8 tests/spark
+	$(BIN)/python -m pytest -m 'spark and not long' tests/spark
 
 test-spark: setup
 	$(BIN)/python -m pytest -m spark tests/spark

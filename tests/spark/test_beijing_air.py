@@ -29,6 +29,7 @@ def compiling(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not FILE.exists(), reason="beijing-air.csv.gz is not here; BEIJING_AIR says where it is")
+@pytest.mark.long
 def test_a_tenth_of_the_file_is_retained_as_the_file_says(
     compiling: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

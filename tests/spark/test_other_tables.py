@@ -48,6 +48,7 @@ def test_statistics_add_up_over_batches_that_cut_windows(
         assert silences[topic] == max(after - before for before, after in pairwise(times))
 
 
+@pytest.mark.long
 def test_clients_come_and_go_in_the_table(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:
     made = recorder()
     made.record(Kind.CONNECTED, 0, "", b"MQTT 3.1.1\n127.0.0.1:9\nan\nna\npersistent", "c1")

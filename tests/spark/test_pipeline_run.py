@@ -60,6 +60,7 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     made.made.close()
 
 
+@pytest.mark.long
 def test_all_tables_are_there_and_equal_what_was_recorded(spark: SparkSession, ran: Run) -> None:
     ran.check(spark)
     assert list(ran.lake.names()) == [*TABLES, "numbers", "numbers_rejects"]
@@ -68,6 +69,7 @@ def test_all_tables_are_there_and_equal_what_was_recorded(spark: SparkSession, r
     assert (row["topic"], bytes(row["payload"]), row["qos"], row["retain"], row["client_id"]) == published[2:]
 
 
+@pytest.mark.long
 def test_other_tools_read_the_tables(spark: SparkSession, ran: Run) -> None:
     deltalake = pytest.importorskip("deltalake")
     duckdb = pytest.importorskip("duckdb")
@@ -139,6 +141,7 @@ def test_a_run_resumes_compacts_and_rebuilds(spark: SparkSession, ran: Run) -> N
     assert values == sum(1 for one in ran.made.published if one[3] or not one[5])
 
 
+@pytest.mark.long
 def test_what_cannot_be_run_is_refused_in_one_sentence(spark: SparkSession, ran: Run, tmp_path: Path) -> None:
     with locked(ran.lake, 0), pytest.raises(LakeError, match="another pipeline writes to"):
         ran.run()
