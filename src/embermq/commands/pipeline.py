@@ -75,6 +75,7 @@ def run(
             only=tuple(only or ()),
         )
         shown = _Shown()
+        print(f"starting Spark on {master}: the first tables take a while", flush=True)
         began_s = time.monotonic()
         done = run_pipeline(
             data,
@@ -203,12 +204,13 @@ def audit(data: Data = DATA, lake: LakeDirectory = LAKE, master: Master = LOCAL)
 
 
 class _Shown:
-    """Prints a line of progress now and then."""
+    """Prints a line of progress now and then, if it says something new."""
 
-    __slots__ = ("_next_s",)
+    __slots__ = ("_next_s", "_said")
 
     def __init__(self) -> None:
         self._next_s = 0.0
+        self._said = ""
 
     def show(self, progress: "list[JobProgress]") -> None:
         from embermq.spark.progress import progress_line
@@ -216,7 +218,10 @@ class _Shown:
         now_s = time.monotonic()
         if now_s >= self._next_s:
             self._next_s = now_s + LINE_EVERY_S
-            print(progress_line(progress), flush=True)
+            line = progress_line(progress)
+            if line != self._said:
+                self._said = line
+                print(line, flush=True)
 
 
 @contextmanager

@@ -33,10 +33,12 @@ def up(
         Path, typer.Option(parser=named_directory("--lake"), metavar="DIR", help="Directory that holds the tables.")
     ] = Path("ember-lake"),
     master: Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")] = "local[*]",
+    sn_port: Annotated[int | None, typer.Option(help="UDP port for MQTT-SN.")] = None,
     config: Annotated[Path | None, typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file, TOML.")] = None,
 ) -> None:
     """Run the server and the pipeline together until SIGTERM or Ctrl-C. Without Java the server runs alone."""
-    settings = read_settings(config, {"listeners": {"host": host, "port": port}, "store": {"directory": data}})
+    listeners = {"host": host, "port": port}
+    settings = read_settings(config, {"listeners": listeners, "sn": {"port": sn_port}, "store": {"directory": data}})
     if settings.store.memory:
         raise ConfigError("store.memory is set: expected a directory, the pipeline reads its log")
     arguments = ["--data", str(settings.store.directory), "--lake", str(lake), "--master", master]

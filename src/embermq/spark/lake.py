@@ -31,6 +31,11 @@ def java_log(lake: Lake, name: str) -> Path:
     return _state(lake) / f"{name}.log"
 
 
+def spark_settings_of(lake: Lake) -> dict[str, str]:
+    """Settings of a session for a lake: Spark's place for tables without one is in it, not where the user stands."""
+    return {"spark.sql.warehouse.dir": str((_state(lake) / "warehouse").absolute())}
+
+
 def open_lake(lake: Lake) -> None:
     """Check that this version may write here; a new directory becomes a lake."""
     marker = _state(lake) / "lake.json"

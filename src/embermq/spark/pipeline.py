@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from embermq.spark.errors import PipelineError
 from embermq.spark.jobs import Job, JobSettings, chosen_jobs, start_job
-from embermq.spark.lake import LOCK_WAIT_S, java_log, locked, open_lake, write_progress
+from embermq.spark.lake import LOCK_WAIT_S, java_log, locked, open_lake, spark_settings_of, write_progress
 from embermq.spark.progress import JobProgress, progress_file
 from embermq.spark.session import DEFAULT_MASTER, build_session, launch_java
 from embermq.spark.tables import Lake, as_lake
@@ -58,6 +58,7 @@ def run(
     log = LogReader(data / "log")
     open_lake(lake)
     stopping = stop or threading.Event()
+    spark_settings = {**spark_settings_of(lake), **(spark_settings or {})}
     with locked(lake, lock_wait_s) as lock, _signals(stopping):
         # After kill -9 of this process Java may go on for a moment; the lock is free when it is gone as well.
         launch_java(master, spark_settings, java_log(lake, "pipeline"), (lock,))

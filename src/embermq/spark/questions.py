@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from embermq.spark.as_of import retained_as_of
 from embermq.spark.errors import LakeError, PipelineError
-from embermq.spark.lake import check_lake, java_log
+from embermq.spark.lake import check_lake, java_log, spark_settings_of
 from embermq.spark.session import DEFAULT_MASTER, build_session, launch_java
 from embermq.spark.tables import Lake
 from embermq.spark.views import create_views
@@ -26,8 +26,9 @@ def asking(lake_directory: Path, master: str = DEFAULT_MASTER) -> Iterator[tuple
     if not check_lake(lake):
         raise LakeError(f"{lake_directory} is no lake: `ember pipeline run` makes one")
     found = SparkSession.getActiveSession()
-    launch_java(master, None, java_log(lake, "question"))
-    spark = build_session(master, "embermq question")
+    settings = spark_settings_of(lake)
+    launch_java(master, settings, java_log(lake, "question"))
+    spark = build_session(master, "embermq question", settings)
     try:
         yield spark, lake
     except PySparkException as error:
