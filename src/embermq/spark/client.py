@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, final
 
+import numpy as np
+
 from embermq.spark.errors import PipelineError
 from embermq.spark.options import SinkOptions
 
@@ -20,6 +22,7 @@ REMAINING_LENGTH_MAX: Final = 268_435_455
 
 _U16: Final = Struct(">H")
 _PUBACK, _PUBREC, _PUBREL, _PUBCOMP, _PINGRESP = 0x40, 0x50, 0x62, 0x70, 0xD0
+_PUBACK_WORD: Final = _PUBACK << 8 | 2
 _PINGREQ: Final = b"\xc0\x00"
 _DISCONNECT: Final = b"\xe0\x00"
 _REFUSALS: Final = {
@@ -125,6 +128,12 @@ class Publisher:
     def _receive(self) -> bool:
         """Read what has come, at least something; whether an answer to a ping was in it."""
         data = self._in + self._read()
+        if len(data) % 4 == 0:
+            words = np.frombuffer(data, ">u2")
+            if (words[::2] == _PUBACK_WORD).all():  # nothing but PUBACKs, as nearly always
+                self._unacknowledged.difference_update(words[1::2].tolist())
+                self._in = b""
+                return False
         whole = len(data) & ~1
         ponged = False
         at = 0

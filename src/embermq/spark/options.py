@@ -148,7 +148,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         client_id_prefix=read.text("clientIdPrefix") or "spark",
         qos=read.one("qos", _whole(0, 2), 1),
         retain=read.one("retain", _flag, False),
-        window=read.one("window", _whole(1, 65_535), 1_000),
+        window=read.one("window", _whole(1, 65_535), 10_000),
         timeout_s=read.one("timeoutSeconds", _seconds, 60.0),
         progress_s=read.one("progressSeconds", _seconds, 5.0),
     )
