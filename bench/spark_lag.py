@@ -74,7 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=int, default=1_000, help="messages a second")
     parser.add_argument("--seconds", type=float, default=120.0)
-    parser.add_argument("--warm-up", type=float, default=30.0, help="seconds at the beginning that do not count")
+    parser.add_argument("--warm-up", type=float, default=60.0, help="seconds at the beginning that do not count")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-lag-") as place:
         data, table = Path(place) / "data", Path(place) / "lake" / "messages"

@@ -7,6 +7,7 @@ others go on.
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,8 @@ MESSAGES_EVERY_S: Final = 2.0
 TABLES_EVERY_S: Final = 30.0
 """A MERGE costs seconds whatever its size: large and rare is cheap. `messages` has what is newer."""
 RECORDS_PER_TRIGGER: Final = 2_500_000
+
+Turns = AbstractContextManager[object]
 
 
 @dataclass(frozen=True)
@@ -104,9 +107,12 @@ def _typed_job(table: typed.TypedTable, every_s: float) -> Job:
 
 
 def start_job(
-    spark: SparkSession, job: Job, data: Path, lake: Lake, settings: JobSettings, once: bool
+    spark: SparkSession, job: Job, data: Path, lake: Lake, settings: JobSettings, once: bool, turns: Turns
 ) -> StreamingQuery:
-    """Start a job's stream: until the log's end of now with `once`, else until it is stopped."""
+    """Start a job's stream: until the log's end of now with `once`, else until it is stopped.
+
+    Batches that merge take one of the `turns` each, so that those of `messages` find a core free.
+    """
     found = _prepare_tables(spark, job, lake)
     known = {field.name: field for field in (*SOURCE_SCHEMA.fields, FLAGS_FIELD)}
     reader = (
@@ -136,13 +142,16 @@ def start_job(
     if job.apply is None:
         (name,) = job.tables
         return writer.format("delta").outputMode("append").start(lake.table(name))
-    return writer.foreachBatch(partial(_apply_batch, job.apply, lake)).start()
+    return writer.foreachBatch(partial(_apply_batch, job.apply, lake, turns)).start()
 
 
-def _apply_batch(apply: Callable[[DataFrame, Lake], None], lake: Lake, batch: DataFrame, batch_id: int) -> None:
+def _apply_batch(
+    apply: Callable[[DataFrame, Lake], None], lake: Lake, turns: Turns, batch: DataFrame, batch_id: int
+) -> None:
     # Adaptive execution more than doubles the Spark jobs of a micro-batch and plans nothing better for it.
     batch.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
-    apply(batch, lake)
+    with turns:
+        apply(batch, lake)
 
 
 def _prepare_tables(spark: SparkSession, job: Job, lake: Lake) -> bool:

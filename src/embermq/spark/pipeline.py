@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from embermq.spark.errors import PipelineError
-from embermq.spark.jobs import Job, JobSettings, chosen_jobs, start_job
+from embermq.spark.jobs import Job, JobSettings, Turns, chosen_jobs, start_job
 from embermq.spark.lake import LOCK_WAIT_S, java_log, locked, open_lake, spark_settings_of, write_progress
 from embermq.spark.progress import JobProgress, progress_file
 from embermq.spark.session import DEFAULT_MASTER, build_session, launch_java
@@ -68,8 +68,9 @@ def run(
         progress = [JobProgress(job.name) for job in jobs]
         state = "failed"
         try:
+            turns = threading.BoundedSemaphore(max(1, spark.sparkContext.defaultParallelism // 2))
             for job in jobs:
-                queries[job.name] = _start(spark, job, data, lake_directory, chosen, once)
+                queries[job.name] = _start(spark, job, data, lake_directory, chosen, once, turns)
             while not stopping.is_set():
                 active = _watch(queries, progress, log.bounds())
                 _leave_word(lake, progress, log, "running")
@@ -93,7 +94,13 @@ def _leave_word(lake: Lake, progress: list[JobProgress], log: LogReader, state: 
 
 
 def _start(
-    spark: SparkSession, job: Job, data: Path, lake_directory: Path, settings: JobSettings, once: bool
+    spark: SparkSession,
+    job: Job,
+    data: Path,
+    lake_directory: Path,
+    settings: JobSettings,
+    once: bool,
+    turns: Turns,
 ) -> StreamingQuery:
     """Start a job and wait until its source answers.
 
@@ -101,7 +108,7 @@ def _start(
     once, so they start one after the other, and one that was too late is started again.
     """
     for _ in range(START_ATTEMPTS):
-        query = start_job(spark, job, data, as_lake(lake_directory), settings, once)
+        query = start_job(spark, job, data, as_lake(lake_directory), settings, once, turns)
         deadline_s = time.monotonic() + START_WAIT_S
         while query.isActive and not _has_begun(query) and time.monotonic() < deadline_s:
             time.sleep(0.05)
