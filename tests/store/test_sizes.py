@@ -92,6 +92,19 @@ def test_a_topic_is_read_once_and_the_totals_stay_true(tmp_path: Path, reads: li
     state.close()
 
 
+@pytest.mark.clause("v311", "MQTT-3.3.1-10")
+def test_a_clear_takes_effect_though_two_topics_share_a_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes_module, "hash", lambda key: 7, raising=False)
+    state = State(tmp_path / "state")
+    write(state, (b"a", b"1"))
+    write(state, (b"b", b"2"))
+    write(state, (b"b", b""))  # now "a" is taken for cleared as well
+    write(state, (b"a", b""))
+    assert state.retained.get("a") is None
+    assert state.retained.get("b") is None
+    state.close()
+
+
 def test_a_new_process_reads_again(tmp_path: Path, reads: list[list[bytes]]) -> None:
     state = State(tmp_path / "state")
     write(state, (b"a", b"1"))

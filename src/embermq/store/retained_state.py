@@ -146,7 +146,8 @@ class RetainedState:
                 put(RETAINED + key, value)
             else:
                 remember.append(ABSENT)
-                if old_bytes != NOT_RETAINED:
+                # Unless it was read that there is none: what is remembered may be another topic's of the same hash.
+                if key not in read or old_bytes != NOT_RETAINED:
                     batch.delete(RETAINED + key)
             if counted:
                 account.change(key_topic(key), old_bytes, new_bytes)
