@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from embermq.commands.directories import named_directory
+from embermq.commands.directories import directory_option
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,16 +23,7 @@ if TYPE_CHECKING:
     from embermq.protocol.packets import Publish
     from embermq.store.interface import Retained
 
-Data = Annotated[
-    Path | None,
-    typer.Option(
-        "--data",
-        parser=named_directory("--data"),
-        metavar="DIR",
-        show_default="ember-data",
-        help="The server's data directory.",
-    ),
-]
+Data = Annotated[Path | None, directory_option("--data", "The server's data directory.", "ember-data")]
 Config = Annotated[
     Path | None, typer.Option("--config", envvar="EMBERMQ_CONFIG", help="The server's settings file, TOML.")
 ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from embermq.commands.directories import named_directory
+from embermq.commands.directories import directory_option
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,15 +21,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="The log as tables on Spark: run the pipeline, ask its tables.", no_args_is_help=True)
 
-Data = Annotated[
-    Path, typer.Option("--data", parser=named_directory("--data"), metavar="DIR", help="The server's data directory.")
-]
-LakeDirectory = Annotated[
-    Path,
-    typer.Option(
-        "--lake", parser=named_directory("--lake"), metavar="DIR", help="The directory that holds the tables."
-    ),
-]
+Data = Annotated[Path, directory_option("--data", "The server's data directory.")]
+LakeDirectory = Annotated[Path, directory_option("--lake", "The directory that holds the tables.")]
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")]
 Rows = Annotated[int, typer.Option("--limit", min=1, help="Show at most so many rows.")]
 DATA = Path("ember-data")
@@ -121,10 +114,7 @@ def status(data: Data = DATA, lake: LakeDirectory = LAKE) -> None:
 def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="A query over the tables' names.")],
     lake: LakeDirectory = LAKE,
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", parser=named_directory("--data"), metavar="DIR", help="The log too, as the view `log`."),
-    ] = None,
+    data: Annotated[Path | None, directory_option("--data", "The log too, as the view `log`.")] = None,
     master: Master = LOCAL,
     limit: Rows = 1000,
 ) -> None:

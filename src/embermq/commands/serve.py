@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from embermq import __version__
-from embermq.commands.directories import named_directory
+from embermq.commands.directories import directory_option
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,16 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("embermq")
 
-Directory = Annotated[
-    Path | None,
-    typer.Option(
-        "--data",
-        parser=named_directory("--data"),
-        metavar="DIR",
-        show_default="ember-data",
-        help="Directory to keep everything in.",
-    ),
-]
+Directory = Annotated[Path | None, directory_option("--data", "Directory to keep everything in.", "ember-data")]
 
 
 def serve(

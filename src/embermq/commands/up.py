@@ -13,7 +13,7 @@ from typing import Annotated, Final, final
 
 import typer
 
-from embermq.commands.directories import named_directory
+from embermq.commands.directories import directory_option
 from embermq.commands.serve import Directory, read_settings, run
 from embermq.errors import ConfigError
 
@@ -29,9 +29,7 @@ def up(
     host: Annotated[str | None, typer.Option(show_default="127.0.0.1", help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(show_default="1883", help="Port for plain TCP, 0 for a free one.")] = None,
     data: Directory = None,
-    lake: Annotated[
-        Path, typer.Option(parser=named_directory("--lake"), metavar="DIR", help="Directory that holds the tables.")
-    ] = Path("ember-lake"),
+    lake: Annotated[Path, directory_option("--lake", "Directory that holds the tables.")] = Path("ember-lake"),
     master: Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")] = "local[*]",
     sn_port: Annotated[int | None, typer.Option(help="UDP port for MQTT-SN.")] = None,
     config: Annotated[Path | None, typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file, TOML.")] = None,
