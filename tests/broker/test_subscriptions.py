@@ -73,10 +73,17 @@ def test_remembered_routes_are_bounded_by_receivers_and_by_length(monkeypatch: p
         subscriptions.add(Subscription(each, "#", 0))
     for n in range(500):
         assert len(subscriptions.route(f"t/{n}").subscriptions) == 50
-        assert len(subscriptions._routes) <= 20
+        assert len(subscriptions.remembered) <= 20
     assert len(subscriptions.route("x" * 1_000).subscriptions) == 50
-    assert subscriptions.cached("x" * 1_000) is None
+    assert "x" * 1_000 not in subscriptions.remembered
     # One that everybody leaves is right at once, remembered or not.
     for each in everybody:
         subscriptions.remove(each, "#")
     assert subscriptions.route("t/499").subscriptions == []
+
+
+def test_a_name_that_may_be_refused_is_not_remembered_because_others_are_taken_unexamined() -> None:
+    subscriptions = Subscriptions()
+    subscriptions.add(Subscription(session(), "$SYS/#", 0))
+    assert len(subscriptions.route("$SYS/broker/uptime").subscriptions) == 1
+    assert not subscriptions.remembered

@@ -296,3 +296,23 @@ def test_before_connect_no_more_is_gathered_than_the_largest_connect_needs() -> 
     stranger = Decoder(REMAINING_LENGTH_MAX, first_bytes_max=CONNECT_BYTES_MAX)
     assert stranger.feed(large[:10]) == []
     assert stranger.error is not None and stranger.error.reason == ReasonCode.PACKET_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("wire", "as_it_came"),
+    [
+        ("30 04 0001 61 78", True),
+        ("31 04 0001 61 78", False),  # RETAIN is for the store, not for those who are subscribed already
+        ("38 04 0001 61 78", False),  # DUP means nothing at QoS 0, and is dropped
+        ("30 84 00 0001 61 78", False),  # a length in more bytes than it needs
+        ("32 06 0001 61 0001 78", False),  # the receiver's packet id is another one
+    ],
+)
+def test_only_what_every_receiver_may_get_is_kept_as_it_came(wire: str, as_it_came: bool) -> None:
+    frame = bytes.fromhex(wire)
+    for before, after in ((b"", b""), (b"\xc0\x00", b"\xc0\x00")):  # alone in a read, and between others
+        packets = Decoder(PACKET_BYTES_MAX).feed(before + frame + after)
+        (message,) = [packet for packet in packets if isinstance(packet, Publish)]
+        assert message.frame == (frame if as_it_came else b"")
+        if as_it_came:
+            assert message.frame == encode(message)

@@ -295,7 +295,8 @@ class Core:
         if not self._store.failing():
             for topic_name in self._store.retained_expired(now_us, SWEEP_MAX):
                 self._store.append_retained_removed(topic_name, "expired")
-        self._commit(lazy=False)
+        if self._held or self._store.group_bytes() > 0:
+            self._commit()
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do at the latest, as far as timers are concerned."""
@@ -304,7 +305,8 @@ class Core:
 
     def end_turn(self) -> bool:
         """All packets of this turn are in: commit, send what windows allow. True: another turn has work already."""
-        self._commit(lazy=True)
+        if self._held or self._store.group_bytes() > LAZY_GROUP_BYTES:
+            self._commit()
         touched = self._touched
         if touched:
             self._touched = {}
@@ -312,8 +314,9 @@ class Core:
                 session.outbound.settle()
                 if session.link is not None:
                     self._pump(session, session.link)
-        more = self._streams.send_pieces()
-        return more or (self._committing is None and bool(self._held))
+        if self._streams.send_pieces():
+            return True
+        return bool(self._held) and self._committing is None
 
     def _pump(self, session: Session, link: Link) -> None:
         """Send one client what it is owed. What the store cannot give costs this client its connection, nobody else."""
@@ -341,7 +344,6 @@ class Core:
             if before is None or before.payload != payload:
                 message = Publish(topic_name, payload, 0, True)
                 self._sys[topic_name] = message
-                # A remembered route would let a client's own message to this topic pass unexamined.
                 self._publishing.fan_out(message, -1, self._subscriptions.matching(topic_name), None)
 
     def sessions(self) -> list[Session]:
@@ -358,10 +360,8 @@ class Core:
 
     # -- commit ------------------------------------------------------------------------------------------------
 
-    def _commit(self, lazy: bool) -> None:
-        while self._committing is None and (
-            self._held or self._store.group_bytes() > (LAZY_GROUP_BYTES if lazy else 0)
-        ):
+    def _commit(self) -> None:
+        while self._committing is None:
             held = self._held[:]
             self._held.clear()
             if not self._store.commit(self._durable):

@@ -23,7 +23,7 @@ from embermq.store.interface import Store, StoreError
 class Publishing:
     """Every message goes through here, whoever sent it."""
 
-    __slots__ = ("_store", "_access", "_limits", "_counters", "_subscriptions", "_streams", "_held")
+    __slots__ = ("_store", "_access", "_limits", "_counters", "_subscriptions", "_remembered", "_streams", "_held")
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Publishing:
         self._limits: Final = limits
         self._counters: Final = counters
         self._subscriptions: Final = subscriptions
+        self._remembered: Final = subscriptions.remembered
         self._streams: Final = streams
         self._held: Final = held
 
@@ -48,22 +49,29 @@ class Publishing:
         counters = self._counters
         counters.publish_received += 1
         counters.publish_bytes_received += len(message.payload)
-        if message.qos == 2 and message.packet_id in session.received_ids:
+        qos = message.qos
+        route = self._remembered.get(message.topic_name)
+        if qos == 0 and not message.retain and session.held == 0 and route is not None and self._access.unrestricted:
+            # Most messages are like this. What follows would come to the same, after questions that need no answer.
+            offset = self._store.append_publish(message, session.client_id)
+            if route.subscriptions:
+                self.fan_out(message, offset, route.subscriptions, session)
+            return
+        if qos == 2 and message.packet_id in session.received_ids:
             # MQTT-4.3.3-2: the same message again; the first one may not be durable yet, so this waits as well.
             self._held.append(HeldAcknowledgement(link, PUBREC, message.packet_id))
             return
-        route = self._subscriptions.cached(message.topic_name)
-        if route is None or message.retain or not self._access.unrestricted or message.topic_name[0] == "$":
+        if route is None or message.retain or not self._access.unrestricted:
             refusal = self._refusal(session.identity, message)
             if refusal is not None:
-                if message.qos:
-                    packet_type = PUBACK if message.qos == 1 else PUBREC
+                if qos:
+                    packet_type = PUBACK if qos == 1 else PUBREC
                     self._held.append(HeldAcknowledgement(link, packet_type, message.packet_id, refusal))
                 return
             if route is None:
                 route = self._subscriptions.learn(message.topic_name)
-        self._take(message, route, session.client_id, session, link, session.session_id if message.qos == 2 else 0)
-        if message.qos == 2:
+        self._take(message, route, session.client_id, session, link, session.session_id if qos == 2 else 0)
+        if qos == 2:
             session.received_ids.add(message.packet_id)
 
     def take_unconnected(self, message: Publish, identity: Identity) -> int | None:
@@ -162,8 +170,9 @@ class Publishing:
                 granted = subscription.qos if subscription.qos < qos else qos
                 session.outbound.offer(session.link, message, offset, granted, retain)
                 sent += 1
-        self._counters.publish_sent += sent
-        self._counters.publish_bytes_sent += sent * len(message.payload)
+        counters = self._counters
+        counters.publish_sent += sent
+        counters.publish_bytes_sent += sent * len(message.payload)
 
     def settled(self, topic_name: str) -> None:
         """A retained publish is durable and was sent live."""

@@ -67,11 +67,11 @@ class _Node:
 class Subscriptions:
     """The trie of all filters of all sessions."""
 
-    __slots__ = ("_root", "_routes", "_receivers", "count")
+    __slots__ = ("_root", "remembered", "_receivers", "count")
 
     def __init__(self) -> None:
         self._root: Final = _Node()
-        self._routes: dict[str, Route] = {}
+        self.remembered: Final[dict[str, Route]] = {}  # routes by topic name: the quick question of every publish
         self._receivers = 0  # at least as many as the routes have
         self.count = 0
 
@@ -121,31 +121,28 @@ class Subscriptions:
         if has_wildcard(topic_filter):
             self._forget_all()
         else:
-            self._routes.pop(topic_filter, None)
-
-    def cached(self, topic_name: str) -> Route | None:
-        """The route if it is remembered: the quick question of every publish."""
-        return self._routes.get(topic_name)
+            self.remembered.pop(topic_filter, None)
 
     def route(self, topic_name: str) -> Route:
         """Whom a topic name reaches."""
-        route = self._routes.get(topic_name)
+        route = self.remembered.get(topic_name)
         return self.learn(topic_name) if route is None else route
 
     def learn(self, topic_name: str) -> Route:
-        """Whom a topic name reaches, if it is not remembered: then it is from now on."""
+        """Whom a topic name reaches, if it is not remembered: as a rule it is from now on."""
         subscriptions = self.matching(topic_name)
         route = Route(subscriptions) if subscriptions else _NOBODY
-        if len(topic_name) <= ROUTE_CACHE_TOPIC_MAX:
+        # What is remembered is not examined again when a client publishes to it, and some names with '$' are refused.
+        if len(topic_name) <= ROUTE_CACHE_TOPIC_MAX and topic_name[0] != "$":
             receivers = len(subscriptions)
-            if len(self._routes) >= ROUTE_CACHE_MAX or self._receivers + receivers > ROUTE_CACHE_RECEIVERS_MAX:
+            if len(self.remembered) >= ROUTE_CACHE_MAX or self._receivers + receivers > ROUTE_CACHE_RECEIVERS_MAX:
                 self._forget_all()
-            self._routes[topic_name] = route
+            self.remembered[topic_name] = route
             self._receivers += receivers
         return route
 
     def _forget_all(self) -> None:
-        self._routes.clear()
+        self.remembered.clear()
         self._receivers = 0
 
     def matching(self, topic_name: str) -> list[Subscription]:

@@ -28,8 +28,9 @@ class Packet:
 
 
 def _fields(packet: Packet) -> tuple[str, ...]:
-    """The names of a packet's fields; a compiled class keeps them elsewhere."""
-    return getattr(packet, "__mypyc_attrs__", None) or packet.__slots__
+    """The names of what a packet says; a compiled class keeps them elsewhere."""
+    names: tuple[str, ...] = getattr(packet, "__mypyc_attrs__", None) or packet.__slots__
+    return tuple(name for name in names if name != "frame")
 
 
 @final
@@ -111,9 +112,12 @@ class Connack(Packet):
 
 @final
 class Publish(Packet):
-    """An application message, in either direction (3.3). `properties` holds MQTT 5's, in their wire form."""
+    """An application message, in either direction (3.3). `properties` holds MQTT 5's, in their wire form.
 
-    __slots__ = ("topic_name", "payload", "qos", "retain", "dup", "packet_id", "properties")
+    `frame`: the bytes it came in, if they say no more than that it is QoS 0, so that it can leave as it came; or empty.
+    """
+
+    __slots__ = ("topic_name", "payload", "qos", "retain", "dup", "packet_id", "properties", "frame")
 
     def __init__(
         self,
@@ -124,6 +128,7 @@ class Publish(Packet):
         dup: bool = False,
         packet_id: int = 0,
         properties: bytes = b"",
+        frame: bytes = b"",
     ) -> None:
         self.topic_name: Final = topic_name
         self.payload: Final = payload
@@ -132,6 +137,7 @@ class Publish(Packet):
         self.dup: Final = dup
         self.packet_id: Final = packet_id
         self.properties: Final = properties
+        self.frame: Final = frame
 
 
 @final

@@ -69,7 +69,7 @@ class Server:
         self.core: Final = Core(store, access, limits, self._wake, self.bug, __version__, secrets.token_hex(4))
         self._sys_interval_ms: Final = sys_interval_s * 1000
         self._next_report_ms = 0
-        self._group_bytes_max: Final = group_bytes_max
+        self.group_bytes_max: Final = group_bytes_max
         self._connections: set[StreamConnection] = set()
         self._paused: dict[StreamConnection, None] = {}
         self._listeners: list[asyncio.Server] = []
@@ -79,7 +79,8 @@ class Server:
         self._unix_paths: list[Path] = []
         self._in_turn = False
         self._turn_ms = 0
-        self._wall_ahead_ns = 0  # wall clock minus the loop's clock, as of the last tick
+        self._turn_end: Final = self._end_turn
+        self._wall_ahead_s = 0.0  # wall clock minus the loop's clock, as of the last tick
         self._timer: asyncio.TimerHandle | None = None
         self._authenticators: ThreadPoolExecutor | None = None
         self._stopping = False
@@ -88,7 +89,7 @@ class Server:
 
     async def start(self) -> None:
         """Take up the sessions that the store remembers, and begin to count time."""
-        self._wall_ahead_ns = time.time_ns() - time.monotonic_ns()
+        self._wall_ahead_s = time.time() - time.monotonic()
         self.store.begin_turn(time.time_ns() // 1000)
         self.core.restore(self.now_ms(), time.time_ns() // 1000)
         self._tick()
@@ -189,16 +190,16 @@ class Server:
 
     def now_ms(self) -> int:
         """The instant that the core's timers count in."""
-        return time.monotonic_ns() // 1_000_000
+        return int(time.monotonic() * 1000)
 
     def begin_turn(self) -> int:
         """Something has come in: see to it that the turn ends; returns the instant of the turn."""
         if not self._in_turn:
             self._in_turn = True
-            now_ns = time.monotonic_ns()
-            self._turn_ms = now_ns // 1_000_000
-            self.store.begin_turn((now_ns + self._wall_ahead_ns) // 1000)
-            self.loop.call_soon(self._end_turn)
+            now_s = time.monotonic()
+            self._turn_ms = int(now_s * 1000)
+            self.store.begin_turn(int((now_s + self._wall_ahead_s) * 1_000_000))
+            self.loop.call_soon(self._turn_end)
         return self._turn_ms
 
     def _wake(self) -> None:
@@ -235,15 +236,16 @@ class Server:
 
         While the disk fails nothing that must last is taken, so nothing grows; QoS 0 is to go on.
         """
-        return self.store.group_bytes() > self._group_bytes_max and not self.store.failing()
+        return self.store.group_bytes() > self.group_bytes_max and not self.store.failing()
 
     def pause(self, connection: StreamConnection) -> None:
-        """Read no more of a client until the disk has caught up."""
-        connection.pause_reading(DISK)
-        self._paused[connection] = None
+        """Too much waits for the disk: read no more of a client until it has caught up."""
+        if connection.waiting > WAITING_MAX or self.overfull():
+            connection.pause_reading(DISK)
+            self._paused[connection] = None
 
     def _tick(self) -> None:
-        self._wall_ahead_ns = time.time_ns() - time.monotonic_ns()
+        self._wall_ahead_s = time.time() - time.monotonic()
         now_ms = self.begin_turn()
         try:
             self.core.tick(now_ms, time.time_ns() // 1000)

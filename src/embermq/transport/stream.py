@@ -65,6 +65,7 @@ class StreamConnection(asyncio.Protocol, Link):
 
     __slots__ = (
         "_server",
+        "_counters",
         "_frames",
         "_decoder",
         "_transport",
@@ -87,6 +88,7 @@ class StreamConnection(asyncio.Protocol, Link):
     def __init__(self, server: "Server") -> None:
         Link.__init__(self)
         self._server: Final = server
+        self._counters: Final = server.core.counters
         self._frames: Final = server.frames
         self._decoder: Final = Decoder(server.limits.packet_bytes_max, first_bytes_max=CONNECT_BYTES_MAX)
         self._transport: ByteTransport | None = None
@@ -123,28 +125,26 @@ class StreamConnection(asyncio.Protocol, Link):
     def data_received(self, data: bytes) -> None:
         if self._closed:
             return
-        try:
-            self._receive(data)
-        except Exception as error:  # our own bug: this connection ends, the others go on
-            self._server.bug(error)
-            if self.session is not None:
-                self._server.core.lost(self, "internal error", self._server.now_ms())
-            self.close(ReasonCode.UNSPECIFIED_ERROR, "internal error")
-
-    def _receive(self, data: bytes) -> None:
         server = self._server
-        now_ms = server.begin_turn()
-        server.core.counters.bytes_received += len(data)
-        packets = self._decoder.feed(data)
-        if self._open:
+        decoder = self._decoder
+        try:
+            now_ms = server.begin_turn()
+            self._counters.bytes_received += len(data)
+            packets = decoder.feed(data)
             if packets:
-                server.core.receive(self, packets, now_ms)
-        elif packets:
-            self._before_open(packets)
-        if self._decoder.error is not None and not self._stash and (self._open or not self._connecting):
-            self._fail(self._decoder.error)
-        elif self.waiting > WAITING_MAX or server.overfull():
-            server.pause(self)
+                if self._open:
+                    server.core.receive(self, packets, now_ms)
+                else:
+                    self._before_open(packets)
+            if decoder.error is not None and not self._stash and (self._open or not self._connecting):
+                self._fail(decoder.error)
+            elif self.waiting > WAITING_MAX or server.store.group_bytes() > server.group_bytes_max:
+                server.pause(self)
+        except Exception as error:  # our own bug: this connection ends, the others go on
+            server.bug(error)
+            if self.session is not None:
+                server.core.lost(self, "internal error", server.now_ms())
+            self.close(ReasonCode.UNSPECIFIED_ERROR, "internal error")
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timeout is not None:
@@ -224,7 +224,7 @@ class StreamConnection(asyncio.Protocol, Link):
     def refused(self, refusal: Refused) -> None:
         """The client is not who it says, or may not be here."""
         if not self._closed:
-            self._server.core.counters.connections_refused += 1
+            self._counters.connections_refused += 1
             self.send(Connack(False, refusal.reason))
             self.close(refusal.reason, refusal.detail)
 
@@ -247,7 +247,11 @@ class StreamConnection(asyncio.Protocol, Link):
             if self._pending_bytes > self._output_bytes_max and not self._relieved():
                 self._starved = True
                 return False
-            frame = self._frames.qos0(message, retain)
+            frame = message.frame  # never large
+            if retain or not frame:
+                frame = self._frames.qos0(message, retain)
+                if len(frame) >= SHARED_BYTES_MIN:
+                    self._large = True
         else:
             frame = self._frames.head_with_id(message, qos, retain, dup, packet_id)
             if len(message.payload) < SHARED_BYTES_MIN:
@@ -255,14 +259,13 @@ class StreamConnection(asyncio.Protocol, Link):
             else:
                 self._gather(frame)
                 self._shared += 1
+                self._large = True
                 frame = message.payload
-        if not self._out:
+        out = self._out
+        if not out:
             self._server.touched.append(self)
-        self._out.append(frame)
-        frame_bytes = len(frame)
-        self._pending_bytes += frame_bytes
-        if frame_bytes >= SHARED_BYTES_MIN:
-            self._large = True
+        out.append(frame)
+        self._pending_bytes += len(frame)
         return True
 
     def _gather(self, frame: bytes) -> None:
@@ -341,7 +344,8 @@ class StreamConnection(asyncio.Protocol, Link):
                 if self._pending_bytes:
                     self._server.loop.call_later(CLOSE_GRACE_S, transport.abort)
             return
-        self._weigh_answers()
+        if self._answer_bytes:
+            self._weigh_answers()
         if self._starved and self._pending_bytes <= self._output_bytes_max:
             self._starved = False
             self._server.begin_turn()
@@ -353,16 +357,17 @@ class StreamConnection(asyncio.Protocol, Link):
         if not out or transport is None:
             return
         self._out = []
-        counters = self._server.core.counters
-        counters.messages_sent += len(out) - self._shared
+        counters = self._counters
+        counters.messages_sent += len(out)
         if self._large:
+            counters.messages_sent -= self._shared
             self._large = False
             self._shared = 0
             for data in joined(out):
                 counters.bytes_sent += len(data)
                 transport.write(data)
         else:
-            data = out[0] if len(out) == 1 else b"".join(out)
+            data = b"".join(out)
             counters.bytes_sent += len(data)
             transport.write(data)
         self._pending_bytes = transport.get_write_buffer_size()

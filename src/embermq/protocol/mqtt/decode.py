@@ -69,12 +69,19 @@ class Decoder:
 
     def feed(self, data: bytes) -> list[Packet]:
         """All packets that are complete now. Never raises for what a peer sent: see `error`."""
+        end = len(data)
+        if end > 4 and data[0] == 0x30 and data[1] == end - 2 <= self._plain_length_max and not self._rest_bytes_wanted:
+            # One small QoS 0 message and nothing else, the read of most devices: `_decode` would find the same.
+            name_stop = 4 + (data[2] << 8 | data[3])
+            known = _topic_names.get(data[4:name_stop])
+            if known is not None and name_stop <= end and self.error is None:
+                return [Publish(known, data[name_stop:], 0, False, False, 0, b"", data)]
         packets: list[Packet] = []
         if self.error is not None:
             return packets
         if self._rest_bytes_wanted:
             rest = self._rest
-            if len(rest) + len(data) < self._rest_bytes_wanted:
+            if len(rest) + end < self._rest_bytes_wanted:
                 rest += data
                 return packets
             data = bytes(rest) + data
@@ -129,12 +136,14 @@ class Decoder:
                 topic_name = _topic_names.get(raw)
                 if topic_name is None:
                     topic_name = _learn_topic_name(raw)
-                qos = first >> 1 & 3
-                if qos == 0:
+                if first == 0x30 and body - at == 2:
+                    packets.append(Publish(topic_name, data[name_stop:stop], 0, False, False, 0, b"", data[at:stop]))
+                elif first & 6 == 0:
                     # DUP is meaningless here. 3.3.1-2 forbids a sender to set it; the message is clear all the same,
                     # so it is taken, and the flag is dropped.
                     packets.append(Publish(topic_name, data[name_stop:stop], 0, first & 1 == 1))
                 else:
+                    qos = first >> 1 & 3
                     if qos == 3:
                         raise MalformedPacket("QoS 3", "MQTT-3.3.1-4")
                     payload_at = name_stop + 2
