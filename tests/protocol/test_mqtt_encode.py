@@ -4,12 +4,13 @@ import pytest
 
 from clauses import v311
 from embermq.protocol.mqtt import encode as encoding
+from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.encode import (
     REMAINING_LENGTH_MAX,
     encode,
     puback,
     pubcomp,
-    publish_parts,
+    publish_head,
     publish_qos0,
     pubrec,
     pubrel,
@@ -99,11 +100,11 @@ def test_what_is_no_control_packet_is_our_bug() -> None:
 @pytest.mark.parametrize("retain", [False, True])
 @pytest.mark.parametrize("dup", [False, True])
 @pytest.mark.parametrize("payload", [b"", b"hi", b"x" * 118, b"x" * 119, b"x" * 20_000])
-def test_the_parts_join_to_the_packet(qos: int, retain: bool, dup: bool, payload: bytes) -> None:
-    head, tail = publish_parts("a/é", payload, qos, retain, dup)
-    packet = Publish("a/é", payload, qos, retain, dup, 513)
-    assert head + (513).to_bytes(2, "big") + tail == encode(packet)
-    assert tail is payload
+def test_head_and_payload_make_the_packet(qos: int, retain: bool, dup: bool, payload: bytes) -> None:
+    wire = publish_head("a/é", len(payload), qos, retain, dup) + (513).to_bytes(2, "big") + payload
+    (packet,) = Decoder(1_000_000).feed(wire)
+    assert packet == Publish("a/é", payload, qos, retain, dup, 513)
+    assert wire == encode(packet)
 
 
 @v311("MQTT-2.3.1-5", "MQTT-4.3.1-1")
@@ -112,7 +113,7 @@ def test_the_parts_join_to_the_packet(qos: int, retain: bool, dup: bool, payload
 def test_qos0_is_one_piece(retain: bool, payload: bytes) -> None:
     packet: Packet = Publish("a/é", payload, 0, retain)
     assert publish_qos0("a/é", payload, retain) == encode(packet)
-    assert b"".join(publish_parts("a/é", payload, 0, retain, False)) == encode(packet)
+    assert publish_head("a/é", len(payload), 0, retain, False) + payload == encode(packet)
 
 
 @pytest.mark.parametrize("packet_id", [1, 255, 256, 65_535])

@@ -471,7 +471,8 @@ class Core:
 
     def _settled(self, session: Session, known: bool) -> None:
         if known:
-            self._touched[session] = None
+            if session.outbound.waits() or session.streams.flow():
+                self._touched[session] = None
         else:
             self.counters.acks_unknown += 1
 

@@ -84,22 +84,23 @@ class Outbound:
 
     def offer(self, link: Link | None, message: Publish, offset: int, qos: int, retain: bool) -> None:
         """A message is durable: send it now if it is its turn and there is room, or leave it in the queue."""
+        inflight = self.inflight
         if (
             link is not None
             and not self.backlog
             and self.sent == self.released
-            and len(self.inflight) < self.window
+            and len(inflight) < self.window
             and self._bytes < self._bytes_max
             and not self._again
             and link.has_room()
         ):
             sequence = self.released + 1
-            packet_id = (sequence - 1) % PACKET_IDS + 1
-            if packet_id not in self.inflight:
+            packet_id = self.released % PACKET_IDS + 1
+            if packet_id not in inflight:
                 self.released = sequence
                 self.sent = sequence
                 self._bytes += len(message.topic_name) + len(message.payload)
-                self.inflight[packet_id] = Queued(sequence, message, qos, retain, offset)
+                inflight[packet_id] = Queued(sequence, message, qos, retain, offset)
                 link.deliver(message, qos, retain, False, packet_id)
                 return
         if self.queue is not None:
@@ -206,6 +207,10 @@ class Outbound:
     def _done(self, packet_id: int, queued: Queued) -> None:
         del self.inflight[packet_id]
         self._bytes -= len(queued.message.topic_name) + len(queued.message.payload)
+
+    def waits(self) -> bool:
+        """Whether more follows from an acknowledgement than that it came: room for another, something to remember."""
+        return self.queue is not None or bool(self.backlog) or bool(self._again)
 
     def settle(self) -> None:
         """Once a turn: tell a lasting queue how far everything is acknowledged."""

@@ -15,17 +15,21 @@ SHARED_BYTES_MIN: Final = 64 * 1024
 
 @final
 class Frames:
-    """The message that is being fanned out, encoded once for all of its receivers."""
+    """The message that is being fanned out, encoded once for all of its receivers.
 
-    __slots__ = ("_message", "_retain", "_frame", "_parted", "_parted_flags", "_head")
+    `head` is what precedes the packet identifier in the PUBLISH of `message` at `qos`, neither retained nor sent again.
+    Those who deliver look themselves whether it is theirs: at QoS 1 and 2 a call for each receiver would be felt.
+    """
+
+    __slots__ = ("_message", "_retain", "_frame", "message", "qos", "head")
 
     def __init__(self) -> None:
         self._message: Publish | None = None
         self._retain = False
         self._frame = b""
-        self._parted: Publish | None = None
-        self._parted_flags = 0
-        self._head = b""
+        self.message: Publish | None = None
+        self.qos = 0
+        self.head = b""
 
     def qos0(self, message: Publish, retain: bool) -> bytes:
         """The whole PUBLISH."""
@@ -35,14 +39,11 @@ class Frames:
             self._frame = encode.publish_qos0(message.topic_name, message.payload, retain)
         return self._frame
 
-    def head_with_id(self, message: Publish, qos: int, retain: bool, dup: bool, packet_id: int) -> bytes:
-        """The PUBLISH up to its payload; only the packet id differs between receivers."""
-        flags = qos << 2 | retain << 1 | dup
-        if self._parted is not message or self._parted_flags != flags:
-            self._parted = message
-            self._parted_flags = flags
-            self._head, _ = encode.publish_parts(message.topic_name, message.payload, qos, retain, dup)
-        return self._head + packet_id.to_bytes(2, "big")
+    def take_up(self, message: Publish, qos: int) -> None:
+        """Make `head` that of another message, or of another QoS."""
+        self.message = message
+        self.qos = qos
+        self.head = encode.publish_head(message.topic_name, len(message.payload), qos, False, False)
 
 
 def joined(parts: list[bytes]) -> list[bytes]:

@@ -253,14 +253,22 @@ class StreamConnection(asyncio.Protocol, Link):
                 if len(frame) >= SHARED_BYTES_MIN:
                     self._large = True
         else:
-            frame = self._frames.head_with_id(message, qos, retain, dup, packet_id)
-            if len(message.payload) < SHARED_BYTES_MIN:
-                frame += message.payload
+            payload = message.payload
+            if retain or dup:
+                frame = encode.publish_head(message.topic_name, len(payload), qos, retain, dup)
+            else:
+                frames = self._frames
+                if frames.message is not message or frames.qos != qos:
+                    frames.take_up(message, qos)
+                frame = frames.head
+            frame += packet_id.to_bytes(2, "big")
+            if len(payload) < SHARED_BYTES_MIN:
+                frame += payload
             else:
                 self._gather(frame)
                 self._shared += 1
                 self._large = True
-                frame = message.payload
+                frame = payload
         out = self._out
         if not out:
             self._server.touched.append(self)

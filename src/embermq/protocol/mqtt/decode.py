@@ -70,12 +70,23 @@ class Decoder:
     def feed(self, data: bytes) -> list[Packet]:
         """All packets that are complete now. Never raises for what a peer sent: see `error`."""
         end = len(data)
-        if end > 4 and data[0] == 0x30 and data[1] == end - 2 <= self._plain_length_max and not self._rest_bytes_wanted:
-            # One small QoS 0 message and nothing else, the read of most devices: `_decode` would find the same.
-            name_stop = 4 + (data[2] << 8 | data[3])
-            known = _topic_names.get(data[4:name_stop])
-            if known is not None and name_stop <= end and self.error is None:
-                return [Publish(known, data[name_stop:], 0, False, False, 0, b"", data)]
+        if end >= 4 and data[1] == end - 2 <= self._plain_length_max and not self._rest_bytes_wanted and not self.error:
+            # One small packet and nothing else, as devices and the acknowledgements of a subscriber come. The three
+            # that come most are read here; `_decode` would find the same in them, and all that can be wrong.
+            first = data[0]
+            if first == 0x40:
+                if end == 4 and (data[2] or data[3]):
+                    return [Puback(data[2] << 8 | data[3])]
+            elif first == 0x30 or first == 0x32:
+                name_stop = 4 + (data[2] << 8 | data[3])
+                known = _topic_names.get(data[4:name_stop])
+                if known is not None:
+                    if first == 0x30:
+                        if name_stop <= end:
+                            return [Publish(known, data[name_stop:], 0, False, False, 0, b"", data)]
+                    elif name_stop + 2 <= end and (data[name_stop] or data[name_stop + 1]):
+                        packet_id = data[name_stop] << 8 | data[name_stop + 1]
+                        return [Publish(known, data[name_stop + 2 :], 1, False, False, packet_id)]
         packets: list[Packet] = []
         if self.error is not None:
             return packets

@@ -2,7 +2,7 @@
 
 Owns: how each packet is written, and what of MQTT 5's vocabulary an older level can say.
 Never: a decision. A packet that the level cannot express becomes no bytes at all.
-Fan-out does not go through `encode`: a message is prepared once (`publish_parts`) and joined for each receiver.
+Fan-out does not go through `encode`: QoS 0 is the same for every receiver, and a large payload is not copied.
 """
 
 from struct import Struct
@@ -84,31 +84,29 @@ def publish_qos0(topic_name: str, payload: bytes, retain: bool) -> bytes:
     return first + remaining_length(length) + topic_field + payload
 
 
-def publish_parts(topic_name: str, payload: bytes, qos: int, retain: bool, dup: bool) -> tuple[bytes, bytes]:
-    """A PUBLISH as what comes before the packet identifier and what comes after it.
-
-    At QoS 1 and 2 a receiver gets `head + packet_id.to_bytes(2, "big") + payload`, at QoS 0 `head + payload`.
-    """
+def publish_head(topic_name: str, payload_bytes: int, qos: int, retain: bool, dup: bool) -> bytes:
+    """A PUBLISH up to its packet identifier; at QoS 0, which has none, up to its payload."""
     topic_field = _topic_fields.get(topic_name)
     if topic_field is None:
         topic_field = _learn_topic_field(topic_name)
-    length = len(topic_field) + len(payload) + (2 if qos else 0)
     first = 0x30 | qos << 1
     if retain:
         first |= 1
     if dup:
         first |= 8
+    length = len(topic_field) + payload_bytes + (2 if qos else 0)
     if length < 128:
-        return _byte[first] + _byte[length] + topic_field, payload
-    return _byte[first] + remaining_length(length) + topic_field, payload
+        return _byte[first] + _byte[length] + topic_field
+    return _byte[first] + remaining_length(length) + topic_field
 
 
 def encode(packet: Packet, level: int = 4) -> bytes:
     """Any packet as bytes for a peer that speaks `level`; b"" if the level has no such packet."""
     if isinstance(packet, Publish):
-        head, payload = publish_parts(packet.topic_name, packet.payload, packet.qos, packet.retain, packet.dup)
+        payload = packet.payload
+        head = publish_head(packet.topic_name, len(payload), packet.qos, packet.retain, packet.dup)
         if packet.qos:
-            return head + packet.packet_id.to_bytes(2, "big") + payload
+            head += packet.packet_id.to_bytes(2, "big")
         return head + payload
     if isinstance(packet, Puback):
         return puback(packet.packet_id)
