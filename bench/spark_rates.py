@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 START_US: Final = 1_750_000_000_000_000
+WARM_UP_ROUNDS: Final = 3
 SECTIONS: Final = ("scan", "append", "retained", "sink")
 
 
@@ -59,9 +60,10 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def compare(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> tuple[float, float]:
-    """The median seconds of each, taking turns, after one round that does not count."""
-    ours()
-    theirs()
+    """The median seconds of each, taking turns, after rounds that do not count: Java compiles what it runs often."""
+    for _ in range(WARM_UP_ROUNDS):
+        ours()
+        theirs()
     pairs = [(timed(ours), timed(theirs)) for _ in range(rounds)]
     return statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)
 

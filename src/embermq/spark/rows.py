@@ -18,6 +18,8 @@ from embermq.spark.topic_filters import arrow_mask
 from embermq.store.reader import LogReader
 from embermq.store.records import DUP_FLAG, QOS_MASK, RETAIN_FLAG, Kind
 
+BATCH_ROWS: Final = 50_000
+"""Each batch costs the JVM a fixed sum, so a scan takes larger ones than people do; their bytes are bounded anyway."""
 _MESSAGE_KINDS: Final = (Kind.PUBLISH, Kind.RETAINED_REMOVED)
 _ALL_FLAGS: Final = np.arange(256, dtype=np.uint8)
 _FLAG_VALUES: Final = {
@@ -38,7 +40,7 @@ def rows(options: SourceOptions, columns: Sequence[str], start: int, end: int) -
     if not options.fail_on_data_loss:
         start = min(end, max(start, log.bounds()[0]))
     needed = _log_columns(columns, bool(kinds), options.topic_filter is not None)
-    for batch in log.batches(start, end, columns=needed):
+    for batch in log.batches(start, end, rows=BATCH_ROWS, columns=needed):
         kept = _of_kinds(batch, kinds)
         if options.topic_filter is not None and kept.num_rows:
             kept = kept.filter(arrow_mask(kept["topic"], options.topic_filter))

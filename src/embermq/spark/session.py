@@ -45,6 +45,10 @@ _JAVA_PLACES: Final = ("/usr/lib/jvm", "/opt/java", "/opt/jdk", "/Library/Java/J
 _JAVA_COMPLAINT: Final = re.compile(r"Error|Exception|Invalid|not found")
 _VERSION: Final = re.compile(r'version "(\d+)')
 
+# Without a check at every single value: what crosses to the JVM is checked in whole blocks when it is read. Measured
+# together with the buffer and the collector below, a scan takes two thirds of its time.
+_ARROW_UNCHECKED: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+
 SETTINGS: Final = {
     "spark.jars.packages": DELTA_PACKAGE,
     "spark.jars.excludes": ",".join(_BROUGHT_BY_SPARK),
@@ -62,6 +66,10 @@ SETTINGS: Final = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {_ARROW_UNCHECKED}",
+    "spark.executor.extraJavaOptions": f"-XX:+UseParallelGC {_ARROW_UNCHECKED}",
+    # Between a Python worker and the JVM: 64 KiB by default, a fraction of a batch.
+    "spark.buffer.size": str(1 << 20),
 }
 
 
