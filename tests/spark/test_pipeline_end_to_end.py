@@ -94,7 +94,6 @@ def moved(job: dict[str, Any]) -> bool:
     return job["batches"] > 0 or job["lag"] == 0
 
 
-@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_tables_equal_what_was_published_though_the_driver_is_killed(spark: SparkSession, tmp_path: Path) -> None:
     data, lake = tmp_path / "data", Lake(tmp_path / "lake")

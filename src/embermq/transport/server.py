@@ -79,7 +79,7 @@ class Server:
         self._unix_paths: list[Path] = []
         self._in_turn = False
         self._turn_ms = 0
-        self._turn_end: Final = self._end_turn
+        self._turn_end: Final = self._end_turn  # bound once, not in every turn
         self._wall_ahead_s = 0.0  # wall clock minus the loop's clock, as of the last tick
         self._timer: asyncio.TimerHandle | None = None
         self._authenticators: ThreadPoolExecutor | None = None
