@@ -1,6 +1,6 @@
 """The codec against random packets and random bytes: what is written is read, and nothing a peer sends raises."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Final
 
 import pytest
@@ -116,3 +116,14 @@ def test_what_is_decoded_encodes_to_the_same_bytes(packet: Packet) -> None:
     wire = encode(packet)
     (read,) = Decoder(PACKET_BYTES_MAX).feed(wire)
     assert encode(read) == wire
+
+
+@pytest.mark.parametrize("first", [0x30, 0x31, 0x32, 0x33, 0x34, 0x36, 0x38, 0x40, 0x41])
+def test_a_small_packet_alone_in_a_read_says_the_same_as_in_pieces(first: int) -> None:
+    Decoder(PACKET_BYTES_MAX).feed(b"\x30\x03\0\1a\x30\x05\0\3a/b")  # known topics are read the short way
+    topics = [b"", b"\0\0", b"\0\1a", b"\0\2a", b"\0\3a/b", b"\0\4a/b", b"\1\1a", b"\0\1+"]
+    rests = [b"", b"\0", b"\0\0", b"\0\1", b"\1\0", b"\0\0x", b"\0\1x", b"xyz"]
+    for topic, rest, wrong_by in product(topics, rests, range(-2, 3)):
+        body = topic + rest
+        wire = bytes((first, max(0, len(body) + wrong_by))) + body
+        assert_ends_well([wire[:1], wire[1:]], server=True)
