@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from clauses import v311
 from embermq.store import sizes as sizes_module
 from embermq.store.budgets import RetainedBudget
 from embermq.store.records import RETAIN_FLAG, Group, Kind
@@ -92,7 +93,7 @@ def test_a_topic_is_read_once_and_the_totals_stay_true(tmp_path: Path, reads: li
     state.close()
 
 
-@pytest.mark.clause("v311", "MQTT-3.3.1-10")
+@v311("MQTT-3.3.1-10")
 def test_a_clear_takes_effect_though_two_topics_share_a_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes_module, "hash", lambda key: 7, raising=False)
     state = State(tmp_path / "state")
