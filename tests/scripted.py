@@ -83,6 +83,9 @@ class SlowStore(MemoryStore):
         self.done: Callable[[StoreError | None], None] | None = None
         self.trouble = ""
 
+    def at_once(self) -> bool:
+        return False
+
     def commit(self, done: Callable[[StoreError | None], None]) -> bool:
         assert self.done is None, "one commit at a time"
         self.done = done

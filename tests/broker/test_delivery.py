@@ -212,3 +212,81 @@ def test_what_the_store_cannot_give_costs_one_client_its_connection_and_nobody_e
     assert unlucky.closed == ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
     assert lucky.payloads() == [b"2"]
     assert bench.core.counters.store_refusals == 1
+
+
+def test_a_puback_that_nothing_follows_from_is_done_without_a_turn_and_is_a_sign_of_life() -> None:
+    bench = Bench()
+    client = bench.join("c", keep_alive_s=10)
+    bench.subscribed(client, "t", 1)
+    bench.publish("t", b"x", qos=1)
+    (message,) = client.take_messages()
+    bench.pass_s(14)
+    received = bench.core.counters.messages_received
+    assert bench.core.acknowledged(client, message.packet_id, bench.now_ms)
+    assert bench.core.counters.messages_received == received + 1
+    bench.pass_s(14)
+    assert client.closed is None
+    assert not bench.core.acknowledged(client, message.packet_id, bench.now_ms), "it is not in flight any more"
+    bench.pass_s(2)
+    assert client.closed == ReasonCode.KEEP_ALIVE_TIMEOUT
+    assert not bench.core.acknowledged(client, message.packet_id, bench.now_ms), "it has no session any more"
+
+
+def test_a_puback_that_makes_room_is_left_to_the_turn(lasting: bool) -> None:
+    bench = bench_with(lasting, inflight_max=1)
+    client = bench.join("c", clean=False)
+    bench.subscribed(client, "t", 1)
+    bench.publish("t", b"0", qos=1)
+    bench.publish("t", b"1", qos=1)
+    (message,) = client.take_messages()
+    assert not bench.core.acknowledged(client, message.packet_id, bench.now_ms)
+    bench.send(client, Puback(message.packet_id))
+    assert client.payloads() == [b"1"]
+
+
+def test_a_puback_of_qos_2_is_left_to_the_turn_which_counts_it() -> None:
+    bench = Bench()
+    client = bench.join("c")
+    bench.subscribed(client, "t", 2)
+    bench.publish("t", b"x", qos=2)
+    (message,) = client.take_messages()
+    assert not bench.core.acknowledged(client, message.packet_id, bench.now_ms)
+    bench.send(client, Puback(message.packet_id), Pubrec(message.packet_id))
+    assert bench.core.counters.acks_unknown == 1
+    assert client.take() == [Pubrel(message.packet_id)]
+
+
+def test_retained_messages_go_on_when_a_puback_makes_room() -> None:
+    bench = Bench(limits=Limits(inflight_max=1))
+    for n in range(3):
+        bench.publish(f"t/{n}", b"%d" % n, qos=1, retain=True)
+    client = bench.join("c")
+    bench.subscribed(client, "t/+", 1)
+    for n in range(3):
+        (message,) = client.take_messages()
+        assert message.payload == b"%d" % n
+        if not bench.core.acknowledged(client, message.packet_id, bench.now_ms):
+            bench.send(client, Puback(message.packet_id))
+
+
+@v311("MQTT-4.6.0-2", "MQTT-4.6.0-5")
+def test_without_a_disk_to_wait_for_messages_keep_their_order_all_the_same() -> None:
+    bench = Bench()
+    reader, one, two, three = bench.join("r"), bench.join("1"), bench.join("2"), bench.join("3")
+    bench.subscribed(reader, "t", 2)
+    bench.send(one, Publish("t", b"a", 2, False, False, 1), Publish("t", b"b", 1, False, False, 2), turn=False)
+    bench.send(two, Publish("t", b"c", 1, True, False, 1), turn=False)
+    bench.send(three, Publish("t", b"d", 1, False, False, 1))
+    assert reader.payloads() == [b"a", b"b", b"c", b"d"]
+    assert one.take() == [Pubrec(1), Puback(2)]
+
+
+def test_a_client_that_is_away_gets_what_another_one_published_meanwhile(lasting: bool) -> None:
+    bench = bench_with(lasting)
+    away, writer = bench.join("away", clean=False), bench.join("w")
+    bench.subscribed(away, "t", 1)
+    bench.lose(away)
+    bench.send(writer, Publish("t", b"a", 1, False, False, 1))
+    bench.send(writer, Publish("t", b"b", 1, False, False, 2))
+    assert writer.take() == [Puback(1), Puback(2)]
+    assert bench.join("away", clean=False).payloads() == [b"a", b"b"]

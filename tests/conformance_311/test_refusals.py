@@ -62,6 +62,9 @@ class Ailing(MemoryStore):
         super().__init__()
         self.trouble = ""
 
+    def at_once(self) -> bool:
+        return False
+
     def failing(self) -> str:
         return self.trouble
 

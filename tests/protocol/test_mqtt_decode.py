@@ -299,20 +299,38 @@ def test_before_connect_no_more_is_gathered_than_the_largest_connect_needs() -> 
 
 
 @pytest.mark.parametrize(
-    ("wire", "as_it_came"),
+    ("wire", "kept"),
     [
-        ("30 04 0001 61 78", True),
-        ("31 04 0001 61 78", False),  # RETAIN is for the store, not for those who are subscribed already
-        ("38 04 0001 61 78", False),  # DUP means nothing at QoS 0, and is dropped
-        ("30 84 00 0001 61 78", False),  # a length in more bytes than it needs
-        ("32 06 0001 61 0001 78", False),  # the receiver's packet id is another one
+        ("30 04 0001 61 78", "30 04 0001 61 78"),
+        ("31 04 0001 61 78", ""),  # RETAIN is for the store, not for those who are subscribed already
+        ("38 04 0001 61 78", ""),  # DUP means nothing at QoS 0, and is dropped
+        ("30 84 00 0001 61 78", ""),  # a length in more bytes than it needs
+        ("32 06 0001 61 0001 78", "32 06 0001 61"),  # the receiver's packet id is another one
+        ("34 06 0001 61 0001 78", "34 06 0001 61"),
+        ("33 06 0001 61 0001 78", ""),
+        ("3a 06 0001 61 0001 78", ""),  # sent again by this client says nothing about others
+        ("3c 06 0001 61 0001 78", ""),
+        ("32 86 00 0001 61 0001 78", ""),
     ],
 )
-def test_only_what_every_receiver_may_get_is_kept_as_it_came(wire: str, as_it_came: bool) -> None:
+def test_only_what_every_receiver_may_get_is_kept_as_it_came(wire: str, kept: str) -> None:
     frame = bytes.fromhex(wire)
     for before, after in ((b"", b""), (b"\xc0\x00", b"\xc0\x00")):  # alone in a read, and between others
         packets = Decoder(PACKET_BYTES_MAX).feed(before + frame + after)
         (message,) = [packet for packet in packets if isinstance(packet, Publish)]
-        assert message.frame == (frame if as_it_came else b"")
-        if as_it_came:
-            assert message.frame == encode(message)
+        assert message.frame == bytes.fromhex(kept)
+        assert encode(message).startswith(message.frame)
+
+
+def test_a_puback_alone_is_told_from_bytes_that_only_look_like_one() -> None:
+    puback = b"\x40\x02\x12\x34"
+    decoder = Decoder(PACKET_BYTES_MAX)
+    assert decoder.puback_alone(puback) == 0x1234
+    for other in (b"\x40\x02\0\0", b"\x41\x02\x12\x34", b"\x40\x03\x12\x34", b"\x50\x02\x12\x34", puback * 2):
+        assert decoder.puback_alone(other) == 0
+    assert decoder.feed(b"\x30\x07\0\1a") == []
+    assert decoder.puback_alone(puback) == 0, "it is the rest of a PUBLISH"
+    assert decoder.feed(puback) == [Publish("a", puback)]
+    assert decoder.puback_alone(puback) == 0x1234
+    assert decoder.feed(b"\xf0\0") == []
+    assert decoder.puback_alone(puback) == 0, "nothing counts after an error"

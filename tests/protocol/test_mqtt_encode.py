@@ -7,13 +7,10 @@ from embermq.protocol.mqtt import encode as encoding
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.encode import (
     REMAINING_LENGTH_MAX,
+    acknowledgement,
     encode,
-    puback,
-    pubcomp,
     publish_head,
     publish_qos0,
-    pubrec,
-    pubrel,
     remaining_length,
 )
 from embermq.protocol.packets import Connack, Disconnect, Packet, Publish, Suback, Will
@@ -119,10 +116,10 @@ def test_qos0_is_one_piece(retain: bool, payload: bytes) -> None:
 @pytest.mark.parametrize("packet_id", [1, 255, 256, 65_535])
 def test_acknowledgements_name_their_packet(packet_id: int) -> None:
     tail = packet_id.to_bytes(2, "big")
-    assert puback(packet_id) == b"\x40\x02" + tail
-    assert pubrec(packet_id) == b"\x50\x02" + tail
-    assert pubrel(packet_id) == b"\x62\x02" + tail
-    assert pubcomp(packet_id) == b"\x70\x02" + tail
+    assert acknowledgement(4, packet_id) == b"\x40\x02" + tail
+    assert acknowledgement(5, packet_id) == b"\x50\x02" + tail
+    assert acknowledgement(6, packet_id) == b"\x62\x02" + tail
+    assert acknowledgement(7, packet_id) == b"\x70\x02" + tail
 
 
 def test_the_topic_cache_is_bounded() -> None:

@@ -241,6 +241,21 @@ class Core:
         except StoreError as error:
             self._store_failed(session, link, error)
 
+    def acknowledged(self, link: Link, packet_id: int, now_ms: int) -> bool:
+        """A PUBACK alone, as a subscriber sends them: done, if nothing follows from it, and then it needs no turn.
+
+        False: nothing was done, it is to be received like any other packet.
+        """
+        session = link.session
+        if session is None:
+            return False
+        outbound = session.outbound
+        if outbound.waits() or session.streams.flow() or not outbound.puback(packet_id):
+            return False
+        session.heard_ms = now_ms
+        self.counters.messages_received += 1
+        return True
+
     def _store_failed(self, session: Session, link: Link, error: StoreError) -> None:
         """The store cannot take or give something: no answer, so that the client keeps what is its own, and the end."""
         self.counters.store_refusals += 1

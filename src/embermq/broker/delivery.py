@@ -182,7 +182,8 @@ class Outbound:
         queued = self.inflight.get(packet_id)
         if queued is None or queued.qos != 1:
             return False
-        self._done(packet_id, queued)
+        del self.inflight[packet_id]
+        self._bytes -= len(queued.message.topic_name) + len(queued.message.payload)
         return True
 
     def pubrec(self, packet_id: int) -> bool:
@@ -201,12 +202,9 @@ class Outbound:
         queued = self.inflight.get(packet_id)
         if queued is None or not queued.released:
             return False
-        self._done(packet_id, queued)
-        return True
-
-    def _done(self, packet_id: int, queued: Queued) -> None:
         del self.inflight[packet_id]
         self._bytes -= len(queued.message.topic_name) + len(queued.message.payload)
+        return True
 
     def waits(self) -> bool:
         """Whether more follows from an acknowledgement than that it came: room for another, something to remember."""

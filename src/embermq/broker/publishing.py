@@ -23,7 +23,17 @@ from embermq.store.interface import Store, StoreError
 class Publishing:
     """Every message goes through here, whoever sent it."""
 
-    __slots__ = ("_store", "_access", "_limits", "_counters", "_subscriptions", "_remembered", "_streams", "_held")
+    __slots__ = (
+        "_store",
+        "_at_once",
+        "_access",
+        "_limits",
+        "_counters",
+        "_subscriptions",
+        "_remembered",
+        "_streams",
+        "_held",
+    )
 
     def __init__(
         self,
@@ -36,6 +46,7 @@ class Publishing:
         held: list[Held],
     ) -> None:
         self._store: Final = store
+        self._at_once: Final = store.at_once()
         self._access: Final = access
         self._limits: Final = limits
         self._counters: Final = counters
@@ -51,12 +62,20 @@ class Publishing:
         counters.publish_bytes_received += len(message.payload)
         qos = message.qos
         route = self._remembered.get(message.topic_name)
-        if qos == 0 and not message.retain and session.held == 0 and route is not None and self._access.unrestricted:
+        if route is not None and not message.retain and session.held == 0 and self._access.unrestricted:
             # Most messages are like this. What follows would come to the same, after questions that need no answer.
-            offset = self._store.append_publish(message, session.client_id)
-            if route.subscriptions:
-                self.fan_out(message, offset, route.subscriptions, session)
-            return
+            if qos == 0:
+                offset = self._store.append_publish(message, session.client_id)
+                if route.subscriptions:
+                    self.fan_out(message, offset, route.subscriptions, session)
+                return
+            if qos == 1 and self._at_once and not self._held and not route.lasting:
+                # Nothing waits that this could overtake, and it has nothing to wait for.
+                offset = self._store.append_publish(message, session.client_id)
+                if route.subscriptions:
+                    self.fan_out(message, offset, route.subscriptions, session)
+                link.acknowledge(PUBACK, message.packet_id, 0)
+                return
         if qos == 2 and message.packet_id in session.received_ids:
             # MQTT-4.3.3-2: the same message again; the first one may not be durable yet, so this waits as well.
             self._held.append(HeldAcknowledgement(link, PUBREC, message.packet_id))

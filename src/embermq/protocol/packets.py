@@ -114,7 +114,8 @@ class Connack(Packet):
 class Publish(Packet):
     """An application message, in either direction (3.3). `properties` holds MQTT 5's, in their wire form.
 
-    `frame`: the bytes it came in, if they say no more than that it is QoS 0, so that it can leave as it came; or empty.
+    `frame`: what it came in and every receiver at its QoS gets as well: the whole PUBLISH at QoS 0, all before the
+    packet identifier at QoS 1 and 2. Empty if there is more in it (RETAIN, DUP) or it is long: then it is encoded.
     """
 
     __slots__ = ("topic_name", "payload", "qos", "retain", "dup", "packet_id", "properties", "frame")

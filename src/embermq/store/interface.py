@@ -240,6 +240,10 @@ class Store(ABC):
     # -- commit ------------------------------------------------------------------------------------------------
 
     @abstractmethod
+    def at_once(self) -> bool:
+        """Whether what is appended is as safe as it will ever be: no commit has to be waited for, and none can fail."""
+
+    @abstractmethod
     def commit(self, done: Callable[[StoreError | None], None]) -> bool:
         """Make the open group durable. True: there was nothing to wait for, `done` is not called.
 

@@ -251,6 +251,9 @@ class Journal(Store):
 
     # -- commit --------------------------------------------------------------------------------------------------
 
+    def at_once(self) -> bool:
+        return False
+
     def commit(self, done: Callable[[StoreError | None], None]) -> bool:
         assert not self._committing, "one commit at a time"
         if not self._is_waited_for():

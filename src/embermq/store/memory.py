@@ -208,6 +208,9 @@ class MemoryStore(Store):
 
     # -- commit --------------------------------------------------------------------------------------------------
 
+    def at_once(self) -> bool:
+        return True
+
     def commit(self, done: Callable[[StoreError | None], None]) -> bool:
         return True
 

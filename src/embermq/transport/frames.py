@@ -15,21 +15,17 @@ SHARED_BYTES_MIN: Final = 64 * 1024
 
 @final
 class Frames:
-    """The message that is being fanned out, encoded once for all of its receivers.
+    """The message that is being fanned out, encoded once for all of its receivers, if it cannot leave as it came."""
 
-    `head` is what precedes the packet identifier in the PUBLISH of `message` at `qos`, neither retained nor sent again.
-    Those who deliver look themselves whether it is theirs: at QoS 1 and 2 a call for each receiver would be felt.
-    """
-
-    __slots__ = ("_message", "_retain", "_frame", "message", "qos", "head")
+    __slots__ = ("_message", "_retain", "_frame", "_head_message", "_head_qos", "_head")
 
     def __init__(self) -> None:
         self._message: Publish | None = None
         self._retain = False
         self._frame = b""
-        self.message: Publish | None = None
-        self.qos = 0
-        self.head = b""
+        self._head_message: Publish | None = None
+        self._head_qos = 0
+        self._head = b""
 
     def qos0(self, message: Publish, retain: bool) -> bytes:
         """The whole PUBLISH."""
@@ -39,11 +35,13 @@ class Frames:
             self._frame = encode.publish_qos0(message.topic_name, message.payload, retain)
         return self._frame
 
-    def take_up(self, message: Publish, qos: int) -> None:
-        """Make `head` that of another message, or of another QoS."""
-        self.message = message
-        self.qos = qos
-        self.head = encode.publish_head(message.topic_name, len(message.payload), qos, False, False)
+    def head(self, message: Publish, qos: int) -> bytes:
+        """What precedes the packet identifier in the PUBLISH at QoS 1 or 2, neither retained nor sent again."""
+        if self._head_message is not message or self._head_qos != qos:
+            self._head_message = message
+            self._head_qos = qos
+            self._head = encode.publish_head(message.topic_name, len(message.payload), qos, False, False)
+        return self._head
 
 
 def joined(parts: list[bytes]) -> list[bytes]:

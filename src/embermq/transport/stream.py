@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from embermq.broker.access import Identity
-from embermq.broker.link import PUBACK, PUBCOMP, PUBREC, Link
+from embermq.broker.link import Link
 from embermq.protocol.errors import PeerError, ProtocolError, Refused
 from embermq.protocol.mqtt import encode
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
@@ -128,6 +128,11 @@ class StreamConnection(asyncio.Protocol, Link):
         server = self._server
         decoder = self._decoder
         try:
+            if len(data) == 4 and self._open:
+                packet_id = decoder.puback_alone(data)
+                if packet_id and server.core.acknowledged(self, packet_id, server.now_ms()):
+                    self._counters.bytes_received += 4
+                    return
             now_ms = server.begin_turn()
             self._counters.bytes_received += len(data)
             packets = decoder.feed(data)
@@ -243,12 +248,12 @@ class StreamConnection(asyncio.Protocol, Link):
     # -- Link: from the core ---------------------------------------------------------------------------------------
 
     def deliver(self, message: Publish, qos: int, retain: bool, dup: bool, packet_id: int) -> bool:
+        frame = message.frame  # never large
         if qos == 0:
             if self._pending_bytes > self._output_bytes_max and not self._relieved():
                 self._starved = True
                 return False
-            frame = message.frame  # never large
-            if retain or not frame:
+            if retain or not frame or message.qos:
                 frame = self._frames.qos0(message, retain)
                 if len(frame) >= SHARED_BYTES_MIN:
                     self._large = True
@@ -256,11 +261,8 @@ class StreamConnection(asyncio.Protocol, Link):
             payload = message.payload
             if retain or dup:
                 frame = encode.publish_head(message.topic_name, len(payload), qos, retain, dup)
-            else:
-                frames = self._frames
-                if frames.message is not message or frames.qos != qos:
-                    frames.take_up(message, qos)
-                frame = frames.head
+            elif not frame or qos != message.qos:
+                frame = self._frames.head(message, qos)
             frame += packet_id.to_bytes(2, "big")
             if len(payload) < SHARED_BYTES_MIN:
                 frame += payload
@@ -283,23 +285,18 @@ class StreamConnection(asyncio.Protocol, Link):
         self._pending_bytes += len(frame)
 
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
-        if packet_type == PUBACK:
-            self._write(encode.puback(packet_id))
-        elif packet_type == PUBREC:
-            self._write(encode.pubrec(packet_id))
-        elif packet_type == PUBCOMP:
-            self._write(encode.pubcomp(packet_id))
-        else:
-            self._write(encode.pubrel(packet_id))
+        out = self._out
+        if not out:
+            self._server.touched.append(self)
+        out.append(encode.acknowledgement(packet_type, packet_id))
+        self._pending_bytes += 4
+        self._answer_bytes += 4
 
     def send(self, packet: Packet) -> None:
         frame = encode.encode(packet, self._decoder.protocol_level or 4)
         if frame:
-            self._write(frame)
-
-    def _write(self, frame: bytes) -> None:
-        self._gather(frame)
-        self._answer_bytes += len(frame)
+            self._gather(frame)
+            self._answer_bytes += len(frame)
 
     def has_room(self) -> bool:
         if self._pending_bytes <= self._output_bytes_max or self._relieved():
@@ -309,7 +306,8 @@ class StreamConnection(asyncio.Protocol, Link):
 
     def _relieved(self) -> bool:
         """More was gathered in one turn than may wait: let the kernel take what it can before anything is dropped."""
-        self._send_gathered()
+        if self._transport is not None:
+            self._send_gathered(self._transport)
         return self._pending_bytes <= self._output_bytes_max
 
     def opened(self) -> None:
@@ -343,7 +341,8 @@ class StreamConnection(asyncio.Protocol, Link):
         if transport is None:
             self._out.clear()
             return
-        self._send_gathered()
+        if self._out:
+            self._send_gathered(transport)
         if self._closed:
             if self._pending_bytes > self._output_bytes_max:
                 transport.abort()
@@ -352,18 +351,17 @@ class StreamConnection(asyncio.Protocol, Link):
                 if self._pending_bytes:
                     self._server.loop.call_later(CLOSE_GRACE_S, transport.abort)
             return
-        if self._answer_bytes:
+        if self._pending_bytes or self._paused:
             self._weigh_answers()
+        else:
+            self._answer_bytes = 0
         if self._starved and self._pending_bytes <= self._output_bytes_max:
             self._starved = False
             self._server.begin_turn()
             self._server.core.writable(self)
 
-    def _send_gathered(self) -> None:
+    def _send_gathered(self, transport: ByteTransport) -> None:
         out = self._out
-        transport = self._transport
-        if not out or transport is None:
-            return
         self._out = []
         counters = self._counters
         counters.messages_sent += len(out)

@@ -71,13 +71,10 @@ class Decoder:
         """All packets that are complete now. Never raises for what a peer sent: see `error`."""
         end = len(data)
         if end >= 4 and data[1] == end - 2 <= self._plain_length_max and not self._rest_bytes_wanted and not self.error:
-            # One small packet and nothing else, as devices and the acknowledgements of a subscriber come. The three
-            # that come most are read here; `_decode` would find the same in them, and all that can be wrong.
+            # One small packet and nothing else, as those of devices come. The two that come most are read here;
+            # `_decode` would find the same in them, and all that can be wrong.
             first = data[0]
-            if first == 0x40:
-                if end == 4 and (data[2] or data[3]):
-                    return [Puback(data[2] << 8 | data[3])]
-            elif first == 0x30 or first == 0x32:
+            if first == 0x30 or first == 0x32:
                 name_stop = 4 + (data[2] << 8 | data[3])
                 known = _topic_names.get(data[4:name_stop])
                 if known is not None:
@@ -86,7 +83,9 @@ class Decoder:
                             return [Publish(known, data[name_stop:], 0, False, False, 0, b"", data)]
                     elif name_stop + 2 <= end and (data[name_stop] or data[name_stop + 1]):
                         packet_id = data[name_stop] << 8 | data[name_stop + 1]
-                        return [Publish(known, data[name_stop + 2 :], 1, False, False, packet_id)]
+                        return [
+                            Publish(known, data[name_stop + 2 :], 1, False, False, packet_id, b"", data[:name_stop])
+                        ]
         packets: list[Packet] = []
         if self.error is not None:
             return packets
@@ -104,6 +103,12 @@ class Decoder:
             # Without its traceback, which would keep this read's bytes alive as long as the connection.
             self.error = error.with_traceback(None)
         return packets
+
+    def puback_alone(self, data: bytes) -> int:
+        """The packet identifier if a read brought a PUBACK and nothing else; 0 if it must be fed."""
+        if data[0] == 0x40 and data[1] == 2 and not self._rest_bytes_wanted and self.error is None and len(data) == 4:
+            return data[2] << 8 | data[3]
+        return 0
 
     def _decode(self, data: bytes, packets: list[Packet]) -> None:
         end = len(data)
@@ -163,9 +168,13 @@ class Decoder:
                     packet_id = data[name_stop] << 8 | data[name_stop + 1]
                     if packet_id == 0:
                         raise ProtocolError("packet identifier 0", "MQTT-2.3.1-1")
-                    packets.append(
-                        Publish(topic_name, data[payload_at:stop], qos, first & 1 == 1, first & 8 == 8, packet_id)
-                    )
+                    payload = data[payload_at:stop]
+                    if first & 9 == 0 and body - at == 2:
+                        packets.append(
+                            Publish(topic_name, payload, qos, False, False, packet_id, b"", data[at:name_stop])
+                        )
+                    else:
+                        packets.append(Publish(topic_name, payload, qos, first & 1 == 1, first & 8 == 8, packet_id))
             elif length == 2 and (first == 0x40 or first == 0x62 or first == 0x50 or first == 0x70):
                 packet_id = data[body] << 8 | data[body + 1]
                 if packet_id == 0:

@@ -5,7 +5,6 @@ Never: a decision. A packet that the level cannot express becomes no bytes at al
 Fan-out does not go through `encode`: QoS 0 is the same for every receiver, and a large payload is not copied.
 """
 
-from struct import Struct
 from typing import Final
 
 from embermq.protocol.packets import (
@@ -46,30 +45,15 @@ RETURN_CODE_311: Final[dict[int, int]] = {
 }
 SUBACK_FAILURE: Final = 0x80
 
-_PACKET_ID_FRAME: Final = Struct(">HH")
+_ACKNOWLEDGEMENT_HEADS: Final = {4: b"\x40\x02", 5: b"\x50\x02", 6: b"\x62\x02", 7: b"\x70\x02"}
 # A list of ready objects: making a bytes of one byte costs more than the rest of a short head.
 _byte: Final[list[bytes]] = [bytes((value,)) for value in range(256)]
 _topic_fields: Final[dict[str, bytes]] = {}
 
 
-def puback(packet_id: int) -> bytes:
-    """PUBACK as bytes (3.4)."""
-    return _PACKET_ID_FRAME.pack(0x4002, packet_id)
-
-
-def pubrec(packet_id: int) -> bytes:
-    """PUBREC as bytes (3.5)."""
-    return _PACKET_ID_FRAME.pack(0x5002, packet_id)
-
-
-def pubrel(packet_id: int) -> bytes:
-    """PUBREL as bytes (3.6)."""
-    return _PACKET_ID_FRAME.pack(0x6202, packet_id)
-
-
-def pubcomp(packet_id: int) -> bytes:
-    """PUBCOMP as bytes (3.7)."""
-    return _PACKET_ID_FRAME.pack(0x7002, packet_id)
+def acknowledgement(packet_type: int, packet_id: int) -> bytes:
+    """PUBACK, PUBREC, PUBREL or PUBCOMP as bytes (3.4 to 3.7), by the number of its type: 4 to 7."""
+    return _ACKNOWLEDGEMENT_HEADS[packet_type] + packet_id.to_bytes(2, "big")
 
 
 def publish_qos0(topic_name: str, payload: bytes, retain: bool) -> bytes:
@@ -109,19 +93,19 @@ def encode(packet: Packet, level: int = 4) -> bytes:
             head += packet.packet_id.to_bytes(2, "big")
         return head + payload
     if isinstance(packet, Puback):
-        return puback(packet.packet_id)
+        return acknowledgement(4, packet.packet_id)
     if isinstance(packet, Pubrec):
-        return pubrec(packet.packet_id)
+        return acknowledgement(5, packet.packet_id)
     if isinstance(packet, Pubrel):
-        return pubrel(packet.packet_id)
+        return acknowledgement(6, packet.packet_id)
     if isinstance(packet, Pubcomp):
-        return pubcomp(packet.packet_id)
+        return acknowledgement(7, packet.packet_id)
     if isinstance(packet, Connack):
         return _connack(packet, level)
     if isinstance(packet, Suback):
         return _suback(packet, level)
     if isinstance(packet, Unsuback):
-        return _PACKET_ID_FRAME.pack(0xB002, packet.packet_id)
+        return _frame(0xB0, packet.packet_id.to_bytes(2, "big"))
     if isinstance(packet, Pingresp):
         return b"\xd0\x00"
     return _encode_from_client(packet)
