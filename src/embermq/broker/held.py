@@ -63,7 +63,7 @@ class HeldPublish(Held):
         if self._subscriptions:
             publishing.fan_out(message, self.offset, self._subscriptions, self._publisher)
         if message.retain:
-            publishing.settled(message.topic_name)
+            publishing.streams.settled(message)
         publisher = self._publisher
         if publisher is not None:
             publisher.held -= 1

@@ -31,7 +31,7 @@ class Publishing:
         "_counters",
         "_subscriptions",
         "_remembered",
-        "_streams",
+        "streams",
         "_held",
     )
 
@@ -52,7 +52,7 @@ class Publishing:
         self._counters: Final = counters
         self._subscriptions: Final = subscriptions
         self._remembered: Final = subscriptions.remembered
-        self._streams: Final = streams
+        self.streams: Final = streams
         self._held: Final = held
 
     def receive(self, session: Session, link: Link, message: Publish) -> None:
@@ -139,7 +139,7 @@ class Publishing:
         if lasting and self._store.failing():
             raise StoreError(f"the store cannot take messages that must last: {self._store.failing()}")
         if message.retain:
-            self._streams.unsettled(message)
+            self.streams.unsettled(message)
         offset = self._store.append_publish(message, client_id, qos2_session_id)
         if not lasting and (publisher is None or publisher.held == 0):
             # QoS 0 goes at once, unless it would overtake something of the same publisher that waits.
@@ -192,7 +192,3 @@ class Publishing:
         counters = self._counters
         counters.publish_sent += sent
         counters.publish_bytes_sent += sent * len(message.payload)
-
-    def settled(self, topic_name: str) -> None:
-        """A retained publish is durable and was sent live."""
-        self._streams.settled(topic_name)

@@ -5,7 +5,6 @@ A stream holds a position, not a copy: it reads the store in pieces, so a millio
 Linear without a snapshot: what was retained after the SUBSCRIBE is sent live, so the stream skips it.
 """
 
-from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.held import Held, HeldOffer
@@ -40,7 +39,7 @@ class RetainedStreams:
         self._store: Final = store
         self._held: Final = held  # the core's: what the next commit releases
         self._ready: dict[Session, None] = {}
-        self._unsettled: dict[str, deque[Publish]] = {}
+        self._unsettled: dict[str, Publish] = {}  # by topic, the newest that is not durable yet
         self._fresh: dict[Session, int] = {}  # how many SUBACKs still wait
         self._comparisons = 0  # since none waited
         self._first_pieces = 0  # of this turn
@@ -56,12 +55,9 @@ class RetainedStreams:
         waiting = self._unsettled.get(topic_name)
         if self._fresh and self._comparisons < COMPARISONS_MAX:
             self._keep_replaced(topic_name, waiting)
-        if waiting is None:
-            self._unsettled[topic_name] = deque((message,))
-        else:
-            waiting.append(message)
+        self._unsettled[topic_name] = message
 
-    def _keep_replaced(self, topic_name: str, waiting: deque[Publish] | None) -> None:
+    def _keep_replaced(self, topic_name: str, waiting: Publish | None) -> None:
         for session in self._fresh:
             streams = session.streams.fresh()
             self._comparisons += 1 + len(streams)
@@ -69,18 +65,16 @@ class RetainedStreams:
                 if topic_name not in stream.replaced and matches(stream.position.topic_filter, topic_name):
                     stream.replaced[topic_name] = self._last(topic_name, waiting)
 
-    def _last(self, topic_name: str, waiting: deque[Publish] | None) -> Publish | None:
-        if waiting:
-            return waiting[-1] if waiting[-1].payload else None
+    def _last(self, topic_name: str, waiting: Publish | None) -> Publish | None:
+        if waiting is not None:
+            return waiting if waiting.payload else None
         retained = self._store.retained_get(topic_name)
         return None if retained is None else _as_message(retained)
 
-    def settled(self, topic_name: str) -> None:
-        """The oldest unsettled retained publish of a topic has become durable and was sent live."""
-        waiting = self._unsettled[topic_name]
-        waiting.popleft()
-        if not waiting:
-            del self._unsettled[topic_name]
+    def settled(self, message: Publish) -> None:
+        """A retained publish has become durable and was sent live, as all before it."""
+        if self._unsettled.get(message.topic_name) is message:
+            del self._unsettled[message.topic_name]
 
     def expect(self, session: "Session") -> None:
         """A SUBSCRIBE is being taken; `begin` is called once for it."""

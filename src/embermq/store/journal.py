@@ -70,6 +70,7 @@ class Journal(Store):
 
     __slots__ = (
         "_background",
+        "_budgeted",
         "_committer",
         "_committing",
         "_directory",
@@ -105,6 +106,7 @@ class Journal(Store):
             raise
         self._open: Final = OpenGroup(self._log.next_offset, self._log.last_timestamp_us)
         self._open.reference_floor = self._log.first_offset
+        self._budgeted: Final = bool(settings.budgets)  # if not, the ledger has nothing to say
         self._ledger: Final = Ledger(self._state.retained.account(), self._state.retained.size)
         self._committing = False  # somebody waits for a group
         self._background = False  # a group is on its way for which nobody waits
@@ -148,7 +150,7 @@ class Journal(Store):
             sender,
             message.properties,
         )
-        if message.retain:
+        if message.retain and self._budgeted:
             self._ledger.change(message.topic_name, len(message.payload), offset)
         if qos2_session_id:
             received = SESSION_PACKET.pack(qos2_session_id, message.packet_id)
@@ -344,7 +346,7 @@ class Journal(Store):
         return retained_past(self._state, self._log, topic_filter, instant_us)
 
     def retained_admits(self, topic_name: str, payload_bytes: int) -> str:
-        return self._ledger.admits(topic_name, payload_bytes)
+        return self._ledger.admits(topic_name, payload_bytes) if self._budgeted else ""
 
     def retained_expired(self, now_us: int, limit: int) -> list[str]:
         # One that was replaced a moment ago is not expired: a removal now would take the new message.
