@@ -59,7 +59,8 @@ class Outbound:
         self.length_max: Final = length_max
         self._bytes_max: Final = bytes_max
         self._bytes = 0  # of topics and payloads in flight and in the backlog
-        self._again: deque[int] = deque()  # packet ids in flight that the client's new connection has not been sent yet
+        # Packet ids in flight that the client's new connection has not been sent yet, the next one last.
+        self._again: list[int] = []
         self.sent = 0  # the sequence number of the newest message that was sent or read ahead
         self.released = 0  # the newest that is durable and may be sent
         self._counters: Final = counters
@@ -145,7 +146,7 @@ class Outbound:
 
     def resume(self, link: Link) -> None:
         """A client is back: what it has not acknowledged goes out again, in order, with DUP (MQTT-4.4.0-1)."""
-        self._again = deque(self.inflight)
+        self._again = list(reversed(self.inflight))
         self._resend(link)
 
     def _resend(self, link: Link) -> bool:
@@ -154,7 +155,7 @@ class Outbound:
         while again:
             if not link.has_room():
                 return False
-            packet_id = again.popleft()
+            packet_id = again.pop()
             queued = self.inflight.get(packet_id)
             if queued is None:
                 continue  # acknowledged meanwhile: it came over the connection before

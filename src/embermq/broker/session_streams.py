@@ -5,7 +5,7 @@ Never: a message. `retained` sends them.
 A client may have one stream for each subscription it is allowed, so nothing here looks through all of them.
 """
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from typing import Final, final
 
 from embermq.protocol.packets import Publish
@@ -67,7 +67,7 @@ class SessionStreams:
 
     def __init__(self) -> None:
         self._flowing: Final[OrderedDict[RetainedStream, None]] = OrderedDict()
-        self._fresh: Final[deque[list[RetainedStream]]] = deque()  # a list for each SUBACK that waits
+        self._fresh: Final[list[list[RetainedStream]]] = []  # a list for each SUBACK that waits
         self._of_filter: Final[dict[str, list[RetainedStream]]] = {}
         self._count = 0
 
@@ -94,7 +94,7 @@ class SessionStreams:
 
     def begin(self) -> list[RetainedStream]:
         """The oldest SUBACK that waited has left: its streams, which flow from now on."""
-        begun = [stream for stream in self._fresh.popleft() if not stream.dropped]
+        begun = [stream for stream in self._fresh.pop(0) if not stream.dropped]
         for stream in begun:
             self._flowing[stream] = None
         return begun
