@@ -21,12 +21,7 @@ from embermq.store.records import DUP_FLAG, QOS_MASK, RETAIN_FLAG, Kind
 BATCH_ROWS: Final = 50_000
 """Each batch costs the JVM a fixed sum, so a scan takes larger ones than people do; their bytes are bounded anyway."""
 _MESSAGE_KINDS: Final = (Kind.PUBLISH, Kind.RETAINED_REMOVED)
-_ALL_FLAGS: Final = np.arange(256, dtype=np.uint8)
-_FLAG_VALUES: Final = {
-    "qos": (_ALL_FLAGS & QOS_MASK).astype(np.int8),
-    "retain": (_ALL_FLAGS & RETAIN_FLAG) != 0,
-    "dup": (_ALL_FLAGS & DUP_FLAG) != 0,
-}
+_FLAG_MASKS: Final = {"qos": QOS_MASK, "retain": RETAIN_FLAG, "dup": DUP_FLAG}
 _KIND_NAMES: Final = pa.array([Kind(number).name.lower() if number in set(Kind) else None for number in range(256)])
 
 
@@ -54,7 +49,7 @@ def _log_columns(columns: Sequence[str], by_kind: bool, by_topic: bool) -> list[
     if by_kind:
         needed.add("kind")
     for name in columns:
-        if name in _FLAG_VALUES:
+        if name in _FLAG_MASKS:
             needed |= {"kind", "flags"}
         elif name in PROPERTY_COLUMNS:
             needed |= {"kind", "properties"}
@@ -74,7 +69,7 @@ def _of_kinds(batch: pa.RecordBatch, kinds: Sequence[int]) -> pa.RecordBatch:
 def _columns(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[pa.Array]:
     properties: dict[str, pa.Array] | None = None
     for name in names:
-        if name in _FLAG_VALUES:
+        if name in _FLAG_MASKS:
             yield _flag_column(batch, name)
         elif name == "kind":
             yield pc.take(_KIND_NAMES, batch["kind"], boundscheck=False)
@@ -89,7 +84,13 @@ def _columns(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[pa.Array]:
 def _flag_column(batch: pa.RecordBatch, name: str) -> pa.Array:
     """What the flags say where they are those of a message; null for other records."""
     numbers = np.asarray(batch["kind"])
-    values = pa.array(_FLAG_VALUES[name][np.asarray(batch["flags"]).view(np.uint8)])
+    bits = np.asarray(batch["flags"]).view(np.uint8) & _FLAG_MASKS[name]
+    if name == "qos":
+        values = pa.Array.from_buffers(pa.int8(), len(bits), [None, pa.py_buffer(bits)])
+    else:
+        values = pa.Array.from_buffers(
+            pa.bool_(), len(bits), [None, pa.py_buffer(np.packbits(bits, bitorder="little"))]
+        )
     known = numbers == Kind.PUBLISH
     if known.all():
         return values
