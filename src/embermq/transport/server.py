@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
@@ -79,7 +80,8 @@ class Server:
         self._unix_paths: list[Path] = []
         self._in_turn = False
         self._turn_ms = 0
-        self._turn_end: Final = self._end_turn  # bound once, not in every turn
+        self._turn_end: Final = self._end_turn  # bound once, not in every turn; as the context it runs in
+        self._context: Final = copy_context()
         self._wall_ahead_s = 0.0  # wall clock minus the loop's clock, as of the last tick
         self._timer: asyncio.TimerHandle | None = None
         self._authenticators: ThreadPoolExecutor | None = None
@@ -199,7 +201,7 @@ class Server:
             now_s = time.monotonic()
             self._turn_ms = int(now_s * 1000)
             self.store.begin_turn(int((now_s + self._wall_ahead_s) * 1_000_000))
-            self.loop.call_soon(self._turn_end)
+            self.loop.call_soon(self._turn_end, context=self._context)
         return self._turn_ms
 
     def _wake(self) -> None:

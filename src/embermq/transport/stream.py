@@ -25,6 +25,8 @@ logger: Final = logging.getLogger("embermq")
 CLOSE_GRACE_S: Final = 5.0
 """How long a connection that the server ends may take to read what was sent before."""
 WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
+PENDING_BYTES_ASKED: Final = 16 * 1024
+"""From here on the transport is asked how much of what was written has left."""
 NAME_MAX: Final = 100
 """So many characters of a client id are logged; it may have 65,535."""
 QUIET: Final = frozenset({ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN})
@@ -74,6 +76,7 @@ class StreamConnection(asyncio.Protocol, Link):
         "_large",
         "_pending_bytes",
         "_output_bytes_max",
+        "_asking_bytes",
         "_answer_bytes",
         "_starved",
         "_connecting",
@@ -95,8 +98,11 @@ class StreamConnection(asyncio.Protocol, Link):
         self._out: list[bytes] = []
         self._shared = 0  # messages in it whose payload is a part of its own
         self._large = False  # something in it is not to be copied
-        self._pending_bytes = 0  # written but not taken by the kernel, and gathered in this turn
+        # Written but not taken by the kernel, and gathered in this turn. While they are few, the kernel may have taken
+        # some of them: asking the transport after every write would be felt.
+        self._pending_bytes = 0
         self._output_bytes_max: Final = server.limits.output_bytes_max
+        self._asking_bytes: Final = min(PENDING_BYTES_ASKED, self._output_bytes_max)
         self._answer_bytes = 0  # of `_pending_bytes`, what answers the client's own packets; nothing drops those
         self._starved = False  # something was held back or dropped for want of room
         self._connecting = False  # CONNECT has come
@@ -306,7 +312,7 @@ class StreamConnection(asyncio.Protocol, Link):
 
     def _relieved(self) -> bool:
         """More was gathered in one turn than may wait: let the kernel take what it can before anything is dropped."""
-        if self._transport is not None:
+        if self._out and self._transport is not None:
             self._send_gathered(self._transport)
         return self._pending_bytes <= self._output_bytes_max
 
@@ -344,6 +350,7 @@ class StreamConnection(asyncio.Protocol, Link):
         if self._out:
             self._send_gathered(transport)
         if self._closed:
+            self._pending_bytes = transport.get_write_buffer_size()
             if self._pending_bytes > self._output_bytes_max:
                 transport.abort()
             else:
@@ -351,10 +358,11 @@ class StreamConnection(asyncio.Protocol, Link):
                 if self._pending_bytes:
                     self._server.loop.call_later(CLOSE_GRACE_S, transport.abort)
             return
-        if self._pending_bytes or self._paused:
-            self._weigh_answers()
-        else:
-            self._answer_bytes = 0
+        if self._answer_bytes:
+            if self._pending_bytes > self._output_bytes_max or self._paused:
+                self._weigh_answers()
+            else:
+                self._answer_bytes = 0
         if self._starved and self._pending_bytes <= self._output_bytes_max:
             self._starved = False
             self._server.begin_turn()
@@ -376,7 +384,8 @@ class StreamConnection(asyncio.Protocol, Link):
             data = b"".join(out)
             counters.bytes_sent += len(data)
             transport.write(data)
-        self._pending_bytes = transport.get_write_buffer_size()
+        if self._pending_bytes > self._asking_bytes:
+            self._pending_bytes = transport.get_write_buffer_size()
 
     def abort(self) -> None:
         """End at once, whatever has not been read by the client."""
