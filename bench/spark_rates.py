@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bench.machine import Cores, facts
+from bench.machine import Cores, facts, thread_cpu_seconds
 from embermq.spark import build_session
 from embermq.spark.as_of import retained_as_of
 from embermq.spark.instants import EPOCH
@@ -60,13 +60,24 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def compare(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> tuple[float, float]:
+def compare(rounds: int, *works: Callable[[], object]) -> list[float]:
     """The median seconds of each, taking turns, after rounds that do not count: Java compiles what it runs often."""
     for _ in range(WARM_UP_ROUNDS):
-        ours()
-        theirs()
-    pairs = [(timed(ours), timed(theirs)) for _ in range(rounds)]
-    return statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)
+        for work in works:
+            work()
+    seconds = [[timed(work) for work in works] for _ in range(rounds)]
+    return [statistics.median(of_one) for of_one in zip(*seconds, strict=True)]
+
+
+def task_cpu_s(spark: "SparkSession", rounds: int, work: Callable[[], object]) -> float:
+    """The processor seconds that the JVM's own task threads take for some work, whatever Python takes beside them."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    pid = int(jvm.java.lang.ProcessHandle.current().pid())
+    before_s = thread_cpu_seconds(pid, "Executor task")
+    for _ in range(rounds):
+        work()
+    return (thread_cpu_seconds(pid, "Executor task") - before_s) / rounds
 
 
 def line(name: str, said: str, ratio: float, target: float, at_least: bool = True) -> None:
@@ -162,24 +173,29 @@ def bench_scan(spark: "SparkSession", rows: int, rounds: int, append: bool) -> N
             def save(frame: "DataFrame", name: str) -> None:
                 frame.write.format("delta").mode("append").save(str(directory / name))
 
+            def scan_log(data: Path = data) -> object:
+                return aggregate(log_rows(spark, data))
+
+            def scan_parquet(parquet: str = parquet) -> object:
+                return aggregate(spark.read.parquet(parquet))
+
+            def scan_nothing(data: Path = data) -> object:
+                return aggregate(ceiling_rows(spark, data, rows))
+
+            def append_log(data: Path = data) -> None:
+                save(log_rows(spark, data), "ours")
+
+            def append_parquet(parquet: str = parquet) -> None:
+                save(spark.read.parquet(parquet), "theirs")
+
             if append:
-                ours, theirs = compare(
-                    lambda data=data: save(log_rows(spark, data), "ours"),  # type: ignore[misc] # bound now
-                    lambda parquet=parquet: save(spark.read.parquet(parquet), "theirs"),  # type: ignore[misc] # bound now
-                    rounds,
-                )
+                ours, theirs = compare(rounds, append_log, append_parquet)
             else:
-                ours, theirs = compare(
-                    lambda data=data: aggregate(log_rows(spark, data)),  # type: ignore[misc] # bound now
-                    lambda parquet=parquet: aggregate(spark.read.parquet(parquet)),  # type: ignore[misc] # bound now
-                    rounds,
-                )
-                free, theirs_again = compare(
-                    lambda data=data: aggregate(ceiling_rows(spark, data, rows)),  # type: ignore[misc] # bound now
-                    lambda parquet=parquet: aggregate(spark.read.parquet(parquet)),  # type: ignore[misc] # bound now
-                    rounds,
-                )
-                print(f"  a source in Python that reads nothing: {theirs_again / free:.2f} of Parquet", flush=True)
+                ours, theirs, free = compare(rounds, scan_log, scan_parquet, scan_nothing)
+                ours_cpu, theirs_cpu = (task_cpu_s(spark, rounds, work) for work in (scan_log, scan_parquet))
+                print(f"  a source in Python that reads nothing: {theirs / free:.2f} of Parquet", flush=True)
+                said = f"{ours_cpu:.2f} s CPU a scan, Parquet {theirs_cpu:.2f} s ({theirs_cpu / ours_cpu:.2f})"
+                print(f"  the JVM's task threads alone, Python left out: {said}", flush=True)
             said = f"{rows / ours:,.0f} rows/s, Parquet {rows / theirs:,.0f}"
             name = "log -> messages" if append else "scan"
             line(f"{name}, blocks of {group_records}", said, theirs / ours, 0.85 if append else 0.8)
@@ -244,7 +260,7 @@ def bench_retained(spark: "SparkSession", publishes: int, topics: int, batch: in
             return then.where(F.length("last.payload") > 0).agg(F.count("*"), F.sum("last.offset")).collect()
 
         assert as_of() == aggregate(), "the two answers differ"
-        ours, theirs = compare(as_of, aggregate, rounds)
+        ours, theirs = compare(rounds, as_of, aggregate)
         line(
             "as of, all topics",
             f"{ours:.1f} s, aggregate over events {theirs:.1f} s",
