@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 from bench.machine import Cores, facts, thread_cpu_seconds
 from embermq.spark import build_session
 from embermq.spark.as_of import retained_as_of
-from embermq.spark.instants import EPOCH
 from embermq.spark.jobs import JobSettings, all_jobs
 from embermq.spark.lake import open_lake
 from embermq.spark.tables import MESSAGES_SCHEMA, Lake, create_table
+from embermq.store.instants import EPOCH
 from embermq.store.log import Log
 from embermq.store.records import RETAIN_FLAG, Group, Kind
 

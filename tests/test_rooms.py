@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "embermq.store.blocks",
         "embermq.store.segments",
         "embermq.store.errors",
+        "embermq.store.instants",
         "embermq.spark",
     ),
 }

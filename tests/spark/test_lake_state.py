@@ -4,13 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from embermq.spark import session
 from embermq.spark.errors import JavaMissing, LakeError
-from embermq.spark.instants import parse_instant
 from embermq.spark.lake import check_lake, is_locked, locked, open_lake, read_progress, write_progress
 from embermq.spark.pipeline import failure_reason
 from embermq.spark.plots import Point, bar_plot, duration, line_plot, time_ticks, value_ticks
@@ -146,7 +146,7 @@ def test_a_failed_query_is_told_in_one_sentence(text: str, reason: str) -> None:
 def test_plots_have_round_ticks_and_escape_names() -> None:
     assert value_ticks(87) == [0, 25, 50, 75, 100]
     assert value_ticks(0) == [0.0, 1.0]
-    first, last = parse_instant("2026-01-01T10:02:00Z"), parse_instant("2026-01-01T10:58:00Z")
+    first, last = datetime(2026, 1, 1, 10, 2, tzinfo=UTC), datetime(2026, 1, 1, 10, 58, tzinfo=UTC)
     assert [label for _, label in time_ticks(first, last)] == ["10:10", "10:20", "10:30", "10:40", "10:50"]
     assert duration(90) == "1.5 min"
     assert "<script>" not in bar_plot([("<script>", 3.0, "<b>")])

@@ -14,8 +14,8 @@ from embermq.spark import retained
 from embermq.spark.applied import append_once, applied_offset
 from embermq.spark.as_of import create_history_view, retained_as_of
 from embermq.spark.errors import LakeError
-from embermq.spark.instants import EPOCH
 from embermq.spark.tables import Lake, read_table
+from embermq.store.instants import EPOCH
 from spark.lakes import feed, job_named, new_lake, records, retained_of
 from spark.recorded import START_US, Recorder
 

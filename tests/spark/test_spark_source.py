@@ -14,10 +14,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from embermq.spark.errors import OptionError, PipelineError
-from embermq.spark.instants import EPOCH
 from embermq.spark.source import EmberDataSource, OffsetRange, split
 from embermq.spark.tables import SOURCE_SCHEMA
 from embermq.store.errors import LogCorrupt, LogTrimmed, NewerFormat, NotALog
+from embermq.store.instants import EPOCH
 from embermq.store.records import DUP_FLAG, Kind
 from spark.recorded import Recorder
 

@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from embermq.commands.log import app
-from embermq.commands.log_lines import instant_us, shown_instant
+from embermq.commands.log_lines import shown_instant
 from embermq.errors import ConfigError
+from embermq.store.instants import instant_us
 from embermq.store.log import Log
 from embermq.store.records import (
     DUP_FLAG,
@@ -274,7 +275,7 @@ def test_what_is_no_log_is_one_sentence(tmp_path: Path, command: str) -> None:
     [
         (["cat", "--kind", "nonsense"], "--kind nonsense: expected one of publish, retained-removed"),
         (["cat", "--filter", "a/#/b"], "--filter a/#/b: expected a topic filter: '#' is not the last"),
-        (["cat", "--since", "yesterday"], "--since yesterday: expected a time such as"),
+        (["cat", "--since", "yesterday"], "--since yesterday: expected an instant such as"),
         (["cat", "--since", "1h", "--from", "3"], "--from and --since: expected one of them, not both"),
         (["cat", "--from", "0"], "offset 0 is no longer in the log, which now begins at offset 1"),
         (["tail", "--kind", "nonsense"], "--kind nonsense"),

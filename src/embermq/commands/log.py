@@ -88,7 +88,7 @@ def cat(
     since: Annotated[
         str | None,
         typer.Option(
-            help="From an instant on: 2026-01-31T14:03 (UTC unless it names a zone), or 90s, 15m, 2h, 7d ago."
+            help="From an instant on: 2026-01-31T14:03 (UTC unless it names a zone), seconds since 1970, or 15m ago."
         ),
     ] = None,
     topic_filter: Filter = None,
@@ -96,7 +96,7 @@ def cat(
     json: Json = False,
 ) -> None:
     """Show records from an offset or an instant on."""
-    from embermq.commands.log_lines import instant_us
+    from embermq.commands.instants import past_instant_us
 
     if from_offset is not None and since is not None:
         raise ConfigError("--from and --since: expected one of them, not both")
@@ -105,7 +105,7 @@ def cat(
         reader = _reader(directory)
         start, end = reader.bounds()
         if since is not None:
-            start = reader.offset_at(instant_us(since))
+            start = reader.offset_at(past_instant_us("--since", since))
         elif from_offset is not None:
             start = from_offset
         if to_offset is not None:

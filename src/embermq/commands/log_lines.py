@@ -1,20 +1,17 @@
 """Records and segments of the log as text: aligned columns for people, JSON lines for programs."""
 
 import json
-import re
-import time
 from base64 import b64encode
-from datetime import UTC, datetime, timedelta
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, Final, final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from embermq.commands.instants import utc_text as shown_instant
 from embermq.commands.messages import printable
 from embermq.errors import ConfigError
 from embermq.protocol.topics import matches
+from embermq.store.instants import utc_text as shown_instant
 from embermq.store.records import (
     DUP_FLAG,
     QOS_MASK,
@@ -47,8 +44,6 @@ PAYLOADS: Final = {
     Kind.POSITION: (SESSION_POSITION, ("session_id", "before_offset", "qos", "done"), "after_topic_name"),
 }
 PREVIEW_CHARACTERS: Final = 60
-_AGO: Final = re.compile(r"(\d+)([smhd])")
-_UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def kind_numbers(names: list[str]) -> list[int]:
@@ -66,20 +61,6 @@ def kind_numbers(names: list[str]) -> list[int]:
 def shown_kind(number: int) -> str:
     """A kind as people write it; a newer server's as its number."""
     return Kind(number).name.lower().replace("_", "-") if number in Kind.__members__.values() else str(number)
-
-
-def instant_us(text: str) -> int:
-    """An instant given as a date and time (UTC unless it says otherwise) or as a time ago, in microseconds."""
-    ago = _AGO.fullmatch(text)
-    if ago:
-        return time.time_ns() // 1000 - int(ago[1]) * _UNIT_S[ago[2]] * 1_000_000
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(f"--since {text}: expected a time such as 2026-01-31T14:03 or 15m") from None
-    if instant.tzinfo is None:
-        instant = instant.replace(tzinfo=UTC)
-    return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 @final

@@ -6,8 +6,8 @@ from binascii import Error as Base64Error
 from typing import Any, Final
 
 from embermq.broker.operator import wrong_topic_name
-from embermq.commands.instants import local_text, utc_text
 from embermq.protocol.packets import Publish
+from embermq.store.instants import local_text, utc_text
 from embermq.store.interface import Retained
 
 PREVIEW_CHARACTERS: Final = 60

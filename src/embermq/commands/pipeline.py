@@ -128,7 +128,9 @@ def query(
 
 @app.command("as-of")
 def as_of(
-    instant: Annotated[str, typer.Argument(metavar="T", help="2026-03-01T14:03:00Z, now, or 15m ago.")],
+    instant: Annotated[
+        str, typer.Argument(metavar="T", help="2026-03-01T14:03 (UTC unless it names a zone), 15m ago, or now.")
+    ],
     topic_filter: Annotated[str, typer.Argument(metavar="FILTER", help="An MQTT topic filter.")] = "#",
     lake: LakeDirectory = LAKE,
     master: Master = LOCAL,
@@ -136,8 +138,10 @@ def as_of(
 ) -> None:
     """Show what was retained at an instant."""
     with _sentences():
+        from embermq.commands.instants import past_instant_us
         from embermq.spark.questions import ask_as_of, asking
 
+        past_instant_us("T", instant)  # before Spark is started for it
         with asking(lake, master) as (spark, place):
             _show(ask_as_of(spark, place, instant, topic_filter, limit), limit)
 

@@ -31,7 +31,11 @@ Filter = Annotated[str, typer.Argument(metavar="FILTER", help="Topic filter, suc
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name, without wildcards.")]
 AsOf = Annotated[
     str | None,
-    typer.Option("--as-of", metavar="T", help="As it was at a time: 2026-01-31T14:03, seconds since 1970, or 15m ago."),
+    typer.Option(
+        "--as-of",
+        metavar="T",
+        help="As it was: 2026-01-31T14:03 (UTC unless it names a zone), seconds since 1970, or 15m ago.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Qos = Annotated[int, typer.Option("--qos", min=0, max=2, help="The QoS that it is kept with.")]

@@ -71,7 +71,7 @@ def rebuild(
 
 def _log_begins(settings: "StoreSettings") -> str:
     """From where on the log is kept; empty if nothing of it was trimmed."""
-    from embermq.commands.instants import local_text
+    from embermq.store.instants import local_text
     from embermq.store.reader import LogReader
 
     segments = LogReader(settings.directory / "log").segments()
@@ -81,7 +81,7 @@ def _log_begins(settings: "StoreSettings") -> str:
 
 
 def _facts(settings: "StoreSettings", found: "Stat") -> dict[str, Any]:
-    from embermq.commands.instants import utc_text
+    from embermq.store.instants import utc_text
     from embermq.store.reader import LogReader
 
     segments = LogReader(settings.directory / "log").segments()

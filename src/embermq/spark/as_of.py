@@ -5,17 +5,17 @@ Between its two commits a batch has closed intervals whose successors are not in
 `retained` has applied do not count, so the two tables always answer as one.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from embermq.spark.applied import applied_version
-from embermq.spark.instants import in_utc, parse_instant
 from embermq.spark.retained import JOB
 from embermq.spark.tables import HISTORY_VIEW, RETAINED_CLOSED_SCHEMA, Lake, as_lake, read_table
 from embermq.spark.topic_filters import matches
+from embermq.store.instants import EPOCH, in_utc, instant_us
 
 
 def retained_history(spark: SparkSession, lake: "Lake | Path | str") -> DataFrame:
@@ -39,9 +39,11 @@ def retained_as_of(
 ) -> DataFrame:
     """The retained messages at an instant, those of topics that a filter matches.
 
-    A datetime without a zone is UTC. Without wildcards at its front, a filter sees `$` topics as well (4.7.2).
+    The instant is UTC unless it names a zone. Without wildcards at its front, a filter sees `$` topics as well (4.7.2).
     """
-    moment = F.lit(parse_instant(instant) if isinstance(instant, str) else in_utc(instant))
+    if isinstance(instant, str):
+        instant = EPOCH + timedelta(microseconds=instant_us(instant))
+    moment = F.lit(in_utc(instant))
     then = (F.col("valid_from") <= moment) & (F.col("valid_to").isNull() | (F.col("valid_to") > moment))
     history = retained_history(spark, lake)
     return history.where(then & matches(F.col("topic"), topic_filter)).select(

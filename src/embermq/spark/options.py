@@ -13,8 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 from embermq.protocol.topics import check_topic_filter
 from embermq.spark.errors import bad_option
-from embermq.spark.instants import EXPECTED as INSTANT_EXPECTED
-from embermq.spark.instants import microseconds, parse_instant
+from embermq.store.instants import EXPECTED as INSTANT_EXPECTED
+from embermq.store.instants import instant_us
 from embermq.store.records import Kind
 
 EARLIEST: Final = "earliest"
@@ -233,6 +233,6 @@ def _kinds(value: str) -> tuple[int, ...]:
 
 def _timestamp_us(value: str) -> int:
     try:
-        return microseconds(parse_instant(value))
+        return instant_us(value)
     except ValueError:
         raise ValueError(INSTANT_EXPECTED) from None

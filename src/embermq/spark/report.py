@@ -13,10 +13,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from embermq.spark.as_of import retained_history
-from embermq.spark.instants import EPOCH
 from embermq.spark.plots import Point, bar_plot, duration, line_plot, short_number
 from embermq.spark.tables import Lake, read_table
 from embermq.spark.topic_stats import gaps
+from embermq.store.instants import EPOCH
 
 BINS: Final = 150
 TOPICS_MAX: Final = 15
