@@ -1,18 +1,31 @@
 """The unit of work is a turn: what one read brings leaves in one write for each client it touches."""
 
 import asyncio
+import socket
+from itertools import pairwise
 
 import pytest
 
 from clauses import v311
+from embermq import Broker
 from embermq.broker.access import AllowAll
 from embermq.broker.limits import Limits
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.encode import encode
-from embermq.protocol.packets import Connect, Packet, Puback, Publish, Subscribe, SubscriptionRequest
+from embermq.protocol.packets import (
+    Connack,
+    Connect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Publish,
+    Subscribe,
+    SubscriptionRequest,
+)
 from embermq.store.memory import MemoryStore
 from embermq.transport.server import Server
-from embermq.transport.stream import StreamConnection
+from embermq.transport.stream import READ_MUCH_BYTES, StreamConnection
 from scripted import SlowStore
 
 
@@ -22,6 +35,7 @@ class CountingTransport:
     def __init__(self, stuck: bool = False) -> None:
         self.writes: list[bytes] = []
         self.stuck = stuck
+        self.paused = False
         self.ended = ""
         self.connection: StreamConnection | None = None
 
@@ -33,8 +47,12 @@ class CountingTransport:
         return sum(map(len, self.writes)) if self.stuck else 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
 
     def close(self) -> None:
         self._end("closed")
@@ -112,6 +130,40 @@ def test_many_reads_of_one_pass_are_one_write() -> None:
         await server.stop()
 
     asyncio.run(scenario())
+
+
+def test_a_client_that_brings_much_is_read_from_again_when_the_turn_has_ended() -> None:
+    async def scenario() -> None:
+        server = await started()
+        writer, transport = await joined(server, "w")
+        message = encode(Publish("t", b"x" * 50))
+        writer.data_received(message * 100)
+        assert not transport.paused
+        writer.data_received(message * (READ_MUCH_BYTES // len(message) + 1))
+        assert transport.paused
+        await asyncio.sleep(0)
+        assert not transport.paused
+        await server.stop()
+
+    asyncio.run(scenario())
+
+
+def test_one_clients_flood_does_not_become_one_endless_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[int] = []
+    end_turn = Server._end_turn
+
+    def counting(server: Server) -> None:
+        turns.append(server.core.counters.bytes_received)
+        end_turn(server)
+
+    monkeypatch.setattr(Server, "_end_turn", counting)
+    with Broker.in_thread() as broker, socket.create_connection((broker.host, broker.port), timeout=30) as client:
+        client.sendall(encode(Connect("flood")) + encode(Publish("t", b"x")) * 500_000 + encode(Pingreq()))
+        answers = b""
+        while len(answers) < 6:
+            answers += client.recv(6)
+    assert answers == encode(Connack(False, 0)) + encode(Pingresp())
+    assert max(after - before for before, after in pairwise(turns)) < 4 * READ_MUCH_BYTES
 
 
 def test_a_reader_that_never_reads_is_bounded_by_its_cap_and_others_go_on() -> None:

@@ -29,7 +29,7 @@ from embermq.protocol.packets import Connect
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
 from embermq.transport.frames import Frames
-from embermq.transport.stream import DISK, WAITING_MAX, ByteTransport, StreamConnection
+from embermq.transport.stream import DISK, TURN, WAITING_MAX, ByteTransport, StreamConnection
 
 if TYPE_CHECKING:
     from embermq.protocol.sn.settings import SnSettings
@@ -73,6 +73,7 @@ class Server:
         self.group_bytes_max: Final = group_bytes_max
         self._connections: set[StreamConnection] = set()
         self._paused: dict[StreamConnection, None] = {}
+        self._resting: list[StreamConnection] = []
         self._listeners: list[asyncio.Server] = []
         self._websockets: list[WebSocketListener] = []
         self._datagrams: list[SnListener] = []
@@ -228,6 +229,11 @@ class Server:
                 self.bug(error)
         if more:
             self.begin_turn()
+        if self._resting:
+            resting = self._resting
+            self._resting = []
+            for connection in resting:
+                connection.resume_reading(TURN)
         if self._paused and not self.overfull():
             for connection in [paused for paused in self._paused if paused.waiting <= WAITING_MAX]:
                 del self._paused[connection]
@@ -245,6 +251,11 @@ class Server:
         if connection.waiting > WAITING_MAX or self.overfull():
             connection.pause_reading(DISK)
             self._paused[connection] = None
+
+    def rest(self, connection: StreamConnection) -> None:
+        """A client has brought much: read no more of it in this turn, which has begun."""
+        connection.pause_reading(TURN)
+        self._resting.append(connection)
 
     def _tick(self) -> None:
         self._wall_ahead_s = time.time() - time.monotonic()

@@ -38,6 +38,10 @@ DISK: Final = 2
 """Too much waits for the disk: of all clients, or of answers to this one."""
 UNREAD: Final = 4
 """It leaves the answers to what it sent unread."""
+TURN: Final = 8
+"""It has brought much in this turn, and others are to have theirs."""
+READ_MUCH_BYTES: Final = 128 * 1024
+"""After a read of so many bytes the turn comes first: libuv would go on reading from a client that fills its buffer."""
 WAITING_MAX: Final = 10_000
 """How many answers to one client may wait for the disk: a group's size counts records, and not every answer has one."""
 
@@ -133,14 +137,15 @@ class StreamConnection(asyncio.Protocol, Link):
             return
         server = self._server
         decoder = self._decoder
+        size = len(data)
         try:
-            if len(data) == 4 and self._open:
+            if size == 4 and self._open:
                 packet_id = decoder.puback_alone(data)
                 if packet_id and server.core.acknowledged(self, packet_id, server.now_ms()):
                     self._counters.bytes_received += 4
                     return
             now_ms = server.begin_turn()
-            self._counters.bytes_received += len(data)
+            self._counters.bytes_received += size
             packets = decoder.feed(data)
             if packets:
                 if self._open:
@@ -151,6 +156,8 @@ class StreamConnection(asyncio.Protocol, Link):
                 self._fail(decoder.error)
             elif self.waiting > WAITING_MAX or server.store.group_bytes() > server.group_bytes_max:
                 server.pause(self)
+            if size >= READ_MUCH_BYTES:
+                server.rest(self)
         except Exception as error:  # our own bug: this connection ends, the others go on
             server.bug(error)
             if self.session is not None:
