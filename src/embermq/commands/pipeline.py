@@ -54,7 +54,7 @@ def run(
 ) -> None:
     """Bring all tables up to date, and with --continuous keep them so. SIGTERM and Ctrl-C stop cleanly."""
     with _sentences():
-        from embermq.spark.jobs import JobSettings
+        from embermq.spark.jobs import JobSettings, chosen_jobs
         from embermq.spark.pipeline import run as run_pipeline
         from embermq.spark.progress import progress_line
         from embermq.spark.typed import read_typed_tables
@@ -67,6 +67,7 @@ def run(
             typed_tables=read_typed_tables(config),
             only=tuple(only or ()),
         )
+        chosen_jobs(settings)  # what --only names is there; before Spark is started for it
         shown = _Shown()
         print(f"starting Spark on {master}: the first tables take a while", flush=True)
         began_s = time.monotonic()
@@ -139,9 +140,13 @@ def as_of(
     """Show what was retained at an instant."""
     with _sentences():
         from embermq.commands.instants import past_instant_us
+        from embermq.protocol.topics import check_topic_filter
         from embermq.spark.questions import ask_as_of, asking
 
-        past_instant_us("T", instant)  # before Spark is started for it
+        past_instant_us("T", instant)  # before Spark is started for it, as the next one
+        problem = check_topic_filter(topic_filter)
+        if problem is not None:
+            raise ConfigError(f"{topic_filter}: expected a topic filter: {problem}")
         with asking(lake, master) as (spark, place):
             _show(ask_as_of(spark, place, instant, topic_filter, limit), limit)
 

@@ -14,6 +14,7 @@ from typing import Annotated, Final, final
 import typer
 
 from embermq.commands.directories import directory_option
+from embermq.commands.pipeline_settings import check_pipeline_tables
 from embermq.commands.serve import Directory, read_settings, run
 from embermq.errors import ConfigError
 
@@ -39,6 +40,8 @@ def up(
     settings = read_settings(config, {"listeners": listeners, "sn": {"port": sn_port}, "store": {"directory": data}})
     if settings.store.memory:
         raise ConfigError("store.memory is set: expected a directory, the pipeline reads its log")
+    if config is not None:
+        check_pipeline_tables(config)
     arguments = ["--data", str(settings.store.directory), "--lake", str(lake), "--master", master]
     if config is not None:
         arguments += ["--config", str(config)]

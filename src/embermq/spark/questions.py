@@ -3,6 +3,7 @@
 Owns: the way from a query to what a command prints, and from Spark's errors to one sentence.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ def asking(lake_directory: Path, master: str = DEFAULT_MASTER) -> Iterator[tuple
     lake = Lake(lake_directory)
     if not check_lake(lake):
         raise LakeError(f"{lake_directory} is no lake: `ember pipeline run` makes one")
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # it writes a page of JSON for a misspelt column
     found = SparkSession.getActiveSession()
     settings = spark_settings_of(lake)
     launch_java(master, settings, java_log(lake, "question"))
@@ -32,7 +34,7 @@ def asking(lake_directory: Path, master: str = DEFAULT_MASTER) -> Iterator[tuple
     try:
         yield spark, lake
     except PySparkException as error:
-        raise PipelineError(str(error).strip().splitlines()[0]) from None
+        raise PipelineError(str(error).strip().splitlines()[0].rstrip("; ")) from None
     except ValueError as error:
         raise PipelineError(str(error)) from None
     finally:
