@@ -45,18 +45,14 @@ def test_every_way_to_write_an_instant(text: str) -> None:
 
 def test_shorter_ways() -> None:
     assert past_instant_us("--as-of", "1769864587") == INSTANT_US - 250_000
+    assert past_instant_us("--as-of", "15") == 15_000_000
     assert past_instant_us("--as-of", "2m") == INSTANT_US + 10_000_000 - 120_000_000
     assert past_instant_us("--as-of", "now") == INSTANT_US + 10_000_000
     assert past_instant_us("--as-of", "2026-01-31") == int(datetime(2026, 1, 31, tzinfo=UTC).timestamp()) * 1_000_000
 
 
-@pytest.mark.parametrize(
-    "text", ["", "soon", "-1", "1e9", "2026-13-01", "15", "2026-01-31T13:03:08+00:00x", "9" * 30, "٣٠"]
-)
+@pytest.mark.parametrize("text", ["", "soon", "-1", "1e9", "2026-13-01", "2026-01-31T13:03:08+00:00x", "9" * 30, "٣٠"])
 def test_what_is_no_instant_is_explained(text: str) -> None:
-    if text == "15":
-        assert past_instant_us("--as-of", text) == 15_000_000
-        return
     with pytest.raises(ConfigError, match=r"--as-of .*: expected an instant such as 2026-01-31T14:03:07Z"):
         past_instant_us("--as-of", text)
 

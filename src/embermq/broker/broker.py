@@ -1,6 +1,6 @@
 """The core: given packets and instants it decides what is stored, what is sent, who is disconnected.
 
-Owns: the sessions and the doors `connect`, `receive`, `lost`, `writable`, `tick`, `end_turn`.
+Owns: the sessions and the doors `connect`, `receive`, `acknowledged`, `lost`, `writable`, `tick`, `end_turn`.
 Never: a socket, a thread, a clock, randomness. Bytes go out through links, records through the store.
 The unit of work is a turn: the shell hands in all that one pass of its loop has read, then calls `end_turn` once.
 """

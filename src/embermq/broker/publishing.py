@@ -62,20 +62,21 @@ class Publishing:
         counters.publish_bytes_received += len(message.payload)
         qos = message.qos
         route = self._remembered.get(message.topic_name)
-        if route is not None and not message.retain and session.held == 0 and self._access.unrestricted:
-            # Most messages are like this. What follows would come to the same, after questions that need no answer.
-            if qos == 0:
-                offset = self._store.append_publish(message, session.client_id)
-                if route.subscriptions:
-                    self.fan_out(message, offset, route.subscriptions, session)
-                return
-            if qos == 1 and self._at_once and not self._held and not route.lasting:
-                # Nothing waits that this could overtake, and it has nothing to wait for.
-                offset = self._store.append_publish(message, session.client_id)
-                if route.subscriptions:
-                    self.fan_out(message, offset, route.subscriptions, session)
+        if (
+            route is not None
+            and not message.retain
+            and session.held == 0
+            and self._access.unrestricted
+            and (qos == 0 or (qos == 1 and self._at_once and not self._held and not route.lasting))
+        ):
+            # Most messages are like this: nothing waits that it could overtake, and it has nothing to wait for.
+            # What follows would come to the same, after questions that need no answer.
+            offset = self._store.append_publish(message, session.client_id)
+            if route.subscriptions:
+                self.fan_out(message, offset, route.subscriptions, session)
+            if qos:
                 link.acknowledge(PUBACK, message.packet_id, 0)
-                return
+            return
         if qos == 2 and message.packet_id in session.received_ids:
             # MQTT-4.3.3-2: the same message again; the first one may not be durable yet, so this waits as well.
             self._held.append(HeldAcknowledgement(link, PUBREC, message.packet_id))

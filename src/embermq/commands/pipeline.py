@@ -143,7 +143,8 @@ def as_of(
         from embermq.protocol.topics import check_topic_filter
         from embermq.spark.questions import ask_as_of, asking
 
-        past_instant_us("T", instant)  # before Spark is started for it, as the next one
+        # Both are looked at before Spark is started for them.
+        past_instant_us("T", instant)
         problem = check_topic_filter(topic_filter)
         if problem is not None:
             raise ConfigError(f"{topic_filter}: expected a topic filter: {problem}")
