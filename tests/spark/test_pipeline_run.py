@@ -15,7 +15,7 @@ from embermq.errors import ConfigError
 from embermq.spark.compact import compact
 from embermq.spark.errors import LakeError, PipelineError
 from embermq.spark.jobs import JobSettings
-from embermq.spark.lake import locked
+from embermq.spark.lake import locked, read_progress
 from embermq.spark.pipeline import run
 from embermq.spark.tables import TABLES, Lake, read_table
 from embermq.spark.typed import TypedTable
@@ -199,4 +199,14 @@ def test_a_continuous_run_takes_what_arrives_and_stops_when_told(spark: SparkSes
     done = run(made.made.data, made.lake.directory, once=False, settings=settings, report=report, stop=stop)
     assert (done[0].records, done[0].lag) == (352, 0)
     assert sorted(set(seen) - {0}) == [302, 353]
+    made.made.close()
+
+
+def test_told_to_stop_while_spark_starts_it_starts_no_job(spark: SparkSession, tmp_path: Path) -> None:
+    made = Run(tmp_path)
+    stop = threading.Event()
+    stop.set()
+    assert set(made.run(stop=stop).values()) == {0}
+    assert list(made.lake.names()) == []
+    assert read_progress(made.lake)["state"] == "stopped"
     made.made.close()

@@ -70,7 +70,9 @@ def run(
         try:
             turns = threading.BoundedSemaphore(max(1, spark.sparkContext.defaultParallelism // 2))
             for job in jobs:
-                queries[job.name] = _start(spark, job, data, lake_directory, chosen, once, turns)
+                if stopping.is_set():
+                    break
+                queries[job.name] = _start(spark, job, data, lake_directory, chosen, once, turns, stopping)
             while not stopping.is_set():
                 active = _watch(queries, progress, log.bounds())
                 _leave_word(lake, progress, log, "running")
@@ -101,6 +103,7 @@ def _start(
     settings: JobSettings,
     once: bool,
     turns: Turns,
+    stopping: threading.Event,
 ) -> StreamingQuery:
     """Start a job and wait until its source answers.
 
@@ -111,9 +114,10 @@ def _start(
         query = start_job(spark, job, data, as_lake(lake_directory), settings, once, turns)
         deadline_s = time.monotonic() + START_WAIT_S
         while query.isActive and not _has_begun(query) and time.monotonic() < deadline_s:
-            time.sleep(0.05)
+            if stopping.wait(0.05):
+                break
         failure = query.exception()
-        if failure is None or _NO_WORKER not in str(failure):
+        if stopping.is_set() or failure is None or _NO_WORKER not in str(failure):
             break
     return query
 
@@ -128,7 +132,9 @@ def _watch(queries: Mapping[str, StreamingQuery], progress: list[JobProgress], l
     now_s = time.monotonic()
     active = False
     for job in progress:
-        query = queries[job.name]
+        query = queries.get(job.name)
+        if query is None:
+            continue  # told to stop before it was its turn to start
         running = query.isActive
         job.update(query, log_bounds, now_s)
         if running:
