@@ -313,6 +313,8 @@ def test_tail_follows_a_running_server_until_it_is_told_to_stop(tmp_path: Path) 
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        # Whoever runs in the background of a shell is told to ignore Ctrl-C, and so are its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert following.stdout is not None
     try:
