@@ -10,7 +10,8 @@ from array import array
 from itertools import accumulate, pairwise
 from struct import Struct, unpack_from
 from typing import Final, NamedTuple, final
-from zlib import crc32
+
+from isal.isal_zlib import crc32
 
 from embermq.store.records import Group
 

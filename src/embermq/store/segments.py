@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple, final
-from zlib import crc32
 
 import numpy as np
+from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
 from embermq.store.blocks import BLOCK_MAGIC, FORMAT_VERSION, HEADER_BYTES, BlockHeader, is_whole, read_header
