@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from embermq.spark.errors import OptionError, PipelineError
 from embermq.spark.source import EmberDataSource, OffsetRange, split
-from embermq.spark.tables import SOURCE_SCHEMA
+from embermq.spark.tables import SOURCE_SCHEMA, source_schema
 from embermq.store.errors import LogCorrupt, LogTrimmed, NewerFormat, NotALog
 from embermq.store.instants import EPOCH
 from embermq.store.records import DUP_FLAG, Kind
@@ -30,8 +30,9 @@ def source(data: Path, **options: Any) -> EmberDataSource:
 
 def read(data: Path, columns: str | None = None, **options: Any) -> list[dict[str, Any]]:
     """A whole batch read, without Spark."""
-    schema = SOURCE_SCHEMA if columns is None else StructType([SOURCE_SCHEMA[name] for name in columns.split(",")])
-    reader = source(data, **options).reader(schema)
+    made = source(data, **options)
+    schema = made.schema() if columns is None else StructType([made.schema()[name] for name in columns.split(",")])
+    reader = made.reader(schema)
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return pa.Table.from_batches(batches).to_pylist() if batches else []
 
@@ -89,6 +90,20 @@ def test_a_part_of_the_columns_can_be_asked_for(recorder: Recorders) -> None:
     wrong = StructType([SOURCE_SCHEMA["offset"]]).add("nonsense", "string")
     with pytest.raises(OptionError, match="nonsense"):
         source(made.data).reader(wrong)
+
+
+def test_what_is_never_null_is_marked_and_nothing_else_may_be(recorder: Recorders) -> None:
+    made = filled(recorder, 10)
+    assert [field.name for field in source(made.data).schema().fields if not field.nullable] == ["offset", "timestamp"]
+    of_messages = source(made.data, kinds="publish")
+    known = [field.name for field in of_messages.schema().fields if not field.nullable]
+    assert known == ["offset", "timestamp", "topic", "payload", "qos", "retain", "dup", "client_id"]
+    strict = StructType([of_messages.schema()["topic"]])
+    (part,) = of_messages.reader(strict).partitions()
+    (batch,) = of_messages.reader(strict).read(part)
+    assert not batch.schema.field("topic").nullable and batch["topic"].null_count == 0
+    with pytest.raises(OptionError, match="topic NOT NULL"):
+        source(made.data).reader(strict)
 
 
 def test_filter_and_kinds_are_applied_while_reading(recorder: Recorders) -> None:
@@ -249,7 +264,7 @@ def test_a_corrupt_block_and_a_deleted_segment_are_found(recorder: Recorders) ->
 def test_spark_reads_what_was_recorded(spark: SparkSession, recorder: Recorders) -> None:
     made = filled(recorder, 30_000, group_records=1000)
     frame = spark.read.format("embermq").option("minPartitions", 2).load(str(made.data))
-    assert frame.schema == SOURCE_SCHEMA
+    assert frame.schema == source_schema(())
     assert frame.rdd.getNumPartitions() == 2
     totals = frame.agg(F.count("*"), F.min("offset"), F.max("offset"), F.sum(F.length("payload"))).collect()[0]
     size = sum(len(payload) for _, _, _, payload, *_ in made.published)

@@ -21,15 +21,15 @@ from pyspark.sql.types import StructType
 from embermq.spark import clients, retained, topic_stats, typed
 from embermq.spark.applied import applied_version
 from embermq.spark.errors import LakeError, PipelineError
+from embermq.spark.options import KIND_NAMES
 from embermq.spark.tables import (
-    FLAGS_FIELD,
     MESSAGES_SCHEMA,
     REJECTS_SCHEMA,
-    SOURCE_SCHEMA,
     TABLES,
     Lake,
     create_table,
     read_table,
+    source_schema,
 )
 
 MESSAGES_EVERY_S: Final = 2.0
@@ -114,10 +114,9 @@ def start_job(
     Batches that merge take one of the `turns` each, so that those of `messages` find a core free.
     """
     found = _prepare_tables(spark, job, lake)
-    known = {field.name: field for field in (*SOURCE_SCHEMA.fields, FLAGS_FIELD)}
     reader = (
         spark.readStream.format("embermq")
-        .schema(StructType([known[name] for name in job.columns]))
+        .schema(source_schema([KIND_NAMES[name] for name in job.kinds], job.columns))
         .option("kinds", ",".join(job.kinds))
         .option("maxRecordsPerTrigger", settings.records_per_trigger)
         .option("minPartitions", spark.sparkContext.defaultParallelism)

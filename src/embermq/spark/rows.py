@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from embermq.spark.options import SourceOptions
 from embermq.spark.properties import PROPERTY_COLUMNS, property_columns
-from embermq.spark.tables import SOURCE_ARROW
 from embermq.spark.topic_filters import arrow_mask
 from embermq.store.reader import LogReader
 from embermq.store.records import DUP_FLAG, QOS_MASK, RETAIN_FLAG, Kind
@@ -25,22 +24,21 @@ _FLAG_MASKS: Final = {"qos": QOS_MASK, "retain": RETAIN_FLAG, "dup": DUP_FLAG}
 _KIND_NAMES: Final = pa.array([Kind(number).name.lower() if number in set(Kind) else None for number in range(256)])
 
 
-def rows(options: SourceOptions, columns: Sequence[str], start: int, end: int) -> Iterator[pa.RecordBatch]:
+def rows(options: SourceOptions, columns: pa.Schema, start: int, end: int) -> Iterator[pa.RecordBatch]:
     """The wanted columns of the records from `start` up to, not including, `end`."""
-    schema = pa.schema([SOURCE_ARROW.field(name) for name in columns])
     kinds = options.kinds
     if options.topic_filter is not None:
         kinds = tuple(kind for kind in _MESSAGE_KINDS if not kinds or kind in kinds)
     log = LogReader(options.log_directory)
     if not options.fail_on_data_loss:
         start = min(end, max(start, log.bounds()[0]))
-    needed = _log_columns(columns, bool(kinds), options.topic_filter is not None)
+    needed = _log_columns(columns.names, bool(kinds), options.topic_filter is not None)
     for batch in log.batches(start, end, rows=BATCH_ROWS, columns=needed):
         kept = _of_kinds(batch, kinds)
         if options.topic_filter is not None and kept.num_rows:
             kept = kept.filter(arrow_mask(kept["topic"], options.topic_filter))
         if kept.num_rows:
-            yield pa.RecordBatch.from_arrays([*_columns(kept, columns)], schema=schema)
+            yield pa.RecordBatch.from_arrays([*_columns(kept, columns.names)], schema=columns)
 
 
 def _log_columns(columns: Sequence[str], by_kind: bool, by_topic: bool) -> list[str]:

@@ -17,8 +17,10 @@ Owns: the offsets of a stream and which task reads which of them.
 Never: state in `read`. The same range gives the same rows, in any process, at any time.
 """
 
+import gc
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,7 +40,7 @@ from embermq.spark.errors import PipelineError, bad_option
 from embermq.spark.options import EARLIEST, LATEST, SourceOptions, parse_sink_options, parse_source_options
 from embermq.spark.rows import rows
 from embermq.spark.sink import EmberStreamWriter, EmberWriter, check_sink_schema
-from embermq.spark.tables import FLAGS_FIELD, SOURCE_SCHEMA
+from embermq.spark.tables import SOURCE_ARROW, SOURCE_SCHEMA, source_schema
 from embermq.store.errors import LogTrimmed
 from embermq.store.reader import LogReader
 from embermq.store.segments import Index, first_offsets, index_path
@@ -67,16 +69,17 @@ class EmberDataSource(DataSource):
         return "embermq"
 
     def schema(self) -> StructType:
-        return SOURCE_SCHEMA
+        return source_schema(parse_source_options(self.options).kinds)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return EmberReader(parse_source_options(self.options), wanted_columns(schema))
+        options = parse_source_options(self.options)
+        return EmberReader(options, wanted_columns(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = parse_source_options(self.options)
         if options.ending != LATEST:
             raise bad_option("endingOffsets", options.ending, "no such option: a stream has no end")
-        return EmberStreamReader(options, wanted_columns(schema))
+        return EmberStreamReader(options, wanted_columns(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
@@ -90,7 +93,7 @@ class EmberDataSource(DataSource):
 class EmberReader(DataSourceReader):
     """One read of a range that is fixed when the query is planned."""
 
-    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+    def __init__(self, options: SourceOptions, columns: pa.Schema) -> None:
         self.options = options
         self.columns = columns
 
@@ -111,13 +114,14 @@ class EmberReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
+        settle_worker()
         return rows(self.options, self.columns, partition.start, partition.end)
 
 
 class EmberStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches of the log. Spark keeps one of these beside the driver, and pickled copies of it do the reading."""
 
-    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+    def __init__(self, options: SourceOptions, columns: pa.Schema) -> None:
         self.options = options
         self.columns = columns
         self.stop_at: int | None = None  # Trigger.AvailableNow: where the log ended when the query began
@@ -157,16 +161,25 @@ class EmberStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
+        settle_worker()
         return rows(self.options, self.columns, partition.start, partition.end)
 
 
-def wanted_columns(schema: StructType) -> tuple[str, ...]:
+@cache
+def settle_worker() -> None:
+    """Once in a worker: Spark has it collect garbage after every task, and what it has imported by now is none."""
+    gc.freeze()
+
+
+def wanted_columns(schema: StructType, options: SourceOptions) -> pa.Schema:
     """The columns that a reader must give, in their order."""
-    known = {field.name: field.dataType for field in (*SOURCE_SCHEMA.fields, FLAGS_FIELD)}
+    known = {field.name: field for field in source_schema(options.kinds, SOURCE_ARROW.names).fields}
     for field in schema.fields:
-        if known.get(field.name) != field.dataType:
+        if field.name not in known or known[field.name].dataType != field.dataType:
             raise bad_option("schema", field.simpleString(), f"columns of {SOURCE_SCHEMA.simpleString()}")
-    return tuple(schema.names)
+        if known[field.name].nullable and not field.nullable:
+            raise bad_option("schema", f"{field.name} NOT NULL", "a column that may be null: not all records have one")
+    return pa.schema([SOURCE_ARROW.field(field.name).with_nullable(field.nullable) for field in schema.fields])
 
 
 def starting_offset(options: SourceOptions, log: LogReader) -> int:

@@ -4,7 +4,7 @@ Owns: column names, types, and how a table is created and opened.
 Never: what goes into a table; each job knows its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,8 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
+from embermq.store.records import Kind
 
 _USER_PROPERTY: Final = StructType([StructField("name", StringType()), StructField("value", StringType())])
 
@@ -50,6 +52,8 @@ _SOURCE_COLUMNS: Final = (
 
 SOURCE_SCHEMA: Final = StructType([StructField(name, kind) for name, kind, _ in _SOURCE_COLUMNS])
 """The log as rows; `expiry` is in seconds. A reader may be given a part of these columns as its schema."""
+_NEVER_NULL: Final = frozenset(("offset", "timestamp"))
+_NEVER_NULL_OF_A_PUBLISH: Final = _NEVER_NULL | {"topic", "payload", "qos", "retain", "dup", "client_id"}
 SOURCE_ARROW: Final = pa.schema([*((name, kind) for name, _, kind in _SOURCE_COLUMNS), ("flags", pa.int8())])
 
 FLAGS_FIELD: Final = StructField("flags", ByteType())
@@ -133,6 +137,16 @@ REJECTS_SUFFIX: Final = "_rejects"
 HISTORY_VIEW: Final = "retained_history"
 STATE_DIRECTORY: Final = "_embermq"
 RESERVED_NAMES: Final = (*TABLES, HISTORY_VIEW, STATE_DIRECTORY, "log")
+
+
+def source_schema(kinds: Sequence[int], columns: Sequence[str] = SOURCE_SCHEMA.names) -> StructType:
+    """Columns of the source if only these kinds of records are read (none: all), with those marked that have no null.
+
+    Spark looks at every single value of the others to see whether it is one.
+    """
+    never_null = _NEVER_NULL_OF_A_PUBLISH if tuple(kinds) == (Kind.PUBLISH,) else _NEVER_NULL
+    types = {field.name: field.dataType for field in (*SOURCE_SCHEMA.fields, FLAGS_FIELD)}
+    return StructType([StructField(name, types[name], name not in never_null) for name in columns])
 
 
 @dataclass(frozen=True)
