@@ -1,5 +1,7 @@
 """One Spark session for all tests, and logs written with the server's own writer."""
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,6 +36,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def spark_leftovers() -> Iterator[None]:
+    """What Spark leaves behind where it is killed lies in one directory. Its name is short: sockets lie there too."""
+    directory = tempfile.mkdtemp(prefix="ember-")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", directory)
+        patch.setenv("SPARK_LOCAL_DIRS", directory)
+        yield
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

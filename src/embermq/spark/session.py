@@ -4,12 +4,15 @@ Owns: what must be there before Spark can run, and the one place where a session
 Never: a table. Importing this module imports no Spark.
 """
 
+import atexit
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -45,8 +48,11 @@ _JAVA_PLACES: Final = ("/usr/lib/jvm", "/opt/java", "/opt/jdk", "/Library/Java/J
 _JAVA_COMPLAINT: Final = re.compile(r"Error|Exception|Invalid|not found")
 _VERSION: Final = re.compile(r'version "(\d+)')
 
-# Without a check at every single value: what crosses to the JVM is checked in whole blocks when it is read. With this,
-# the buffer and the collector below, and batches of `rows.BATCH_ROWS`, a scan takes two thirds of the time it took.
+SOCKET_PATH_BYTES_MAX: Final = 100
+"""Of the path of a unix socket: 107 on Linux, 103 on macOS."""
+_SOCKET_NAME_BYTES: Final = 43
+
+# Without a check at every single value: what crosses to the JVM is checked in whole blocks when it is read.
 _ARROW_UNCHECKED: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 
 SETTINGS: Final = {
@@ -70,6 +76,9 @@ SETTINGS: Final = {
     "spark.executor.extraJavaOptions": f"-XX:+UseParallelGC {_ARROW_UNCHECKED}",
     # Between a Python worker and the JVM: 64 KiB by default, a fraction of a batch.
     "spark.buffer.size": str(1 << 20),
+    # A worker keeps the memory of a batch for the next one: fresh pages from the system would cost as much as reading.
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
 
 
@@ -197,4 +206,24 @@ def _on_one_machine(master: str) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(max(2, cores)),
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(4 * cores),
+        **_unix_sockets(),
     }
+
+
+def _unix_sockets() -> dict[str, str]:
+    """Rows cross between Python and Java without the work of TCP, unless the temporary directory's path is too long."""
+    directory = _socket_directory()
+    if len(os.fsencode(directory)) + _SOCKET_NAME_BYTES > SOCKET_PATH_BYTES_MAX:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": directory,
+    }
+
+
+@cache
+def _socket_directory() -> str:
+    """Only this user can enter it, which is all that guards such a socket. Empty at the end, and then removed."""
+    directory = tempfile.mkdtemp(prefix="embermq-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
