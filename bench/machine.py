@@ -72,17 +72,6 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_S
 
 
-def thread_cpu_seconds(pid: int, name: str) -> float:
-    """User and system time of those threads of a process whose names begin so."""
-    ticks = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):
-            before, _, after = (task / "stat").read_text(encoding="utf-8").rpartition(")")
-            if before.partition("(")[2].startswith(name):
-                ticks += sum(map(int, after.split()[11:13]))
-    return ticks / TICKS_S
-
-
 def waited_seconds(pid: int) -> float:
     """How long the threads of a process were ready but had no core: what other work on the machine took from it."""
     waited_ns = 0

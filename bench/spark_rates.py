@@ -15,30 +15,36 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bench.machine import Cores, facts, thread_cpu_seconds
+from bench.machine import Cores, facts
 from embermq.spark import build_session
 from embermq.spark.as_of import retained_as_of
 from embermq.spark.jobs import JobSettings, all_jobs
 from embermq.spark.lake import open_lake
-from embermq.spark.tables import MESSAGES_SCHEMA, Lake, create_table
+from embermq.spark.tables import MESSAGES_SCHEMA, Lake, create_table, source_schema
 from embermq.store.instants import EPOCH
 from embermq.store.log import Log
 from embermq.store.records import RETAIN_FLAG, Group, Kind
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 START_US: Final = 1_750_000_000_000_000
-WARM_UP_ROUNDS: Final = 3
+WARM_UP_ROUNDS: Final = 10
+FEW_PAYLOADS: Final = 1000
+"""So few that Parquet keeps them in a dictionary."""
 SECTIONS: Final = ("scan", "append", "retained", "sink")
 
 
-def write_log(data: Path, count: int, topics: int, group_records: int, seed: int = 1) -> None:
-    """A log of retained publishes over random topics, payloads of about 40 bytes, one microsecond apart."""
-    source = random.Random(seed)
+def write_log(data: Path, count: int, topics: int, group_records: int, payloads: int = FEW_PAYLOADS) -> None:
+    """A log of retained publishes over random topics, payloads of about 40 bytes, one microsecond apart.
+
+    It has so many different payloads: few, as of a switch, or as many as messages, as of a device that adds the time.
+    """
+    source = random.Random(1)
     names = [f"plant/{n % 7}/line/{n % 13}/device-{n}/temp".encode() for n in range(topics)]
-    payloads = [b'{"value": %d.%03d, "unit": "C", "ok": true}' % (n % 90, n % 1000) for n in range(1000)]
+    said = [b'{"value": %d.%03d, "at": %d}' % (n * 7 % 90, n % 1000, START_US + n) for n in range(payloads)]
     log = Log(data / "log", segment_bytes=256 << 20, segment_age_s=10**9, sync=False)
     for start in range(0, count, group_records):
         size = min(group_records, count - start)
@@ -47,7 +53,7 @@ def write_log(data: Path, count: int, topics: int, group_records: int, seed: int
         group.kinds = bytearray([Kind.PUBLISH]) * size
         group.flags = bytearray([1 | RETAIN_FLAG]) * size
         group.topics = source.choices(names, k=size)
-        group.payloads = source.choices(payloads, k=size)
+        group.payloads = said[start : start + size] if payloads == count else source.choices(said, k=size)
         group.client_ids = [b"gateway-1"] * size
         group.properties = [b""] * size
         log.append(group, START_US)
@@ -69,21 +75,10 @@ def compare(rounds: int, *works: Callable[[], object]) -> list[float]:
     return [statistics.median(of_one) for of_one in zip(*seconds, strict=True)]
 
 
-def task_cpu_s(spark: "SparkSession", rounds: int, work: Callable[[], object]) -> float:
-    """The processor seconds that the JVM's own task threads take for some work, whatever Python takes beside them."""
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    pid = int(jvm.java.lang.ProcessHandle.current().pid())
-    before_s = thread_cpu_seconds(pid, "Executor task")
-    for _ in range(rounds):
-        work()
-    return (thread_cpu_seconds(pid, "Executor task") - before_s) / rounds
-
-
 def line(name: str, said: str, ratio: float, target: float, at_least: bool = True) -> None:
     met = ratio >= target if at_least else ratio <= target
     bound = "at least" if at_least else "at most"
-    print(f"{name:<34} {said:<58} {ratio:10,.2f}  ({bound} {target:,g}: {'met' if met else 'NOT MET'})", flush=True)
+    print(f"{name:<42} {said:<66} {ratio:10,.2f}  ({bound} {target:,g}: {'met' if met else 'NOT MET'})", flush=True)
 
 
 @contextmanager
@@ -96,15 +91,15 @@ def scratch() -> Iterator[Path]:
 
 
 def log_rows(spark: "SparkSession", data: Path) -> "DataFrame":
-    return spark.read.format("embermq").schema(message_types()).option("kinds", "publish").load(str(data))
+    return spark.read.format("embermq").schema(message_columns()).option("kinds", "publish").load(str(data))
 
 
 def ceiling_rows(spark: "SparkSession", data: Path, rows: int) -> "DataFrame":
-    return spark.read.format("ceiling").schema(message_types()).option("rows", rows).load(str(data))
+    return spark.read.format("ceiling").schema(message_columns()).option("rows", rows).load(str(data))
 
 
-def message_types() -> str:
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in MESSAGES_SCHEMA.fields)
+def message_columns() -> "StructType":
+    return source_schema((Kind.PUBLISH,), MESSAGES_SCHEMA.names)
 
 
 def register_ceiling(spark: "SparkSession") -> None:
@@ -113,20 +108,20 @@ def register_ceiling(spark: "SparkSession") -> None:
     What is faster than this cannot be had from any source that is written in Python.
     """
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-    from pyspark.sql.types import StructType
+
+    from embermq.spark.source import EmberDataSource, OffsetRange
 
     class CeilingReader(DataSourceReader):
-        def __init__(self, path: str, columns: list[str], rows: int) -> None:
-            self.path, self.columns, self.rows = path, columns, rows
+        def __init__(self, log: DataSourceReader, rows: int) -> None:
+            self.log, self.rows = log, rows
 
         def partitions(self) -> list[InputPartition]:
             return [InputPartition(0), InputPartition(1)]
 
         def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
-            from embermq.spark.options import parse_source_options
-            from embermq.spark.rows import BATCH_ROWS, rows
+            from embermq.spark.rows import BATCH_ROWS
 
-            batch = next(rows(parse_source_options({"path": self.path}), self.columns, 1, BATCH_ROWS + 1))
+            batch = next(iter(self.log.read(OffsetRange(1, BATCH_ROWS + 1))))
             for _ in range(self.rows // 2 // batch.num_rows):
                 yield batch
 
@@ -135,72 +130,72 @@ def register_ceiling(spark: "SparkSession") -> None:
         def name(cls) -> str:
             return "ceiling"
 
-        def reader(self, schema: StructType) -> DataSourceReader:
-            return CeilingReader(self.options["path"], schema.names, int(self.options["rows"]))
+        def reader(self, schema: "StructType") -> DataSourceReader:
+            log = EmberDataSource({"path": self.options["path"], "kinds": "publish"})
+            return CeilingReader(log.reader(schema), int(self.options["rows"]))
 
     spark.dataSource.register(Ceiling)
 
 
-def bench_scan(spark: "SparkSession", rows: int, rounds: int, append: bool) -> None:
-    """The same rows from the log and from Parquet: aggregated over all columns, or appended to Delta."""
+def log_and_parquet(spark: "SparkSession", rows: int, payloads: int) -> Iterator[tuple[int, Path, str]]:
+    """The same rows twice, for blocks of several sizes."""
+    for group_records in (10, 100, 1000):
+        with scratch() as directory:
+            data, parquet = directory / "data", str(directory / "parquet")
+            write_log(data, rows, 100_000, group_records, payloads)
+            log_rows(spark, data).write.parquet(parquet)
+            yield group_records, data, parquet
+
+
+def bench_scan(spark: "SparkSession", rows: int, rounds: int, payloads: int) -> None:
+    """The same rows from the log and from Parquet, every column of them aggregated."""
     from pyspark.sql import functions as F
 
-    with scratch() as directory:
-        for group_records in (10, 100, 1000):
-            data = directory / f"data-{group_records}"
-            write_log(data, rows, 100_000, group_records)
-            parquet = str(directory / f"parquet-{group_records}")
-            log_rows(spark, data).write.parquet(parquet)
-            totals = [
-                F.max("offset"),
-                F.max("timestamp"),
-                F.sum(F.length("topic")),
-                F.sum(F.length("payload")),
-                F.sum("qos"),
-                F.count_if("retain"),
-                F.count_if("dup"),
-                F.max("client_id"),
-                F.count("expiry"),
-                F.count("content_type"),
-                F.count("response_topic"),
-                F.count("correlation_data"),
-                F.count("user_properties"),
-            ]
+    totals = [
+        F.max("offset"),
+        F.max("timestamp"),
+        F.sum(F.length("topic")),
+        F.sum(F.length("payload")),
+        F.sum("qos"),
+        F.count_if("retain"),
+        F.count_if("dup"),
+        F.max("client_id"),
+        F.count("expiry"),
+        F.count("content_type"),
+        F.count("response_topic"),
+        F.count("correlation_data"),
+        F.count("user_properties"),
+    ]
+    for group_records, data, parquet in log_and_parquet(spark, rows, payloads):
 
-            def aggregate(frame: "DataFrame", totals: "list[Column]" = totals) -> object:
-                return frame.agg(*totals).collect()
+        def scan_log(data: Path = data) -> object:
+            return log_rows(spark, data).agg(*totals).collect()
 
-            def save(frame: "DataFrame", name: str) -> None:
-                frame.write.format("delta").mode("append").save(str(directory / name))
+        def scan_parquet(parquet: str = parquet) -> object:
+            return spark.read.parquet(parquet).agg(*totals).collect()
 
-            def scan_log(data: Path = data) -> object:
-                return aggregate(log_rows(spark, data))
+        def scan_nothing(data: Path = data) -> object:
+            return ceiling_rows(spark, data, rows).agg(*totals).collect()
 
-            def scan_parquet(parquet: str = parquet) -> object:
-                return aggregate(spark.read.parquet(parquet))
+        assert scan_log() == scan_parquet(), "the two answers differ"
+        ours, theirs, free = compare(rounds, scan_log, scan_parquet, scan_nothing)
+        said = f"{rows / ours:,.0f} rows/s, Parquet {rows / theirs:,.0f}; reading nothing {theirs / free:.2f}"
+        line(f"scan, {payloads:,} payloads, blocks of {group_records:,}", said, theirs / ours, 0.8)
 
-            def scan_nothing(data: Path = data) -> object:
-                return aggregate(ceiling_rows(spark, data, rows))
 
-            def append_log(data: Path = data) -> None:
-                save(log_rows(spark, data), "ours")
+def bench_append(spark: "SparkSession", rows: int, rounds: int, payloads: int) -> None:
+    """The same rows from the log and from Parquet, appended to a table of Delta."""
+    for group_records, data, parquet in log_and_parquet(spark, rows, payloads):
 
-            def append_parquet(parquet: str = parquet) -> None:
-                save(spark.read.parquet(parquet), "theirs")
+        def append_log(data: Path = data) -> None:
+            log_rows(spark, data).write.format("delta").mode("append").save(str(data.parent / "ours"))
 
-            if append:
-                ours, theirs = compare(rounds, append_log, append_parquet)
-            else:
-                ours, theirs, free = compare(rounds, scan_log, scan_parquet, scan_nothing)
-                ours_cpu, theirs_cpu = (task_cpu_s(spark, rounds, work) for work in (scan_log, scan_parquet))
-                print(f"  a source in Python that reads nothing: {theirs / free:.2f} of Parquet", flush=True)
-                said = f"{ours_cpu:.2f} s CPU a scan, Parquet {theirs_cpu:.2f} s ({theirs_cpu / ours_cpu:.2f})"
-                print(f"  the JVM's task threads alone, Python left out: {said}", flush=True)
-            said = f"{rows / ours:,.0f} rows/s, Parquet {rows / theirs:,.0f}"
-            name = "log -> messages" if append else "scan"
-            line(f"{name}, blocks of {group_records}", said, theirs / ours, 0.85 if append else 0.8)
-            shutil.rmtree(data)
-            shutil.rmtree(parquet)
+        def append_parquet(parquet: str = parquet) -> None:
+            spark.read.parquet(parquet).write.format("delta").mode("append").save(str(Path(parquet).parent / "theirs"))
+
+        ours, theirs = compare(rounds, append_log, append_parquet)
+        said = f"{rows / ours:,.0f} rows/s, Parquet {rows / theirs:,.0f}"
+        line(f"log -> messages, blocks of {group_records:,}", said, theirs / ours, 0.85)
 
 
 def feed_retained(spark: "SparkSession", data: Path, lake: Lake, publishes: int, batch: int) -> list[float]:
@@ -317,9 +312,10 @@ def main() -> None:
     spark = build_session("local[2]", "embermq bench", {"spark.driver.memory": "6g"})
     if "scan" in sections:
         register_ceiling(spark)
-        bench_scan(spark, chosen.rows, chosen.rounds, append=False)
+        for payloads in (chosen.rows, FEW_PAYLOADS):
+            bench_scan(spark, chosen.rows, chosen.rounds, payloads)
     if "append" in sections:
-        bench_scan(spark, chosen.rows, chosen.rounds, append=True)
+        bench_append(spark, chosen.rows, chosen.rounds, FEW_PAYLOADS)
     if "retained" in sections:
         bench_retained(spark, chosen.publishes, chosen.topics, chosen.batch, chosen.rounds)
     if "sink" in sections:
