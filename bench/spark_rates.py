@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 START_US: Final = 1_750_000_000_000_000
-WARM_UP_ROUNDS: Final = 10
+WARM_UP_ROUNDS: Final = 3
+SCAN_WARM_UP_ROUNDS: Final = 10
+"""A scan is over so soon that what Java compiles of Spark itself counts for long."""
 FEW_PAYLOADS: Final = 1000
 """So few that Parquet keeps them in a dictionary."""
 SECTIONS: Final = ("scan", "append", "retained", "sink")
@@ -66,9 +68,9 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def compare(rounds: int, *works: Callable[[], object]) -> list[float]:
+def compare(rounds: int, *works: Callable[[], object], warm_up: int = WARM_UP_ROUNDS) -> list[float]:
     """The median seconds of each, taking turns, after rounds that do not count: Java compiles what it runs often."""
-    for _ in range(WARM_UP_ROUNDS):
+    for _ in range(warm_up):
         for work in works:
             work()
     seconds = [[timed(work) for work in works] for _ in range(rounds)]
@@ -178,7 +180,7 @@ def bench_scan(spark: "SparkSession", rows: int, rounds: int, payloads: int) -> 
             return ceiling_rows(spark, data, rows).agg(*totals).collect()
 
         assert scan_log() == scan_parquet(), "the two answers differ"
-        ours, theirs, free = compare(rounds, scan_log, scan_parquet, scan_nothing)
+        ours, theirs, free = compare(rounds, scan_log, scan_parquet, scan_nothing, warm_up=SCAN_WARM_UP_ROUNDS)
         said = f"{rows / ours:,.0f} rows/s, Parquet {rows / theirs:,.0f}; reading nothing {theirs / free:.2f}"
         line(f"scan, {payloads:,} payloads, blocks of {group_records:,}", said, theirs / ours, 0.8)
 
