@@ -8,11 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from embermq.commands.pipeline import app
+from embermq.errors import ConfigError
 from embermq.spark import session
+from embermq.spark.checkpoints import check_checkpoints, position
 from embermq.spark.errors import JavaMissing, LakeError
 from embermq.spark.lake import check_lake, is_locked, locked, open_lake, read_progress, write_progress
-from embermq.spark.pipeline import failure_reason
+from embermq.spark.pipeline import failure_reason, run
 from embermq.spark.plots import Point, bar_plot, duration, line_plot, time_ticks, value_ticks
 from embermq.spark.tables import Lake
 from spark.recorded import Recorder
@@ -44,6 +48,34 @@ def test_tables_of_somebody_else_and_a_broken_marker_are_refused(tmp_path: Path)
     (tmp_path / "_embermq" / "lake.json").write_text("{")
     with pytest.raises(LakeError, match=r"lake.json cannot be read"):
         open_lake(Lake(tmp_path))
+
+
+def test_a_lake_of_another_log_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    mine, other = Recorder(tmp_path / "mine"), Recorder(tmp_path / "other")
+    other.now_us += 77
+    for made in (mine, other):
+        made.publish("a", b"1")
+        made.flush()
+        made.close()
+    lake = Lake(tmp_path / "lake")
+    open_lake(lake)
+    noted = Path(lake.checkpoint("messages")) / "offsets"
+    noted.mkdir(parents=True)
+    check_checkpoints(lake, other.data / "log")  # nothing was read yet
+    (noted / "9").write_text("v1\n{}\n" + json.dumps({"offset": 1}))
+    (noted / "10").write_text("v1\n{}\n" + json.dumps(position(mine.data / "log", 2)))
+    (noted / ".10.crc").touch()
+    check_checkpoints(lake, mine.data / "log")
+    with pytest.raises(LakeError, match=r"has the tables of another log than .*other.log: name another --lake"):
+        check_checkpoints(lake, other.data / "log")
+    with pytest.raises(LakeError, match="has the tables of another log"):
+        run(other.data, lake.directory, once=True, master="no master: Spark must not start")
+    status = ["status", "--lake", str(lake.directory), "--data"]
+    assert "never run" in CliRunner().invoke(app, [*status, str(mine.data)], catch_exceptions=False).output
+    with pytest.raises(ConfigError, match="has the tables of another log"):
+        CliRunner().invoke(app, [*status, str(other.data)], catch_exceptions=False)
+    (noted / "10").write_text("v1")  # cut short by a full disk
+    check_checkpoints(lake, other.data / "log")
 
 
 def test_one_pipeline_at_a_time(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_a_log_that_fails_ends_the_run_with_its_reason(spark: SparkSession, tmp_
     made.made = Recorder(made.made.data, segment_bytes=2_000)
     made.made.now_us += 77
     made.publish(900)
-    with pytest.raises(PipelineError, match="messages: the checkpoint belongs to another log"):
+    with pytest.raises(PipelineError, match=r"has the tables of another log than .*: name another --lake"):
         made.run(settings=only)
     made.made.close()
 

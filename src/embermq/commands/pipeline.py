@@ -89,16 +89,18 @@ def status(data: Data = DATA, lake: LakeDirectory = LAKE) -> None:
     with _sentences():
         from datetime import UTC, datetime
 
+        from embermq.spark.checkpoints import check_checkpoints
         from embermq.spark.lake import check_lake, is_locked, read_progress
         from embermq.spark.tables import Lake
         from embermq.store.reader import LogReader
 
         place = Lake(lake)
         if not check_lake(place):
-            raise ConfigError(f"{lake}: expected a lake; `ember pipeline run` makes one")
+            raise ConfigError(f"{lake} is no lake: `ember pipeline run` makes one")
+        end = LogReader(data / "log").bounds()[1]
+        check_checkpoints(place, data / "log")
         progress = read_progress(place)
         running = is_locked(place)
-        end = LogReader(data / "log").bounds()[1]
         written = progress.get("written")
         when = f", last word {datetime.fromtimestamp(written, UTC):%Y-%m-%d %H:%M:%S} UTC" if written else ""
         state = "running" if running else progress.get("state", "never run")

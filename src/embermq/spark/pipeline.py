@@ -17,6 +17,7 @@ from pyspark.errors.exceptions.base import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from embermq.spark.checkpoints import check_checkpoints
 from embermq.spark.errors import PipelineError
 from embermq.spark.jobs import Job, JobSettings, Turns, chosen_jobs, start_job
 from embermq.spark.lake import LOCK_WAIT_S, java_log, locked, open_lake, spark_settings_of, write_progress
@@ -57,6 +58,7 @@ def run(
     lake = as_lake(lake_directory)
     log = LogReader(data / "log")
     open_lake(lake)
+    check_checkpoints(lake, data / "log")
     stopping = stop or threading.Event()
     spark_settings = {**spark_settings_of(lake), **(spark_settings or {})}
     with locked(lake, lock_wait_s) as lock, _signals(stopping):

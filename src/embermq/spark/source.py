@@ -19,10 +19,9 @@ Never: state in `read`. The same range gives the same rows, in any process, at a
 
 import gc
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -36,20 +35,18 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from embermq.spark.errors import PipelineError, bad_option
+from embermq.spark.checkpoints import Offset, check_same_log, position
+from embermq.spark.errors import bad_option
 from embermq.spark.options import EARLIEST, LATEST, SourceOptions, parse_sink_options, parse_source_options
 from embermq.spark.rows import rows
 from embermq.spark.sink import EmberStreamWriter, EmberWriter, check_sink_schema
 from embermq.spark.tables import SOURCE_ARROW, SOURCE_SCHEMA, source_schema
 from embermq.store.errors import LogTrimmed
 from embermq.store.reader import LogReader
-from embermq.store.segments import Index, first_offsets, index_path
 
 PARTITION_ROWS_MIN: Final = 20_000
 """Below this a task of its own costs more than it saves."""
 PARTITION_ROWS_MAX: Final = 1_000_000
-
-Offset = dict[str, Any]  # as JSON: {"offset": the next record, "segment": where the last one lies, "since": its age}
 
 
 class OffsetRange(InputPartition):
@@ -202,35 +199,6 @@ def split(start: int, end: int, min_partitions: int) -> list[OffsetRange]:
     pieces = max(-(-count // PARTITION_ROWS_MAX), min(min_partitions, -(-count // PARTITION_ROWS_MIN)))
     edges = [start + count * piece // pieces for piece in range(pieces + 1)]
     return [OffsetRange(edges[piece], edges[piece + 1]) for piece in range(pieces)]
-
-
-def position(directory: Path, offset: int) -> Offset:
-    """An offset together with what tells its log from another one: the segment of the record before it."""
-    holding = [first for first in first_offsets(directory) if first < offset]
-    if not holding:
-        return {"offset": offset}
-    since_us = _segment_since_us(directory, holding[-1])
-    return {"offset": offset} if since_us is None else {"offset": offset, "segment": holding[-1], "since": since_us}
-
-
-def check_same_log(directory: Path, start: Mapping[str, Any]) -> None:
-    """Refuse a checkpoint whose segment has the same place in this log but another beginning."""
-    segment = start.get("segment")
-    if segment is None:
-        return
-    # No time: after a loss of power the index may be empty until the server has rebuilt it.
-    since_us = _segment_since_us(directory, int(segment))
-    known = first_offsets(directory)
-    gone = bool(known) and int(segment) >= known[0] and int(segment) not in known
-    if gone or (since_us is not None and since_us != start["since"]):
-        raise PipelineError(
-            f"the checkpoint belongs to another log than {directory}: segment {segment} is not the one that was read"
-        )
-
-
-def _segment_since_us(directory: Path, first_offset: int) -> int | None:
-    index = Index.open(index_path(directory, first_offset))
-    return index.entry(0).first_timestamp_us if index.count else None
 
 
 def report_gap(start: int, first: int) -> None:
