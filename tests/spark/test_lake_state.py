@@ -50,6 +50,15 @@ def test_tables_of_somebody_else_and_a_broken_marker_are_refused(tmp_path: Path)
         open_lake(Lake(tmp_path))
 
 
+def test_rows_cross_over_sockets_that_only_the_user_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    local = session.session_settings("local[2]")
+    assert local["spark.python.unix.domain.socket.enabled"] == "true"
+    assert Path(local["spark.python.unix.domain.socket.dir"]).stat().st_mode & 0o777 == 0o700
+    assert "spark.python.unix.domain.socket.enabled" not in session.session_settings("spark://somewhere:7077")
+    monkeypatch.setattr(session, "_socket_directory", lambda: "/tmp/" + "a" * 60)
+    assert "spark.python.unix.domain.socket.enabled" not in session.session_settings("local[2]")
+
+
 def test_a_lake_of_another_log_is_refused_before_spark_starts(tmp_path: Path) -> None:
     mine, other = Recorder(tmp_path / "mine"), Recorder(tmp_path / "other")
     other.now_us += 77
