@@ -47,10 +47,10 @@ bench: setup
 	$(BIN)/python -m bench $(ARGS)
 
 crash: setup
-	$(BIN)/python tests/crash.py --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests $(BIN)/python -m support.crash --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 conformance: setup
-	$(BIN)/python tests/conformance.py
+	PYTHONPATH=tests $(BIN)/python -m support.conformance
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache

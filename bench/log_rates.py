@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from embermq.store.log import Log
-from embermq.store.reader import LogReader
-from embermq.store.records import RETAIN_FLAG, Group, Kind
+from embermq.store.log.reader import LogReader
+from embermq.store.log.records import RETAIN_FLAG, Group, Kind
+from embermq.store.log.writer import Log
 
 RECORDS_PER_COMMIT: Final = (1, 10, 100, 1000)
 NOW_US: Final = 1_700_000_000_000_000

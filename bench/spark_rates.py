@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bench.machine import Cores, facts
+from embermq.instants import EPOCH
 from embermq.spark import build_session
-from embermq.spark.as_of import retained_as_of
-from embermq.spark.jobs import JobSettings, all_jobs
-from embermq.spark.lake import open_lake
-from embermq.spark.tables import MESSAGES_SCHEMA, Lake, create_table, source_schema
-from embermq.store.instants import EPOCH
-from embermq.store.log import Log
-from embermq.store.records import RETAIN_FLAG, Group, Kind
+from embermq.spark.jobs.streams import JobSettings, all_jobs
+from embermq.spark.lake.lake import open_lake
+from embermq.spark.lake.tables import MESSAGES_SCHEMA, Lake, create_table, source_schema
+from embermq.spark.queries.as_of import retained_as_of
+from embermq.store.log.records import RETAIN_FLAG, Group, Kind
+from embermq.store.log.writer import Log
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -111,7 +111,7 @@ def register_ceiling(spark: "SparkSession") -> None:
     """
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-    from embermq.spark.source import EmberDataSource, OffsetRange
+    from embermq.spark.source.reader import EmberDataSource, OffsetRange
 
     class CeilingReader(DataSourceReader):
         def __init__(self, log: DataSourceReader, rows: int) -> None:
@@ -121,7 +121,7 @@ def register_ceiling(spark: "SparkSession") -> None:
             return [InputPartition(0), InputPartition(1)]
 
         def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
-            from embermq.spark.rows import BATCH_ROWS
+            from embermq.spark.source.rows import BATCH_ROWS
 
             batch = next(iter(self.log.read(OffsetRange(1, BATCH_ROWS + 1))))
             for _ in range(self.rows // 2 // batch.num_rows):

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING
 
 from embermq import Broker
 from embermq.spark import build_session
-from embermq.spark.as_of import retained_as_of
-from embermq.spark.client import connect_with_retry
-from embermq.spark.jobs import JobSettings
+from embermq.spark.jobs.streams import JobSettings
+from embermq.spark.jobs.topic_stats import gaps
+from embermq.spark.jobs.typed import TypedTable
+from embermq.spark.lake.tables import Lake, read_table
 from embermq.spark.options import parse_sink_options
 from embermq.spark.pipeline import run
-from embermq.spark.plots import Point, duration, line_plot
-from embermq.spark.report import write_report
-from embermq.spark.tables import Lake, read_table
-from embermq.spark.topic_stats import gaps
-from embermq.spark.typed import TypedTable
+from embermq.spark.queries.as_of import retained_as_of
+from embermq.spark.queries.plots import Point, duration, line_plot
+from embermq.spark.queries.report import write_report
+from embermq.spark.sink.publisher import connect_with_retry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

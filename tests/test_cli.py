@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import typer
 
-from certificates import Authority
 from embermq import __version__
 from embermq.access_files import write_password
 from embermq.cli import app, main
 from embermq.config import sample
-from wire import Connack, Wire
+from support.certificates import Authority
+from support.wire import Connack, Wire
 
 EMBER = (sys.executable, "-m", "embermq")
 TIMEOUT_S = 30

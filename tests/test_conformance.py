@@ -2,8 +2,8 @@
 
 import pytest
 
-import conformance
-from conformance import Clause, Proof
+from support import conformance
+from support.conformance import Clause, Proof
 
 
 def test_every_clause_that_binds_a_server_has_a_test(every_test: list[pytest.Item]) -> None:

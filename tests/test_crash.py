@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from crash import CrashTest
-from crash_checker import Checker, payload_of
+from support.crash import CrashTest
+from support.crash_checker import Checker, payload_of
 
 ROUNDS = 20
 SEED = 311

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import pytest
 
-from server_process import ServerProcess, client, owed, persistent, retained
-from wire import PUBACK, Message, Wire, publish
+from support.server_process import ServerProcess, client, owed, persistent, retained
+from support.wire import PUBACK, Message, Wire, publish
 
 STATE_TOPIC = "$SYS/broker/store/state"
 SETTINGS = {"server.sys_interval_s": "1"}

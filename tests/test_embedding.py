@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 import embermq
-from certificates import Authority
 from embermq import Broker
 from embermq.access_files import FileAccess
 from embermq.broker.access import AllowAll
 from embermq.broker.limits import Limits
 from embermq.errors import ConfigError
 from embermq.store.memory import MemoryStore
-from wire import Connack, Wire, connect
+from support.certificates import Authority
+from support.wire import Connack, Wire, connect
 
 pytest_plugins = ("pytester",)
 

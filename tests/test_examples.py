@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clauses import v311
+from support.clauses import v311
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from server_process import ServerProcess, client, owed, persistent, retained
-from wire import PUBACK, PUBCOMP, PUBREC, PUBREL, ack, publish
+from support.server_process import ServerProcess, client, owed, persistent, retained
+from support.wire import PUBACK, PUBCOMP, PUBREC, PUBREL, ack, publish
 
 SETTINGS = {"server.sys_interval_s": "1"}
 HEADER_BYTES = 48  # of a block: docs/log-format.md

@@ -1,6 +1,5 @@
 """Nothing that promises something leaves before the commit; nothing overtakes (decision 3)."""
 
-from clauses import v311
 from embermq.protocol.packets import (
     Connack,
     Pingreq,
@@ -18,7 +17,8 @@ from embermq.protocol.packets import (
     Will,
 )
 from embermq.protocol.reasons import ReasonCode
-from scripted import Bench, SlowStore
+from support.clauses import v311
+from support.core import Bench, SlowStore
 
 
 def joined(bench: Bench, store: SlowStore, name: str, **options: object) -> object:

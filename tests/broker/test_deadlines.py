@@ -3,7 +3,7 @@
 import gc
 
 from embermq.broker.access import AllowAll, Identity
-from embermq.broker.broker import Core
+from embermq.broker.core import Core
 from embermq.broker.counters import Counters
 from embermq.broker.deadlines import STALE_MAX, Deadlines
 from embermq.broker.delivery import Outbound
@@ -11,7 +11,7 @@ from embermq.broker.limits import Limits
 from embermq.broker.session import Session
 from embermq.store.interface import SavedSession
 from embermq.store.memory import MemoryStore
-from scripted import Bench
+from support.core import Bench
 
 
 def session(keep_alive_ms: int) -> Session:

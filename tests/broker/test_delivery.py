@@ -2,7 +2,6 @@
 
 import pytest
 
-from clauses import v311
 from embermq.broker.counters import Counters
 from embermq.broker.delivery import PACKET_IDS, Outbound, packet_id_of
 from embermq.broker.limits import Limits
@@ -10,7 +9,8 @@ from embermq.protocol.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Queue, Queued, StoreError
 from embermq.store.memory import MemoryQueue, MemoryStore
-from scripted import Bench, ScriptedLink
+from support.clauses import v311
+from support.core import Bench, ScriptedLink
 
 
 @pytest.fixture(params=[False, True], ids=["memory", "lasting"])

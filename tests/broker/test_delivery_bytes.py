@@ -7,7 +7,7 @@ import pytest
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import Puback, Publish
 from embermq.store.memory import MemoryStore
-from scripted import Bench, ScriptedLink
+from support.core import Bench, ScriptedLink
 
 KIB = 1024
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from embermq.protocol.packets import Publish, Subscribe, SubscriptionRequest
 from embermq.store.interface import StoreError
 from embermq.store.memory import MemoryStore
-from scripted import Bench
+from support.core import Bench
 
 
 class Unhurried(MemoryStore):

@@ -6,7 +6,7 @@ from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.budgets import RetainedBudget
 from embermq.store.memory import MemoryStore
-from scripted import Bench, SlowStore
+from support.core import Bench, SlowStore
 
 
 class NobodyMay(Access):

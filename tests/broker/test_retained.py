@@ -2,12 +2,12 @@
 
 import pytest
 
-from clauses import v311
 from embermq.broker.limits import Limits
-from embermq.broker.retained import PIECE
+from embermq.broker.retained_delivery import PIECE
 from embermq.protocol.packets import Puback, Publish, Suback, Subscribe, SubscriptionRequest, Unsubscribe
 from embermq.store.memory import MemoryStore
-from scripted import Bench, SlowStore
+from support.clauses import v311
+from support.core import Bench, SlowStore
 
 MANY = 3 * PIECE + 7
 

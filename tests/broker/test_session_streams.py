@@ -2,7 +2,7 @@
 
 import pytest
 
-from embermq.broker import retained
+from embermq.broker import retained_delivery as retained
 from embermq.broker.session_streams import PIECE_BYTES
 from embermq.protocol.packets import (
     Pingreq,
@@ -16,7 +16,7 @@ from embermq.protocol.packets import (
 )
 from embermq.store.interface import Retained, RetainedPiece
 from embermq.store.memory import MemoryStore
-from scripted import Bench, ScriptedLink, SlowStore
+from support.core import Bench, ScriptedLink, SlowStore
 
 
 class CountingStore(MemoryStore):

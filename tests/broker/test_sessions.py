@@ -2,7 +2,6 @@
 
 import pytest
 
-from clauses import v311
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import (
     Connack,
@@ -16,7 +15,8 @@ from embermq.protocol.packets import (
     Will,
 )
 from embermq.protocol.reasons import ReasonCode
-from scripted import Bench, NamedUsers
+from support.clauses import v311
+from support.core import Bench, NamedUsers
 
 WILL = Will("will", b"gone", 1, True)
 

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clauses import v311
 from embermq.broker import subscriptions as subscriptions_module
 from embermq.broker.access import Identity
 from embermq.broker.counters import Counters
@@ -12,6 +11,7 @@ from embermq.broker.delivery import Outbound
 from embermq.broker.session import Session
 from embermq.broker.subscriptions import Subscription, Subscriptions
 from embermq.protocol.topics import check_topic_filter, check_topic_name, matches
+from support.clauses import v311
 
 LEVELS = st.sampled_from(["", "a", "b", "$x", "+", "#", "long level"])
 FILTERS = st.lists(LEVELS, min_size=1, max_size=5).map("/".join).filter(lambda f: check_topic_filter(f) is None)

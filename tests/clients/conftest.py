@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from certificates import Authority
-from clients_ways import Ways
 from embermq import Broker
+from support.certificates import Authority
+from support.client_paths import Ways
 
 _numbers = itertools.count(1)
 

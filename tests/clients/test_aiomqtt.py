@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import aiomqtt
 import pytest
 
-from clauses import v311
-from clients_ways import TIMEOUT_S, Ways
+from support.clauses import v311
+from support.client_paths import TIMEOUT_S, Ways
 
 WAYS = ["tcp", "tls", "websocket", "websocket over tls"]
 

@@ -9,8 +9,8 @@ import gmqtt
 import pytest
 from gmqtt.mqtt.constants import MQTTv311
 
-from clauses import v311
-from clients_ways import TIMEOUT_S, Ways
+from support.clauses import v311
+from support.client_paths import TIMEOUT_S, Ways
 
 
 class Client:

@@ -9,8 +9,8 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from clauses import v311
-from clients_ways import TIMEOUT_S, Ways
+from support.clauses import v311
+from support.client_paths import TIMEOUT_S, Ways
 
 WAYS = ["tcp", "tls", "websocket", "websocket over tls", "unix"]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from certificates import Authority
-from ember_command import Done, ember, sentence, server, wire
 from embermq import Broker
 from embermq.access_files import FileAccess, write_password
-from wire import PUBLISH, Wire, packet, publish, string
+from support.certificates import Authority
+from support.ember_command import Done, ember, sentence, server, wire
+from support.wire import PUBLISH, Wire, packet, publish, string
 
 BINARY = bytes(range(256))
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")

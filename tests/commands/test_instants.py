@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from embermq.commands.instants import past_instant_us
+from embermq.commands.options import past_instant_us
 from embermq.commands.pipeline import app as pipeline
 from embermq.errors import ConfigError
-from embermq.store.instants import local_text, utc_text
+from embermq.instants import local_text, utc_text
 
 INSTANT_US = 1_769_864_587_250_000  # 2026-01-31T13:03:07.25Z
 

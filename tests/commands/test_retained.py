@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from ember_command import Done, ember, sentence, server, wire
 from embermq import Broker
-from embermq.commands import running
+from embermq.commands.server_access import running
 from embermq.store.directory import DataDirectory
-from embermq.store.log import Log
-from embermq.store.records import Group
+from embermq.store.log.records import Group
+from embermq.store.log.writer import Log
 from embermq.transport.addresses import unix_address
-from server_process import ServerProcess
+from support.ember_command import Done, ember, sentence, server, wire
+from support.server_process import ServerProcess
 
 BINARY = bytes(range(256))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ember_command import ember, server
+from support.ember_command import ember, server
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "retained.md"
 THEN = "2026-11-15T14:03:00+01:00"

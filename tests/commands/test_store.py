@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ember_command import ember, sentence, server, wire
 from embermq.protocol.packets import Publish
 from embermq.store.journal import JournalSettings, rebuild
-from embermq.store.log import Log
-from embermq.store.records import RETAIN_FLAG, Group, Kind
+from embermq.store.log.records import RETAIN_FLAG, Group, Kind
+from embermq.store.log.writer import Log
+from support.ember_command import ember, sentence, server, wire
 
 
 def fill(data: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from embermq import Broker
-from wire import Address, Connack, Dial, Join, Wire
+from support.wire import Address, Connack, Dial, Join, Wire
 
 _numbers = itertools.count(1)
 

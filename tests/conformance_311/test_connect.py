@@ -4,9 +4,9 @@ import string as letters
 
 import pytest
 
-import wire
-from clauses import v311
-from wire import CONNACK, PINGREQ, SUBACK, Connack, Dial, Join, Will
+from support import wire
+from support.clauses import v311
+from support.wire import CONNACK, PINGREQ, SUBACK, Connack, Dial, Join, Will
 
 
 @v311("MQTT-3.1.4-4", "MQTT-3.2.0-1", "MQTT-3.1.0-1")

@@ -2,9 +2,9 @@
 
 import time
 
-import wire
-from clauses import v311
-from wire import Dial, Join
+from support import wire
+from support.clauses import v311
+from support.wire import Dial, Join
 
 
 @v311("MQTT-3.1.2-24")

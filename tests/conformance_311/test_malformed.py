@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-import wire
-from clauses import v311
-from wire import (
+from support import wire
+from support.clauses import v311
+from support.wire import (
     CONNACK,
     CONNECT,
     DISCONNECT,

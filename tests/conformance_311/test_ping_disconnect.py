@@ -2,9 +2,9 @@
 
 import pytest
 
-import wire
-from clauses import v311
-from wire import PINGREQ, PINGRESP, Join, Will
+from support import wire
+from support.clauses import v311
+from support.wire import PINGREQ, PINGRESP, Join, Will
 
 
 @v311("MQTT-3.12.4-1")

@@ -2,9 +2,9 @@
 
 import pytest
 
-import wire
-from clauses import v311
-from wire import PUBACK, PUBCOMP, PUBREC, PUBREL, Dial, Join, Message
+from support import wire
+from support.clauses import v311
+from support.wire import PUBACK, PUBCOMP, PUBREC, PUBREL, Dial, Join, Message
 
 
 @v311("MQTT-3.3.4-1", "MQTT-2.3.1-6")

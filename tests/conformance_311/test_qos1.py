@@ -1,8 +1,8 @@
 """QoS 1 (4.3.2): at least once, in both directions."""
 
-import wire
-from clauses import v311
-from wire import PUBACK, Join
+from support import wire
+from support.clauses import v311
+from support.wire import PUBACK, Join
 
 
 @v311("MQTT-4.3.2-2", "MQTT-2.3.1-6")

@@ -1,8 +1,8 @@
 """QoS 2 (4.3.3): exactly once, in both directions."""
 
-import wire
-from clauses import v311
-from wire import PUBCOMP, PUBREC, PUBREL, Join
+from support import wire
+from support.clauses import v311
+from support.wire import PUBCOMP, PUBREC, PUBREL, Join
 
 ENGINES = ("memory", "directory")
 

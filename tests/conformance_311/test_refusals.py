@@ -6,15 +6,15 @@ from contextlib import ExitStack
 
 import pytest
 
-import wire
-from clauses import v311
 from embermq import Broker
 from embermq.broker.access import Access, Identity
 from embermq.broker.limits import Limits
 from embermq.protocol.errors import Refused
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.memory import MemoryStore
-from wire import CONNACK, PUBACK, Connack, Will, Wire
+from support import wire
+from support.clauses import v311
+from support.wire import CONNACK, PUBACK, Connack, Will, Wire
 
 Started = Callable[..., Callable[[], Wire]]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-import wire
-from clauses import v311
-from wire import Join, Message
+from support import wire
+from support.clauses import v311
+from support.wire import Join, Message
 
 ENGINES = ("memory", "directory")
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-import wire
-from clauses import v311
-from wire import PUBACK, PUBCOMP, PUBREC, PUBREL, Join
+from support import wire
+from support.clauses import v311
+from support.wire import PUBACK, PUBCOMP, PUBREC, PUBREL, Join
 
 ENGINES = ("memory", "directory")
 

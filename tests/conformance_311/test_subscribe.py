@@ -2,9 +2,9 @@
 
 import pytest
 
-import wire
-from clauses import v311
-from wire import SUBACK, Join, Message
+from support import wire
+from support.clauses import v311
+from support.wire import SUBACK, Join, Message
 
 
 @v311("MQTT-3.8.4-1", "MQTT-3.8.4-2", "MQTT-2.3.1-7")

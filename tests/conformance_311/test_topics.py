@@ -2,9 +2,9 @@
 
 import pytest
 
-import wire
-from clauses import v311
-from wire import Join
+from support import wire
+from support.clauses import v311
+from support.wire import Join
 
 
 @v311("MQTT-4.7.1-1", "MQTT-3.3.2-2")

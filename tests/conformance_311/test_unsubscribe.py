@@ -2,9 +2,9 @@
 
 import pytest
 
-import wire
-from clauses import v311
-from wire import PUBACK, PUBCOMP, PUBREC, PUBREL, UNSUBACK, Join
+from support import wire
+from support.clauses import v311
+from support.wire import PUBACK, PUBCOMP, PUBREC, PUBREL, UNSUBACK, Join
 
 
 @v311("MQTT-3.10.4-4", "MQTT-2.3.1-7")

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import wire
-from clauses import v311
-from wire import Address, Connack, Join, Will
-from wire_websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, WebSocketWire
+from support import wire
+from support.clauses import v311
+from support.wire import Address, Connack, Join, Will
+from support.wire_websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, WebSocketWire
 
 DialWebSocket = Callable[[], WebSocketWire]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-import wire
-from clauses import v311
-from wire import Join, Message, Will
+from support import wire
+from support.clauses import v311
+from support.wire import Join, Message, Will
 
 ENGINES = ("memory", "directory")
 

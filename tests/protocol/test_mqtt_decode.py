@@ -5,15 +5,15 @@ from typing import Final
 
 import pytest
 
-from clauses import v311
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
 from embermq.protocol.mqtt import decode
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
 from embermq.protocol.mqtt.encode import REMAINING_LENGTH_MAX, encode
 from embermq.protocol.packets import Connect, Packet, Pingreq, Pingresp, Puback, Publish, Subscribe, Will
 from embermq.protocol.reasons import ReasonCode
-from protocol.rejected import REJECTED, Rejected
-from protocol.vectors import CLIENT, EITHER, TOLERATED, V31, VECTORS, Vector
+from support.clauses import v311
+from support.rejected import REJECTED, Rejected
+from support.vectors import CLIENT, EITHER, TOLERATED, V31, VECTORS, Vector
 
 PACKET_BYTES_MAX: Final = 4_000_000
 CONNECT_31: Final = bytes.fromhex("10 0f 0006 4d5149736470 03 02 0000 0001 63")

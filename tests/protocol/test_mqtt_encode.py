@@ -2,7 +2,6 @@
 
 import pytest
 
-from clauses import v311
 from embermq.protocol.mqtt import encode as encoding
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.encode import (
@@ -15,7 +14,8 @@ from embermq.protocol.mqtt.encode import (
 )
 from embermq.protocol.packets import Connack, Disconnect, Packet, Publish, Suback, Will
 from embermq.protocol.reasons import ReasonCode
-from protocol.vectors import V31, VECTORS, Vector
+from support.clauses import v311
+from support.vectors import V31, VECTORS, Vector
 
 
 @pytest.mark.parametrize(

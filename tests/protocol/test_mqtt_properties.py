@@ -7,14 +7,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from clauses import v311
 from embermq.protocol.errors import MalformedPacket, ProtocolError
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Packet
-from protocol.packet_strategies import from_client, from_server
-from protocol.rejected import REJECTED
-from protocol.vectors import TOLERATED, VECTORS
+from support.clauses import v311
+from support.packet_strategies import from_client, from_server
+from support.rejected import REJECTED
+from support.vectors import TOLERATED, VECTORS
 
 PACKET_BYTES_MAX: Final = 100_000
 WIRES: Final = [case.wire for case in [*VECTORS, *TOLERATED, *REJECTED] if len(case.wire) <= 300]

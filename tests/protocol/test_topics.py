@@ -5,7 +5,6 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 
-from clauses import v311
 from embermq.protocol.topics import (
     TOPIC_BYTES_MAX,
     check_text,
@@ -15,7 +14,8 @@ from embermq.protocol.topics import (
     has_wildcard,
     matches,
 )
-from protocol.packet_strategies import short_names, topic_filters
+from support.clauses import v311
+from support.packet_strategies import short_names, topic_filters
 
 DEEPEST = "/" * TOPIC_BYTES_MAX
 

@@ -8,8 +8,8 @@ import pytest
 
 from embermq import Broker
 from embermq.protocol.sn.settings import SnSettings
-from sn_client import V12, SnClient
-from wire import Wire
+from support.sn_client import V12, SnClient
+from support.wire import Wire
 
 PREDEFINED = {1: "predefined/one", 7: "predefined/seven"}
 

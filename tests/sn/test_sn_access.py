@@ -11,7 +11,7 @@ from embermq import Broker
 from embermq.access_files import FileAccess, write_password
 from embermq.broker.access import Access, Identity
 from embermq.transport.udp import CHECKS_MAX
-from sn_client import PROFILES, TWO, V12, A, Message, SnClient, pubwos
+from support.sn_client import PROFILES, TWO, V12, A, Message, SnClient, pubwos
 
 LIST = """
 all

@@ -8,9 +8,9 @@ import pytest
 
 from embermq import Broker
 from embermq.transport.udp import SnListener
-from protocol.sn.sn_vectors import REJECTED, VECTORS
-from sn_client import CODES, PROFILES, TWO, V12, A, B, Message, SnClient, packet, unframe
-from wire import Wire
+from support.sn_client import CODES, PROFILES, TWO, V12, A, B, Message, SnClient, packet, unframe
+from support.sn_vectors import REJECTED, VECTORS
+from support.wire import Wire
 
 Sn = Callable[..., SnClient]
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sn_client import PROFILES, V12, Message, SnClient, Will
-from wire import Will as MqttWill
-from wire import Wire
+from support.sn_client import PROFILES, V12, Message, SnClient, Will
+from support.wire import Will as MqttWill
+from support.wire import Wire
 
 MQTT = "3.1.1"
 DIALECTS = (MQTT, *PROFILES)

@@ -9,7 +9,7 @@ import pytest
 from embermq import Broker
 from embermq.errors import ConfigError
 from embermq.protocol.sn.settings import SnSettings
-from sn_client import PROFILES, V12, A, B, SnClient, packet
+from support.sn_client import PROFILES, V12, A, B, SnClient, packet
 
 GROUP = "239.255.18.84"
 LOOPBACK = socket.inet_aton("127.0.0.1")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from clauses import sn2
 from embermq import Broker
-from server_process import ServerProcess
-from sn_client import PROFILES, V12, A, B, Message, SnClient, Will
-from wire import Wire
+from support.clauses import sn2
+from support.server_process import ServerProcess
+from support.sn_client import PROFILES, V12, A, B, Message, SnClient, Will
+from support.wire import Wire
 
 ALL = pytest.mark.parametrize("profile", PROFILES)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from embermq import Broker
-from sn_client import A, SnClient, frame, pubwos, unframe
-from wire import Wire
+from support.sn_client import A, SnClient, frame, pubwos, unframe
+from support.wire import Wire
 
 Sn = Callable[..., SnClient]
 Mqtt = Callable[..., Wire]

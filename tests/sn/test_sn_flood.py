@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-import wire
-from sn_client import PROFILES, V12, A, Message, SnClient
-from wire import Wire
+from support import wire
+from support.sn_client import PROFILES, V12, A, Message, SnClient
+from support.wire import Wire
 
 MANY = 1_100
 

@@ -12,7 +12,7 @@ import pytest
 
 from embermq import Broker
 from embermq.protocol.sn.settings import SnSettings
-from sn_client import V12, A, Address, B, SnClient
+from support.sn_client import V12, A, Address, B, SnClient
 
 SHARE = 0.1
 MESSAGES = 20

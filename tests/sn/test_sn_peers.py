@@ -9,9 +9,9 @@ import pytest
 from mqttsn12.client.MqttSnClient import MqttSnClient, MqttSnListener, MqttSnMessage
 
 from embermq import Broker
-from protocol.sn.sn_vectors import VECTORS_12
-from sn_client import A, Message, SnClient
-from wire import Wire
+from support.sn_client import A, Message, SnClient
+from support.sn_vectors import VECTORS_12
+from support.wire import Wire
 
 Mqtt = Callable[..., Wire]
 Peer = Callable[..., MqttSnClient]

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from clauses import sn2
-from sn_client import PROFILES, TWO, V12, Message, SnClient, pubwos
+from support.clauses import sn2
+from support.sn_client import PROFILES, TWO, V12, Message, SnClient, pubwos
 
 Sn = Callable[..., SnClient]
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from embermq import Broker
-from sn_client import PROFILES, TWO, V12, A, B, Message, SnClient, Will, pubwos
-from wire import Wire
+from support.sn_client import PROFILES, TWO, V12, A, B, Message, SnClient, Will, pubwos
+from support.wire import Wire
 
 Sn = Callable[..., SnClient]
 Mqtt = Callable[..., Wire]

@@ -12,9 +12,9 @@ import pytest
 from embermq import Broker
 from embermq.config import load
 from embermq.errors import ConfigError
-from embermq.protocol.sn.profiles import PROFILES, A, B
 from embermq.protocol.sn.settings import SnSettings
-from sn_client import V12, Message, SnClient
+from embermq.protocol.sn.wire.profiles import PROFILES, A, B
+from support.sn_client import V12, Message, SnClient
 
 
 def written(tmp_path: Path, text: str) -> Path:

@@ -13,7 +13,7 @@ pytest.importorskip("delta")
 from pyspark.sql import SparkSession
 
 from embermq.spark import build_session, what_is_missing
-from spark.recorded import Recorder
+from support.recorded import Recorder
 
 TEST_SETTINGS = {
     "spark.sql.shuffle.partitions": "2",

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from embermq.spark.audit import RULES, audit
-from embermq.spark.tables import Lake
-from spark.lakes import feed, job_named, new_lake, records
-from spark.recorded import Recorder
+from embermq.spark.lake.tables import Lake
+from embermq.spark.queries.audit import RULES, audit
+from support.lakes import feed, job_named, new_lake, records
+from support.recorded import Recorder
 
 TABLES = ("messages", "retained", "retained_closed")
 

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from embermq.spark.errors import PipelineError
-from embermq.spark.jobs import JobSettings
+from embermq.spark.jobs.streams import JobSettings
+from embermq.spark.lake.tables import Lake, read_table
 from embermq.spark.pipeline import run
-from embermq.spark.tables import Lake, read_table
-from spark.recorded import Recorder
+from support.recorded import Recorder
 
 
 @pytest.fixture

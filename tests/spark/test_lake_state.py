@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 from embermq.commands.pipeline import app
 from embermq.errors import ConfigError
 from embermq.spark import session
-from embermq.spark.checkpoints import check_checkpoints, position
 from embermq.spark.errors import JavaMissing, LakeError
-from embermq.spark.lake import check_lake, is_locked, locked, open_lake, read_progress, write_progress
+from embermq.spark.lake.checkpoints import check_checkpoints, position
+from embermq.spark.lake.lake import check_lake, is_locked, locked, open_lake, read_progress, write_progress
+from embermq.spark.lake.tables import Lake
 from embermq.spark.pipeline import failure_reason, run
-from embermq.spark.plots import Point, bar_plot, duration, line_plot, time_ticks, value_ticks
-from embermq.spark.tables import Lake
-from spark.recorded import Recorder
+from embermq.spark.queries.plots import Point, bar_plot, duration, line_plot, time_ticks, value_ticks
+from support.recorded import Recorder
 
 
 def test_a_new_directory_becomes_a_lake_and_stays_one(tmp_path: Path) -> None:

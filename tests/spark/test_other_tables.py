@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from embermq.spark.errors import PipelineError
-from embermq.spark.jobs import JobSettings
-from embermq.spark.topic_stats import gaps
-from embermq.spark.typed import TypedTable, read_typed_tables
-from embermq.store.records import SESSION, SESSION_EXPIRY, SESSION_SEQUENCE, Kind
-from spark.lakes import feed, job_named, new_lake, rows
-from spark.recorded import Recorder
+from embermq.spark.jobs.streams import JobSettings
+from embermq.spark.jobs.topic_stats import gaps
+from embermq.spark.jobs.typed import TypedTable, read_typed_tables
+from embermq.store.log.records import SESSION, SESSION_EXPIRY, SESSION_SEQUENCE, Kind
+from support.lakes import feed, job_named, new_lake, rows
+from support.recorded import Recorder
 
 Recorders = Callable[..., Recorder]
 

@@ -11,18 +11,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from embermq import Broker
-from embermq.spark.as_of import retained_as_of
-from embermq.spark.client import connect_with_retry
-from embermq.spark.jobs import JobSettings
-from embermq.spark.lake import read_progress
+from embermq.instants import EPOCH
+from embermq.spark.jobs.streams import JobSettings
+from embermq.spark.lake.lake import read_progress
+from embermq.spark.lake.tables import Lake, read_table
 from embermq.spark.options import parse_sink_options
 from embermq.spark.pipeline import run
-from embermq.spark.tables import Lake, read_table
-from embermq.store.instants import EPOCH
-from embermq.store.reader import LogReader
-from spark.lakes import retained_of
-from spark.pipeline_process import PipelineProcess
-from spark.recorded import Recorder
+from embermq.spark.queries.as_of import retained_as_of
+from embermq.spark.sink.publisher import connect_with_retry
+from embermq.store.log.reader import LogReader
+from support.lakes import retained_of
+from support.pipeline_process import PipelineProcess
+from support.recorded import Recorder
 
 KILLS = 5
 TOPICS = 40

@@ -12,15 +12,15 @@ from typer.testing import CliRunner
 
 from embermq.commands.pipeline import app
 from embermq.errors import ConfigError
-from embermq.spark.compact import compact
 from embermq.spark.errors import LakeError, PipelineError
-from embermq.spark.jobs import JobSettings
-from embermq.spark.lake import locked, read_progress
+from embermq.spark.jobs.streams import JobSettings
+from embermq.spark.jobs.typed import TypedTable
+from embermq.spark.lake.compaction import compact
+from embermq.spark.lake.lake import locked, read_progress
+from embermq.spark.lake.tables import TABLES, Lake, read_table
 from embermq.spark.pipeline import run
-from embermq.spark.tables import TABLES, Lake, read_table
-from embermq.spark.typed import TypedTable
-from spark.lakes import retained_of
-from spark.recorded import Recorder
+from support.lakes import retained_of
+from support.recorded import Recorder
 
 SETTINGS = JobSettings(
     records_per_trigger=400, typed_tables=(TypedTable("numbers", "t/+", "number", levels=("", "which")),)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from certificates import Authority
 from embermq import Broker
 from embermq.access_files import FileAccess, write_password
-from embermq.spark.client import Publisher, PublishFailed, connect_with_retry
 from embermq.spark.options import parse_sink_options
-from embermq.store.reader import LogReader
+from embermq.spark.sink.publisher import Publisher, PublishFailed, connect_with_retry
+from embermq.store.log.reader import LogReader
+from support.certificates import Authority
 
 Row = tuple[str, bytes, int]
 

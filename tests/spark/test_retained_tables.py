@@ -9,15 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from embermq.instants import EPOCH
 from embermq.protocol.topics import matches
-from embermq.spark import retained
-from embermq.spark.applied import append_once, applied_offset
-from embermq.spark.as_of import create_history_view, retained_as_of
 from embermq.spark.errors import LakeError
-from embermq.spark.tables import Lake, read_table
-from embermq.store.instants import EPOCH
-from spark.lakes import feed, job_named, new_lake, records, retained_of
-from spark.recorded import START_US, Recorder
+from embermq.spark.jobs import retained
+from embermq.spark.jobs.applied import append_once, applied_offset
+from embermq.spark.lake.tables import Lake, read_table
+from embermq.spark.queries.as_of import create_history_view, retained_as_of
+from support.lakes import feed, job_named, new_lake, records, retained_of
+from support.recorded import START_US, Recorder
 
 Recorders = Callable[..., Recorder]
 

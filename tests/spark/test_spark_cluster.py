@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from embermq import Broker
-from embermq.store.reader import LogReader
-from spark.recorded import Recorder
+from embermq.store.log.reader import LogReader
+from support.recorded import Recorder
 
 # A session of another master cannot live beside the suite's, so this is a program of its own.
 PROGRAM = """
 import sys
 from pathlib import Path
-from embermq.spark.jobs import JobSettings
+from embermq.spark.jobs.streams import JobSettings
 from embermq.spark.pipeline import run
 from embermq.spark import build_session
-from embermq.spark.tables import read_table
+from embermq.spark.lake.tables import read_table
 
 data, lake, url = sys.argv[1:]
 done = run(Path(data), Path(lake), once=True, master="local-cluster[2,1,1024]",

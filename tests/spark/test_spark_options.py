@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from embermq.instants import instant_us, microseconds
 from embermq.spark.errors import OptionError
 from embermq.spark.options import parse_sink_options, parse_source_options
-from embermq.store.instants import instant_us, microseconds
-from embermq.store.records import Kind
+from embermq.store.log.records import Kind
 
 
 def test_defaults_read_everything_to_the_end() -> None:

@@ -11,10 +11,10 @@ from pyspark.sql.types import StructType
 from embermq import Broker
 from embermq.spark.errors import OptionError
 from embermq.spark.options import parse_sink_options
-from embermq.spark.sink import EmberWriter, Published, check_sink_schema
-from embermq.spark.source import EmberDataSource
-from embermq.store.reader import LogReader
-from spark.recorded import Recorder
+from embermq.spark.sink.writer import EmberWriter, Published, check_sink_schema
+from embermq.spark.source.reader import EmberDataSource
+from embermq.store.log.reader import LogReader
+from support.recorded import Recorder
 
 
 @pytest.fixture

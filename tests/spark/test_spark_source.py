@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
+from embermq.instants import EPOCH
 from embermq.spark.errors import OptionError, PipelineError
-from embermq.spark.source import EmberDataSource, OffsetRange, split
-from embermq.spark.tables import SOURCE_SCHEMA, source_schema
-from embermq.store.errors import LogCorrupt, LogTrimmed, NewerFormat, NotALog
-from embermq.store.instants import EPOCH
-from embermq.store.records import DUP_FLAG, Kind
-from spark.recorded import Recorder
+from embermq.spark.lake.tables import SOURCE_SCHEMA, source_schema
+from embermq.spark.source.reader import EmberDataSource, OffsetRange, split
+from embermq.store.log.errors import LogCorrupt, LogTrimmed, NewerFormat, NotALog
+from embermq.store.log.records import DUP_FLAG, Kind
+from support.recorded import Recorder
 
 Recorders = Callable[..., Recorder]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embermq.store.blocks import (
+from embermq.store.log.blocks import (
     HEADER_BYTES,
     SECTION_BYTES_MAX,
     BadBlock,
@@ -15,8 +15,8 @@ from embermq.store.blocks import (
     encode_block,
     read_header,
 )
-from embermq.store.records import Group
-from store.log_samples import flipped, row_of, rows_of, sample_group
+from embermq.store.log.records import Group
+from support.log_samples import flipped, row_of, rows_of, sample_group
 
 rows = st.tuples(
     st.integers(-(2**63), 2**63 - 1),
@@ -103,7 +103,7 @@ def test_an_empty_group_is_no_block() -> None:
 
 def test_a_group_beyond_32_bit_offsets_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SECTION_BYTES_MAX == 2**31 - 1
-    monkeypatch.setattr("embermq.store.blocks.SECTION_BYTES_MAX", 200)
+    monkeypatch.setattr("embermq.store.log.blocks.SECTION_BYTES_MAX", 200)
     encode_block(group_of(1, [(0, 1, 0, b"t", b"x" * 120, b"", b"")]))
     with pytest.raises(ValueError, match="cannot hold 1 records of 208 bytes"):
         encode_block(group_of(1, [(0, 1, 0, b"t", b"x" * 130, b"", b"")]))

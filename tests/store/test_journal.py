@@ -13,17 +13,17 @@ from threading import Event
 
 import pytest
 
-import embermq.store.log as log_module
+import embermq.store.log.writer as log_module
 from embermq.protocol.packets import Publish, SubscriptionRequest
 from embermq.store.budgets import RetainedBudget
 from embermq.store.directory import StoreBusy
 from embermq.store.interface import Store, StoreError
 from embermq.store.journal import Journal, JournalSettings, rebuild
-from embermq.store.past import HistoryTrimmed
 from embermq.store.replay import StateAhead
-from embermq.store.rocks import Rocks
-from store.contract import Engine, LastingContract, names
-from store.crashes import copy_as_crashed
+from embermq.store.state.past import HistoryTrimmed
+from embermq.store.state.rocks import Rocks
+from support.crashed_directory import copy_as_crashed
+from support.store_contract import Engine, LastingContract, names
 
 Opener = Callable[[Callable[[Callable[[], None]], None], tuple[RetainedBudget, ...]], Store]
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embermq.store.errors import LogInUse
-from embermq.store.log import Log
-from embermq.store.records import Group, Kind
-from store.log_samples import (
+from embermq.store.log.errors import LogInUse
+from embermq.store.log.records import Group, Kind
+from embermq.store.log.writer import Log
+from support.log_samples import (
     NOW_US,
     fill,
     open_log,

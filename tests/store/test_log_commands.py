@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 from embermq.commands.log import app
 from embermq.commands.log_lines import shown_instant
 from embermq.errors import ConfigError
-from embermq.store.instants import instant_us
-from embermq.store.log import Log
-from embermq.store.records import (
+from embermq.instants import instant_us
+from embermq.store.log.records import (
     DUP_FLAG,
     RETAIN_FLAG,
     SESSION,
@@ -27,8 +26,9 @@ from embermq.store.records import (
     Group,
     Kind,
 )
-from embermq.store.verify import verify
-from store.log_samples import NOW_US, block_positions, fill, flipped, open_log, segment_files
+from embermq.store.log.verify import verify
+from embermq.store.log.writer import Log
+from support.log_samples import NOW_US, block_positions, fill, flipped, open_log, segment_files
 
 RECORDS = [
     (Kind.CONNECTED, 0, b"", b"MQTT 3.1.1\n127.0.0.1\nann\nclean", b"sensor-1"),

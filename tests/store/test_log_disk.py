@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from embermq.store.log import Log
-from store.log_samples import (
+from embermq.store.log.writer import Log
+from support.log_samples import (
     NOW_US,
     fill,
     open_log,
@@ -135,8 +135,8 @@ def test_a_full_disk_gives_its_error_and_the_log_goes_on_when_there_is_room(tmp_
 import resource, signal, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
-from store.log_samples import NOW_US, replayed, rows_of, sample_group
-from embermq.store.log import Log
+from support.log_samples import NOW_US, replayed, rows_of, sample_group
+from embermq.store.log.writer import Log
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 log = Log(Path({str(tmp_path / "log")!r}), segment_bytes=1 << 20, segment_age_s=3600, sync=True)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))

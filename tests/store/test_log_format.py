@@ -6,9 +6,9 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from embermq.store.log import CHECK_BYTES
-from embermq.store.records import RETAIN_FLAG, Group, Kind
-from store.log_samples import Row, fill, open_log, segment_files
+from embermq.store.log.records import RETAIN_FLAG, Group, Kind
+from embermq.store.log.writer import CHECK_BYTES
+from support.log_samples import Row, fill, open_log, segment_files
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "log-format.md").read_text()
 

@@ -8,7 +8,7 @@ from embermq.protocol.packets import Publish
 from embermq.store.budgets import RetainedBudget
 from embermq.store.interface import Store
 from embermq.store.memory import MemoryStore
-from store.contract import Engine, StoreContract
+from support.store_contract import Engine, StoreContract
 
 
 def open_memory(call_soon: Callable[[Callable[[], None]], None], budgets: tuple[RetainedBudget, ...]) -> Store:

@@ -9,7 +9,7 @@ from embermq.protocol.packets import Publish
 from embermq.store.interface import StoreError
 from embermq.store.journal import Journal
 from embermq.store.memory import MemoryStore
-from embermq.store.past import PIECE_BYTES, PIECE_TOPICS
+from embermq.store.state.past import PIECE_BYTES, PIECE_TOPICS
 
 FIRST_US = 1_000_000
 

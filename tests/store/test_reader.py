@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embermq.store.errors import LogCorrupt, LogTrimmed, NewerFormat, NotALog
-from embermq.store.gather import SCHEMA
-from embermq.store.log import Log
-from embermq.store.reader import LogReader
-from embermq.store.records import Group, Kind
-from embermq.store.segments import ENTRY_BYTES
-from store.log_samples import (
+from embermq.store.log.arrow import SCHEMA
+from embermq.store.log.errors import LogCorrupt, LogTrimmed, NewerFormat, NotALog
+from embermq.store.log.reader import LogReader
+from embermq.store.log.records import Group, Kind
+from embermq.store.log.segments import ENTRY_BYTES
+from embermq.store.log.writer import Log
+from support.log_samples import (
     NOW_US,
     Row,
     block_positions,
@@ -332,7 +332,7 @@ def test_a_thread_reads_while_another_writes(tmp_path: Path) -> None:
 def test_another_process_reads_while_the_server_writes(tmp_path: Path) -> None:
     log = open_log(tmp_path, segment_bytes=20_000)
     program = f"""
-from embermq.store.reader import LogReader
+from embermq.store.log.reader import LogReader
 offsets = 0
 for batch in LogReader({str(tmp_path)!r}).follow(1, 0.001, columns=["offset"]):
     for offset in batch.column("offset").to_pylist():
@@ -350,8 +350,10 @@ print(offsets)
 
 
 def test_reading_needs_neither_the_writer_nor_the_broker() -> None:
-    program = "import sys, embermq.store.reader; print(*[n for n in sys.modules if n.startswith('embermq')])"
+    program = "import sys, embermq.store.log.reader; print(*[n for n in sys.modules if n.startswith('embermq')])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     modules = set(done.stdout.split())
-    assert "embermq.store.reader" in modules
-    assert not {"embermq.store.log", "embermq.store.recovery", "embermq.broker", "embermq.transport"} & modules
+    assert "embermq.store.log.reader" in modules
+    assert (
+        not {"embermq.store.log.writer", "embermq.store.log.recovery", "embermq.broker", "embermq.transport"} & modules
+    )

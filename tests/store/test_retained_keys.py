@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from embermq.protocol.topics import matches
-from embermq.store.retained_keys import KeyCursor, key_topic, ranges, topic_key, walk
+from embermq.store.state.retained_keys import KeyCursor, key_topic, ranges, topic_key, walk
 
 
 class CountingCursor(KeyCursor):

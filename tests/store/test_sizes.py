@@ -5,13 +5,13 @@ from random import Random
 
 import pytest
 
-from clauses import v311
-from embermq.store import sizes as sizes_module
 from embermq.store.budgets import RetainedBudget
-from embermq.store.records import RETAIN_FLAG, Group, Kind
-from embermq.store.rocks import Rocks
-from embermq.store.sizes import ABSENT, SIZE_BITS, SIZE_MASK, UNKNOWN, Sizes, known
-from embermq.store.state import State
+from embermq.store.log.records import RETAIN_FLAG, Group, Kind
+from embermq.store.state import retained_sizes as sizes_module
+from embermq.store.state.retained_sizes import ABSENT, SIZE_BITS, SIZE_MASK, UNKNOWN, Sizes, known
+from embermq.store.state.rocks import Rocks
+from embermq.store.state.state import State
+from support.clauses import v311
 
 
 def test_what_was_remembered_last_is_known_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

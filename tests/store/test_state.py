@@ -6,17 +6,17 @@ from random import Random
 
 import pytest
 
-from embermq.store import rocks as rocks_module
-from embermq.store import state as state_module
 from embermq.store.budgets import RetainedBudget
-from embermq.store.history import REFERENCE, STEPS_MAX, history_key
 from embermq.store.interface import StoreError
-from embermq.store.records import RETAIN_FLAG, SESSION_EXPIRY, SESSION_SEQUENCE, Group, Kind, queue_entry
+from embermq.store.log.records import RETAIN_FLAG, SESSION_EXPIRY, SESSION_SEQUENCE, Group, Kind, queue_entry
 from embermq.store.replay import merged
-from embermq.store.retained_keys import key_topic
-from embermq.store.rocks import Rocks
-from embermq.store.state import NewerSchema, State
-from store.crashes import copy_as_crashed
+from embermq.store.state import rocks as rocks_module
+from embermq.store.state import state as state_module
+from embermq.store.state.history import REFERENCE, STEPS_MAX, history_key
+from embermq.store.state.retained_keys import key_topic
+from embermq.store.state.rocks import Rocks
+from embermq.store.state.state import NewerSchema, State
+from support.crashed_directory import copy_as_crashed
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from embermq.protocol.packets import Publish
 from embermq.store.journal import Journal
-from embermq.store.state_queue import READ_BYTES
-from store.contract import Engine
+from embermq.store.state.queue import READ_BYTES
+from support.store_contract import Engine
 
 
 def test_large_messages_are_read_a_few_at_a_time(tmp_path: Path) -> None:

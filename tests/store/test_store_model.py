@@ -12,9 +12,9 @@ from embermq.protocol.packets import Publish, SubscriptionRequest
 from embermq.store.budgets import RetainedBudget
 from embermq.store.interface import Queue, SavedSession, StoreError
 from embermq.store.journal import Journal, JournalSettings
-from embermq.store.past import HistoryTrimmed
-from embermq.store.retained_keys import topic_key
-from store.crashes import copy_as_crashed
+from embermq.store.state.past import HistoryTrimmed
+from embermq.store.state.retained_keys import topic_key
+from support.crashed_directory import copy_as_crashed
 
 TOPICS = ["a", "a/b", "a/b/c", "a/c", "b", "b/c", "/", "a/\x01", "a\x02", "$x/a", "ü/b"]
 RARE = ["rare/1", "rare/2", "rare/3", "a/rare"]  # these outlive the log that their message came with
@@ -225,11 +225,11 @@ class Walk:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_journal_answers_as_the_model_does(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Small numbers make rare things happen often.
-    monkeypatch.setattr("embermq.store.state.FLUSH_RECORDS", 120)
+    monkeypatch.setattr("embermq.store.state.state.FLUSH_RECORDS", 120)
     monkeypatch.setattr("embermq.store.replay.MERGED_RECORDS", 30)
-    monkeypatch.setattr("embermq.store.history.CHUNK_TOPICS", 3)
-    monkeypatch.setattr("embermq.store.session_state.CLEAN_EVERY", 8)
-    monkeypatch.setattr("embermq.store.session_state.CHUNK_BYTES", 4 * 8)
+    monkeypatch.setattr("embermq.store.state.history.CHUNK_TOPICS", 3)
+    monkeypatch.setattr("embermq.store.state.sessions.CLEAN_EVERY", 8)
+    monkeypatch.setattr("embermq.store.state.sessions.CHUNK_BYTES", 4 * 8)
     walk = Walk(seed, tmp_path)
     for _ in range(14):
         for _ in range(8):

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-import wire
-from clauses import v311
 from embermq import Broker
 from embermq.access_files import FileAccess, write_password
-from wire import Connack, Will, Wire
+from support import wire
+from support.clauses import v311
+from support.wire import Connack, Will, Wire
 
 LIST = """
 all

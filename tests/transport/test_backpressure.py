@@ -24,7 +24,7 @@ from embermq.protocol.packets import (
 from embermq.store.memory import MemoryStore
 from embermq.transport.server import Server
 from embermq.transport.stream import WAITING_MAX, StreamConnection
-from scripted import SlowStore
+from support.core import SlowStore
 
 PINGS = encode(Pingreq()) * 1_000
 

@@ -19,7 +19,7 @@ from embermq.store.memory import MemoryStore
 from embermq.transport import control
 from embermq.transport.addresses import unix_address
 from embermq.transport.server import Server
-from scripted import SlowStore
+from support.core import SlowStore
 
 TIMEOUT_S = 20
 

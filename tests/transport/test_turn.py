@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import pytest
 
-from clauses import v311
 from embermq import Broker
 from embermq.broker.access import AllowAll
 from embermq.broker.limits import Limits
@@ -26,7 +25,8 @@ from embermq.protocol.packets import (
 from embermq.store.memory import MemoryStore
 from embermq.transport.server import Server
 from embermq.transport.stream import READ_MUCH_BYTES, StreamConnection
-from scripted import SlowStore
+from support.clauses import v311
+from support.core import SlowStore
 
 
 class CountingTransport:

@@ -10,12 +10,12 @@ import aiohttp
 import pytest
 import uvloop
 
-from certificates import Authority
-from clauses import v311
 from embermq import Broker
 from embermq.broker.limits import Limits
 from embermq.transport.websocket import WebSocketListener
-from wire import connect, packet, publish, subscribe
+from support.certificates import Authority
+from support.clauses import v311
+from support.wire import connect, packet, publish, subscribe
 
 TIMEOUT_S = 10
 CONNACK = bytes.fromhex("20020000")

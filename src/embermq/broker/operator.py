@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from embermq.broker.access import OPERATOR
-from embermq.broker.broker import Core
+from embermq.broker.core import Core
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode

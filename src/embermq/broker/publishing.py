@@ -7,10 +7,10 @@ from typing import Final, final
 
 from embermq.broker.access import OPERATOR, Access, Identity
 from embermq.broker.counters import Counters
-from embermq.broker.held import Held, HeldAcknowledgement, HeldPublish
+from embermq.broker.effects import Held, HeldAcknowledgement, HeldPublish
 from embermq.broker.limits import Limits
 from embermq.broker.link import PUBACK, PUBREC, Link
-from embermq.broker.retained import RetainedStreams
+from embermq.broker.retained_delivery import RetainedStreams
 from embermq.broker.session import Session
 from embermq.broker.subscriptions import Route, Subscription, Subscriptions
 from embermq.broker.sys_topics import SYS_PREFIX

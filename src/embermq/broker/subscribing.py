@@ -7,10 +7,10 @@ from typing import Final, final
 
 from embermq.broker.access import Access
 from embermq.broker.counters import Counters
-from embermq.broker.held import Held, HeldPacket, HeldPublish
+from embermq.broker.effects import Held, HeldPacket, HeldPublish
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
-from embermq.broker.retained import RetainedStreams
+from embermq.broker.retained_delivery import RetainedStreams
 from embermq.broker.session import Session
 from embermq.broker.subscriptions import Subscription, Subscriptions
 from embermq.protocol.packets import Publish, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from embermq.commands.directories import named_directory
+from embermq.commands.options import named_directory
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from embermq.commands.log_lines import Lines
-    from embermq.store.reader import LogReader
+    from embermq.store.log.reader import LogReader
 
 app = typer.Typer(help="Look at the log: what it holds, what arrives, whether it is undamaged.", no_args_is_help=True)
 
@@ -31,7 +31,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 @app.command()
 def verify(directory: Directory) -> None:
     """Check every block of every segment. Exits with 1 if something is damaged."""
-    from embermq.store.verify import verify as reports
+    from embermq.store.log.verify import verify as reports
 
     with _sentences():
         blocks = records = damage = 0
@@ -96,7 +96,7 @@ def cat(
     json: Json = False,
 ) -> None:
     """Show records from an offset or an instant on."""
-    from embermq.commands.instants import past_instant_us
+    from embermq.commands.options import past_instant_us
 
     if from_offset is not None and since is not None:
         raise ConfigError("--from and --since: expected one of them, not both")
@@ -120,7 +120,7 @@ def _log_directory(directory: Path) -> Path:
 
 
 def _reader(directory: Path) -> "LogReader":
-    from embermq.store.reader import LogReader
+    from embermq.store.log.reader import LogReader
 
     return LogReader(_log_directory(directory))
 
@@ -151,7 +151,7 @@ def _last(reader: "LogReader", lines: "Lines", first: int, end: int, count: int)
 @contextmanager
 def _sentences() -> Iterator[None]:
     """Turns what can go wrong with a log into a sentence and an exit code: 1 for damage, 2 for a wrong directory."""
-    from embermq.store.errors import LogCorrupt, LogError
+    from embermq.store.log.errors import LogCorrupt, LogError
 
     try:
         yield

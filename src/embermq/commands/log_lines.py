@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from embermq.commands.messages import printable
+from embermq.commands.retained_text import printable
 from embermq.errors import ConfigError
+from embermq.instants import utc_text as shown_instant
 from embermq.protocol.topics import matches
-from embermq.store.instants import utc_text as shown_instant
-from embermq.store.records import (
+from embermq.store.log.records import (
     DUP_FLAG,
     QOS_MASK,
     RETAIN_FLAG,
@@ -25,7 +25,7 @@ from embermq.store.records import (
 )
 
 if TYPE_CHECKING:
-    from embermq.store.segments import SegmentInfo
+    from embermq.store.log.segments import SegmentInfo
 
 MESSAGES: Final = frozenset({Kind.PUBLISH, Kind.RETAINED_COPY})
 # What the payload of the other kinds begins with, and the name of the text after it.

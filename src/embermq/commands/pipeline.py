@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from embermq.commands.directories import directory_option
+from embermq.commands.options import directory_option
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from embermq.spark.progress import JobProgress
-    from embermq.spark.questions import Answer
+    from embermq.spark.lake.progress import JobProgress
+    from embermq.spark.queries.questions import Answer
 
 app = typer.Typer(help="The log as tables on Spark: run the pipeline, ask its tables.", no_args_is_help=True)
 
@@ -54,10 +54,10 @@ def run(
 ) -> None:
     """Bring all tables up to date, and with --continuous keep them so. SIGTERM and Ctrl-C stop cleanly."""
     with _sentences():
-        from embermq.spark.jobs import JobSettings, chosen_jobs
+        from embermq.spark.jobs.streams import JobSettings, chosen_jobs
+        from embermq.spark.jobs.typed import read_typed_tables
+        from embermq.spark.lake.progress import progress_line
         from embermq.spark.pipeline import run as run_pipeline
-        from embermq.spark.progress import progress_line
-        from embermq.spark.typed import read_typed_tables
 
         settings = JobSettings(
             tables_every_s=every,
@@ -89,10 +89,10 @@ def status(data: Data = DATA, lake: LakeDirectory = LAKE) -> None:
     with _sentences():
         from datetime import UTC, datetime
 
-        from embermq.spark.checkpoints import check_checkpoints
-        from embermq.spark.lake import check_lake, is_locked, read_progress
-        from embermq.spark.tables import Lake
-        from embermq.store.reader import LogReader
+        from embermq.spark.lake.checkpoints import check_checkpoints
+        from embermq.spark.lake.lake import check_lake, is_locked, read_progress
+        from embermq.spark.lake.tables import Lake
+        from embermq.store.log.reader import LogReader
 
         place = Lake(lake)
         if not check_lake(place):
@@ -123,7 +123,7 @@ def query(
 ) -> None:
     """Ask the tables in SQL: messages, retained, retained_closed, retained_history, topic_stats, clients, ..."""
     with _sentences():
-        from embermq.spark.questions import ask_sql, asking
+        from embermq.spark.queries.questions import ask_sql, asking
 
         with asking(lake, master) as (spark, place):
             _show(ask_sql(spark, place, sql, limit, data), limit)
@@ -141,9 +141,9 @@ def as_of(
 ) -> None:
     """Show what was retained at an instant."""
     with _sentences():
-        from embermq.commands.instants import past_instant_us
+        from embermq.commands.options import past_instant_us
         from embermq.protocol.topics import check_topic_filter
-        from embermq.spark.questions import ask_as_of, asking
+        from embermq.spark.queries.questions import ask_as_of, asking
 
         # Both are looked at before Spark is started for them.
         past_instant_us("T", instant)
@@ -162,8 +162,8 @@ def report(
 ) -> None:
     """Write one HTML file: message rate, busiest topics, retained set over time, silent topics."""
     with _sentences():
-        from embermq.spark.questions import asking
-        from embermq.spark.report import write_report
+        from embermq.spark.queries.questions import asking
+        from embermq.spark.queries.report import write_report
 
         with asking(lake, master) as (spark, place):
             write_report(spark, place, output)
@@ -178,8 +178,8 @@ def compact(
 ) -> None:
     """Join small files and remove those that nothing needs; safe while the pipeline runs."""
     with _sentences():
-        from embermq.spark.compact import compact as compact_tables
-        from embermq.spark.questions import asking
+        from embermq.spark.lake.compaction import compact as compact_tables
+        from embermq.spark.queries.questions import asking
 
         with asking(lake, master) as (spark, place):
             for done in compact_tables(spark, place, keep_hours):
@@ -190,9 +190,9 @@ def compact(
 def audit(data: Data = DATA, lake: LakeDirectory = LAKE, master: Master = LOCAL) -> None:
     """Check the rules of retained messages over the tables. Exits with 1 if one is broken."""
     with _sentences():
-        from embermq.spark.audit import RULES
-        from embermq.spark.audit import audit as find_violations
-        from embermq.spark.questions import asking
+        from embermq.spark.queries.audit import RULES
+        from embermq.spark.queries.audit import audit as find_violations
+        from embermq.spark.queries.questions import asking
 
         with asking(lake, master) as (spark, place):
             violations = list(find_violations(spark, place, data))
@@ -215,7 +215,7 @@ class _Shown:
         self._said = ""
 
     def show(self, progress: "list[JobProgress]") -> None:
-        from embermq.spark.progress import progress_line
+        from embermq.spark.lake.progress import progress_line
 
         now_s = time.monotonic()
         if now_s >= self._next_s:
@@ -231,7 +231,7 @@ def _sentences() -> Iterator[None]:
     """What went wrong as one sentence: the pipeline's own errors and the log's."""
     from embermq.spark.errors import PipelineError
     from embermq.spark.session import what_is_missing
-    from embermq.store.errors import LogError
+    from embermq.store.log.errors import LogError
 
     try:
         missing = what_is_missing()

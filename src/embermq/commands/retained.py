@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from embermq.commands.operated import Config, Data, operated, sentences
+from embermq.commands.server_access.target import Config, Data, operated, sentences
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from embermq.commands.operated import Operated
-    from embermq.commands.progress import Step
+    from embermq.commands.options import Step
+    from embermq.commands.server_access.target import Operated
     from embermq.protocol.packets import Publish
 
 app = typer.Typer(
@@ -46,7 +46,7 @@ def ls(
     topic_filter: Filter = "#", as_of: AsOf = None, json: Json = False, data: Data = None, config: Config = None
 ) -> None:
     """List what is retained, or was at a time."""
-    from embermq.commands.messages import HEADER, PREVIEW_BYTES, as_json, as_line, printable
+    from embermq.commands.retained_text import HEADER, PREVIEW_BYTES, as_json, as_line, printable
 
     with sentences():
         _check_filter(topic_filter)
@@ -77,7 +77,7 @@ def get(
     config: Config = None,
 ) -> None:
     """Print the payload retained on one topic. Exits with 1 if there is none."""
-    from embermq.commands.messages import as_json, printable
+    from embermq.commands.retained_text import as_json, printable
 
     if raw and json:
         raise ConfigError("--raw and --json: expected one of them, not both")
@@ -109,7 +109,7 @@ def set_(
     config: Config = None,
 ) -> None:
     """Retain a message, as if a client had published it. Subscribers get it; it is durable when the command ends."""
-    from embermq.commands.messages import printable
+    from embermq.commands.retained_text import printable
     from embermq.protocol.packets import Publish
 
     if (payload is not None) == stdin:
@@ -135,8 +135,8 @@ def clear(
     config: Config = None,
 ) -> None:
     """Clear what is retained. Subscribers are told by an empty message, as MQTT has it."""
-    from embermq.commands.messages import printable
-    from embermq.commands.progress import bar
+    from embermq.commands.options import bar
+    from embermq.commands.retained_text import printable
 
     with sentences():
         _check_filter(topic_filter)
@@ -206,7 +206,7 @@ def import_(
     config: Config = None,
 ) -> None:
     """Retain the messages of a file that `export` wrote, or of an MQTT broker. Exits with 1 if any is refused."""
-    from embermq.commands.progress import bar
+    from embermq.commands.options import bar
 
     if (file is None) == (source is None):
         raise ConfigError("expected FILE or --from URL, one of them")
@@ -240,7 +240,7 @@ class Imported:
 def _import_broker(
     server: "Operated", url: str, topic_filter: str, qos: int, quiet_s: float, ca: Path | None, step: "Step"
 ) -> Imported:
-    from embermq.commands.retained_source import RetainedSource, broker_address
+    from embermq.commands.retained_import import RetainedSource, broker_address
     from embermq.protocol.packets import Publish
 
     with RetainedSource(broker_address(url), quiet_s, ca) as source:
@@ -266,7 +266,7 @@ def _import_broker(
 
 
 def _import_file(server: "Operated", file: Path, topic_filter: str | None, step: "Step") -> Imported:
-    from embermq.commands.messages import from_json
+    from embermq.commands.retained_text import from_json
     from embermq.protocol.topics import matches
 
     standard_input = str(file) == "-"
@@ -301,7 +301,7 @@ def _opened(file: Path) -> BinaryIO:
 
 def _retain_all(server: "Operated", messages: "Iterable[Publish]") -> Imported:
     """Retain messages; the first that are refused are shown."""
-    from embermq.commands.messages import printable
+    from embermq.commands.retained_text import printable
     from embermq.store.interface import StoreError
 
     waiting: deque[str] = deque()  # their answers come in the same order
@@ -330,8 +330,8 @@ def _retain_all(server: "Operated", messages: "Iterable[Publish]") -> Imported:
 
 
 def _export_lines(server: "Operated", topic_filter: str, as_of_us: int | None) -> Iterator[bytes]:
-    from embermq.commands.messages import as_json
-    from embermq.commands.progress import bar
+    from embermq.commands.options import bar
+    from embermq.commands.retained_text import as_json
 
     total = server.stat().retained_count if topic_filter == "#" else 0
     with bar("exporting", "messages") as step:
@@ -364,7 +364,7 @@ def _write_file(file: Path, lines: Iterable[bytes]) -> int:
 
 def _check_filter(topic_filter: str) -> None:
     from embermq.broker.operator import wrong_topic_filter
-    from embermq.commands.messages import printable
+    from embermq.commands.retained_text import printable
 
     wrong = wrong_topic_filter(topic_filter)
     if wrong:
@@ -373,7 +373,7 @@ def _check_filter(topic_filter: str) -> None:
 
 def _check_name(topic_name: str) -> None:
     from embermq.broker.operator import wrong_topic_name
-    from embermq.commands.messages import printable
+    from embermq.commands.retained_text import printable
 
     wrong = wrong_topic_name(topic_name)
     if wrong:
@@ -381,6 +381,6 @@ def _check_name(topic_name: str) -> None:
 
 
 def _as_of_us(as_of: str | None) -> int | None:
-    from embermq.commands.instants import past_instant_us
+    from embermq.commands.options import past_instant_us
 
     return None if as_of is None else past_instant_us("--as-of", as_of)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from embermq import __version__
-from embermq.commands.directories import directory_option
+from embermq.commands.options import directory_option
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from embermq.commands.operated import Config, Data, operated, sentences, settings_of
+from embermq.commands.server_access.target import Config, Data, operated, sentences, settings_of
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from embermq.commands.operated import Stat
+    from embermq.commands.server_access.target import Stat
     from embermq.config import StoreSettings
 
 app = typer.Typer(help="Look at what a server keeps, and make its state anew from the log.", no_args_is_help=True)
@@ -47,7 +47,7 @@ def rebuild(
     config: Config = None,
 ) -> None:
     """Throw the state away and make it anew from the log. The server must not run."""
-    from embermq.commands.progress import bar
+    from embermq.commands.options import bar
     from embermq.engines import rebuild_state
     from embermq.store.directory import StoreBusy
 
@@ -71,8 +71,8 @@ def rebuild(
 
 def _log_begins(settings: "StoreSettings") -> str:
     """From where on the log is kept; empty if nothing of it was trimmed."""
-    from embermq.store.instants import local_text
-    from embermq.store.reader import LogReader
+    from embermq.instants import local_text
+    from embermq.store.log.reader import LogReader
 
     segments = LogReader(settings.directory / "log").segments()
     if not segments or segments[0].first_offset <= 1:
@@ -81,8 +81,8 @@ def _log_begins(settings: "StoreSettings") -> str:
 
 
 def _facts(settings: "StoreSettings", found: "Stat") -> dict[str, Any]:
-    from embermq.store.instants import utc_text
-    from embermq.store.reader import LogReader
+    from embermq.instants import utc_text
+    from embermq.store.log.reader import LogReader
 
     segments = LogReader(settings.directory / "log").segments()
     written = [segment for segment in segments if segment.blocks]

@@ -13,8 +13,7 @@ from typing import Annotated, Final, final
 
 import typer
 
-from embermq.commands.directories import directory_option
-from embermq.commands.pipeline_settings import check_pipeline_tables
+from embermq.commands.options import check_pipeline_tables, directory_option
 from embermq.commands.serve import Directory, read_settings, run
 from embermq.errors import ConfigError
 

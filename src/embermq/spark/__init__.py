@@ -26,8 +26,8 @@ __all__ = [
 
 def register(spark: "SparkSession", functions: bool = True) -> None:
     """Make the format "embermq" known here, to read and to write; with `functions`, `mqtt_matches` of SQL as well."""
-    from embermq.spark.source import EmberDataSource
-    from embermq.spark.topic_filters import matches_function_sql
+    from embermq.spark.source.reader import EmberDataSource
+    from embermq.spark.source.topic_filters import matches_function_sql
 
     spark.dataSource.register(EmberDataSource)
     if functions:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from embermq.instants import EXPECTED as INSTANT_EXPECTED
+from embermq.instants import instant_us
 from embermq.protocol.topics import check_topic_filter
 from embermq.spark.errors import bad_option
-from embermq.store.instants import EXPECTED as INSTANT_EXPECTED
-from embermq.store.instants import instant_us
-from embermq.store.records import Kind
+from embermq.store.log.records import Kind
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"

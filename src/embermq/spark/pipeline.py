@@ -17,14 +17,14 @@ from pyspark.errors.exceptions.base import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from embermq.spark.checkpoints import check_checkpoints
 from embermq.spark.errors import PipelineError
-from embermq.spark.jobs import Job, JobSettings, Turns, chosen_jobs, start_job
-from embermq.spark.lake import LOCK_WAIT_S, java_log, locked, open_lake, spark_settings_of, write_progress
-from embermq.spark.progress import JobProgress, progress_file
+from embermq.spark.jobs.streams import Job, JobSettings, Turns, chosen_jobs, start_job
+from embermq.spark.lake.checkpoints import check_checkpoints
+from embermq.spark.lake.lake import LOCK_WAIT_S, java_log, locked, open_lake, spark_settings_of, write_progress
+from embermq.spark.lake.progress import JobProgress, progress_file
+from embermq.spark.lake.tables import Lake, as_lake
 from embermq.spark.session import DEFAULT_MASTER, build_session, launch_java
-from embermq.spark.tables import Lake, as_lake
-from embermq.store.reader import LogReader
+from embermq.store.log.reader import LogReader
 
 POLL_S: Final = 0.5
 STOP_WAIT_S: Final = 20.0

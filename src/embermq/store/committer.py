@@ -16,10 +16,10 @@ from threading import Event, Thread
 from typing import Final, final
 
 from embermq.store.interface import StoreError
-from embermq.store.log import Log
-from embermq.store.records import Group
+from embermq.store.log.records import Group
+from embermq.store.log.writer import Log
 from embermq.store.replay import replay
-from embermq.store.state import State
+from embermq.store.state.state import State
 
 RETRY_FIRST_S: Final = 0.05
 RETRY_MAX_S: Final = 2.0

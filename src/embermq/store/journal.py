@@ -20,10 +20,7 @@ from embermq.store.committer import Committer, Done, Retention, Work, sync_segme
 from embermq.store.directory import DataDirectory
 from embermq.store.interface import Queue, Retained, RetainedPiece, RetainedPosition, SavedSession, Store, StoreError
 from embermq.store.ledger import Ledger
-from embermq.store.log import Log
-from embermq.store.open_group import OpenGroup, Sealed
-from embermq.store.past import retained_as_of, retained_past
-from embermq.store.records import (
+from embermq.store.log.records import (
     NO_LOCAL_FLAG,
     POSITION_FLAG,
     RETAIN_AS_PUBLISHED_FLAG,
@@ -36,9 +33,12 @@ from embermq.store.records import (
     SESSION_SEQUENCE,
     Kind,
 )
+from embermq.store.log.writer import Log
+from embermq.store.open_group import OpenGroup, Sealed
 from embermq.store.replay import Progress, replay
-from embermq.store.state import State
-from embermq.store.state_queue import StateQueue
+from embermq.store.state.past import retained_as_of, retained_past
+from embermq.store.state.queue import StateQueue
+from embermq.store.state.state import State
 
 _logger: Final = logging.getLogger("embermq.store")
 

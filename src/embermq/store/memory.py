@@ -21,8 +21,8 @@ from embermq.store.interface import (
     Store,
     StoreError,
 )
-from embermq.store.retained_keys import SEPARATOR, KeyCursor, Looks, key_topic, ranges, topic_key, walk
-from embermq.store.retained_pieces import piece_of
+from embermq.store.state.retained_keys import SEPARATOR, KeyCursor, Looks, key_topic, ranges, topic_key, walk
+from embermq.store.state.retained_pieces import piece_of
 
 _STALE_MAX: Final = 1_024  # the expiries are made anew when more than this, and than half, are of cleared topics
 _INSORT_MAX: Final = 32  # up to so many new keys are put in one by one; more are sorted in at once

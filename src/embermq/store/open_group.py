@@ -6,10 +6,10 @@ Never: a file, a thread. `journal` seals it; the committer makes it durable.
 
 from typing import TYPE_CHECKING, Final, final
 
-from embermq.store.records import Group
+from embermq.store.log.records import Group
 
 if TYPE_CHECKING:
-    from embermq.store.state_queue import StateQueue
+    from embermq.store.state.queue import StateQueue
 
 
 @final

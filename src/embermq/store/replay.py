@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, final
 
 from embermq.store.interface import StoreError
-from embermq.store.log import Log
-from embermq.store.records import Group
-from embermq.store.state import State
+from embermq.store.log.records import Group
+from embermq.store.log.writer import Log
+from embermq.store.state.state import State
 
 MERGED_RECORDS: Final = 2_000
 """Small groups are applied together up to so many records."""

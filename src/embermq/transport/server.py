@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq import __version__
 from embermq.broker.access import Access, Identity
-from embermq.broker.broker import Core
+from embermq.broker.core import Core
 from embermq.broker.limits import Limits
 from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connect

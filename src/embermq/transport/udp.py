@@ -18,7 +18,6 @@ from embermq.broker.sleepers import owed, replace_will, supervise_elsewhere
 from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connack, Connect, Disconnect, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.sn.engine import Engine
 from embermq.protocol.sn.events import (
     Event,
     Failed,
@@ -30,8 +29,9 @@ from embermq.protocol.sn.events import (
     WillChanged,
     Writable,
 )
+from embermq.protocol.sn.session.connection import VirtualConnection
+from embermq.protocol.sn.session.engine import Engine
 from embermq.protocol.sn.settings import SnSettings
-from embermq.protocol.sn.virtual_connection import VirtualConnection
 from embermq.store.interface import StoreError
 from embermq.transport.addresses import shown
 from embermq.transport.multicast import Group, hear_group, speak_to_group

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embermq.protocol.errors import MalformedPacket, ProtocolError
-from embermq.protocol.sn import fields, kinds
-from embermq.protocol.sn import packets as sn
-from embermq.protocol.sn.decode import decode
-from embermq.protocol.sn.encode import encode
-from embermq.protocol.sn.framing import open_envelope
-from embermq.protocol.sn.profiles import PROFILES, V12, A, B, W
-from protocol.sn.sn_vectors import REJECTED, VECTORS, Rejected, Vector
+from embermq.protocol.sn.wire import fields, kinds
+from embermq.protocol.sn.wire import packets as sn
+from embermq.protocol.sn.wire.decode import decode
+from embermq.protocol.sn.wire.encode import encode
+from embermq.protocol.sn.wire.framing import open_envelope
+from embermq.protocol.sn.wire.profiles import PROFILES, V12, A, B, W
+from support.sn_vectors import REJECTED, VECTORS, Rejected, Vector
 
 
 def _id(vector: Vector | Rejected) -> str:

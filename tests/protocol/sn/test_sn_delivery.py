@@ -3,12 +3,12 @@
 import pytest
 
 from embermq.protocol import packets as core
-from embermq.protocol.sn import packets as sn
-from embermq.protocol.sn.decode import decode
-from embermq.protocol.sn.encode import encode
 from embermq.protocol.sn.events import Opened
-from embermq.protocol.sn.profiles import PROFILES, V12, A, B, W
-from protocol.sn.sn_harness import ELSEWHERE, HOST, Harness
+from embermq.protocol.sn.wire import packets as sn
+from embermq.protocol.sn.wire.decode import decode
+from embermq.protocol.sn.wire.encode import encode
+from embermq.protocol.sn.wire.profiles import PROFILES, V12, A, B, W
+from support.sn_harness import ELSEWHERE, HOST, Harness
 
 ALL = pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 TWO = pytest.mark.parametrize("profile", [A, B], ids=lambda profile: profile.name)

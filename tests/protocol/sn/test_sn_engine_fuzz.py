@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from embermq.protocol import packets as core
-from embermq.protocol.sn.profiles import PROFILES
-from protocol.sn.sn_harness import Harness
-from protocol.sn.sn_vectors import VECTORS
+from embermq.protocol.sn.wire.profiles import PROFILES
+from support.sn_harness import Harness
+from support.sn_vectors import VECTORS
 
 CLIENTS_MAX = 6
 PLACES = [("192.0.2.1", port) for port in range(10)]

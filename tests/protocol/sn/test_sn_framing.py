@@ -3,11 +3,11 @@
 import pytest
 
 from embermq.protocol.errors import MalformedPacket
-from embermq.protocol.sn import kinds
-from embermq.protocol.sn.detect import detect_connect
-from embermq.protocol.sn.framing import open_envelope, read_frame, wrap_connection, wrap_route
-from embermq.protocol.sn.profiles import V12, A, B, W
-from protocol.sn.sn_vectors import VECTORS
+from embermq.protocol.sn.wire import kinds
+from embermq.protocol.sn.wire.detect import detect_connect
+from embermq.protocol.sn.wire.framing import open_envelope, read_frame, wrap_connection, wrap_route
+from embermq.protocol.sn.wire.profiles import V12, A, B, W
+from support.sn_vectors import VECTORS
 
 NODE_12 = b"\xfenode1"
 NODE_B = b"\xfc\x01\x02"

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final, final
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
-from embermq.protocol.mqtt.bodies import READERS_FROM_CLIENT, READERS_FROM_SERVER, SENT_AGAIN_31, unwanted
 from embermq.protocol.mqtt.fields import VIOLATION, Fields, topic_name_of
+from embermq.protocol.mqtt.readers import READERS_FROM_CLIENT, READERS_FROM_SERVER, SENT_AGAIN_31, unwanted
 from embermq.protocol.packets import Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from embermq.protocol.reasons import ReasonCode
 

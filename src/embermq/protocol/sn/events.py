@@ -9,7 +9,7 @@ from embermq.protocol import packets as core
 from embermq.protocol.errors import PeerError
 
 if TYPE_CHECKING:
-    from embermq.protocol.sn.virtual_connection import VirtualConnection
+    from embermq.protocol.sn.session.connection import VirtualConnection
 
 Address = tuple[str | int, ...]
 """A socket address; nothing but its first part, the host, is ever looked at."""

@@ -6,8 +6,8 @@ Owns: name, unit and default of each. What each one does to a client is said in 
 from collections.abc import Mapping
 from typing import Final, final
 
-from embermq.protocol.sn.layouts import Profile
-from embermq.protocol.sn.profiles import PROFILES, V12, A, B, W
+from embermq.protocol.sn.wire.layouts import Profile
+from embermq.protocol.sn.wire.profiles import PROFILES, V12, A, B, W
 
 PROFILE_NAMES: Final = tuple(profile.name for profile in PROFILES)
 

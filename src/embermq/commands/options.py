@@ -1,0 +1,76 @@
+"""Options that several commands share: directories, past instants, the pipeline's settings, a progress bar.
+
+Owns: how such an option is read and shown, and the sentence for a value that cannot be used.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from embermq.errors import ConfigError
+from embermq.instants import EXPECTED, instant_us
+
+Step = Callable[[int, int], None]
+"""How much is done, of how much; 0 where that is not known."""
+
+
+def named_directory(name: str) -> Callable[[str | Path], Path]:
+    """Reads the directory that an option or argument of this name was given."""
+
+    def read(text: str | Path) -> Path:
+        if text == "":
+            raise ConfigError(f"{name}: expected a directory, not ''")
+        return Path(text)
+
+    return read
+
+
+def directory_option(name: str, help: str, default: str | bool = True) -> Any:
+    """An option that takes a directory. `default` is shown where the settings, not the option, have one."""
+    return typer.Option(name, parser=named_directory(name), metavar="DIR", show_default=default, help=help)
+
+
+def past_instant_us(option: str, text: str) -> int:
+    """The instant that an option names; ConfigError if it names none, or one that is yet to come."""
+    now_us = time.time_ns() // 1000
+    try:
+        asked_us = instant_us(text, now_us)
+    except ValueError:
+        asked_us = -1
+    if not 0 <= asked_us <= now_us:
+        raise ConfigError(f"{option} {text}: expected {EXPECTED}, not in the future")
+    return asked_us
+
+
+def check_pipeline_tables(config: Path) -> None:
+    """ConfigError if the pipeline would refuse the typed tables of a file. Without Spark nobody can use them."""
+    if find_spec("pyspark") is None:
+        return
+    from embermq.spark.errors import PipelineError
+    from embermq.spark.jobs.typed import read_typed_tables
+
+    try:
+        read_typed_tables(config)
+    except PipelineError as error:
+        raise ConfigError(str(error)) from None
+
+
+@contextmanager
+def bar(title: str, unit: str = "") -> Iterator[Step]:
+    """A bar for as long as the context lasts; it shows up with the first step, and only on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as progress:
+        task = progress.add_task(title, total=None, visible=False)
+        yield lambda done, total: progress.update(task, completed=done, total=total or None, visible=True)

@@ -1,0 +1,102 @@
+"""Retained messages as text: a line of columns for people, a line of JSON for programs, and back from there."""
+
+import json
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from typing import Any, Final
+
+from embermq.broker.operator import wrong_topic_name
+from embermq.instants import local_text, utc_text
+from embermq.protocol.packets import Publish
+from embermq.store.interface import Retained
+
+PREVIEW_CHARACTERS: Final = 60
+PREVIEW_BYTES: Final = 4 * PREVIEW_CHARACTERS
+"""So much of a payload has these characters in it, whatever they are."""
+HEADER: Final = f"{'TIME':<32}  QOS  {'BYTES':>8}  TOPIC  PAYLOAD"
+
+
+def as_line(retained: Retained, payload_bytes: int) -> str:
+    """A message as one line, which no client can make say something to the terminal."""
+    payload = printable(retained.payload.decode("utf-8", "backslashreplace"))
+    if len(payload) > PREVIEW_CHARACTERS or payload_bytes > len(retained.payload):
+        payload = f"{payload[:PREVIEW_CHARACTERS]}…"
+    return (
+        f"{local_text(retained.timestamp_us):<32}  {retained.qos:>3}  {payload_bytes:>8}"
+        f"  {printable(retained.topic_name)}  {payload}"
+    )
+
+
+def as_json(retained: Retained) -> str:
+    """A message as one line of JSON: its payload as text where it is UTF-8, as base64 under another name if not."""
+    shown: dict[str, Any] = {"topic": retained.topic_name}
+    try:
+        shown["payload"] = retained.payload.decode()
+    except UnicodeDecodeError:
+        shown["payload_base64"] = b64encode(retained.payload).decode()
+    shown |= {
+        "qos": retained.qos,
+        "timestamp": utc_text(retained.timestamp_us),
+        "client_id": retained.client_id,
+        "offset": retained.offset,
+    }
+    if retained.properties:
+        shown["properties_base64"] = b64encode(retained.properties).decode()
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def from_json(line: bytes) -> Publish:
+    """The message of a line that `as_json` wrote, or one with a topic and a payload at least.
+
+    Raises a `ValueError` that says what was expected. When it was retained, and by whom, is not taken over: it is
+    retained anew.
+    """
+    try:
+        given = json.loads(line)
+    except ValueError:
+        raise ValueError("expected a JSON object") from None
+    if not isinstance(given, dict):
+        raise ValueError("expected a JSON object")
+    topic_name = given.get("topic")
+    if not isinstance(topic_name, str):
+        raise ValueError("expected a topic")
+    wrong = wrong_topic_name(topic_name)
+    if wrong:
+        raise ValueError(f"expected a topic name: {wrong}")
+    if ("payload" in given) == ("payload_base64" in given):
+        raise ValueError("expected payload or payload_base64")
+    payload = _text(given, "payload") if "payload" in given else _base64(given, "payload_base64")
+    if not payload:
+        raise ValueError("expected a payload that is not empty")
+    qos = given.get("qos", 0)
+    if type(qos) is not int or qos not in (0, 1, 2):
+        raise ValueError("expected qos 0, 1 or 2")
+    properties = _base64(given, "properties_base64") if "properties_base64" in given else b""
+    return Publish(topic_name, payload, qos, True, False, 0, properties)
+
+
+def printable(text: str) -> str:
+    """Text with everything that could move a cursor written out."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _text(given: dict[str, Any], key: str) -> bytes:
+    value = given[key]
+    try:
+        if isinstance(value, str):
+            return value.encode()
+    except UnicodeEncodeError:
+        pass
+    raise ValueError(f"expected {key} as a text")
+
+
+def _base64(given: dict[str, Any], key: str) -> bytes:
+    value = given[key]
+    try:
+        if isinstance(value, str):
+            return b64decode(value, validate=True)
+    except (Base64Error, ValueError):
+        pass
+    raise ValueError(f"expected {key} as base64")

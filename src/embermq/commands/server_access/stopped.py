@@ -1,0 +1,126 @@
+"""The directory of a server that does not run: its store, opened under the lock that a server would take.
+
+Writes go through a core without connections, so that they obey its limits and reach the queues of sessions as ever.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Final, final
+
+from embermq import __version__
+from embermq.broker.access import AllowAll
+from embermq.broker.core import Core
+from embermq.broker.operator import cleared, retain, retained_message, retained_pieces
+from embermq.commands.options import bar
+from embermq.commands.server_access.target import Operated, Stat
+from embermq.engines import open_stopped_store
+from embermq.protocol.packets import Publish
+from embermq.store.interface import Retained, StoreError
+
+if TYPE_CHECKING:
+    from embermq.config import Settings
+
+GROUP_MESSAGES: Final = 2_000
+GROUP_BYTES: Final = 8 * 1024 * 1024
+"""How much is made durable at once."""
+FAILING_CHECK_S: Final = 1.0
+
+
+@final
+class Stopped(Operated):
+    """A directory, held until it is closed."""
+
+    __slots__ = ("_bug", "_calls", "_core", "_limits", "_pending", "_store")
+
+    def __init__(self, settings: "Settings") -> None:
+        self._calls: Final[SimpleQueue[Callable[[], None]]] = SimpleQueue()
+        self._limits: Final = settings.limits.limits()
+        self._core: Core | None = None
+        self._pending = 0
+        self._bug: Exception | None = None
+        with bar("opening") as step:
+            self._store: Final = open_stopped_store(settings.store, self._calls.put, step)
+
+    def messages(
+        self, topic_filter: str, as_of_us: int | None = None, payload_bytes_max: int | None = None
+    ) -> Iterator[tuple[Retained, int]]:
+        for piece in retained_pieces(self._store, topic_filter, as_of_us):
+            for retained in piece:
+                yield retained, len(retained.payload)
+
+    def message(self, topic_name: str, as_of_us: int | None = None) -> Retained | None:
+        return retained_message(self._store, topic_name, as_of_us)
+
+    def retain(self, messages: Iterable[Publish]) -> Iterator[str]:
+        refusals: list[str] = []
+        size_bytes = 0
+        for message in messages:
+            refusals.append(self._take(message))
+            size_bytes += len(message.payload)
+            if len(refusals) >= GROUP_MESSAGES or size_bytes >= GROUP_BYTES:
+                self._commit()
+                yield from refusals
+                refusals.clear()
+                size_bytes = 0
+        self._commit()
+        yield from refusals
+
+    def clear(self, topic_filter: str) -> Iterator[int]:
+        messages = 0
+        for piece in retained_pieces(self._store, topic_filter):
+            for retained in piece:
+                refusal = self._take(cleared(retained))
+                if refusal:
+                    raise StoreError(f"cleared {messages} messages, then not {retained.topic_name}: {refusal}")
+            self._commit()
+            messages += len(piece)
+            yield messages
+
+    def stat(self) -> Stat:
+        store = self._store
+        count, size_bytes = store.retained_totals()
+        return Stat(
+            process=0,
+            retained_count=count,
+            retained_bytes=size_bytes,
+            budgets=store.retained_budget_totals(),
+            sessions=sum(1 for _ in store.sessions()),
+            next_offset=store.next_offset(),
+            failing=store.failing(),
+        )
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _take(self, message: Publish) -> str:
+        core = self._core
+        if core is None:
+            core = Core(self._store, AllowAll(), self._limits, lambda: None, self._found_bug, __version__, "operator")
+            self._store.begin_turn(time.time_ns() // 1000)
+            core.restore(time.monotonic_ns() // 1_000_000, time.time_ns() // 1000)
+            self._core = core
+        self._store.begin_turn(time.time_ns() // 1000)
+        refusal = retain(core, self._store, self._limits, message, self._settled)
+        if not refusal:
+            self._pending += 1
+        return refusal
+
+    def _settled(self) -> None:
+        self._pending -= 1
+
+    def _found_bug(self, error: Exception) -> None:
+        self._bug = error
+
+    def _commit(self) -> None:
+        """Make durable what was taken. The committer's thread answers through the queue of calls."""
+        core = self._core
+        while self._pending and core is not None:
+            core.end_turn()
+            with suppress(Empty):
+                self._calls.get(timeout=FAILING_CHECK_S)()
+            if self._store.failing():
+                raise StoreError(f"nothing can be made durable: {self._store.failing()}")
+            if self._bug is not None:
+                raise self._bug

@@ -1,0 +1,1 @@
+"""The jobs: streams from the log to the tables of the lake."""

@@ -1,0 +1,91 @@
+"""`clients`: who connected, subscribed and left, and when, from the records that are not messages.
+
+Owns: reading the payloads of those records (docs/log-format.md) as columns, with expressions that Spark runs natively.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from embermq.spark.jobs.applied import append_once, applied_offset
+from embermq.spark.lake.tables import CLIENTS_SCHEMA, Lake
+from embermq.store.log.records import (
+    NO_LOCAL_FLAG,
+    QOS_MASK,
+    RETAIN_AS_PUBLISHED_FLAG,
+    RETAIN_HANDLING_SHIFT,
+    SESSION_EXPIRY,
+    SESSION_SEQUENCE,
+)
+
+JOB: Final = "clients"
+COLUMNS: Final = ("offset", "timestamp", "kind", "flags", "topic", "payload", "client_id")
+KINDS: Final = (
+    "connected",
+    "disconnected",
+    "session_opened",
+    "session_resumed",
+    "session_ended",
+    "subscribed",
+    "unsubscribed",
+)
+
+_EXPIRY_AT: Final = 8
+
+
+def client_events(records: DataFrame) -> DataFrame:
+    """Records of the log as rows of `clients`; a column is null where the event does not have it."""
+    kind = F.col("kind")
+    connected, subscribed = kind == "connected", kind == "subscribed"
+    opened = kind == "session_opened"
+    with_expiry = opened | (kind == "session_resumed")
+    flags = F.col("flags").cast("int")
+    session_id = _number(0, 8)
+    # protocol, address, user name, "persistent" or "clean", a line each; a user name may have line ends of its own
+    lines = F.split(F.col("payload").cast("string"), "\n", -1)
+    user_name = F.array_join(F.slice(lines, F.lit(3), F.greatest(F.size(lines) - 3, F.lit(0))), "\n")
+    columns = {
+        "offset": F.col("offset"),
+        "timestamp": F.col("timestamp"),
+        "event": kind,
+        "client_id": F.col("client_id"),
+        "persistent": F.when(connected, F.element_at(lines, -1) == "persistent"),
+        # A session's id is the offset of the record that opened it; that record itself says 0, as all say without one.
+        "session_id": F.when(opened & (session_id == 0), F.col("offset")).when(
+            ~connected & (session_id > 0), session_id
+        ),
+        "topic_filter": F.when(subscribed | (kind == "unsubscribed"), F.col("topic")),
+        "qos": F.when(subscribed, flags.bitwiseAND(QOS_MASK)),
+        "no_local": F.when(subscribed, flags.bitwiseAND(NO_LOCAL_FLAG) != 0),
+        "retain_as_published": F.when(subscribed, flags.bitwiseAND(RETAIN_AS_PUBLISHED_FLAG) != 0),
+        "retain_handling": F.when(subscribed, F.shiftright(flags, RETAIN_HANDLING_SHIFT).bitwiseAND(0b11)),
+        "session_expiry_s": F.when(with_expiry, _number(_EXPIRY_AT, 4)),
+        "user_name": F.nullif(F.when(connected, user_name).when(opened, _text(SESSION_EXPIRY.size)), F.lit("")),
+        "protocol": F.when(connected, F.get(lines, 0)),
+        "address": F.when(connected, F.get(lines, 1)),
+        "reason": F.when(kind == "disconnected", _text(SESSION_SEQUENCE.size)),
+    }
+    return records.select(*(columns[field.name].cast(field.dataType).alias(field.name) for field in CLIENTS_SCHEMA))
+
+
+def _number(at: int, length: int) -> Column:
+    """The little-endian number at a position of the payload."""
+    digits = F.hex(F.substring("payload", at + 1, length))
+    swapped = F.concat(*(F.substring(digits, 2 * byte + 1, 2) for byte in reversed(range(length))))
+    # Evaluated for other records too, whose bytes may be any number.
+    return F.conv(swapped, 16, 10).try_cast("long")
+
+
+def _text(at: int) -> Column:
+    """The payload from a position on."""
+    return F.expr(f"cast(substring(payload, {at + 1}) as string)")
+
+
+def apply_clients(batch: DataFrame, lake: Lake) -> None:
+    """Append a batch's events."""
+    path = lake.table(JOB)
+    new = batch.where(F.col("offset") > applied_offset(batch.sparkSession, path, JOB))
+    last = new.agg(F.max("offset")).collect()[0][0]
+    if last is not None:
+        append_once(client_events(new), path, JOB, last)

@@ -1,0 +1,95 @@
+"""The retained set and its past: `retained` and `retained_closed`, from the log's retained events.
+
+Owns: how an event replaces, clears and closes (3.1.1, 3.3.1.3), for a whole batch at once.
+First the intervals that this batch ends are appended, then the current set is merged; each commit carries the last
+offset it applies. A crash between the two leaves closed intervals that `as_of` knows not to count yet.
+"""
+
+from typing import Final
+
+from delta.tables import DeltaTable
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from embermq.spark.errors import LakeError
+from embermq.spark.jobs.applied import append_once, applied_offset, merge_once
+from embermq.spark.lake.tables import RETAINED_SCHEMA, Lake, read_table
+
+JOB: Final = "retained"
+COLUMNS: Final = ("offset", "timestamp", "kind", "topic", "payload", "qos", "retain")
+KINDS: Final = ("publish", "retained_removed")
+
+
+def retained_events(records: DataFrame) -> DataFrame:
+    """The records that set or clear a retained message: topic, payload, qos, offset, valid_from, cleared."""
+    return records.where((F.col("kind") == "retained_removed") | F.col("retain")).select(
+        "topic",
+        "payload",
+        "qos",
+        "offset",
+        F.col("timestamp").alias("valid_from"),
+        # A zero-byte payload clears and is never stored (3.3.1-10, 3.3.1-11).
+        ((F.col("kind") == "retained_removed") | (F.length("payload") == 0)).alias("cleared"),
+    )
+
+
+def with_successors(events: DataFrame) -> DataFrame:
+    """Each event with the moment and offset of the next one of its topic, and whether it is the first here."""
+    of_topic = Window.partitionBy("topic").orderBy("offset")
+    return events.select(
+        "*",
+        F.lead("valid_from").over(of_topic).alias("valid_to"),
+        F.lead("offset").over(of_topic).alias("offset_to"),
+        F.lag("offset").over(of_topic).isNull().alias("is_first"),
+    )
+
+
+def apply_retained(batch: DataFrame, lake: Lake) -> None:
+    """Bring both tables up to the end of a batch."""
+    spark = batch.sparkSession
+    closed_through = applied_offset(spark, lake.table("retained_closed"), JOB)
+    through = applied_offset(spark, lake.table("retained"), JOB)
+    if closed_through < through:
+        raise LakeError(
+            f"retained_closed has applied the log up to {closed_through}, retained up to {through}: "
+            "delete both tables and run the pipeline again to rebuild them"
+        )
+    events = with_successors(retained_events(batch).where(F.col("offset") > through))
+    events = events.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        last = events.agg(F.max("offset")).collect()[0][0]
+        if last is None:
+            return
+        if last > closed_through:
+            # After a crash between the two commits some are there already; a lost checkpoint may cut batches anew.
+            closed = _closed_by(spark, lake, events).where(F.col("offset_to") > closed_through)
+            append_once(closed, lake.table("retained_closed"), JOB, last)
+        merge_once(spark, lake.table("retained"), JOB, last, lambda table: _merge_current(table, events))
+    finally:
+        events.unpersist()
+
+
+def _closed_by(spark: SparkSession, lake: Lake, events: DataFrame) -> DataFrame:
+    """The intervals that end in a batch: those that began in it, and those of the current set that its events meet."""
+    columns: list[str | Column] = [*RETAINED_SCHEMA.names, "valid_to", "offset_to"]
+    began_here = events.where(~F.col("cleared") & F.col("offset_to").isNotNull()).select(*columns)
+    first = events.where("is_first").select(
+        "topic", F.col("valid_from").alias("valid_to"), F.col("offset").alias("offset_to")
+    )
+    current = read_table(spark, lake, "retained")
+    return began_here.unionByName(current.join(first, "topic").select(*columns))
+
+
+def _merge_current(table: DeltaTable, events: DataFrame) -> None:
+    last = events.where(F.col("offset_to").isNull()).select(*RETAINED_SCHEMA.names, "cleared")
+    values: dict[str, str | Column] = {name: f"s.{name}" for name in RETAINED_SCHEMA.names}
+    newer = "s.offset > t.offset"
+    (
+        table.alias("t")
+        .merge(last.alias("s"), "t.topic = s.topic")
+        .whenMatchedDelete(f"s.cleared and {newer}")
+        .whenMatchedUpdate(newer, values)
+        .whenNotMatchedInsert("not s.cleared", values)
+        .execute()
+    )

@@ -1,0 +1,168 @@
+"""Typed payloads: a topic filter mapped to a schema gives a table of typed columns, and one of what did not fit.
+
+    [[pipeline.tables]]
+    name = "air"
+    filter = "air/+/+"
+    format = "number"                # the payload is a number as text: one column, `value`
+    levels = ["", "station", "measure"]
+
+    [[pipeline.tables]]
+    name = "status"
+    filter = "plant/+/status"
+    format = "json"
+    schema = "state string, load double, tags array<string>"
+
+Owns: these settings, and splitting a batch into rows that fit and rejects.
+Never: a failed stream because of a payload.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, StringType, StructField, StructType
+
+from embermq.protocol.topics import check_topic_filter
+from embermq.spark.errors import PipelineError
+from embermq.spark.jobs.applied import append_once, applied_offset
+from embermq.spark.lake.tables import REJECTS_SCHEMA, REJECTS_SUFFIX, RESERVED_NAMES, TYPED_KEYS, Lake
+
+COLUMNS: Final = ("offset", "timestamp", "topic", "payload", "retain")
+KINDS: Final = ("publish",)
+FORMATS: Final = ("json", "number")
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_CORRUPT: Final = "_corrupt"
+_KEYS: Final = ("name", "filter", "format", "schema", "levels")
+
+
+@dataclass(frozen=True)
+class TypedTable:
+    """One table of typed payloads."""
+
+    name: str
+    topic_filter: str
+    format: str
+    schema: str = ""
+    levels: tuple[str, ...] = ()
+
+    @property
+    def rejects(self) -> str:
+        return self.name + REJECTS_SUFFIX
+
+    def value_fields(self) -> list[StructField]:
+        """The columns that come from the payload. Needs a session: Spark parses the schema."""
+        if self.format == "number":
+            return [StructField("value", DoubleType())]
+        parsed = StructType.fromDDL(self.schema)
+        assert isinstance(parsed, StructType)
+        return parsed.fields
+
+    def table_schema(self) -> StructType:
+        levels = [StructField(name, StringType()) for name in self.levels if name]
+        return StructType([*TYPED_KEYS, *levels, *self.value_fields()])
+
+
+def read_typed_tables(config: Path | None) -> tuple[TypedTable, ...]:
+    """The tables that a configuration file asks for; none without a file."""
+    if config is None:
+        return ()
+    try:
+        settings = tomllib.loads(config.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise PipelineError(f"{config}: {error}") from None
+    entries = settings.get("pipeline", {}).get("tables", [])
+    if not isinstance(entries, list):
+        raise PipelineError(f"{config}: pipeline.tables: expected [[pipeline.tables]] sections")
+    tables = tuple(_typed_table(f"{config}: pipeline.tables[{number}]", entry) for number, entry in enumerate(entries))
+    names = [name for table in tables for name in (table.name, table.rejects)]
+    for name in names:
+        if names.count(name) > 1:
+            raise PipelineError(f"{config}: pipeline.tables: the name {name!r} is there twice")
+    return tables
+
+
+def _typed_table(where: str, entry: Mapping[str, object]) -> TypedTable:
+    for key in entry:
+        if key not in _KEYS:
+            raise PipelineError(f"{where}.{key}: expected one of {', '.join(_KEYS)}")
+    name, topic_filter, form = (str(entry.get(key, "")) for key in ("name", "filter", "format"))
+    if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
+        raise PipelineError(f"{where}.name: {name!r}: expected small letters, digits and _, and not {RESERVED_NAMES}")
+    problem = check_topic_filter(topic_filter)
+    if problem is not None:
+        raise PipelineError(f"{where}.filter: {topic_filter!r}: expected an MQTT topic filter ({problem})")
+    if form not in FORMATS:
+        raise PipelineError(f"{where}.format: {form!r}: expected one of {', '.join(FORMATS)}")
+    schema = str(entry.get("schema", ""))
+    if (form == "json") != bool(schema):
+        raise PipelineError(f"{where}.schema: {schema!r}: expected columns as in 'a double, b string' for json only")
+    levels = entry.get("levels", [])
+    if not isinstance(levels, list) or not all(isinstance(level, str) for level in levels):
+        raise PipelineError(f"{where}.levels: expected a list of column names, empty for a level that is not wanted")
+    table = TypedTable(name, topic_filter, form, schema, tuple(levels))
+    _check_columns(where, table)
+    return table
+
+
+def _check_columns(where: str, table: TypedTable) -> None:
+    try:
+        names = [name.lower() for name in table.table_schema().names]
+    except PySparkException as error:
+        raise PipelineError(f"{where}.schema: {table.schema!r}: {str(error).splitlines()[0]}") from None
+    for name in names:
+        if names.count(name) > 1:
+            raise PipelineError(f"{where}: the column {name!r} is there twice")
+
+
+def split_typed(messages: DataFrame, table: TypedTable) -> tuple[DataFrame, DataFrame]:
+    """The rows that fit, and the rejects. A retained clear is no value: it is in neither."""
+    text = F.col("payload").cast("string")
+    is_text = F.expr("is_valid_utf8(cast(payload as string))")
+    if table.format == "number":
+        parsed, problem = _number(text)
+    else:
+        parsed, problem = _json(text, table)
+    reason = F.when(~is_text, F.lit("not UTF-8")).otherwise(problem)
+    read = messages.where(~(F.col("retain") & (F.length("payload") == 0))).select(
+        "offset", "timestamp", "topic", "payload", parsed.alias("parsed"), reason.alias("reason")
+    )
+    split = F.split("topic", "/", -1)
+    levels = [F.get(split, number).alias(name) for number, name in enumerate(table.levels) if name]
+    values = [F.col("parsed").getField(field.name).alias(field.name) for field in table.value_fields()]
+    fitting = read.where(F.col("reason").isNull()).select("offset", "timestamp", "topic", *levels, *values)
+    return fitting, read.where(F.col("reason").isNotNull()).select(*REJECTS_SCHEMA.names)
+
+
+def _number(text: Column) -> tuple[Column, Column]:
+    value = F.trim(text).try_cast("double")
+    return F.struct(value.alias("value")), F.when(value.isNull(), F.lit("not a number"))
+
+
+def _json(text: Column, table: TypedTable) -> tuple[Column, Column]:
+    schema = StructType([*table.value_fields(), StructField(_CORRUPT, StringType())])
+    parsed = F.from_json(text, schema, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT})
+    misfit = parsed.isNull() | parsed.getField(_CORRUPT).isNotNull() | (F.trim(text) == "")
+    return parsed, F.when(misfit, F.lit("does not fit the schema"))
+
+
+def apply_typed(batch: DataFrame, lake: Lake, table: TypedTable) -> None:
+    """Append a batch to a typed table and its rejects."""
+    spark = batch.sparkSession
+    through = {name: applied_offset(spark, lake.table(name), name) for name in (table.name, table.rejects)}
+    records = batch.where(F.col("offset") > min(through.values())).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        last = records.agg(F.max("offset")).collect()[0][0]
+        if last is None:
+            return
+        for name, rows in zip((table.name, table.rejects), split_typed(records, table), strict=True):
+            append_once(rows.where(F.col("offset") > through[name]), lake.table(name), name, last)
+    finally:
+        records.unpersist()

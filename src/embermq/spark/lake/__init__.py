@@ -1,0 +1,1 @@
+"""The lake: its tables, checkpoints, progress and compaction."""

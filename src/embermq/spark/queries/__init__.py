@@ -1,0 +1,1 @@
+"""Queries to a lake: as-of, audit, report, SQL."""

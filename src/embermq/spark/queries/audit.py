@@ -1,0 +1,185 @@
+"""The auditor: do the tables keep the rules of retained messages?
+
+Owns: each rule as a query that finds its violations, with the clause of MQTT 3.1.1 that it comes from.
+Never: repairing. A table is a view of the log: delete it and run the pipeline.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from embermq.spark.jobs.applied import applied_version
+from embermq.spark.jobs.retained import COLUMNS, JOB, KINDS, retained_events
+from embermq.spark.lake.tables import SOURCE_SCHEMA, Lake, read_table
+from embermq.spark.queries.as_of import retained_history
+from embermq.store.log.reader import LogReader
+
+EXAMPLES_MAX: Final = 10
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A rule that is broken: by how many rows, and the first of them."""
+
+    rule: str
+    clause: str
+    count: int
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A sentence that must be true, and the query for what makes it false: rows of (topic, detail)."""
+
+    sentence: str
+    clause: str
+    find: Callable[["Evidence"], DataFrame]
+
+
+class Evidence:
+    """The tables at one moment, and the log as far as `retained` has applied it."""
+
+    __slots__ = ("spark", "lake", "through", "log_first", "current", "history", "events")
+
+    def __init__(self, spark: SparkSession, lake: Lake, data: Path) -> None:
+        self.spark = spark
+        self.lake = lake
+        version, self.through = applied_version(spark, lake.table("retained"), JOB)
+        self.current = spark.read.format("delta").option("versionAsOf", version).load(lake.table("retained"))
+        self.history = retained_history(spark, lake)
+        self.log_first, end = LogReader(data / "log").bounds()
+        self.events = _events(spark, data, self.log_first, min(end, self.through + 1), self.history)
+
+
+def _events(spark: SparkSession, data: Path, first: int, end: int, history: DataFrame) -> DataFrame:
+    """What the log says of retained messages; for what it no longer has, what the history says was retained then."""
+    schema = ", ".join(f"{name} {SOURCE_SCHEMA[name].dataType.simpleString()}" for name in COLUMNS)
+    records = (
+        spark.read.format("embermq")
+        .schema(schema)
+        .option("kinds", ",".join(KINDS))
+        .option("startingOffsets", first)
+        .option("endingOffsets", max(first, end))
+        .load(str(data))
+    )
+    kept_from_before = history.where(
+        (F.col("offset") < first) & (F.col("offset_to").isNull() | (F.col("offset_to") >= first))
+    ).select("topic", "payload", "qos", "offset", "valid_from", F.lit(False).alias("cleared"))
+    return retained_events(records).unionByName(kept_from_before)
+
+
+def _last_events(evidence: Evidence) -> DataFrame:
+    newest = F.max_by(F.struct("payload", "qos", "offset", "valid_from", "cleared"), "offset")
+    return evidence.events.groupBy("topic").agg(newest.alias("last")).select("topic", "last.*")
+
+
+def _not_a_replay(evidence: Evidence) -> DataFrame:
+    """Topics whose row in `retained` is not what a replay of the log leaves."""
+    replay = _last_events(evidence).where(~F.col("cleared"))
+    return _differing(replay, evidence.current)
+
+
+def _differing(replay: DataFrame, current: DataFrame) -> DataFrame:
+    left, right = replay.alias("r"), current.alias("c")
+    joined = left.join(right, F.col("r.topic") == F.col("c.topic"), "full_outer")
+    missing = F.col("c.topic").isNull()
+    extra = F.col("r.topic").isNull()
+    columns = ("payload", "qos", "offset", "valid_from")
+    equal: Column = F.lit(True)
+    for name in columns:
+        equal = equal & F.col(f"r.{name}").eqNullSafe(F.col(f"c.{name}"))
+    detail = (
+        F.when(missing, F.format_string("the message of offset %d is missing", F.col("r.offset")))
+        .when(extra, F.format_string("the message of offset %d should not be there", F.col("c.offset")))
+        .otherwise(F.format_string("offset %d is retained, it should be %d", F.col("c.offset"), F.col("r.offset")))
+    )
+    return joined.where(missing | extra | ~equal).select(
+        F.coalesce("r.topic", "c.topic").alias("topic"), detail.alias("detail")
+    )
+
+
+def _clears_without_effect(evidence: Evidence) -> DataFrame:
+    """Messages that stayed retained when the next clear of their topic came."""
+    nothing = F.lit(None).cast("long")
+    intervals = evidence.history.select("topic", "offset", "offset_to", nothing.alias("clear"))
+    clears = evidence.events.where("cleared").select(
+        "topic", "offset", nothing.alias("offset_to"), F.col("offset").alias("clear")
+    )
+    later = Window.partitionBy("topic").orderBy("offset").rowsBetween(1, Window.unboundedFollowing)
+    followed = intervals.unionByName(clears).withColumn("next_clear", F.first("clear", ignorenulls=True).over(later))
+    survived = F.col("clear").isNull() & (F.col("offset_to").isNull() | (F.col("offset_to") > F.col("next_clear")))
+    detail = F.format_string("the clear of offset %d left offset %d retained", F.col("next_clear"), F.col("offset"))
+    return followed.where(F.col("next_clear").isNotNull() & survived).select("topic", detail.alias("detail"))
+
+
+def _zero_bytes(evidence: Evidence) -> DataFrame:
+    empty = F.col("payload").isNull() | (F.length("payload") == 0)
+    detail = F.format_string("offset %d has no payload", F.col("offset"))
+    return evidence.history.where(empty).select("topic", detail.alias("detail"))
+
+
+def _overlaps(evidence: Evidence) -> DataFrame:
+    """Intervals of a topic that run into the next one, or end before they begin."""
+    of_topic = Window.partitionBy("topic").orderBy("offset", "valid_from")
+    following = evidence.history.select(
+        "topic",
+        "offset",
+        "offset_to",
+        "valid_from",
+        "valid_to",
+        F.lead("offset").over(of_topic).alias("next_offset"),
+        F.lead("valid_from").over(of_topic).alias("next_from"),
+    )
+    runs_on = F.col("next_offset").isNotNull() & (
+        F.col("valid_to").isNull()
+        | (F.col("valid_to") > F.col("next_from"))
+        | (F.col("offset_to") > F.col("next_offset"))
+    )
+    backwards = F.col("valid_to") < F.col("valid_from")
+    detail = F.when(
+        backwards, F.format_string("the interval of offset %d ends before it begins", F.col("offset"))
+    ).otherwise(
+        F.format_string("offset %d is still retained when offset %d begins", F.col("offset"), F.col("next_offset"))
+    )
+    return following.where(runs_on | backwards).select("topic", detail.alias("detail"))
+
+
+def _never_retained(evidence: Evidence) -> DataFrame:
+    """Retained rows that no retained PUBLISH of the log stands behind."""
+    published = evidence.events.where(~F.col("cleared")).select("topic", "offset")
+    covered = evidence.history.where(F.col("offset") >= evidence.log_first)
+    detail = F.format_string("offset %d is no PUBLISH with RETAIN", F.col("offset"))
+    return covered.join(published, ["topic", "offset"], "left_anti").select("topic", detail.alias("detail"))
+
+
+def _twice(evidence: Evidence) -> DataFrame:
+    """Offsets that are in `messages` more than once."""
+    repeated = read_table(evidence.spark, evidence.lake, "messages").groupBy("offset").count().where("count > 1")
+    detail = F.format_string("offset %d is there %d times", F.col("offset"), F.col("count"))
+    return repeated.select(F.lit("").alias("topic"), detail.alias("detail"))
+
+
+RULES: Final = (
+    Rule("`retained` equals a replay of the log", "MQTT-3.3.1-5", _not_a_replay),
+    Rule("every clear took effect", "MQTT-3.3.1-10", _clears_without_effect),
+    Rule("no zero-byte message is retained", "MQTT-3.3.1-11", _zero_bytes),
+    Rule("only a PUBLISH with RETAIN is retained", "MQTT-3.3.1-12", _never_retained),
+    Rule("a topic has one retained message at a time", "MQTT-3.3.1-5", _overlaps),
+    Rule("every message is there once", "exactly once", _twice),
+)
+
+
+def audit(spark: SparkSession, lake: Lake, data: Path) -> Iterator[Violation]:
+    """Every rule that is broken."""
+    evidence = Evidence(spark, lake, data)
+    for rule in RULES:
+        found = rule.find(evidence)
+        rows = found.orderBy("topic", "detail").limit(EXAMPLES_MAX).collect()
+        if rows:
+            examples = tuple(f"{row['topic']}: {row['detail']}" if row["topic"] else row["detail"] for row in rows)
+            count = len(rows) if len(rows) < EXAMPLES_MAX else found.count()
+            yield Violation(rule.sentence, rule.clause, count, examples)

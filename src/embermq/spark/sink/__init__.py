@@ -1,0 +1,1 @@
+"""Rows published to the server from Spark."""

@@ -1,0 +1,152 @@
+"""Rows published to the server: `df.write.format("embermq")` and `df.writeStream.format("embermq")`.
+
+Columns: topic (string), payload (binary or string, null clears with retain), optionally qos and retain; one row is
+one message. Options (see `options`): url, username, password or passwordFile, caFile, certFile, keyFile, qos and
+retain for rows that do not say, window, clientIdPrefix, timeoutSeconds, progressSeconds.
+
+At least once: a task that fails is run again and publishes its rows again. The order is that of the rows of a
+partition; rows of one topic belong in one partition where their order matters (`df.repartition("topic")`).
+
+Owns: turning rows into messages. Each task has a connection of its own, nothing passes through the driver.
+Never: a promise that a row is published once.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import BinaryType, BooleanType, IntegralType, StringType, StructType
+
+from embermq.protocol.topics import TOPIC_BYTES_MAX
+from embermq.spark.errors import bad_option
+from embermq.spark.options import SinkOptions
+from embermq.spark.sink.publisher import PublishFailed, connect_with_retry
+
+_PUBLISH: Final = 0x30
+_COLUMN_TYPES: Final = {
+    "topic": (StringType,),
+    "payload": (BinaryType, StringType),
+    "qos": (IntegralType,),
+    "retain": (BooleanType,),
+}
+_EXPECTED: Final = "the columns topic string, payload binary or string, and optionally qos tinyint and retain boolean"
+
+
+@dataclass
+class Published(WriterCommitMessage):
+    """What one task has published."""
+
+    rows: int
+    seconds: float
+
+
+class EmberWriter(DataSourceArrowWriter):
+    """A batch of rows, each partition over its own connection."""
+
+    def __init__(self, options: SinkOptions, columns: tuple[str, ...]) -> None:
+        self.options = options
+        self.columns = columns
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
+        return publish_rows(self.options, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self.options.progress_s:
+            done = [message for message in messages if isinstance(message, Published)]
+            _say(f"{sum(message.rows for message in done):,} messages published by {len(done)} tasks")
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        _say("the write failed; what was published before stays published")
+
+
+class EmberStreamWriter(DataSourceStreamArrowWriter):
+    """The batches of a stream. A batch that is replayed is published again and leaves the same retained messages."""
+
+    def __init__(self, options: SinkOptions, columns: tuple[str, ...]) -> None:
+        self.options = options
+        self.columns = columns
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
+        return publish_rows(self.options, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        pass
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        _say(f"batch {batchId} failed; what was published of it will be published again")
+
+
+def check_sink_schema(schema: StructType) -> tuple[str, ...]:
+    """The columns there are; OptionError if they cannot be published."""
+    for field in schema.fields:
+        if not isinstance(field.dataType, _COLUMN_TYPES.get(field.name, ())):
+            raise bad_option("schema", field.simpleString(), _EXPECTED)
+    if "topic" not in schema.names or "payload" not in schema.names:
+        raise bad_option("schema", schema.simpleString(), _EXPECTED)
+    return tuple(schema.names)
+
+
+def publish_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Published:
+    """Publish every row and wait until the server has taken them all."""
+    context = TaskContext.get()
+    partition = context.partitionId() if context else 0
+    began = said = time.monotonic()
+    rows = 0
+    publisher = connect_with_retry(options, f"{options.client_id_prefix}-{partition}-{uuid4().hex[:12]}")
+    try:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            topics = _topics(batch)
+            payloads = batch["payload"].cast(pa.binary()).to_pylist()
+            publisher.publish(_headers(batch, options), topics, payloads)
+            rows += batch.num_rows
+            now = time.monotonic()
+            if options.progress_s and now - said >= options.progress_s:
+                said = now
+                _say(f"partition {partition}: {rows:,} messages, {rows / (now - began):,.0f} a second")
+        publisher.finish()
+    finally:
+        publisher.close()
+    return Published(rows, time.monotonic() - began)
+
+
+def _topics(batch: pa.RecordBatch) -> list[bytes]:
+    """The topic names as bytes; PublishFailed names the first that is none (4.7.3)."""
+    names = pc.fill_null(batch["topic"], "")
+    encoded = names.cast(pa.binary())
+    size = pc.binary_length(encoded)
+    bad = pc.or_(
+        pc.match_substring_regex(names, "[+#\\x00]"), pc.or_(pc.equal(size, 0), pc.greater(size, TOPIC_BYTES_MAX))
+    )
+    if pc.any(bad).as_py():
+        culprit = batch["topic"][pc.index(bad, True).as_py()].as_py()
+        raise PublishFailed(f"{culprit!r:.200} is no topic name: it is empty, too long, or has a wildcard or U+0000")
+    return list(encoded.to_pylist())
+
+
+def _headers(batch: pa.RecordBatch, options: SinkOptions) -> list[int]:
+    """The first byte of each PUBLISH (3.3.1)."""
+    count = batch.num_rows
+    qos = np.full(count, options.qos, np.int64)
+    retain = np.full(count, options.retain, np.bool_)
+    names = batch.schema.names
+    if "qos" in names:
+        qos = np.asarray(pc.fill_null(batch["qos"].cast(pa.int64()), options.qos))
+        if ((qos < 0) | (qos > 2)).any():
+            raise PublishFailed(f"qos {qos[(qos < 0) | (qos > 2)][0]} is not 0, 1 or 2")
+    if "retain" in names:
+        retain = np.asarray(pc.fill_null(batch["retain"], options.retain).to_numpy(zero_copy_only=False), np.bool_)
+    return [int(header) for header in (_PUBLISH | qos << 1 | retain).tolist()]
+
+
+def _say(text: str) -> None:
+    print(f"embermq sink: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,208 @@
+"""The log as a Spark data source: `spark.read.format("embermq")` and `spark.readStream.format("embermq")`.
+
+Options (see `options`):
+    path                  the server's data directory
+    filter                an MQTT topic filter, applied while reading; only messages have topics, so only they remain
+    kinds                 the kinds of records wanted, for example "publish,retained_removed"; all of them by default
+    startingOffsets       "earliest" (default), "latest" or an offset
+    startingTimestamp     an instant, instead of startingOffsets
+    endingOffsets         "latest" (default) or an offset, which is not read any more; batch only
+    maxRecordsPerTrigger  the most that one micro-batch takes
+    minPartitions         into how many tasks a large read is cut at least
+    failOnDataLoss        "false": what the log no longer has is skipped, and the gap is reported
+
+A schema given with `.schema(...)` names the columns that are wanted; Spark cannot tell a Python source by itself.
+
+Owns: the offsets of a stream and which task reads which of them.
+Never: state in `read`. The same range gives the same rows, in any process, at any time.
+"""
+
+import gc
+import logging
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from embermq.spark.errors import bad_option
+from embermq.spark.lake.checkpoints import Offset, check_same_log, position
+from embermq.spark.lake.tables import SOURCE_ARROW, SOURCE_SCHEMA, source_schema
+from embermq.spark.options import EARLIEST, LATEST, SourceOptions, parse_sink_options, parse_source_options
+from embermq.spark.sink.writer import EmberStreamWriter, EmberWriter, check_sink_schema
+from embermq.spark.source.rows import rows
+from embermq.store.log.errors import LogTrimmed
+from embermq.store.log.reader import LogReader
+
+PARTITION_ROWS_MIN: Final = 20_000
+"""Below this a task of its own costs more than it saves."""
+PARTITION_ROWS_MAX: Final = 1_000_000
+
+
+class OffsetRange(InputPartition):
+    """The records that one task reads: from `start` up to, not including, `end`."""
+
+    def __init__(self, start: int, end: int) -> None:
+        super().__init__((start, end))
+        self.start = start
+        self.end = end
+
+
+class EmberDataSource(DataSource):
+    """The format "embermq": the server's log to read, the server itself to write to."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "embermq"
+
+    def schema(self) -> StructType:
+        return source_schema(parse_source_options(self.options).kinds)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = parse_source_options(self.options)
+        return EmberReader(options, wanted_columns(schema, options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        options = parse_source_options(self.options)
+        if options.ending != LATEST:
+            raise bad_option("endingOffsets", options.ending, "no such option: a stream has no end")
+        return EmberStreamReader(options, wanted_columns(schema, options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise bad_option("mode", "overwrite", "append: what is published cannot be taken back")
+        return EmberWriter(parse_sink_options(self.options), check_sink_schema(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return EmberStreamWriter(parse_sink_options(self.options), check_sink_schema(schema))
+
+
+class EmberReader(DataSourceReader):
+    """One read of a range that is fixed when the query is planned."""
+
+    def __init__(self, options: SourceOptions, columns: pa.Schema) -> None:
+        self.options = options
+        self.columns = columns
+
+    def partitions(self) -> Sequence[InputPartition]:
+        log = LogReader(self.options.log_directory)
+        first, end = log.bounds()
+        start = starting_offset(self.options, log)
+        if start < first:
+            if self.options.fail_on_data_loss:
+                raise LogTrimmed(start, first)
+            report_gap(start, first)
+            start = first
+        if isinstance(self.options.ending, int):
+            if self.options.ending > end:
+                raise bad_option("endingOffsets", self.options.ending, f"at most {end}, where the log ends now")
+            end = self.options.ending
+        return split(start, end, self.options.min_partitions) or [OffsetRange(start, start)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, OffsetRange)
+        settle_worker()
+        return rows(self.options, self.columns, partition.start, partition.end)
+
+
+class EmberStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches of the log. Spark keeps one of these beside the driver, and pickled copies of it do the reading."""
+
+    def __init__(self, options: SourceOptions, columns: pa.Schema) -> None:
+        self.options = options
+        self.columns = columns
+        self.stop_at: int | None = None  # Trigger.AvailableNow: where the log ended when the query began
+
+    def initialOffset(self) -> Offset:
+        log = LogReader(self.options.log_directory)
+        return position(self.options.log_directory, max(starting_offset(self.options, log), 0))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self.options.max_records_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        directory = self.options.log_directory
+        check_same_log(directory, start)
+        first, end = LogReader(directory).bounds()
+        begin = int(start["offset"])
+        if begin < first:
+            if self.options.fail_on_data_loss:
+                raise LogTrimmed(begin, first)
+            report_gap(begin, first)
+        if self.stop_at is not None:
+            end = min(end, self.stop_at)
+        if isinstance(limit, ReadMaxRows):
+            end = min(end, max(begin, first) + limit.max_rows)
+        # After a loss of power the index may be short until the server has rebuilt it: never go back.
+        return start if end <= begin else position(directory, end)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.stop_at = LogReader(self.options.log_directory).bounds()[1]
+
+    def reportLatestOffset(self) -> Offset:
+        return position(self.options.log_directory, LogReader(self.options.log_directory).bounds()[1])
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        return split(int(start["offset"]), int(end["offset"]), self.options.min_partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, OffsetRange)
+        settle_worker()
+        return rows(self.options, self.columns, partition.start, partition.end)
+
+
+@cache
+def settle_worker() -> None:
+    """Once in a worker: Spark has it collect garbage after every task, and what it has imported by now is none."""
+    gc.freeze()
+
+
+def wanted_columns(schema: StructType, options: SourceOptions) -> pa.Schema:
+    """The columns that a reader must give, in their order."""
+    known = {field.name: field for field in source_schema(options.kinds, SOURCE_ARROW.names).fields}
+    for field in schema.fields:
+        if field.name not in known or known[field.name].dataType != field.dataType:
+            raise bad_option("schema", field.simpleString(), f"columns of {SOURCE_SCHEMA.simpleString()}")
+        if known[field.name].nullable and not field.nullable:
+            raise bad_option("schema", f"{field.name} NOT NULL", "a column that may be null: not all records have one")
+    return pa.schema([SOURCE_ARROW.field(field.name).with_nullable(field.nullable) for field in schema.fields])
+
+
+def starting_offset(options: SourceOptions, log: LogReader) -> int:
+    """Where a read begins that has no checkpoint."""
+    first, end = log.bounds()
+    if options.starting_timestamp_us is not None:
+        return log.offset_at(options.starting_timestamp_us)
+    if isinstance(options.starting, int):
+        if options.starting > end:
+            raise bad_option("startingOffsets", options.starting, f"at most {end}, where the log ends now")
+        return options.starting
+    return first if options.starting == EARLIEST else end
+
+
+def split(start: int, end: int, min_partitions: int) -> list[OffsetRange]:
+    """A range cut into even pieces; nothing when it is empty."""
+    count = end - start
+    if count <= 0:
+        return []
+    pieces = max(-(-count // PARTITION_ROWS_MAX), min(min_partitions, -(-count // PARTITION_ROWS_MIN)))
+    edges = [start + count * piece // pieces for piece in range(pieces + 1)]
+    return [OffsetRange(edges[piece], edges[piece + 1]) for piece in range(pieces)]
+
+
+def report_gap(start: int, first: int) -> None:
+    """Say what a reader that may skip has skipped."""
+    logging.getLogger(__name__).warning(
+        "the log no longer has offsets %d to %d: %d records skipped", start, first - 1, first - start
+    )

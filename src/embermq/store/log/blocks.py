@@ -1,0 +1,220 @@
+"""Blocks: a commit group as bytes, column by column (docs/log-format.md).
+
+Owns: the layout of a block and its checksum.
+Never: a file or a position in one; `segments` knows those.
+Lengths are stored, not offsets: the lengths of many blocks concatenate, and one running sum makes Arrow's offsets.
+"""
+
+import sys
+from array import array
+from itertools import accumulate, pairwise
+from struct import Struct, unpack_from
+from typing import Final, NamedTuple, final
+
+from isal.isal_zlib import crc32
+
+from embermq.store.log.records import Group
+
+if sys.byteorder != "little":  # the columns are read and written as native arrays
+    raise ImportError("the log needs a little-endian machine")
+
+FORMAT_VERSION: Final = 1
+BLOCK_MAGIC: Final = b"EMBK"
+HEADER: Final = Struct("<4sIHHIQIIIIII")
+HEADER_BYTES: Final = HEADER.size
+ROW_BYTES: Final = 22
+"""What each record takes in the columns of fixed width."""
+SECTION_BYTES_MAX: Final = 2**31 - 1
+"""No column of a block is longer, so that 32-bit Arrow offsets always hold it."""
+
+_CHECKED_FROM: Final = 8  # the checksum covers everything after itself
+_PREFIX: Final = Struct("<4sI")
+_REST: Final = Struct("<HHIQIIIIII")
+
+
+class BlockHeader(NamedTuple):
+    """The first bytes of a block, in their order."""
+
+    magic: bytes
+    crc: int
+    version: int
+    header_bytes: int
+    records: int
+    first_offset: int
+    topic_bytes: int
+    client_id_bytes: int
+    property_bytes: int
+    payload_bytes: int
+    total_bytes: int
+    reserved: int
+
+
+class BadBlock(ValueError):
+    """These bytes are not a whole, undamaged block."""
+
+
+@final
+class Record:
+    """One record of the log."""
+
+    __slots__ = ("offset", "timestamp_us", "kind", "flags", "topic", "payload", "client_id", "properties")
+
+    def __init__(
+        self,
+        offset: int,
+        timestamp_us: int,
+        kind: int,
+        flags: int,
+        topic: bytes,
+        payload: bytes,
+        client_id: bytes,
+        properties: bytes,
+    ) -> None:
+        self.offset: Final = offset
+        self.timestamp_us: Final = timestamp_us
+        self.kind: Final = kind
+        self.flags: Final = flags
+        self.topic: Final = topic
+        self.payload: Final = payload
+        self.client_id: Final = client_id
+        self.properties: Final = properties
+
+
+def block_bytes(count: int, section_bytes: int) -> int:
+    """The length of a block of `count` records whose topics, client ids, properties and payloads have these bytes."""
+    return (HEADER_BYTES + count * ROW_BYTES + section_bytes + 7) & ~7
+
+
+def encode_block(group: Group) -> bytes:
+    """A group as one block. ValueError if it is empty or too large for the format."""
+    count = len(group.topics)
+    topics = b"".join(group.topics)
+    client_ids = b"".join(group.client_ids)
+    properties = b"".join(group.properties)
+    payloads = b"".join(group.payloads)
+    section_bytes = len(topics) + len(client_ids) + len(properties) + len(payloads)
+    total = block_bytes(count, section_bytes)
+    if not count or total > SECTION_BYTES_MAX:
+        raise ValueError(f"a block cannot hold {count} records of {total} bytes together")
+    rest = b"".join(
+        (
+            _REST.pack(
+                FORMAT_VERSION,
+                HEADER_BYTES,
+                count,
+                group.first_offset,
+                len(topics),
+                len(client_ids),
+                len(properties),
+                len(payloads),
+                total,
+                0,
+            ),
+            array("q", group.timestamps_us),
+            array("I", map(len, group.payloads)),
+            array("I", map(len, group.properties)),
+            array("H", map(len, group.topics)),
+            array("H", map(len, group.client_ids)),
+            group.kinds,
+            group.flags,
+            topics,
+            client_ids,
+            properties,
+            payloads,
+            bytes(total - HEADER_BYTES - count * ROW_BYTES - section_bytes),
+        )
+    )
+    return _PREFIX.pack(BLOCK_MAGIC, crc32(rest)) + rest
+
+
+def read_header(data: bytes | memoryview, position: int = 0) -> BlockHeader | None:
+    """The header at a position if its fields agree with one another; None where there can be no block."""
+    if len(data) - position < HEADER_BYTES:
+        return None
+    header = BlockHeader._make(HEADER.unpack_from(data, position))
+    if header.magic != BLOCK_MAGIC or not header.records:
+        return None
+    section_bytes = header.topic_bytes + header.client_id_bytes + header.property_bytes + header.payload_bytes
+    if header.total_bytes != block_bytes(header.records, section_bytes):
+        return None
+    return header
+
+
+def is_whole(data: memoryview, position: int, header: BlockHeader) -> bool:
+    """Whether the block that this header opens is all there and undamaged."""
+    end = position + header.total_bytes
+    return end <= len(data) and crc32(data[position + _CHECKED_FROM : end]) == header.crc
+
+
+@final
+class Block:
+    """An encoded block, checked, whose records are cut out when asked for."""
+
+    __slots__ = (
+        "first_offset",
+        "next_offset",
+        "_data",
+        "timestamps_us",
+        "_kinds_at",
+        "_topics",
+        "_client_ids",
+        "_properties",
+        "_payloads",
+    )
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        view = memoryview(data)
+        header = read_header(view)
+        if header is None or not is_whole(view, 0, header):
+            raise BadBlock("the checksum does not match")
+        count = header.records
+        self.first_offset: Final = header.first_offset
+        self.next_offset: Final = header.first_offset + count
+        self._data: Final = data
+        # One call for all columns of numbers: most blocks of a quiet server hold one record.
+        numbers = unpack_from(f"<{count}q{2 * count}I{2 * count}H", data, HEADER_BYTES)
+        self.timestamps_us: Final[tuple[int, ...]] = numbers[:count]
+        self._kinds_at: Final = HEADER_BYTES + 20 * count
+        topics_at = self._kinds_at + 2 * count
+        self._topics: Final = list(accumulate(numbers[3 * count : 4 * count], initial=topics_at))
+        self._client_ids: Final = list(accumulate(numbers[4 * count :], initial=self._topics[-1]))
+        self._properties: Final = list(accumulate(numbers[2 * count : 3 * count], initial=self._client_ids[-1]))
+        self._payloads: Final = list(accumulate(numbers[count : 2 * count], initial=self._properties[-1]))
+
+    def __len__(self) -> int:
+        return self.next_offset - self.first_offset
+
+    def record(self, offset: int) -> Record:
+        """The record at an offset that lies in this block."""
+        row = offset - self.first_offset
+        data = self._data
+        return Record(
+            offset,
+            self.timestamps_us[row],
+            data[self._kinds_at + row],
+            data[self._kinds_at + len(self) + row],
+            bytes(data[self._topics[row] : self._topics[row + 1]]),
+            bytes(data[self._payloads[row] : self._payloads[row + 1]]),
+            bytes(data[self._client_ids[row] : self._client_ids[row + 1]]),
+            bytes(data[self._properties[row] : self._properties[row + 1]]),
+        )
+
+    def group(self, from_offset: int = 0) -> Group:
+        """The block as the group it was, without the records before `from_offset`."""
+        skip = max(0, from_offset - self.first_offset)
+        count = len(self)
+        group = Group(self.first_offset + skip)
+        data = bytes(self._data)
+        group.timestamps_us = list(self.timestamps_us[skip:])
+        group.kinds = bytearray(data[self._kinds_at + skip : self._kinds_at + count])
+        group.flags = bytearray(data[self._kinds_at + count + skip : self._kinds_at + 2 * count])
+        group.topics = [data[start:end] for start, end in pairwise(self._topics[skip:])]
+        group.payloads = [data[start:end] for start, end in pairwise(self._payloads[skip:])]
+        group.client_ids = [data[start:end] for start, end in pairwise(self._client_ids[skip:])]
+        group.properties = [data[start:end] for start, end in pairwise(self._properties[skip:])]
+        return group
+
+
+def decode_block(data: bytes | memoryview) -> Group:
+    """The group that `encode_block` was given. BadBlock if a byte of it has changed."""
+    return Block(data).group()

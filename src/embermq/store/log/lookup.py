@@ -1,0 +1,151 @@
+"""Lookup: records by offset, for a queue that holds offsets instead of payloads.
+
+Owns: the recently read stretches of the log, bounded in bytes.
+Never: writing, or what is durable; `log` says in which segment a durable offset lies.
+Files are opened for each stretch: a segment may be trimmed at any time, and a server has better uses for descriptors.
+"""
+
+import os
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final, final
+
+from embermq.store.log.blocks import BadBlock, Block, Record
+from embermq.store.log.errors import LogCorrupt
+from embermq.store.log.recovery import Segment
+from embermq.store.log.segments import Index, consistent, index_path, log_path, rebuilt_index
+
+STRETCH_BYTES: Final = 64 << 10
+"""What is read at once: a queue's offsets lie near one another, often one to a block."""
+STRETCH_BLOCKS: Final = 1024
+
+
+@final
+class Stretch:
+    """Neighbouring blocks as they lie in the file; each is decoded when it is first asked for."""
+
+    __slots__ = ("first_offset", "next_offset", "_path", "_data", "_position", "_offsets", "_positions", "_blocks")
+
+    def __init__(self, path: Path, data: bytes, offsets: list[int], positions: list[int]) -> None:
+        self.first_offset: Final = offsets[0]
+        self.next_offset: Final = offsets[-1]
+        self._path: Final = path
+        self._data: Final = data
+        self._position: Final = positions[0]
+        self._offsets: Final = offsets  # of each block, and the one after the last
+        self._positions: Final = positions
+        self._blocks: Final[dict[int, Block]] = {}
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def record(self, offset: int) -> Record:
+        number = bisect_right(self._offsets, offset) - 1
+        block = self._blocks.get(number)
+        if block is None:
+            block = self._blocks[number] = self._decode(number)
+        return block.record(offset)
+
+    def _decode(self, number: int) -> Block:
+        start, end = self._positions[number], self._positions[number + 1]
+        try:
+            block = Block(self._data[start - self._position : end - self._position])
+        except BadBlock as error:
+            raise LogCorrupt(str(self._path), start, str(error)) from None
+        if block.first_offset != self._offsets[number] or block.next_offset != self._offsets[number + 1]:
+            raise LogCorrupt(str(self._path), start, "the block is not the one that the index names")
+        return block
+
+
+@final
+class Lookup:
+    """Records by offset out of one directory. For one thread."""
+
+    __slots__ = ("_directory", "_cache_bytes", "_cached_bytes", "_stretches", "_order", "_rebuilt")
+
+    def __init__(self, directory: Path, cache_bytes: int) -> None:
+        self._directory: Final = directory
+        self._cache_bytes: Final = cache_bytes
+        self._cached_bytes = 0
+        self._stretches: Final[OrderedDict[int, Stretch]] = OrderedDict()
+        self._order: Final[list[int]] = []
+        self._rebuilt: Final[dict[int, Index]] = {}  # of segments whose index file is damaged
+
+    def record(self, offset: int, segment: Segment) -> Record | None:
+        """The record at a durable offset of a segment; None if the segment has been trimmed meanwhile."""
+        stretch = self._cached(offset)
+        try:
+            if stretch is None:
+                stretch = self._load(offset, segment)
+                self._keep(stretch)
+            return stretch.record(offset)
+        except FileNotFoundError:
+            return None
+        except LogCorrupt:
+            rebuilt = self._rebuilt.get(segment.first_offset)
+            if rebuilt is not None and offset < rebuilt.next_offset(segment.first_offset):
+                raise
+        # It may be the index that is wrong, not the block: look again by the blocks themselves, which names the place.
+        path = log_path(self._directory, segment.first_offset)
+        self._rebuilt[segment.first_offset] = rebuilt_index(path, segment.first_offset, segment.next_offset)
+        self._drop(segment)
+        return self.record(offset, segment)
+
+    def _cached(self, offset: int) -> Stretch | None:
+        at = bisect_right(self._order, offset) - 1
+        if at < 0:
+            return None
+        stretch = self._stretches[self._order[at]]
+        if offset >= stretch.next_offset:
+            return None
+        self._stretches.move_to_end(stretch.first_offset)
+        return stretch
+
+    def _load(self, offset: int, segment: Segment) -> Stretch:
+        path = log_path(self._directory, segment.first_offset)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            index = self._rebuilt.get(segment.first_offset) or Index.open(
+                index_path(self._directory, segment.first_offset)
+            )
+            number = max(0, index.block_of(offset))
+            entries = index.entries(number, min(index.count, number + STRETCH_BLOCKS))
+            if len(entries):
+                entries = entries[: consistent(entries, int(entries["position"][0]), int(entries["first_offset"][0]))]
+            if not len(entries):
+                raise LogCorrupt(str(path), 0, f"the index does not name the block of offset {offset}")
+            positions = entries["position"].tolist()
+            offsets = entries["first_offset"].tolist()
+            positions.append(positions[-1] + int(entries["total_bytes"][-1]))
+            offsets.append(offsets[-1] + int(entries["records"][-1]))
+            durable = bisect_right(positions, segment.size_bytes) - 1
+            blocks = min(durable, max(1, bisect_right(positions, positions[0] + STRETCH_BYTES) - 1))
+            if blocks < 1 or not offsets[0] <= offset < offsets[blocks]:
+                raise LogCorrupt(str(path), 0, f"the index does not name the block of offset {offset}")
+            length = positions[blocks] - positions[0]
+            data = os.pread(descriptor, length, positions[0])
+        finally:
+            os.close(descriptor)
+        if len(data) < length:
+            raise LogCorrupt(str(path), positions[0], "the file ends before its last durable block")
+        return Stretch(path, data, offsets[: blocks + 1], positions[: blocks + 1])
+
+    def _drop(self, segment: Segment) -> None:
+        """Forget what a wrong index led to."""
+        for first_offset in [first for first in self._order if segment.first_offset <= first < segment.next_offset]:
+            self._order.remove(first_offset)
+            self._cached_bytes -= len(self._stretches.pop(first_offset))
+
+    def _keep(self, stretch: Stretch) -> None:
+        old = self._stretches.pop(stretch.first_offset, None)
+        if old is None:
+            insort(self._order, stretch.first_offset)
+        else:
+            self._cached_bytes -= len(old)
+        self._stretches[stretch.first_offset] = stretch
+        self._cached_bytes += len(stretch)
+        while self._cached_bytes > self._cache_bytes and len(self._stretches) > 1:
+            first_offset, oldest = self._stretches.popitem(last=False)
+            self._order.remove(first_offset)
+            self._cached_bytes -= len(oldest)

@@ -1,0 +1,298 @@
+"""The log's reader: a library of its own, for Spark, the command line, and anyone with the directory.
+
+Owns: finding records by offset and by instant, and handing them out as Arrow batches, while the server writes.
+Never: writing, or seeing what is not durable. An index entry is written after the sync, so the index is the signal.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, final
+
+import numpy as np
+import pyarrow as pa
+
+from embermq.store.log.arrow import SCHEMA, gather
+from embermq.store.log.blocks import HEADER_BYTES
+from embermq.store.log.errors import LogCorrupt, LogTrimmed, NotALog
+from embermq.store.log.segments import (
+    ENTRY_BYTES,
+    SEGMENT_HEADER_BYTES,
+    Entries,
+    Index,
+    SegmentInfo,
+    check_segment_header,
+    consistent,
+    first_mismatch,
+    first_offsets,
+    index_path,
+    log_path,
+    read_entries,
+    rebuilt_index,
+)
+
+BATCH_RECORDS: Final = 10_000
+BATCH_BYTES: Final = 8 << 20
+"""Spark reads batches of about this size fastest: small ones cost a crossing to the JVM each."""
+
+_ENTRIES_AT_ONCE: Final = 65_536
+
+
+@final
+class LogReader:
+    """A log directory, read while another process writes it. Holds no file open between calls.
+
+    `verify` compares the checksum of each block that is read.
+    """
+
+    __slots__ = ("_directory", "_verify", "_rebuilt")
+
+    def __init__(self, directory: str | os.PathLike[str], *, verify: bool = True) -> None:
+        self._directory: Final = Path(directory)
+        self._verify: Final = verify
+        self._rebuilt: Final[dict[int, Index]] = {}  # of segments whose index file is damaged
+        self._check_header(self._segments()[-1])  # the only one that cannot be trimmed meanwhile
+
+    def bounds(self) -> tuple[int, int]:
+        """The first durable offset, and the one after the last."""
+        segments = self._segments()
+        return segments[0], self._index(segments, len(segments) - 1).next_offset(segments[-1])
+
+    def segments(self) -> list[SegmentInfo]:
+        """The segment files, oldest first; those that are trimmed meanwhile are left out."""
+        segments = self._segments()
+        infos = []
+        for number, first_offset in enumerate(segments):
+            with suppress(FileNotFoundError):
+                infos.append(self._info(first_offset, self._index(segments, number)))
+        return infos
+
+    def offset_at(self, timestamp_us: int) -> int:
+        """The offset of the first record that is not older than an instant; the log's end if there is none."""
+        while True:
+            segments = self._segments()
+            try:
+                return self._offset_at(segments, timestamp_us)
+            except FileNotFoundError:
+                if self._segments()[0] == segments[0]:  # not trimmed meanwhile
+                    raise
+
+    def batches(
+        self,
+        start: int,
+        end: int | None = None,
+        *,
+        rows: int = BATCH_RECORDS,
+        bytes: int = BATCH_BYTES,
+        columns: Sequence[str] = tuple(SCHEMA.names),
+    ) -> Iterator[pa.RecordBatch]:
+        """The durable records from `start` up to, not including, `end` (the end of now without one), in order.
+
+        Each batch has at most `rows` records, and about `bytes` bytes unless one record alone has more. LogTrimmed if
+        `start` is no longer there, also when it is trimmed while this reads; ValueError if `end` is not durable yet.
+        """
+        unknown = set(columns) - set(SCHEMA.names)
+        if unknown:
+            raise ValueError(f"the log has no column {', '.join(sorted(unknown))}; it has {', '.join(SCHEMA.names)}")
+        durable = self.bounds()[1]
+        if end is None:
+            end = max(start, durable)
+        if end > durable and end > start:
+            raise ValueError(f"offset {end - 1} is not in the log yet, which ends before offset {durable}")
+        while start < end:
+            segments = self._segments()
+            if start < segments[0]:
+                raise LogTrimmed(start, segments[0])
+            number = int(np.searchsorted(segments, start, "right")) - 1
+            following = segments[number + 1] if number + 1 < len(segments) else end
+            stop = min(end, following)
+            try:
+                for batch in self._segment_batches(segments, number, start, stop, rows, bytes, columns):
+                    yield batch
+                    start += batch.num_rows
+            except FileNotFoundError:
+                if self._segments()[0] <= start:
+                    raise
+
+    def follow(
+        self,
+        start: int,
+        poll_s: float = 0.05,
+        *,
+        rows: int = BATCH_RECORDS,
+        bytes: int = BATCH_BYTES,
+        columns: Sequence[str] = tuple(SCHEMA.names),
+        wait: Callable[[float], object] = time.sleep,
+    ) -> Iterator[pa.RecordBatch]:
+        """As `batches`, and then whatever becomes durable, for as long as the caller goes on asking."""
+        while True:
+            end = self.bounds()[1]
+            if end > start:
+                for batch in self.batches(start, end, rows=rows, bytes=bytes, columns=columns):
+                    start += batch.num_rows
+                    yield batch
+            else:
+                wait(poll_s)
+
+    def _offset_at(self, segments: list[int], timestamp_us: int) -> int:
+        low, high = 0, len(segments)
+        while low < high:  # the first segment that begins at the instant or later
+            middle = (low + high) // 2
+            index = self._index(segments, middle)
+            if index.count and index.entry(0).first_timestamp_us < timestamp_us:
+                low = middle + 1
+            else:
+                high = middle
+        if not low:
+            return segments[0]
+        index = self._index(segments, low - 1)
+        entry = index.entry(index.blocks_before(timestamp_us) - 1)
+        path = log_path(self._directory, segments[low - 1])
+        data = self._read(path, entry.position + HEADER_BYTES, 8 * entry.records)
+        return entry.first_offset + int(np.frombuffer(data, "<i8").searchsorted(timestamp_us))
+
+    def _segments(self) -> list[int]:
+        try:
+            segments = first_offsets(self._directory)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotALog(str(self._directory), "there is no such directory") from None
+        if not segments:
+            raise NotALog(str(self._directory), "there is no segment file in it")
+        return segments
+
+    def _info(self, first_offset: int, index: Index) -> SegmentInfo:
+        path = log_path(self._directory, first_offset)
+        if not index.count:
+            return SegmentInfo(path, first_offset, first_offset, 0, SEGMENT_HEADER_BYTES, 0, 0)
+        first, last = index.entry(0), index.entry(index.count - 1)
+        timestamp = self._read(path, last.position + HEADER_BYTES + 8 * (last.records - 1), 8)
+        return SegmentInfo(
+            path,
+            first_offset,
+            last.first_offset + last.records,
+            index.count,
+            last.position + last.total_bytes + index.count * ENTRY_BYTES,
+            first.first_timestamp_us,
+            int.from_bytes(timestamp, "little", signed=True),
+        )
+
+    def _check_header(self, first_offset: int) -> None:
+        path = log_path(self._directory, first_offset)
+        check_segment_header(path, self._read(path, 0, SEGMENT_HEADER_BYTES), first_offset)
+
+    def _index(self, segments: list[int], number: int) -> Index:
+        """The index of a segment. That of a closed one must reach to the next; if not, it is made anew in memory."""
+        first_offset = segments[number]
+        if first_offset in self._rebuilt:
+            return self._rebuilt[first_offset]
+        path = index_path(self._directory, first_offset)
+        index = Index.open(path)
+        if number + 1 < len(segments):
+            if index.next_offset(first_offset) != segments[number + 1]:
+                return self._rebuild(segments, number, segments[number + 1])
+        elif index.count and not index.entry(index.count - 1).records:
+            # A power cut may leave zeros at the end of an index; the server will put it right.
+            return Index(read_entries(path, first_offset).tobytes())
+        return index
+
+    def _rebuild(self, segments: list[int], number: int, end: int) -> Index:
+        first_offset = segments[number]
+        index = rebuilt_index(log_path(self._directory, first_offset), first_offset, end)
+        if number + 1 < len(segments):  # the last one grows
+            self._rebuilt[first_offset] = index
+        return index
+
+    def _segment_batches(
+        self, segments: list[int], number: int, start: int, stop: int, rows: int, size: int, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        first_offset = segments[number]
+        path = log_path(self._directory, first_offset)
+        self._check_header(first_offset)
+        index = self._index(segments, number)
+        rebuilt = first_offset in self._rebuilt
+        while start < stop:
+            try:
+                for batch in self._indexed_batches(path, index, start, stop, rows, size, columns):
+                    start += batch.num_rows
+                    yield batch
+            except LogCorrupt:
+                if rebuilt:
+                    raise
+                # It may be the index that is wrong, not the block. If it is the block, this names its place.
+                index = self._rebuild(segments, number, index.next_offset(first_offset))
+                rebuilt = True
+
+    def _indexed_batches(
+        self, path: Path, index: Index, start: int, stop: int, rows: int, size: int, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        block = max(0, index.block_of(start))
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            while start < stop:
+                entries = index.entries(block, min(index.count, block + _ENTRIES_AT_ONCE))
+                entries = entries[entries["first_offset"] < stop]
+                if not _lead_to(entries, start):
+                    raise LogCorrupt(str(path), 0, f"its index does not lead to offset {start}")
+                for run in _runs(entries, rows, size):
+                    data = _pread(descriptor, path, run)
+                    bad = first_mismatch(data, run, self._verify)
+                    if bad is not None:
+                        raise LogCorrupt(str(path), bad, "the block does not match its checksum or its index entry")
+                    batch = gather(data, run, columns)
+                    skip = max(0, start - int(run["first_offset"][0]))
+                    batch = batch.slice(skip, min(batch.num_rows, stop - int(run["first_offset"][0])) - skip)
+                    start += batch.num_rows
+                    block += len(run)
+                    yield from _cut(batch, rows, size)
+        finally:
+            os.close(descriptor)
+
+    def _read(self, path: Path, position: int, length: int) -> bytes:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            return os.pread(descriptor, length, position)
+        finally:
+            os.close(descriptor)
+
+
+def _lead_to(entries: Entries, offset: int) -> bool:
+    """Whether entries continue one another and the first one's block holds an offset."""
+    if not len(entries):
+        return False
+    first_offset, records = int(entries["first_offset"][0]), int(entries["records"][0])
+    sound = consistent(entries, int(entries["position"][0]), first_offset) == len(entries)
+    return sound and first_offset <= offset < first_offset + records
+
+
+def _runs(entries: Entries, rows: int, size: int) -> Iterator[Entries]:
+    """Neighbouring blocks that make a batch together: as many as fit, at least one."""
+    records = np.concatenate(([0], entries["records"].cumsum(dtype=np.int64)))
+    sizes = np.concatenate(([0], entries["total_bytes"].cumsum(dtype=np.int64)))
+    at = 0
+    while at < len(entries):
+        by_records = int(records.searchsorted(records[at] + rows, "right")) - 1
+        by_bytes = int(sizes.searchsorted(sizes[at] + size, "right")) - 1
+        until = max(at + 1, min(by_records, by_bytes))
+        yield entries[at:until]
+        at = until
+
+
+def _pread(descriptor: int, path: Path, run: Entries) -> bytes:
+    position = int(run["position"][0])
+    end = int(run["position"][-1]) + int(run["total_bytes"][-1])
+    if not 0 <= position < end <= os.fstat(descriptor).st_size:
+        raise LogCorrupt(str(path), position, "the file ends before its last durable block")
+    return os.pread(descriptor, end - position, position)
+
+
+def _cut(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch]:
+    """A batch in pieces of at most `rows` records, fewer where one block holds more than `size` bytes."""
+    if batch.num_rows <= rows and batch.nbytes <= 2 * size:
+        if batch.num_rows:
+            yield batch
+        return
+    rows = min(rows, max(1, batch.num_rows * size // batch.nbytes))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)

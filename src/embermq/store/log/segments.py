@@ -1,0 +1,288 @@
+"""Segments: the files of a log and what is where in them (docs/log-format.md).
+
+Owns: file names, the header of a segment, the index beside it, and walking a segment block by block.
+Never: deciding what to do about damage; the writer cuts or refuses, a reader refuses, `verify` reports.
+"""
+
+import mmap
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Final, NamedTuple, final
+
+import numpy as np
+from isal.isal_zlib import crc32
+from numpy.typing import NDArray
+
+from embermq.store.log.blocks import BLOCK_MAGIC, FORMAT_VERSION, HEADER_BYTES, BlockHeader, is_whole, read_header
+from embermq.store.log.errors import LogCorrupt, NewerFormat
+
+SEGMENT_MAGIC: Final = b"EMBERLOG"
+SEGMENT_HEADER: Final = Struct("<8sIIQQ")  # magic, crc32 of what follows it, format version, first offset, 0
+SEGMENT_HEADER_BYTES: Final = SEGMENT_HEADER.size
+FIRST_OFFSET: Final = 1
+"""The first offset of a new log: 0 means "no session" where an offset is a session's id."""
+
+_CHECKED: Final = Struct("<IQQ")
+_NAME: Final = re.compile(r"(\d{20})\.log")
+_TIMESTAMP: Final = Struct("<q")
+# Where in a block's header, counted in 32-bit words, the fields lie that its index entry repeats.
+_HEADER_LONGS: Final = ((4, "first_offset"), (HEADER_BYTES // 4, "first_timestamp_us"))
+_HEADER_WORDS: Final = (
+    (3, "records"),
+    (6, "topic_bytes"),
+    (7, "client_id_bytes"),
+    (8, "property_bytes"),
+    (9, "payload_bytes"),
+    (10, "total_bytes"),
+)
+
+
+class IndexEntry(NamedTuple):
+    """Where one durable block lies, and what it takes to gather it without looking at it."""
+
+    position: int
+    first_offset: int
+    first_timestamp_us: int
+    records: int
+    total_bytes: int
+    topic_bytes: int
+    client_id_bytes: int
+    property_bytes: int
+    payload_bytes: int
+
+
+INDEX_ENTRY: Final = Struct("<QQqIIIIII")
+ENTRY_BYTES: Final = INDEX_ENTRY.size
+INDEX_DTYPE: Final = np.dtype(
+    [(name, code) for name, code in zip(IndexEntry._fields, ("<i8", "<i8", "<i8", *["<u4"] * 6), strict=True)]
+)
+Entries = NDArray[np.void]
+
+
+@final
+class SegmentInfo:
+    """One segment file, for retention and for people. An empty one has equal offsets and no timestamps (0)."""
+
+    __slots__ = (
+        "path",
+        "first_offset",
+        "next_offset",
+        "blocks",
+        "size_bytes",
+        "first_timestamp_us",
+        "last_timestamp_us",
+    )
+
+    def __init__(
+        self,
+        path: Path,
+        first_offset: int,
+        next_offset: int,
+        blocks: int,
+        size_bytes: int,
+        first_timestamp_us: int,
+        last_timestamp_us: int,
+    ) -> None:
+        self.path: Final = path
+        self.first_offset: Final = first_offset
+        self.next_offset: Final = next_offset
+        self.blocks: Final = blocks
+        self.size_bytes: Final = size_bytes  # of blocks and index together
+        self.first_timestamp_us: Final = first_timestamp_us
+        self.last_timestamp_us: Final = last_timestamp_us
+
+
+def log_path(directory: Path, first_offset: int) -> Path:
+    return directory / f"{first_offset:020d}.log"
+
+
+def index_path(directory: Path, first_offset: int) -> Path:
+    return directory / f"{first_offset:020d}.idx"
+
+
+def first_offsets(directory: Path) -> list[int]:
+    """The first offsets of the segments in a directory, in order."""
+    found = map(_NAME.fullmatch, os.listdir(directory))
+    return sorted(int(match[1]) for match in found if match)
+
+
+def encode_segment_header(first_offset: int) -> bytes:
+    checked = _CHECKED.pack(FORMAT_VERSION, first_offset, 0)
+    return SEGMENT_HEADER.pack(SEGMENT_MAGIC, crc32(checked), FORMAT_VERSION, first_offset, 0)
+
+
+def check_segment_header(path: Path, data: bytes, first_offset: int) -> None:
+    """Raises if this is no segment of ours that begins at `first_offset`."""
+    if len(data) < SEGMENT_HEADER_BYTES or data[:8] != SEGMENT_MAGIC:
+        raise LogCorrupt(str(path), 0, "the segment's header is missing")
+    _, crc, version, header_first, _ = SEGMENT_HEADER.unpack_from(data)
+    if crc32(data[12:SEGMENT_HEADER_BYTES]) != crc:
+        raise LogCorrupt(str(path), 0, "the checksum of the segment's header does not match")
+    if version > FORMAT_VERSION:
+        raise NewerFormat(str(path), version, FORMAT_VERSION)
+    if header_first != first_offset:
+        raise LogCorrupt(str(path), 0, f"the segment begins at offset {header_first}, not where its name says")
+
+
+def index_entry(data: bytes | memoryview, position: int, header: BlockHeader) -> IndexEntry:
+    """The index entry of a block that lies at `position` in `data`, which begins where the segment does."""
+    (timestamp_us,) = _TIMESTAMP.unpack_from(data, position + HEADER_BYTES)
+    return entry_of(header, position, timestamp_us)
+
+
+def entry_of(header: BlockHeader, position: int, first_timestamp_us: int) -> IndexEntry:
+    return IndexEntry(
+        position,
+        header.first_offset,
+        first_timestamp_us,
+        header.records,
+        header.total_bytes,
+        header.topic_bytes,
+        header.client_id_bytes,
+        header.property_bytes,
+        header.payload_bytes,
+    )
+
+
+def walk(view: memoryview, position: int, offset: int, end_offset: int | None) -> Iterator[IndexEntry]:
+    """The undamaged blocks of a segment from a position on, as long as each continues the offsets.
+
+    `end_offset` is where the next segment begins: what follows in this file was given up after a failed write.
+    """
+    while end_offset is None or offset < end_offset:
+        header = read_header(view, position)
+        if header is None or header.first_offset != offset or not is_whole(view, position, header):
+            return
+        yield index_entry(view, position, header)
+        position += header.total_bytes
+        offset += header.records
+
+
+def next_block(view: memoryview, position: int, offset: int) -> tuple[int, int] | None:
+    """Position and first offset of the next undamaged block behind the bad one at `position`, which is for `offset`.
+
+    It tells damage in the middle from a torn end. A self-consistent header that reaches to the end of the file or
+    past it is the last block; the bytes inside it belong to clients and are not searched.
+    """
+    header = read_header(view, position)
+    if header is not None and header.first_offset == offset:
+        position += header.total_bytes
+    data = view.obj
+    assert isinstance(data, (bytes, mmap.mmap))
+    while (position := data.find(BLOCK_MAGIC, position)) >= 0:
+        header = read_header(view, position)
+        if header is not None and header.first_offset > offset and is_whole(view, position, header):
+            return position, header.first_offset
+        position += 1
+    return None
+
+
+def read_entries(path: Path, first_offset: int) -> Entries:
+    """The index as far as it is consistent in itself; empty if there is none."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        data = b""
+    entries = np.frombuffer(data, INDEX_DTYPE, len(data) // ENTRY_BYTES)
+    return entries[: consistent(entries, SEGMENT_HEADER_BYTES, first_offset)]
+
+
+def consistent(entries: Entries, position: int, offset: int) -> int:
+    """How many entries from the first on continue one another, the first being at `position` and `offset`."""
+    if not len(entries):
+        return 0
+    expected_position = np.concatenate(([position], entries["position"] + entries["total_bytes"]))
+    expected_offset = np.concatenate(([offset], entries["first_offset"] + entries["records"]))
+    bad = (entries["position"] != expected_position[:-1]) | (entries["first_offset"] != expected_offset[:-1])
+    bad |= (entries["records"] == 0) | (entries["total_bytes"] == 0)
+    return int(bad.argmax()) if bad.any() else len(entries)
+
+
+def first_mismatch(data: bytes | memoryview, entries: Entries, checksums: bool) -> int | None:
+    """The position of the first block that is not what its entry says or, with `checksums`, is damaged.
+
+    `data` holds the blocks of some neighbouring entries, from the first one's position on.
+    """
+    words = np.frombuffer(data, "<u4", len(data) // 4)
+    starts = entries["position"] - int(entries["position"][0])
+    at = starts // 4
+    bad = words[at] != int.from_bytes(BLOCK_MAGIC, "little")
+    for word, field in _HEADER_LONGS:
+        bad |= words[at + word] + (words[at + word + 1].astype(np.int64) << 32) != entries[field]
+    for word, field in _HEADER_WORDS:
+        bad |= words[at + word] != entries[field]
+    if checksums:
+        view = memoryview(data)
+        ends = starts + entries["total_bytes"]
+        found = [crc32(view[start:end]) for start, end in zip((starts + 8).tolist(), ends.tolist(), strict=True)]
+        bad |= words[at + 1] != np.array(found, np.uint32)
+    return int(entries["position"][bad.argmax()]) if bad.any() else None
+
+
+@final
+class Index:
+    """The index of one segment, searched in place."""
+
+    __slots__ = ("_data", "count")
+
+    def __init__(self, data: bytes | mmap.mmap) -> None:
+        self._data: Final = data
+        self.count: Final = len(data) // ENTRY_BYTES
+
+    @classmethod
+    def open(cls, path: Path) -> "Index":
+        """What the index file holds now. A half-written entry at its end does not count."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return cls(b"")
+        try:
+            size = os.fstat(descriptor).st_size // ENTRY_BYTES * ENTRY_BYTES
+            return cls(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else b"")
+        finally:
+            os.close(descriptor)
+
+    def entry(self, number: int) -> IndexEntry:
+        return IndexEntry._make(INDEX_ENTRY.unpack_from(self._data, number * ENTRY_BYTES))
+
+    def entries(self, start: int, end: int) -> Entries:
+        """A copy of some entries as an array."""
+        return np.frombuffer(self._data[start * ENTRY_BYTES : end * ENTRY_BYTES], INDEX_DTYPE)
+
+    def next_offset(self, first_offset: int) -> int:
+        """The offset after the last indexed block of a segment that begins at `first_offset`."""
+        if not self.count:
+            return first_offset
+        last = self.entry(self.count - 1)
+        return last.first_offset + last.records
+
+    def block_of(self, offset: int) -> int:
+        """The number of the block that holds an offset, if the index reaches that far."""
+        return bisect_right(range(self.count), offset, key=lambda number: self.entry(number).first_offset) - 1
+
+    def blocks_before(self, timestamp_us: int) -> int:
+        """How many blocks begin before an instant."""
+        return bisect_right(
+            range(self.count), timestamp_us - 1, key=lambda number: self.entry(number).first_timestamp_us
+        )
+
+
+def rebuilt_index(path: Path, first_offset: int, following: int) -> Index:
+    """The index of a closed segment, made from its blocks: LogCorrupt if they do not lead to the next segment."""
+    with open(path, "rb") as file:
+        data = file.read()
+    entries = list(walk(memoryview(data), SEGMENT_HEADER_BYTES, first_offset, following))
+    index = Index(b"".join(INDEX_ENTRY.pack(*entry) for entry in entries))
+    reached = index.next_offset(first_offset)
+    if reached != following:
+        position = entries[-1].position + entries[-1].total_bytes if entries else SEGMENT_HEADER_BYTES
+        if position >= len(data):
+            detail = f"offsets {reached} to {following - 1} are missing before the next segment"
+        else:
+            detail = f"the block of offset {reached} does not match its checksum"
+        raise LogCorrupt(str(path), position, detail)
+    return index

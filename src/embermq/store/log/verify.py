@@ -1,0 +1,129 @@
+"""Verification: every block of every segment, looked at without trusting the index.
+
+Owns: what counts as damage. Works on a stopped server's log and on a running one's.
+Never: changing anything.
+"""
+
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, final
+
+from embermq.store.log.blocks import Block
+from embermq.store.log.errors import LogCorrupt, NotALog
+from embermq.store.log.segments import (
+    SEGMENT_HEADER_BYTES,
+    Index,
+    IndexEntry,
+    check_segment_header,
+    first_offsets,
+    index_path,
+    log_path,
+    next_block,
+    walk,
+)
+
+
+@final
+class Finding:
+    """One thing that is wrong, and where."""
+
+    __slots__ = ("path", "position", "detail")
+
+    def __init__(self, path: Path, position: int, detail: str) -> None:
+        self.path: Final = path
+        self.position: Final = position
+        self.detail: Final = detail
+
+    def __str__(self) -> str:
+        return f"{self.path}, position {self.position}: {self.detail}"
+
+
+@final
+class SegmentReport:
+    """What a segment holds, and what is wrong with it."""
+
+    __slots__ = ("path", "blocks", "records", "size_bytes", "unfinished_bytes", "findings")
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+        self.blocks = 0
+        self.records = 0
+        self.size_bytes = 0
+        self.unfinished_bytes = 0  # after the last block: a write under way, or what a failed one left behind
+        self.findings: Final[list[Finding]] = []
+
+    def found(self, position: int, detail: str) -> None:
+        self.findings.append(Finding(self.path, position, detail))
+
+
+def verify(directory: Path) -> Iterator[SegmentReport]:
+    """A report for each segment, oldest first."""
+    try:
+        segments = first_offsets(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotALog(str(directory), "there is no such directory") from None
+    if not segments:
+        raise NotALog(str(directory), "there is no segment file in it")
+    last_timestamp_us = 0
+    for number, first_offset in enumerate(segments):
+        following = segments[number + 1] if number + 1 < len(segments) else None
+        report = SegmentReport(log_path(directory, first_offset))
+        # The index first: what it names was durable before the blocks are read, however fast the server writes.
+        index = Index.open(index_path(directory, first_offset))
+        try:
+            last_timestamp_us = _look_through(report, index, first_offset, following, last_timestamp_us)
+        except LogCorrupt as error:
+            report.found(error.position, error.detail)
+        except FileNotFoundError:
+            if first_offsets(directory)[0] > first_offset:  # trimmed meanwhile
+                continue
+            raise
+        yield report
+
+
+def _look_through(
+    report: SegmentReport, index: Index, first_offset: int, following: int | None, last_timestamp_us: int
+) -> int:
+    with open(report.path, "rb") as file:
+        report.size_bytes = os.fstat(file.fileno()).st_size
+        check_segment_header(report.path, file.read(SEGMENT_HEADER_BYTES), first_offset)
+        data = mmap.mmap(file.fileno(), report.size_bytes, access=mmap.ACCESS_READ)
+    view = memoryview(data)
+    end, offset = SEGMENT_HEADER_BYTES, first_offset
+    wrong_entries = 0
+    while True:
+        for entry in walk(view, end, offset, following):
+            wrong_entries += report.blocks < index.count and index.entry(report.blocks) != entry
+            last_timestamp_us = _check_timestamps(report, view, entry, last_timestamp_us)
+            report.blocks += 1
+            report.records += entry.records
+            end, offset = entry.position + entry.total_bytes, entry.first_offset + entry.records
+        if end == len(view) or offset == following:
+            break
+        behind = next_block(view, end, offset)
+        if behind is None or (following is not None and behind[1] >= following):
+            break
+        report.found(end, f"the block of offset {offset} does not match its checksum; {behind[1]} is the next good one")
+        end, offset = behind
+    report.unfinished_bytes = len(view) - end
+    needed = index.next_offset(first_offset) if following is None else following
+    if offset < needed:
+        if end < len(view):
+            report.found(end, f"the block of offset {offset} does not match its checksum")
+        else:
+            report.found(end, f"offsets {offset} to {needed - 1} are missing at the end of the segment")
+    # After damage the entries are those of other blocks; the blocks' own findings say enough.
+    if not report.findings and wrong_entries:
+        report.found(0, f"{wrong_entries} entries of its index are wrong; the server makes it anew")
+    elif not report.findings and following is not None and index.count != report.blocks:
+        report.found(0, f"its index has {index.count} entries for {report.blocks} blocks; the server makes it anew")
+    return last_timestamp_us
+
+
+def _check_timestamps(report: SegmentReport, view: memoryview, entry: IndexEntry, last_timestamp_us: int) -> int:
+    timestamps_us = Block(view[entry.position : entry.position + entry.total_bytes]).timestamps_us
+    if timestamps_us[0] < last_timestamp_us or list(timestamps_us) != sorted(timestamps_us):
+        report.found(entry.position, "the timestamps run backwards")
+    return max(last_timestamp_us, timestamps_us[-1])

@@ -1,0 +1,331 @@
+"""The log: every commit group as one block, appended to segment files.
+
+Owns: the open segment, rolling to the next one, and what is durable.
+Never: what a record means (`records`), when to commit (`journal`), how much to keep (whoever calls `trim`).
+A block is written, synced and then entered in the index beside it, so an index entry means "durable" and readers in
+other processes need no other signal. One thread appends; another may read records and trim at the same time.
+"""
+
+import fcntl
+import mmap
+import os
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+from threading import Lock
+from typing import Final, final
+
+from embermq.store.log.blocks import HEADER, BadBlock, Block, BlockHeader, Record, encode_block, read_header
+from embermq.store.log.errors import LogCorrupt, LogInUse
+from embermq.store.log.lookup import Lookup
+from embermq.store.log.records import Group
+from embermq.store.log.recovery import Segment, recover
+from embermq.store.log.segments import (
+    ENTRY_BYTES,
+    FIRST_OFFSET,
+    INDEX_ENTRY,
+    SEGMENT_HEADER_BYTES,
+    Index,
+    SegmentInfo,
+    encode_segment_header,
+    entry_of,
+    index_path,
+    log_path,
+)
+
+CHECK_BYTES: Final = 32 << 20
+CACHE_BYTES: Final = 16 << 20
+
+
+@final
+class Log:
+    """The one writer of a log directory. Opening it recovers what a crash left behind.
+
+    `check_bytes`: how much of the newest log has its checksums compared on opening.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_segment_bytes",
+        "_segment_age_us",
+        "_sync",
+        "_lock_descriptor",
+        "_segments",
+        "_segments_lock",
+        "_descriptor",
+        "_index_descriptor",
+        "_lookup",
+        "next_offset",
+        "last_timestamp_us",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        segment_bytes: int,
+        segment_age_s: int,
+        sync: bool,
+        check_bytes: int = CHECK_BYTES,
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
+        self._directory: Final = directory
+        self._segment_bytes: Final = segment_bytes
+        self._segment_age_us: Final = segment_age_s * 1_000_000
+        self._sync: Final = sync
+        self._descriptor = -1
+        self._index_descriptor = -1
+        self._segments_lock: Final = Lock()
+        self._lookup: Final = Lookup(directory, cache_bytes)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock_descriptor = _lock(directory)
+        try:
+            # Readers on another thread take this tuple as it is; it is replaced, never changed.
+            self._segments: tuple[Segment, ...] = tuple(recover(directory, check_bytes))
+            self.next_offset = self._segments[-1].next_offset if self._segments else FIRST_OFFSET
+            self.last_timestamp_us = max((segment.last_timestamp_us for segment in self._segments), default=0)
+            if self._segments:
+                self._open_last()
+            else:
+                self._create_segment()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def first_offset(self) -> int:
+        """The oldest offset that is still there; equal to `next_offset` while the log is empty."""
+        return self._segments[0].first_offset
+
+    def append(self, group: Group, now_us: int) -> None:
+        """Write a group as one block; once this returns it is durable (with `sync`) and seen by readers.
+
+        OSError as it comes: then the group is not in the log, the open segment has been given up, and the same group
+        may be appended again; it goes to a new segment. Timestamps that run backwards are held back in the group.
+        """
+        if group.first_offset != self.next_offset:
+            raise ValueError(f"the group begins at offset {group.first_offset}, the log goes on at {self.next_offset}")
+        self._hold_timestamps_back(group)
+        block = encode_block(group)
+        header = BlockHeader._make(HEADER.unpack_from(block))
+        try:
+            segment = self._segment_for(len(block), now_us)
+            entry = entry_of(header, segment.size_bytes, group.timestamps_us[0])
+            _write(self._descriptor, block, segment.size_bytes)
+            if self._sync:
+                _sync_data(self._descriptor)
+            _write(self._index_descriptor, INDEX_ENTRY.pack(*entry), segment.blocks * ENTRY_BYTES)
+        except OSError:
+            self.abandon_segment()
+            raise
+        if not segment.blocks:
+            segment.first_timestamp_us = group.timestamps_us[0]
+        segment.last_timestamp_us = self.last_timestamp_us = group.timestamps_us[-1]
+        segment.size_bytes += len(block)
+        segment.blocks += 1
+        segment.next_offset = self.next_offset = group.first_offset + len(group)
+
+    def abandon_segment(self) -> None:
+        """Never write to the open segment again: after a failed sync its pages cannot be trusted.
+
+        What the failed write left behind is cut off if the disk lets us. If not, the next segment's first offset tells
+        where this one ended. `append` does this by itself when it fails; doing it twice is harmless.
+        """
+        if self._descriptor < 0:
+            return
+        segment = self._segments[-1]
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, segment.size_bytes)
+        with suppress(OSError):
+            os.ftruncate(self._index_descriptor, segment.blocks * ENTRY_BYTES)
+        self._close_segment()
+
+    def roll(self) -> None:
+        """Close the open segment, so that it can be trimmed. The next group starts a new one."""
+        if self._descriptor < 0 or not self._segments[-1].blocks:
+            return
+        # Once closed a segment is no longer recovered block by block, so both files must be whole.
+        os.fsync(self._descriptor)
+        os.fsync(self._index_descriptor)
+        self._close_segment()
+
+    def trim(self, before_offset: int) -> list[Path]:
+        """Delete the segments that end before an offset, oldest first, never the newest one. Returns their paths."""
+        deleted: list[Path] = []
+        with self._segments_lock:
+            while len(self._segments) > 1 and self._segments[0].next_offset <= before_offset:
+                first_offset = self._segments[0].first_offset
+                path = log_path(self._directory, first_offset)
+                path.unlink(missing_ok=True)
+                index_path(self._directory, first_offset).unlink(missing_ok=True)
+                self._segments = self._segments[1:]
+                deleted.append(path)
+        return deleted
+
+    def segments(self) -> list[SegmentInfo]:
+        """What there is, oldest first; the last one may be open."""
+        return [
+            SegmentInfo(
+                log_path(self._directory, segment.first_offset),
+                segment.first_offset,
+                segment.next_offset,
+                segment.blocks,
+                segment.size_bytes + segment.blocks * ENTRY_BYTES,
+                segment.first_timestamp_us,
+                segment.last_timestamp_us,
+            )
+            for segment in self._segments
+        ]
+
+    def read(self, offset: int) -> Record | None:
+        """The record at an offset; None if it is not durable yet or was trimmed."""
+        segments = self._segments
+        if not segments[0].first_offset <= offset < self.next_offset:
+            return None
+        number = bisect_right(segments, offset, key=lambda segment: segment.first_offset) - 1
+        return self._lookup.record(offset, segments[number])
+
+    def read_many(self, offsets: Sequence[int]) -> list[Record]:
+        """The records at some offsets, in the order asked; those that are not there are left out."""
+        records = map(self.read, offsets)
+        return [record for record in records if record is not None]
+
+    def groups_from(self, offset: int) -> Iterator[Group]:
+        """Every durable group from an offset on, each checked; the first one begins at exactly that offset."""
+        for segment in self._segments:
+            if segment.next_offset <= offset or not segment.blocks:
+                continue
+            path = log_path(self._directory, segment.first_offset)
+            with (
+                open(path, "rb") as file,
+                mmap.mmap(file.fileno(), segment.size_bytes, access=mmap.ACCESS_READ) as data,
+                memoryview(data) as view,
+            ):
+                position, expected = self._block_of(segment, view, offset)
+                while position < segment.size_bytes:
+                    header = read_header(view, position)
+                    if header is None or header.first_offset != expected:
+                        raise LogCorrupt(str(path), position, f"there is no block for offset {expected}")
+                    end = position + header.total_bytes
+                    expected += header.records
+                    if expected > offset:
+                        try:
+                            yield Block(bytes(view[position:end])).group(offset)
+                        except BadBlock as error:
+                            raise LogCorrupt(str(path), position, str(error)) from None
+                    position = end
+
+    def _block_of(self, segment: Segment, view: memoryview, offset: int) -> tuple[int, int]:
+        """Position and first offset of the block that holds an offset, or of the segment's first one."""
+        index = Index.open(index_path(self._directory, segment.first_offset))
+        number = index.block_of(offset)
+        if 0 < number < segment.blocks:
+            entry = index.entry(number)
+            header = read_header(view, entry.position) if entry.position < len(view) else None
+            if header is not None and header.first_offset == entry.first_offset <= offset:
+                return entry.position, entry.first_offset
+        return SEGMENT_HEADER_BYTES, segment.first_offset
+
+    def close(self) -> None:
+        """Make durable what is written, and let go of the directory."""
+        try:
+            if self._descriptor >= 0:
+                os.fsync(self._descriptor)
+        finally:
+            self._close_segment()
+            if self._lock_descriptor >= 0:
+                os.close(self._lock_descriptor)
+                self._lock_descriptor = -1
+
+    def _hold_timestamps_back(self, group: Group) -> None:
+        """Timestamps never run backwards within the log, whatever the clock does: look-up by instant needs it."""
+        timestamps_us = group.timestamps_us
+        # Sorting what is sorted is the quickest way to see that it is.
+        if timestamps_us[0] < self.last_timestamp_us or timestamps_us != sorted(timestamps_us):
+            timestamps_us[0] = max(timestamps_us[0], self.last_timestamp_us)
+            group.timestamps_us = list(accumulate(timestamps_us, max))
+
+    def _segment_for(self, block_bytes: int, now_us: int) -> Segment:
+        """The segment that the next block goes to, a new one if the open one is full, old, or was given up."""
+        if self._descriptor >= 0:
+            segment = self._segments[-1]
+            full = segment.size_bytes + block_bytes > self._segment_bytes
+            old = now_us - segment.first_timestamp_us >= self._segment_age_us
+            if not segment.blocks or not (full or old):
+                return segment
+            self.roll()
+        self._create_segment()
+        return self._segments[-1]
+
+    def _create_segment(self) -> None:
+        """A new, empty segment. It gets its name last, so that nobody ever sees one without a header."""
+        path = log_path(self._directory, self.next_offset)
+        unnamed = path.with_suffix(".log.new")
+        unnamed.unlink(missing_ok=True)
+        index = index_path(self._directory, self.next_offset)
+        self._descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            _write(self._descriptor, encode_segment_header(self.next_offset), 0)
+            os.fsync(self._descriptor)
+            index.unlink(missing_ok=True)
+            self._index_descriptor = os.open(index, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            # A segment of this name exists if its first block failed: this one replaces it.
+            os.rename(unnamed, path)
+            _sync_directory(self._directory)
+        except OSError:
+            self._close_segment()
+            with suppress(OSError):
+                unnamed.unlink(missing_ok=True)
+            raise
+        with self._segments_lock:
+            kept = [segment for segment in self._segments if segment.first_offset != self.next_offset]
+            self._segments = (*kept, Segment(self.next_offset))
+
+    def _open_last(self) -> None:
+        first_offset = self._segments[-1].first_offset
+        self._descriptor = os.open(log_path(self._directory, first_offset), os.O_RDWR)
+        self._index_descriptor = os.open(index_path(self._directory, first_offset), os.O_RDWR | os.O_CREAT, 0o600)
+
+    def _close_segment(self) -> None:
+        for descriptor in (self._descriptor, self._index_descriptor):
+            if descriptor >= 0:
+                with suppress(OSError):  # a failed close has still closed, and the sync before it has told the truth
+                    os.close(descriptor)
+        self._descriptor = self._index_descriptor = -1
+
+
+def _write(descriptor: int, data: bytes, position: int) -> None:
+    written = os.pwrite(descriptor, data, position)
+    if written < len(data):  # a disk that is nearly full takes a part; asking again gives its error
+        view = memoryview(data)
+        while written < len(data):
+            written += os.pwrite(descriptor, view[written:], position + written)
+
+
+def _sync_data(descriptor: int) -> None:
+    if sys.platform == "darwin":  # its fsync stops at the drive's cache
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(directory: Path) -> int:
+    """Hold the directory until the descriptor is closed; a crash closes it too."""
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise LogInUse(str(directory)) from None
+    return descriptor

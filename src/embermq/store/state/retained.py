@@ -1,0 +1,315 @@
+"""Retained messages in the state: by topic, counted, with their expiries and their history.
+
+Owns: what a group's retained publishes and clears change, and every question about retained messages.
+Never: the log; where a message of the past has to come from there, the caller brings it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
+from typing import Final, final
+
+from rocksdict import RdictIter, Snapshot, WriteBatch
+
+from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
+from embermq.store.interface import Retained, RetainedPiece
+from embermq.store.log.records import QOS_MASK, Group, Kind
+from embermq.store.state.history import CLEARED, COPY, REFERENCE, history_key
+from embermq.store.state.retained_keys import SEPARATOR, KeyCursor, Looks, key_topic, ranges, topic_key, walk
+from embermq.store.state.retained_pieces import piece_of
+from embermq.store.state.retained_sizes import ABSENT, SIZE_BITS, SIZE_MASK, UNKNOWN, Sizes, known
+from embermq.store.state.retained_value import (
+    HEAD,
+    RETAINED,
+    RETAINED_END,
+    pack_retained,
+    unpack_retained,
+    value_size,
+)
+from embermq.store.state.rocks import Rocks
+
+TOTALS: Final = b"\x00totals"
+BUDGET: Final = b"\x00budget/"
+BUDGET_END: Final = b"\x00budget0"
+EXPIRY: Final = b"E"
+_TOTALS: Final = Struct("<QQ")  # count, bytes
+_INSTANT: Final = Struct(">Q")
+_PUBLISH: Final = int(Kind.PUBLISH)
+
+
+@final
+class RetainedCursor(KeyCursor):
+    """A place among the retained messages."""
+
+    __slots__ = ("_iterator",)
+
+    def __init__(self, iterator: RdictIter) -> None:
+        self._iterator: Final = iterator
+
+    def seek(self, key: bytes) -> bytes | None:
+        self._iterator.seek(RETAINED + key)
+        return self._key()
+
+    def next(self) -> bytes | None:
+        self._iterator.next()
+        return self._key()
+
+    def value(self) -> bytes:
+        value: bytes = self._iterator.value()
+        return value
+
+    def _key(self) -> bytes | None:
+        if not self._iterator.valid():
+            return None
+        key: bytes = self._iterator.key()
+        return key[1:]
+
+
+@final
+class RetainedState:
+    """The retained part of the state. `history_floor`: older log offsets are not there to be referred to."""
+
+    __slots__ = (
+        "_account",
+        "_budgets",
+        "_rocks",
+        "_sizes",
+        "_staged_account",
+        "_staged_sizes",
+        "_staged_totals",
+        "_totals",
+        "history_floor",
+    )
+
+    def __init__(self, rocks: Rocks, budgets: Sequence[RetainedBudget]) -> None:
+        self._rocks: Final = rocks
+        self._budgets: Final = tuple(budgets)
+        self.history_floor = 0
+        self.load()
+
+    def load(self) -> None:
+        """Take the totals from the database."""
+        totals = self._rocks.get(TOTALS)
+        self._totals: tuple[int, int] = _TOTALS.unpack(totals) if totals else (0, 0)
+        self._staged_totals = self._totals
+        self._account = self._load_account()
+        self._staged_account = self._account
+        self._sizes = Sizes()
+        self._staged_sizes: tuple[list[bytes], list[int]] = [], []
+
+    # -- applying ------------------------------------------------------------------------------------------------
+
+    def stage(self, batch: WriteBatch, group: Group, rows: list[int]) -> None:
+        """Put in the batch what these records, retained publishes and removals, change. `settle` once it is written."""
+        topics, payloads, kinds = group.topics, group.payloads, group.kinds
+        first_offset, timestamps_us = group.first_offset, group.timestamps_us
+        put = batch.put
+        newest: dict[bytes, int] = {}
+        for row in rows:
+            key = topics[row].replace(b"/", SEPARATOR)
+            newest[key] = row
+            made = payloads[row] and kinds[row] == _PUBLISH
+            put(history_key(key, timestamps_us[row], first_offset + row), REFERENCE if made else CLEARED)
+        remembered = self._sizes.look_up(newest)
+        read = self._read_unknown(newest, remembered)
+        count, size_bytes = self._totals
+        account = self._account.copy()
+        counted = len(account) > 0
+        remember: list[int] = []
+        for (key, row), known_size in zip(newest.items(), remembered, strict=True):
+            old_bytes = new_bytes = NOT_RETAINED
+            if key in read:
+                old = read[key]
+                if old is not None:
+                    old_bytes = self._leave(batch, key, old)
+            elif known_size != ABSENT:
+                old_bytes = known_size & SIZE_MASK
+            if old_bytes != NOT_RETAINED:
+                count -= 1
+                size_bytes -= old_bytes
+            payload = payloads[row]
+            if payload and kinds[row] == _PUBLISH:
+                new_bytes = len(key) + len(payload)
+                count += 1
+                size_bytes += new_bytes
+                offset = first_offset + row
+                expires_us = _stage_expiry(batch, key, timestamps_us[row], account) if counted else 0
+                remember.append(UNKNOWN if expires_us else known(offset, new_bytes))
+                value = pack_retained(
+                    offset,
+                    timestamps_us[row],
+                    expires_us,
+                    group.flags[row] & QOS_MASK,
+                    group.client_ids[row],
+                    group.properties[row],
+                    payload,
+                )
+                put(RETAINED + key, value)
+            else:
+                remember.append(ABSENT)
+                # Unless it was read that there is none: what is remembered may be another topic's of the same hash.
+                if key not in read or old_bytes != NOT_RETAINED:
+                    batch.delete(RETAINED + key)
+            if counted:
+                account.change(key_topic(key), old_bytes, new_bytes)
+        put(TOTALS, _TOTALS.pack(count, size_bytes))
+        for topic_filter, budget_count, budget_bytes in account.totals():
+            put(BUDGET + topic_filter.encode(), _TOTALS.pack(budget_count, budget_bytes))
+        self._staged_totals = count, size_bytes
+        self._staged_account = account
+        self._staged_sizes = list(newest), remember
+
+    def _read_unknown(self, keys: Iterable[bytes], remembered: list[int]) -> dict[bytes, bytes | None]:
+        """The messages that have to be read before they are replaced, None where there is none.
+
+        Those are the ones not remembered, as all that expire, and those whose record is trimmed: see `_leave`.
+        """
+        floor = max(self.history_floor, 1)  # above `UNKNOWN` in any case
+        unknown = [
+            key
+            for key, known_size in zip(keys, remembered, strict=True)
+            if known_size != ABSENT and known_size >> SIZE_BITS < floor
+        ]
+        if not unknown:
+            return {}
+        return dict(zip(unknown, self._rocks.get_many([RETAINED + key for key in unknown]), strict=True))
+
+    def settle(self) -> None:
+        """What was staged is written."""
+        self._totals = self._staged_totals
+        self._account = self._staged_account
+        self._sizes.remember(*self._staged_sizes)
+
+    def _leave(self, batch: WriteBatch, key: bytes, old: bytes) -> int:
+        """What goes with a message that is replaced or cleared; returns how large it was."""
+        offset, timestamp_us, expires_us, _, client_id_bytes, property_bytes = HEAD.unpack_from(old)
+        if expires_us:
+            batch.delete(EXPIRY + _INSTANT.pack(expires_us) + key)
+        if offset < self.history_floor:
+            # Its record is trimmed or about to be: from now on the history has the only copy.
+            batch.put(history_key(key, timestamp_us, offset), COPY + old)
+        size_bytes: int = len(key) + len(old) - HEAD.size - client_id_bytes - property_bytes
+        return size_bytes
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def get(self, topic_name: str) -> Retained | None:
+        key = topic_key(topic_name)
+        value = self._rocks.get(RETAINED + key)
+        return None if value is None else unpack_retained(key, value)
+
+    def size(self, topic_name: str) -> int:
+        """The bytes of a topic's message as budgets count them, or `NOT_RETAINED`."""
+        key = topic_key(topic_name)
+        value = self._rocks.get(RETAINED + key)
+        return NOT_RETAINED if value is None else value_size(key, value)
+
+    def scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
+        found: list[Retained] = []
+        if limit <= 0:
+            return found
+        for key, value in self._matching(topic_filter, topic_key(after_topic_name)):
+            found.append(unpack_retained(key, value))
+            if len(found) == limit:
+                break
+        return found
+
+    def piece(
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, looks_max: int
+    ) -> RetainedPiece:
+        """As `scan`, within bounds."""
+        looks: Looks | None = None
+        after_key = topic_key(after_topic_name)
+        if ranges(topic_filter) is None:
+            cursor = RetainedCursor(self._rocks.iterator(RETAINED_END))
+            looks = Looks(cursor, looks_max)
+            matching: Iterator[tuple[bytes, bytes]] = (
+                (key, cursor.value()) for key in walk(topic_filter, after_key, looks)
+            )
+        else:
+            matching = self._matching(topic_filter, after_key)
+        retained = (unpack_retained(key, value) for key, value in matching)
+        return piece_of(retained, looks, after_topic_name, limit, bytes_max)
+
+    def iterate(self, topic_filter: str) -> Iterator[Retained]:
+        """Everything that a filter matches as it is now, whatever changes meanwhile."""
+        for key, value in self._matching(topic_filter, b"", self._rocks.snapshot()):
+            yield unpack_retained(key, value)
+
+    def totals(self) -> tuple[int, int]:
+        return self._totals
+
+    def account(self) -> RetainedAccount:
+        """A copy of the budgets' totals."""
+        return self._account.copy()
+
+    def budget_totals(self) -> list[tuple[str, int, int]]:
+        """Filter, count and bytes of each budget."""
+        return self._account.totals()
+
+    def expired(self, now_us: int, limit: int) -> list[str]:
+        """Topics whose message has outlived its expiry, the longest expired first."""
+        found: list[str] = []
+        if limit <= 0:
+            return found
+        for key, _ in self._rocks.items(EXPIRY, EXPIRY + _INSTANT.pack(now_us + 1)):
+            found.append(key_topic(key[1 + _INSTANT.size :]))
+            if len(found) == limit:
+                break
+        return found
+
+    def _matching(
+        self, topic_filter: str, after_key: bytes, snapshot: Snapshot | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        spans = ranges(topic_filter)
+        if spans is None:
+            cursor = RetainedCursor(self._rocks.iterator(RETAINED_END, snapshot))
+            for key in walk(topic_filter, after_key, cursor):
+                yield key, cursor.value()
+            return
+        for low, high in spans:
+            if after_key and after_key >= low:
+                low = after_key + SEPARATOR
+            if high and low >= high:
+                continue
+            end = RETAINED + high if high else RETAINED_END
+            for full_key, value in self._rocks.items(RETAINED + low, end, snapshot):
+                yield full_key[1:], value
+
+    def _load_account(self) -> RetainedAccount:
+        """New budgets are counted once; the totals of budgets that are gone are dropped, as nobody keeps them."""
+        wanted = {budget.topic_filter for budget in self._budgets}
+        known = {key[len(BUDGET) :].decode(): value for key, value in self._rocks.items(BUDGET, BUDGET_END)}
+        counted: dict[str, bytes] = {}
+        for topic_filter in wanted - known.keys():
+            sizes = [value_size(key, value) for key, value in self._counted(topic_filter)]
+            counted[topic_filter] = _TOTALS.pack(len(sizes), sum(sizes))
+
+        def fill(batch: WriteBatch) -> None:
+            for topic_filter, value in counted.items():
+                batch.put(BUDGET + topic_filter.encode(), value)
+            for topic_filter in known.keys() - wanted:
+                batch.delete(BUDGET + topic_filter.encode())
+
+        if counted or known.keys() - wanted:
+            self._rocks.write(fill)
+        account = RetainedAccount(self._budgets)
+        for topic_filter, value in (known | counted).items():
+            account.load(topic_filter, *_TOTALS.unpack(value))
+        return account
+
+    def _counted(self, topic_filter: str) -> Iterator[tuple[bytes, bytes]]:
+        if topic_filter != "#":
+            yield from self._matching(topic_filter, b"")
+            return
+        for full_key, value in self._rocks.items(RETAINED, RETAINED_END):
+            yield full_key[1:], value
+
+
+def _stage_expiry(batch: WriteBatch, key: bytes, timestamp_us: int, account: RetainedAccount) -> int:
+    """Enter a message in the order of expiries; returns when it expires, or 0."""
+    expiry_s = account.expiry_s(key_topic(key))
+    if not expiry_s:
+        return 0
+    expires_us = timestamp_us + expiry_s * 1_000_000
+    batch.put(EXPIRY + _INSTANT.pack(expires_us) + key, b"")
+    return expires_us

@@ -1,0 +1,288 @@
+"""Persistent sessions in the state: who, since when, subscribed to what, and what they are owed.
+
+Owns: the key space of sessions, what records change in it, and loading it.
+A session's keys lie together under its id, so forgetting it is one range. Nothing here is read to be changed, with one
+exception (how far a queue was cleaned), so applying a record costs the same however much a session holds.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import Final, final
+
+from rocksdict import WriteBatch
+
+from embermq.protocol.packets import SubscriptionRequest
+from embermq.store.interface import Queue, RetainedPosition, SavedSession
+from embermq.store.log.records import (
+    NO_LOCAL_FLAG,
+    POSITION_FLAG,
+    QOS_MASK,
+    RETAIN_AS_PUBLISHED_FLAG,
+    RETAIN_HANDLING_SHIFT,
+    SESSION,
+    SESSION_EXPIRY,
+    SESSION_PACKET,
+    SESSION_POSITION,
+    SESSION_SEQUENCE,
+    Group,
+    Kind,
+)
+from embermq.store.state.rocks import Rocks
+
+SESSIONS: Final = b"S"
+SESSIONS_END: Final = b"T"
+ENTRY_BYTES: Final = 8
+CHUNK_BYTES: Final = 1024 * ENTRY_BYTES  # a queue is read in pieces, so no key may hold very much more than one
+CLEAN_EVERY: Final = 1024
+"""Acknowledged messages keep their keys until so many are done: a range tombstone for each would make reads slow."""
+
+# What follows the session id in a key, in this order.
+CLIENT: Final = b"\x00"  # -> client id length, client id, user name
+EXPIRES: Final = b"\x01"  # -> seconds
+ENDED: Final = b"\x02"  # -> when its connection ended (us, 0: it has one), newest sequence sent
+SUBSCRIPTION: Final = b"\x03"  # filter -> flags, offset
+POSITION: Final = b"\x04"  # filter -> before offset, qos, after topic name
+RECEIVED: Final = b"\x05"  # packet id
+ACKNOWLEDGED: Final = b"\x06"  # -> sequence, and what it was when the queue was last cleaned
+RELEASED: Final = b"\x07"  # sequence
+CHUNK: Final = b"\x08"  # first sequence -> entries
+
+_ID: Final = Struct(">Q")
+_PACKET_ID: Final = Struct(">H")
+_LENGTH: Final = Struct("<H")
+_SECONDS: Final = Struct("<I")
+_PAIR: Final = Struct("<QQ")
+_SUBSCRIPTION: Final = Struct("<BQ")
+_POSITION: Final = Struct("<QB")
+
+QueueMaker = Callable[[int, int, int, set[int]], Queue]
+"""Makes the queue of a session: id, acknowledged, last, released."""
+
+
+def session_key(session_id: int, space: bytes = b"") -> bytes:
+    return SESSIONS + _ID.pack(session_id) + space
+
+
+def _number_key(session_id: int, space: bytes, number: int) -> bytes:
+    return SESSIONS + _ID.pack(session_id) + space + _ID.pack(number)
+
+
+@final
+class SessionState:
+    """The sessions' part of the state."""
+
+    __slots__ = ("_rocks",)
+
+    def __init__(self, rocks: Rocks) -> None:
+        self._rocks: Final = rocks
+
+    # -- applying ------------------------------------------------------------------------------------------------
+
+    def stage(self, batch: WriteBatch, group: Group, rows: list[int]) -> None:
+        """Put in the batch what these records change."""
+        acknowledged: dict[int, int] = {}
+        for row in rows:
+            kind = group.kinds[row]
+            payload = group.payloads[row]
+            if kind == Kind.QUEUED:
+                session_id, first_sequence = SESSION_SEQUENCE.unpack_from(payload)
+                for at in range(SESSION_SEQUENCE.size, len(payload), CHUNK_BYTES):
+                    batch.put(_number_key(session_id, CHUNK, first_sequence), payload[at : at + CHUNK_BYTES])
+                    first_sequence += CHUNK_BYTES // ENTRY_BYTES
+            elif kind == Kind.ACKNOWLEDGED:
+                session_id, sequence = SESSION_SEQUENCE.unpack(payload)
+                acknowledged[session_id] = sequence
+            elif kind == Kind.RELEASED:
+                session_id, sequence = SESSION_SEQUENCE.unpack(payload)
+                batch.put(_number_key(session_id, RELEASED, sequence), b"")
+            elif kind == Kind.RECEIVED:
+                session_id, packet_id = SESSION_PACKET.unpack(payload)
+                batch.put(session_key(session_id, RECEIVED) + _PACKET_ID.pack(packet_id), b"")
+            elif kind == Kind.PUBREL:
+                session_id, packet_id = SESSION_PACKET.unpack(payload)
+                batch.delete(session_key(session_id, RECEIVED) + _PACKET_ID.pack(packet_id))
+            else:
+                self._stage_change(batch, group, row, kind, payload)
+        self._stage_acknowledged(batch, acknowledged)
+
+    def _stage_change(self, batch: WriteBatch, group: Group, row: int, kind: int, payload: bytes) -> None:
+        """A change of the session itself; these are rare beside messages."""
+        if kind == Kind.SESSION_OPENED:
+            session_id = group.first_offset + row
+            _, expiry_s = SESSION_EXPIRY.unpack_from(payload)
+            client_id = group.client_ids[row]
+            client = _LENGTH.pack(len(client_id)) + client_id + payload[SESSION_EXPIRY.size :]
+            batch.put(session_key(session_id, CLIENT), client)
+            batch.put(session_key(session_id, EXPIRES), _SECONDS.pack(expiry_s))
+        elif kind == Kind.SESSION_RESUMED:
+            session_id, expiry_s = SESSION_EXPIRY.unpack_from(payload)
+            batch.put(session_key(session_id, EXPIRES), _SECONDS.pack(expiry_s))
+            batch.delete(session_key(session_id, ENDED))
+        elif kind == Kind.SESSION_ENDED:
+            (session_id,) = SESSION.unpack_from(payload)
+            batch.delete_range(session_key(session_id), session_key(session_id + 1))
+        elif kind == Kind.DISCONNECTED:
+            session_id, sent = SESSION_SEQUENCE.unpack_from(payload)
+            if session_id:
+                batch.put(session_key(session_id, ENDED), _PAIR.pack(group.timestamps_us[row], sent))
+        elif kind == Kind.SUBSCRIBED:
+            self._stage_subscribed(batch, group, row)
+        elif kind == Kind.UNSUBSCRIBED:
+            (session_id,) = SESSION.unpack_from(payload)
+            batch.delete(session_key(session_id, SUBSCRIPTION) + group.topics[row])
+            batch.delete(session_key(session_id, POSITION) + group.topics[row])
+        elif kind == Kind.POSITION:
+            session_id, before_offset, qos, done = SESSION_POSITION.unpack_from(payload)
+            key = session_key(session_id, POSITION) + group.topics[row]
+            if done:
+                batch.delete(key)
+            else:
+                batch.put(key, _POSITION.pack(before_offset, qos) + payload[SESSION_POSITION.size :])
+
+    def _stage_subscribed(self, batch: WriteBatch, group: Group, row: int) -> None:
+        (session_id,) = SESSION.unpack_from(group.payloads[row])
+        if not session_id:
+            return
+        topic, flags, offset = group.topics[row], group.flags[row], group.first_offset + row
+        batch.put(session_key(session_id, SUBSCRIPTION) + topic, _SUBSCRIPTION.pack(flags, offset))
+        if flags & POSITION_FLAG:
+            batch.put(session_key(session_id, POSITION) + topic, _POSITION.pack(offset, flags & QOS_MASK))
+
+    def _stage_acknowledged(self, batch: WriteBatch, acknowledged: dict[int, int]) -> None:
+        if not acknowledged:
+            return
+        keys = [session_key(session_id, ACKNOWLEDGED) for session_id in acknowledged]
+        for key, old, (session_id, sequence) in zip(
+            keys, self._rocks.get_many(keys), acknowledged.items(), strict=True
+        ):
+            _, cleaned = _PAIR.unpack(old) if old else (0, 0)
+            if sequence - cleaned >= CLEAN_EVERY:
+                cleaned = sequence
+                keep = self._chunk_of(session_id, sequence + 1)
+                batch.delete_range(_number_key(session_id, CHUNK, 0), _number_key(session_id, CHUNK, keep))
+                batch.delete_range(
+                    _number_key(session_id, RELEASED, 0), _number_key(session_id, RELEASED, sequence + 1)
+                )
+            batch.put(key, _PAIR.pack(sequence, cleaned))
+
+    # -- queues --------------------------------------------------------------------------------------------------
+
+    def queue_entries(self, session_id: int, after_sequence: int, limit: int) -> "array[int]":
+        """Entries of a session's queue from `after_sequence` + 1 on, up to `limit`."""
+        entries = array("Q")
+        start = self._chunk_of(session_id, after_sequence + 1)
+        low = _number_key(session_id, CHUNK, start)
+        for key, value in self._rocks.items(low, session_key(session_id + 1)):
+            (first_sequence,) = _ID.unpack_from(key, len(key) - _ID.size)
+            skip = max(0, after_sequence + 1 - first_sequence) * ENTRY_BYTES
+            entries.frombytes(value[skip : skip + (limit - len(entries)) * ENTRY_BYTES])
+            if len(entries) >= limit:
+                break
+        return entries
+
+    def _chunk_of(self, session_id: int, sequence: int) -> int:
+        """The first sequence of the chunk that a sequence is in, or would be in; 0 if there is none so early."""
+        iterator = self._rocks.iterator(SESSIONS_END)
+        iterator.seek_for_prev(_number_key(session_id, CHUNK, sequence))
+        prefix = session_key(session_id, CHUNK)
+        if not iterator.valid():
+            return 0
+        key: bytes = iterator.key()
+        return int.from_bytes(key[len(prefix) :], "big") if key.startswith(prefix) else 0
+
+    def owed_offsets(self) -> Iterator[int | None]:
+        """For each session the lowest log offset that it is still owed, or None."""
+        for session_id in self._ids():
+            entries = array("Q")
+            old = self._rocks.get(session_key(session_id, ACKNOWLEDGED))
+            sequence = (_PAIR.unpack(old)[0] if old else 0) + 1
+            low = _number_key(session_id, CHUNK, self._chunk_of(session_id, sequence))
+            lowest: int | None = None
+            for key, value in self._rocks.items(low, session_key(session_id + 1)):
+                first_sequence = int.from_bytes(key[-_ID.size :], "big")
+                entries = array("Q", value[max(0, sequence - first_sequence) * ENTRY_BYTES :])
+                if entries:
+                    offset = min(entries) >> 3
+                    lowest = offset if lowest is None else min(lowest, offset)
+            yield lowest
+
+    # -- loading -------------------------------------------------------------------------------------------------
+
+    def _ids(self) -> Iterator[int]:
+        iterator = self._rocks.iterator(SESSIONS_END)
+        iterator.seek(SESSIONS)
+        while iterator.valid():
+            key: bytes = iterator.key()
+            (session_id,) = _ID.unpack_from(key, 1)
+            if key[1 + _ID.size :] == CLIENT:
+                yield session_id
+            iterator.seek(session_key(session_id + 1))
+
+    def load(self, make_queue: QueueMaker) -> Iterator[SavedSession]:
+        """Every session. Keys of a session that is gone (written after its end) are passed over."""
+        for session_id in self._ids():
+            yield self._load_session(session_id, make_queue)
+
+    def _load_session(self, session_id: int, make_queue: QueueMaker) -> SavedSession:
+        client_id = user_name = ""
+        expiry_s = ended_us = sent = acknowledged = 0
+        subscriptions: list[tuple[SubscriptionRequest, int]] = []
+        positions: list[RetainedPosition] = []
+        received_ids: set[int] = set()
+        released: set[int] = set()
+        at = 1 + _ID.size + 1
+        for key, value in self._rocks.items(session_key(session_id), session_key(session_id, CHUNK)):
+            space = key[at - 1 : at]
+            if space == CLIENT:
+                (length,) = _LENGTH.unpack_from(value)
+                client_id = value[_LENGTH.size : _LENGTH.size + length].decode()
+                user_name = value[_LENGTH.size + length :].decode()
+            elif space == EXPIRES:
+                (expiry_s,) = _SECONDS.unpack(value)
+            elif space == ENDED:
+                ended_us, sent = _PAIR.unpack(value)
+            elif space == SUBSCRIPTION:
+                flags, offset = _SUBSCRIPTION.unpack(value)
+                subscriptions.append((_subscription(key[at:].decode(), flags), offset))
+            elif space == POSITION:
+                before_offset, qos = _POSITION.unpack_from(value)
+                after_topic_name = value[_POSITION.size :].decode()
+                positions.append(RetainedPosition(key[at:].decode(), qos, before_offset, after_topic_name))
+            elif space == RECEIVED:
+                received_ids.add(int.from_bytes(key[at:], "big"))
+            elif space == ACKNOWLEDGED:
+                acknowledged, _ = _PAIR.unpack(value)
+            elif space == RELEASED:
+                released.add(int.from_bytes(key[at:], "big"))
+        last = self._last_sequence(session_id, acknowledged)
+        pending = {sequence for sequence in released if sequence > acknowledged}
+        return SavedSession(
+            session_id,
+            client_id,
+            user_name,
+            expiry_s,
+            ended_us,
+            subscriptions,
+            received_ids,
+            positions,
+            make_queue(session_id, acknowledged, last, pending),
+            sent if ended_us else last,
+        )
+
+    def _last_sequence(self, session_id: int, acknowledged: int) -> int:
+        first_sequence = self._chunk_of(session_id, 0xFFFF_FFFF_FFFF_FFFF)
+        if not first_sequence:
+            return acknowledged
+        chunk = self._rocks.get(_number_key(session_id, CHUNK, first_sequence)) or b""
+        return max(acknowledged, first_sequence + len(chunk) // ENTRY_BYTES - 1)
+
+
+def _subscription(topic_filter: str, flags: int) -> SubscriptionRequest:
+    return SubscriptionRequest(
+        topic_filter,
+        flags & QOS_MASK,
+        bool(flags & NO_LOCAL_FLAG),
+        bool(flags & RETAIN_AS_PUBLISHED_FLAG),
+        flags >> RETAIN_HANDLING_SHIFT & 0b11,
+    )

@@ -1,0 +1,62 @@
+"""Lakes for tests: tables fed batch by batch, as the streams feed them, but without a stream."""
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from embermq.spark.jobs.streams import Job, JobSettings, all_jobs
+from embermq.spark.lake.lake import open_lake
+from embermq.spark.lake.tables import SOURCE_SCHEMA, Lake, create_table, read_table
+
+
+def job_named(name: str, settings: JobSettings | None = None) -> Job:
+    (job,) = [job for job in all_jobs(settings or JobSettings()) if job.name == name]
+    return job
+
+
+def new_lake(spark: SparkSession, directory: Path, *jobs: Job) -> Lake:
+    lake = Lake(directory)
+    open_lake(lake)
+    for job in jobs:
+        for name, schema in job.tables.items():
+            create_table(spark, lake, name, schema)
+    return lake
+
+
+def records(spark: SparkSession, data: Path, job: Job, start: int, end: int) -> DataFrame:
+    """What a batch from one offset to another is for a job."""
+    types = {field.name: field.dataType.simpleString() for field in SOURCE_SCHEMA.fields} | {"flags": "tinyint"}
+    reader = (
+        spark.read.format("embermq")
+        .schema(", ".join(f"{name} {types[name]}" for name in job.columns))
+        .option("kinds", ",".join(job.kinds))
+        .option("startingOffsets", start)
+        .option("endingOffsets", end)
+    )
+    if job.topic_filter is not None:
+        reader = reader.option("filter", job.topic_filter)
+    return reader.load(str(data))
+
+
+def feed(spark: SparkSession, lake: Lake, data: Path, job: Job, edges: Iterable[int]) -> None:
+    """Apply the batches between neighbouring offsets."""
+    apply: Callable[[DataFrame, Lake], None] | None = job.apply
+    assert apply is not None
+    for start, end in pairwise(edges):
+        apply(records(spark, data, job, start, end), lake)
+
+
+def rows(spark: SparkSession, lake: Lake, name: str) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in read_table(spark, lake, name).collect()]
+
+
+def retained_of(frame: DataFrame) -> dict[str, tuple[bytes, int, int]]:
+    """topic -> payload, qos, offset; fails on a topic that is there twice."""
+    found: dict[str, tuple[bytes, int, int]] = {}
+    for row in frame.collect():
+        assert row["topic"] not in found, f"{row['topic']} is there twice"
+        found[row["topic"]] = (bytes(row["payload"]), row["qos"], row["offset"])
+    return found

@@ -1,0 +1,138 @@
+"""The session engine with a clock moved by hand, and a core that says yes to everything."""
+
+from random import Random
+
+from embermq.protocol import packets as core
+from embermq.protocol.sn.events import (
+    Event,
+    Failed,
+    Lost,
+    Opened,
+    Received,
+    Send,
+    Sessionless,
+    WillChanged,
+    Writable,
+)
+from embermq.protocol.sn.session.connection import VirtualConnection
+from embermq.protocol.sn.session.engine import Engine
+from embermq.protocol.sn.settings import SnSettings
+from embermq.protocol.sn.wire import packets as sn
+from embermq.protocol.sn.wire.decode import decode
+from embermq.protocol.sn.wire.encode import encode
+from embermq.protocol.sn.wire.layouts import Profile
+
+HOST = ("192.0.2.1", 1000)
+ELSEWHERE = ("198.51.100.9", 2000)
+
+
+class Harness:
+    """Packets in, packets out; `events` keeps what the core would hear."""
+
+    def __init__(self, **options: object) -> None:
+        self.engine = Engine(SnSettings(**options), Random(7))  # type: ignore[arg-type]  # named by the test
+        self.now_ms = 1_000_000
+        self.events: list[Event] = []
+        self.sent: list[tuple[object, bytes]] = []
+        self.session_present = False
+        self.open: dict[str, VirtualConnection] = {}
+
+    def feed(self, data: bytes, address: tuple[str, int] = HOST) -> list[bytes]:
+        """A datagram; returns what is sent because of it."""
+        return self._carry_out(self.engine.receive(data, address, self.now_ms))
+
+    def pass_ms(self, ms: int) -> list[bytes]:
+        """Time passes, deadline by deadline."""
+        end_ms = self.now_ms + ms
+        sent: list[bytes] = []
+        while (due_ms := self.engine.next_deadline_ms()) is not None and due_ms <= end_ms:
+            self.now_ms = max(self.now_ms, due_ms)
+            sent += self._carry_out(self.engine.tick(self.now_ms))
+        self.now_ms = end_ms
+        return sent
+
+    def settle(self) -> list[bytes]:
+        return self._carry_out(self.engine.take_events())
+
+    def _carry_out(self, events: list[Event]) -> list[bytes]:
+        sent: list[bytes] = []
+        while events:
+            for event in events:
+                if isinstance(event, Send):
+                    sent.append(event.datagram)
+                    self.sent.append((event.address, event.datagram))
+                    continue
+                self.events.append(event)
+                if isinstance(event, Opened):
+                    older = self.open.get(event.connect.client_id)
+                    if older is not None:
+                        older.close(0 if event.sleeper is older else 0x8E, self.now_ms)
+                    self.open[event.connect.client_id] = event.connection
+                    event.connection.send(core.Connack(self.session_present), self.now_ms)
+                    event.connection.opened(self.now_ms)
+                elif isinstance(event, Failed):
+                    event.connection.close(event.error.reason, self.now_ms)
+                elif isinstance(event, Received):
+                    self._answer(event)
+            events = self.engine.take_events()
+        return sent
+
+    def _answer(self, event: Received) -> None:
+        connection, packet = event.connection, event.packet
+        if isinstance(packet, core.Subscribe):
+            connection.send(core.Suback(packet.packet_id, [packet.requests[0].qos]), self.now_ms)
+        elif isinstance(packet, core.Unsubscribe):
+            connection.send(core.Unsuback(packet.packet_id, [0]), self.now_ms)
+        elif isinstance(packet, core.Publish) and packet.qos:
+            connection.acknowledge(3 + packet.qos, packet.packet_id, 0, self.now_ms)
+        elif isinstance(packet, core.Pubrel):
+            connection.acknowledge(7, packet.packet_id, 0, self.now_ms)
+        elif isinstance(packet, core.Pubrec) and packet.reason < 0x80:
+            connection.acknowledge(6, packet.packet_id, 0, self.now_ms)
+        elif isinstance(packet, core.Disconnect):
+            connection.close(0, self.now_ms)
+
+    # -- shorthand ---------------------------------------------------------------------------------------------------
+
+    def connect(
+        self, profile: Profile, client_id: str = "dev1", address: tuple[str, int] = HOST, **options: object
+    ) -> VirtualConnection:
+        """A connected client."""
+        version = profile.version
+        connect = sn.Connect(client_id, version=version, **options)  # type: ignore[arg-type]  # named by the test
+        self.feed(encode(connect, profile), address)
+        return self.connection()
+
+    def connection(self) -> VirtualConnection:
+        """The newest."""
+        return next(event for event in reversed(self.events) if isinstance(event, Opened)).connection
+
+    def deliver(
+        self, connection: VirtualConnection, topic_name: str, payload: bytes = b"x", qos: int = 0, packet_id: int = 0
+    ) -> list[sn.SnPacket]:
+        """The core hands over a message; returns the packets that leave."""
+        connection.deliver(core.Publish(topic_name, payload, qos), qos, False, False, packet_id, self.now_ms)
+        return [decode(data, connection.wire.profile) for data in self.settle()]
+
+    def ask(self, connection: VirtualConnection, packet: sn.SnPacket) -> list[sn.SnPacket]:
+        """A packet of a client; returns the packets that answer it."""
+        profile = connection.wire.profile
+        return [decode(data, profile) for data in self.feed(encode(packet, profile), connection.wire.address)]  # type: ignore[arg-type]
+
+    def received(self) -> list[core.Packet]:
+        return [event.packet for event in self.events if isinstance(event, Received)]
+
+    def lost(self) -> list[str]:
+        return [event.reason for event in self.events if isinstance(event, Lost)]
+
+    def failed(self) -> list[int]:
+        return [event.error.reason for event in self.events if isinstance(event, Failed)]
+
+    def sessionless(self) -> list[core.Publish]:
+        return [event.message for event in self.events if isinstance(event, Sessionless)]
+
+    def wills(self) -> list[core.Will | None]:
+        return [event.will for event in self.events if isinstance(event, WillChanged)]
+
+    def writable(self) -> int:
+        return sum(isinstance(event, Writable) for event in self.events)

@@ -1,0 +1,412 @@
+"""What every engine of the store does alike, as tests to inherit.
+
+A test class names its engine by a fixture `engine` (an `Engine`); `reopened` gives the store after a restart, for
+engines that last.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from random import Random
+
+from embermq.protocol.packets import Publish, SubscriptionRequest
+from embermq.protocol.topics import matches
+from embermq.store.budgets import RetainedBudget
+from embermq.store.interface import Queued, Retained, SavedSession, Store, StoreError
+from embermq.store.state.retained_keys import topic_key
+
+Opener = Callable[[Callable[[Callable[[], None]], None], tuple[RetainedBudget, ...]], Store]
+
+
+@dataclass
+class Engine:
+    """A store and the loop that a shell would be."""
+
+    opener: Opener
+    budgets: tuple[RetainedBudget, ...] = ()
+    calls: "SimpleQueue[Callable[[], None]]" = field(default_factory=SimpleQueue)
+    now_us: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        self.store = self.opener(self.calls.put, self.budgets)
+
+    def reopen(self) -> Store:
+        self.store.close()
+        self.store = self.opener(self.calls.put, self.budgets)
+        return self.store
+
+    def turn(self, step_us: int = 1_000) -> int:
+        self.now_us += step_us
+        self.store.begin_turn(self.now_us)
+        return self.now_us
+
+    def commit(self) -> list[StoreError]:
+        """Commit and wait for it; returns the errors that were reported on the way."""
+        reports: list[StoreError | None] = []
+        if self.store.commit(reports.append):
+            return []
+        while not reports or reports[-1] is not None:
+            self.calls.get(timeout=30)()
+        return [error for error in reports if error is not None]
+
+    def publish(
+        self, topic_name: str, payload: bytes = b"x", qos: int = 1, retain: bool = True, properties: bytes = b""
+    ) -> int:
+        return self.store.append_publish(Publish(topic_name, payload, qos, retain, properties=properties), "publisher")
+
+
+def names(found: list[Retained]) -> list[str]:
+    return [retained.topic_name for retained in found]
+
+
+def sequences(found: list[Queued]) -> list[int]:
+    return [queued.sequence for queued in found]
+
+
+class StoreContract:
+    """Behaviours of every engine."""
+
+    def test_a_retained_message_is_found_as_it_was_published(self, engine: Engine) -> None:
+        now_us = engine.turn()
+        offset = engine.publish("a/b", b"payload", qos=2, properties=b"\x01\x00")
+        engine.commit()
+        found = engine.store.retained_get("a/b")
+        assert found is not None
+        assert (found.topic_name, found.payload, found.qos) == ("a/b", b"payload", 2)
+        assert (found.properties, found.offset, found.timestamp_us) == (b"\x01\x00", offset, now_us)
+        assert found.client_id == "publisher"
+        assert engine.store.retained_get("a") is None
+
+    def test_the_last_of_several_in_one_group_is_retained(self, engine: Engine) -> None:
+        engine.turn()
+        for payload in (b"1", b"22", b"333"):
+            engine.publish("a", payload)
+        engine.publish("b", b"gone")
+        engine.publish("b", b"")
+        engine.commit()
+        found = engine.store.retained_get("a")
+        assert found is not None and found.payload == b"333"
+        assert engine.store.retained_get("b") is None
+        assert engine.store.retained_totals() == (1, 4)
+
+    def test_zero_bytes_clear_and_are_never_retained(self, engine: Engine) -> None:
+        engine.turn()
+        engine.publish("a")
+        engine.commit()
+        engine.publish("a", b"")
+        engine.publish("never-there", b"")
+        engine.commit()
+        assert engine.store.retained_get("a") is None
+        assert engine.store.retained_totals() == (0, 0)
+        assert engine.store.retained_scan("#", "", 10) == []
+
+    def test_a_publish_without_retain_touches_nothing(self, engine: Engine) -> None:
+        engine.turn()
+        engine.publish("a", b"kept")
+        engine.publish("a", b"live", retain=False)
+        engine.publish("a", b"", retain=False)
+        engine.commit()
+        found = engine.store.retained_get("a")
+        assert found is not None and found.payload == b"kept"
+
+    def test_removal_without_a_publish_clears(self, engine: Engine) -> None:
+        engine.turn()
+        engine.publish("a")
+        engine.publish("b")
+        engine.commit()
+        engine.store.append_retained_removed("a", "expired")
+        engine.store.append_retained_removed("never-there", "expired")
+        engine.commit()
+        assert names(engine.store.retained_scan("#", "", 10)) == ["b"]
+
+    def test_offsets_rise_by_the_records_appended(self, engine: Engine) -> None:
+        engine.turn()
+        offsets = [engine.publish("a") for _ in range(3)]
+        engine.commit()
+        offsets += [engine.publish("a") for _ in range(2)]
+        assert offsets == list(range(offsets[0], offsets[0] + 5))
+        assert engine.store.next_offset() == offsets[-1] + 1
+        engine.commit()
+
+    def test_totals_count_topic_and_payload_bytes(self, engine: Engine) -> None:
+        engine.turn()
+        engine.publish("a/b", b"12345")
+        engine.publish("ü", b"1")
+        engine.commit()
+        assert engine.store.retained_totals() == (2, 3 + 5 + 2 + 1)
+        engine.publish("a/b", b"1")
+        engine.commit()
+        assert engine.store.retained_totals() == (2, 3 + 1 + 2 + 1)
+
+    def test_a_scan_finds_what_matching_every_topic_would(self, engine: Engine) -> None:
+        rng = Random(7)
+        levels = ["", "a", "b", "$x", "a!", "ü", "\x01", "\x02"]
+        topics = {"/".join(rng.choice(levels) for _ in range(rng.randint(1, 4))) for _ in range(300)} - {""}
+        engine.turn()
+        for topic_name in topics:
+            engine.publish(topic_name)
+        engine.commit()
+        ordered = sorted(topics, key=topic_key)
+        for topic_filter in ("#", "+", "+/+", "a/#", "a/+/b", "+/a/#", "$x/#", "$x/+", "a/b", "/+", "+/#", "a!/#"):
+            expected = [topic_name for topic_name in ordered if matches(topic_filter, topic_name)]
+            assert names(engine.store.retained_scan(topic_filter, "", 10_000)) == expected, topic_filter
+            pieces: list[str] = []
+            while True:
+                piece = names(engine.store.retained_scan(topic_filter, pieces[-1] if pieces else "", 7))
+                pieces += piece
+                if len(piece) < 7:
+                    break
+            assert pieces == expected, topic_filter
+
+    def test_a_scan_goes_on_after_a_topic_that_is_gone(self, engine: Engine) -> None:
+        engine.turn()
+        for topic_name in ("a/1", "a/2", "a/3", "a/4"):
+            engine.publish(topic_name)
+        engine.commit()
+        assert names(engine.store.retained_scan("a/#", "", 2)) == ["a/1", "a/2"]
+        engine.publish("a/2", b"")
+        engine.publish("a/25", b"new")
+        engine.commit()
+        assert names(engine.store.retained_scan("a/#", "a/2", 2)) == ["a/25", "a/3"]
+        assert engine.store.retained_scan("a/#", "a/4", 2) == []
+        assert engine.store.retained_scan("a/#", "", 0) == []
+
+    def test_a_scan_ends_where_the_bytes_do(self, engine: Engine) -> None:
+        engine.turn()
+        for number in range(1, 7):
+            engine.publish(f"a/{number}", bytes(100 * number))
+        engine.commit()
+
+        def piece(topic_filter: str, after: str, limit: int, bytes_max: int) -> tuple[list[str], str, bool]:
+            found = engine.store.retained_piece(topic_filter, after, limit, bytes_max, 1_000)
+            assert found.payload_bytes == sum(len(retained.payload) for retained in found.found)
+            return names(found.found), found.after_topic_name, found.done
+
+        assert piece("a/#", "", 10, 300) == (["a/1", "a/2"], "a/2", False)
+        assert piece("a/#", "a/2", 10, 300) == (["a/3"], "a/3", False)
+        assert piece("+/4", "", 10, 1) == (["a/4"], "a/4", False)
+        assert piece("+/4", "a/4", 10, 1)[::2] == ([], True)
+        assert piece("a/#", "a/3", 2, 10_000) == (["a/4", "a/5"], "a/5", False)
+        names_found, _, done = piece("a/#", "a/4", 10, 10_000)
+        assert (names_found, done) == (["a/5", "a/6"], True)
+
+    def test_a_piece_ends_after_so_many_looks_and_the_next_goes_on_there(self, engine: Engine) -> None:
+        engine.turn()
+        for number in range(100):
+            engine.publish(f"{number:02}/{'hit' if number % 40 == 39 else 'miss'}")
+        engine.commit()
+        for topic_filter in ("+/hit", "+/hit/#", "+/none", "+/+/hit"):
+            whole = names(engine.store.retained_scan(topic_filter, "", 1_000))
+            found: list[str] = []
+            after, done, pieces = "", False, 0
+            while not done:
+                piece = engine.store.retained_piece(topic_filter, after, 10, 1_000, 7)
+                assert piece.looks <= 7
+                found += names(piece.found)
+                after, done, pieces = piece.after_topic_name, piece.done, pieces + 1
+            assert found == whole, topic_filter
+            assert pieces > 5
+
+    def test_a_queue_gives_messages_in_order_until_they_are_acknowledged(self, engine: Engine) -> None:
+        engine.turn()
+        session = engine.store.open_session("device", "user", 3600)
+        queue = session.queue
+        assert queue is not None
+        assert (queue.acknowledged(), queue.last(), queue.read(0, 10)) == (0, 0, [])
+        for number in range(10):
+            message = Publish("a", b"%d" % number, 1 + number % 2)
+            offset = engine.store.append_publish(message, "publisher")
+            assert queue.push(message, offset, message.qos, False) == number + 1
+        engine.commit()
+        found = queue.read(0, 4)
+        assert [queued.message.payload for queued in found] == [b"0", b"1", b"2", b"3"]
+        assert sequences(queue.read(4, 100)) == [5, 6, 7, 8, 9, 10]
+        assert [queued.qos for queued in found] == [1, 2, 1, 2]
+        queue.acknowledge(6)
+        engine.commit()
+        assert queue.acknowledged() == 6
+        assert sequences(queue.read(0, 100)) == [7, 8, 9, 10]
+        queue.acknowledge(10)
+        queue.acknowledge(3)
+        assert (queue.acknowledged(), queue.last(), queue.read(0, 10)) == (10, 10, [])
+
+    def test_a_queued_message_without_a_record_is_kept_as_a_copy(self, engine: Engine) -> None:
+        engine.turn()
+        queue = engine.store.open_session("device", "user", 3600).queue
+        assert queue is not None
+        queue.push(Publish("a", b"retained before", 2, True, properties=b"\x01\x01"), -1, 1, True)
+        engine.commit()
+        (found,) = queue.read(0, 10)
+        assert (found.message.topic_name, found.message.payload) == ("a", b"retained before")
+        assert (found.qos, found.retain, found.released) == (1, True, False)
+        assert found.message.properties == b"\x01\x01"
+
+    def test_a_released_message_is_read_as_released(self, engine: Engine) -> None:
+        engine.turn()
+        queue = engine.store.open_session("device", "user", 3600).queue
+        assert queue is not None
+        for _ in range(3):
+            message = Publish("a", b"x", 2)
+            queue.push(message, engine.store.append_publish(message, "publisher"), 2, False)
+        engine.commit()
+        queue.release(2)
+        engine.commit()
+        assert [queued.released for queued in queue.read(0, 10)] == [False, True, False]
+
+    def test_a_budget_of_messages_refuses_only_what_is_new(self, engine: Engine) -> None:
+        engine.budgets = (RetainedBudget("a/#", count_max=2),)
+        store = engine.reopen()
+        engine.turn()
+        engine.publish("a/1")
+        assert store.retained_admits("a/2", 1) == ""
+        engine.publish("a/2")
+        assert "a/#" in store.retained_admits("a/3", 1)
+        engine.commit()
+        assert "a/#" in store.retained_admits("a/3", 1)
+        assert store.retained_admits("a/2", 1_000) == ""
+        assert store.retained_admits("b", 1_000) == ""
+        assert store.retained_admits("a/3", 0) == ""
+        engine.publish("a/1", b"")
+        assert store.retained_admits("a/3", 1) == ""
+        engine.commit()
+        assert store.retained_admits("a/3", 1) == ""
+
+    def test_a_budget_of_bytes_counts_topic_and_payload(self, engine: Engine) -> None:
+        engine.budgets = (RetainedBudget("#", bytes_max=10),)
+        store = engine.reopen()
+        engine.turn()
+        engine.publish("a", b"12345")
+        assert store.retained_admits("b", 3) == ""
+        assert store.retained_admits("b", 4) != ""
+        engine.commit()
+        assert store.retained_admits("a", 9) == ""
+        assert store.retained_admits("a", 10) != ""
+        assert store.retained_admits("$x", 3) != ""
+
+    def test_a_message_expires_with_its_subtree_unless_it_is_replaced(self, engine: Engine) -> None:
+        engine.budgets = (RetainedBudget("a/#", expiry_s=60), RetainedBudget("#", expiry_s=600))
+        store = engine.reopen()
+        start_us = engine.turn()
+        engine.publish("a/1")
+        engine.publish("b")
+        engine.commit()
+        assert store.retained_expired(start_us + 59_999_999, 10) == []
+        assert store.retained_expired(start_us + 60_000_000, 10) == ["a/1"]
+        assert store.retained_expired(start_us + 600_000_000, 10) == ["a/1", "b"]
+        assert store.retained_expired(start_us + 600_000_000, 1) == ["a/1"]
+        engine.turn(30_000_000)
+        engine.publish("a/1")
+        engine.commit()
+        assert store.retained_expired(start_us + 60_000_000, 10) == []
+        store.append_retained_removed("a/1", "expired")
+        engine.commit()
+        assert store.retained_expired(start_us + 700_000_000, 10) == ["b"]
+
+
+class LastingContract(StoreContract):
+    """Behaviours of an engine that outlives its process."""
+
+    def test_retained_messages_are_there_after_a_restart(self, engine: Engine) -> None:
+        engine.turn()
+        for number in range(50):
+            engine.publish(f"a/{number}", b"%d" % number)
+        engine.publish("a/7", b"")
+        engine.commit()
+        store = engine.reopen()
+        found = store.retained_scan("#", "", 100)
+        assert {retained.topic_name: retained.payload for retained in found} == {
+            f"a/{number}": b"%d" % number for number in range(50) if number != 7
+        }
+        assert store.retained_totals()[0] == 49
+
+    def test_a_session_is_there_after_a_restart_as_it_was(self, engine: Engine) -> None:
+        engine.turn()
+        store = engine.store
+        session = store.open_session("device", "user", 3600)
+        kept = SubscriptionRequest("a/+", 2, True, True, 1)
+        first_offset = store.next_offset()
+        store.append_subscribed("device", session.session_id, kept, 1, True)
+        store.append_subscribed("device", session.session_id, SubscriptionRequest("b"), 0, False)
+        store.append_unsubscribed("device", session.session_id, "b")
+        message = Publish("a/1", b"x", 2, packet_id=17)
+        store.append_publish(message, "device", session.session_id)
+        store.append_publish(Publish("a/1", b"y", 2, packet_id=18), "device", session.session_id)
+        store.append_pubrel(session.session_id, "device", 17)
+        engine.commit()
+        (found,) = engine.reopen().sessions()
+        assert (found.session_id, found.client_id, found.user_name) == (session.session_id, "device", "user")
+        assert (found.session_expiry_s, found.ended_us) == (3600, 0)
+        assert found.subscriptions == [(SubscriptionRequest("a/+", 1, True, True, 1), first_offset)]
+        assert found.received_ids == {18}
+        (position,) = found.positions
+        assert (position.topic_filter, position.qos, position.before_offset) == ("a/+", 1, first_offset)
+
+    def test_a_session_remembers_its_disconnection_and_what_was_sent(self, engine: Engine) -> None:
+        engine.turn()
+        session = engine.store.open_session("device", "", 10)
+        assert session.queue is not None
+        for _ in range(5):
+            session.queue.push(Publish("a", b"x", 1), -1, 1, False)
+        engine.commit()
+        ended_us = engine.turn()
+        engine.store.append_disconnected("device", session.session_id, "closed", 3)
+        (found,) = _reopened_sessions(engine)
+        assert (found.ended_us, found.sent, found.session_expiry_s) == (ended_us, 3, 10)
+        engine.store.append_session_resumed(found.session_id, "device", 20)
+        (found,) = _reopened_sessions(engine)
+        assert (found.ended_us, found.sent, found.session_expiry_s) == (0, 5, 20)
+        engine.store.end_session(found.session_id, "device")
+        assert _reopened_sessions(engine) == []
+
+    def test_a_queue_goes_on_after_a_restart(self, engine: Engine) -> None:
+        engine.turn()
+        session = engine.store.open_session("device", "", 3600)
+        queue = session.queue
+        assert queue is not None
+        for number in range(3000):
+            message = Publish("a", b"%d" % number, 2)
+            queue.push(message, engine.store.append_publish(message, "publisher"), 2, False)
+            if number % 700 == 0:
+                engine.commit()
+        engine.commit()
+        queue.release(1501)
+        queue.release(1600)
+        queue.acknowledge(1500)
+        engine.commit()
+        (found,) = _reopened_sessions(engine)
+        queue = found.queue
+        assert queue is not None
+        assert (queue.acknowledged(), queue.last()) == (1500, 3000)
+        read = queue.read(0, 10_000)
+        assert sequences(read) == list(range(1501, 3001))
+        assert [queued.message.payload for queued in read] == [b"%d" % number for number in range(1500, 3000)]
+        assert [queued.sequence for queued in read if queued.released] == [1501, 1600]
+        assert queue.push(Publish("a", b"next", 1), -1, 1, False) == 3001
+        engine.commit()
+        assert [queued.message.payload for queued in queue.read(3000, 5)] == [b"next"]
+        queue.acknowledge(3001)
+        (found,) = _reopened_sessions(engine)
+        assert found.queue is not None
+        assert (found.queue.acknowledged(), found.queue.last(), found.queue.read(0, 5)) == (3001, 3001, [])
+
+    def test_a_position_moves_and_ends(self, engine: Engine) -> None:
+        engine.turn()
+        session = engine.store.open_session("device", "", 3600)
+        engine.store.append_subscribed("device", session.session_id, SubscriptionRequest("#", 1), 1, True)
+        (found,) = _reopened_sessions(engine)
+        position = found.positions[0]
+        position.after_topic_name = "a/ü"
+        engine.store.append_position(found.session_id, "device", position, False)
+        (found,) = _reopened_sessions(engine)
+        assert (found.positions[0].after_topic_name, found.positions[0].before_offset) == (
+            "a/ü",
+            position.before_offset,
+        )
+        engine.store.append_position(found.session_id, "device", found.positions[0], True)
+        (found,) = _reopened_sessions(engine)
+        assert found.positions == []
+
+
+def _reopened_sessions(engine: Engine) -> list[SavedSession]:
+    engine.commit()
+    return list(engine.reopen().sessions())

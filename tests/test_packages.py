@@ -1,0 +1,102 @@
+"""The packages, the direction of imports between them, and their size (docs/architecture.md)."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "embermq"
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+FILES_MAX = 18
+"""Modules of one folder, `__init__` included. A folder with more holds families that want folders of their own."""
+LINES_MAX = 520
+FUNCTION_LINES_MAX = 95
+
+# package -> what of ours it may import, by module prefix; the longest package name that fits a module decides
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "protocol": ("protocol",),
+    "protocol.mqtt": ("protocol.errors", "protocol.packets", "protocol.reasons", "protocol.topics", "protocol.mqtt"),
+    "protocol.sn.wire": (
+        "protocol.errors",
+        "protocol.packets",
+        "protocol.reasons",
+        "protocol.topics",
+        "protocol.sn.wire",
+    ),
+    "protocol.sn": ("protocol.errors", "protocol.packets", "protocol.reasons", "protocol.topics", "protocol.sn"),
+    "store.log": ("protocol", "store.interface", "store.log"),
+    "store.state": ("protocol", "store.interface", "store.budgets", "store.open_group", "store.log", "store.state"),
+    "store": ("protocol", "store"),
+    "broker": ("protocol", "store.interface", "broker"),
+    "transport": ("protocol", "store.interface", "broker", "transport"),
+    "spark": ("protocol", "store.log", "instants", "spark"),
+}
+# third-party parts that only certain packages may know; "" is the top and the commands
+ONLY_IN: dict[str, tuple[str, ...]] = {
+    "pyspark": ("spark",),
+    "delta": ("spark",),
+    "rocksdict": ("store.state",),
+    "aiohttp": ("transport", "http"),
+    "asyncio": ("transport", "http", ""),
+    "uvloop": ("",),
+    "socket": ("transport", "http", "spark", ""),
+    "time": ("transport", "store", "spark", "http", ""),
+    "random": ("transport", ""),
+}
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+def within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def imports_of(path: Path) -> list[str]:
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import hides what a package imports"
+            assert node.module is not None
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def ids(path: Path) -> str:
+    return str(path.relative_to(SOURCE))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=ids)
+def test_imports_point_down(path: Path) -> None:
+    module = module_of(path)
+    package = max((name for name in MAY_IMPORT if within(module, name)), key=len, default="")
+    for name in imports_of(path):
+        if package and within(name, "embermq") and name != "embermq.__version__":
+            ours = name.removeprefix("embermq.")
+            assert any(within(ours, allowed) for allowed in MAY_IMPORT[package]), f"{module} imports {name}"
+        for part, packages in ONLY_IN.items():
+            if within(name, part) and name != "random.Random":  # a seeded one is an argument, and must have a type
+                allowed = any(within(module, one) for one in packages if one) or (not package and "" in packages)
+                assert allowed, f"{module} imports {part}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=ids)
+def test_every_module_says_what_it_is_and_is_short(path: Path) -> None:
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), "no docstring"
+    assert len(text.splitlines()) <= LINES_MAX
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            assert node.end_lineno - node.lineno < FUNCTION_LINES_MAX, f"{node.name} is too long"
+
+
+def test_no_folder_holds_too_many_modules() -> None:
+    sizes = Counter(path.parent for path in MODULES)
+    assert {ids(folder): size for folder, size in sizes.items() if size > FILES_MAX} == {}
