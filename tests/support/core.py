@@ -10,6 +10,7 @@ from embermq.protocol.packets import (
     SESSION_NEVER_EXPIRES,
     Connack,
     Connect,
+    Delivery,
     Packet,
     Puback,
     Pubcomp,
@@ -40,12 +41,18 @@ class ScriptedLink(Link):
         self.is_open = False
         self.on_open: Callable[[], None] = lambda: None
 
-    def deliver(self, message: Publish, qos: int, retain: bool, dup: bool, packet_id: int) -> bool:
+    def deliver(self, delivery: Delivery) -> bool:
+        qos, message = delivery.qos, delivery.message
         if qos == 0 and self.room <= 0:
             return False
         self.room -= 1
-        self.got.append(Publish(message.topic_name, message.payload, qos, retain, dup, packet_id))
+        self.got.append(
+            Publish(message.topic_name, message.payload, qos, delivery.retain, delivery.dup, delivery.packet_id)
+        )
         return True
+
+    def forward(self, message: Publish) -> bool:
+        return self.deliver(Delivery(message))
 
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
         self.got.append(ACKS[packet_type](packet_id, reason))

@@ -111,7 +111,7 @@ class Harness:
         self, connection: VirtualConnection, topic_name: str, payload: bytes = b"x", qos: int = 0, packet_id: int = 0
     ) -> list[sn.SnPacket]:
         """The core hands over a message; returns the packets that leave."""
-        connection.deliver(core.Publish(topic_name, payload, qos), qos, False, False, packet_id, self.now_ms)
+        connection.deliver(core.Delivery(core.Publish(topic_name, payload, qos), qos, packet_id=packet_id), self.now_ms)
         return [decode(data, connection.wire.profile) for data in self.settle()]
 
     def ask(self, connection: VirtualConnection, packet: sn.SnPacket) -> list[sn.SnPacket]:

@@ -14,7 +14,7 @@ from embermq.broker.deadlines import Deadlines
 from embermq.broker.delivery import Outbound
 from embermq.broker.effects import Held, HeldAcknowledgement, HeldAnswer, HeldConnack, HeldPacket
 from embermq.broker.limits import Limits
-from embermq.broker.link import PUBCOMP, PUBREL, Link
+from embermq.broker.link import Link
 from embermq.broker.publishing import Publishing
 from embermq.broker.retained_delivery import RetainedStreams
 from embermq.broker.session import Session
@@ -24,6 +24,8 @@ from embermq.broker.subscriptions import Subscriptions
 from embermq.broker.sys_topics import sys_values
 from embermq.protocol.errors import PeerError, ProtocolError
 from embermq.protocol.packets import (
+    PUBCOMP,
+    PUBREL,
     SESSION_NEVER_EXPIRES,
     Connack,
     Connect,

@@ -10,8 +10,8 @@ from typing import Final, final
 
 from embermq.broker.counters import Counters
 from embermq.broker.limits import QUEUE_BYTES_MAX
-from embermq.broker.link import PUBREL, Link
-from embermq.protocol.packets import Publish
+from embermq.broker.link import Link
+from embermq.protocol.packets import PUBREL, Delivery, Publish
 from embermq.store.interface import Queue, Queued
 
 PACKET_IDS: Final = 65_535
@@ -102,7 +102,7 @@ class Outbound:
                 self.sent = sequence
                 self._bytes += len(message.topic_name) + len(message.payload)
                 inflight[packet_id] = Queued(sequence, message, qos, retain, offset)
-                link.deliver(message, qos, retain, False, packet_id)
+                link.deliver(Delivery(message, qos, retain, False, packet_id))
                 return
         if self.queue is not None:
             self.released += 1
@@ -131,7 +131,7 @@ class Outbound:
                 link.acknowledge(PUBREL, packet_id, 0)
             else:
                 dup = queued.sequence <= self.sent_before
-                link.deliver(queued.message, queued.qos, queued.retain, dup, packet_id)
+                link.deliver(Delivery(queued.message, queued.qos, queued.retain, dup, packet_id))
 
     def _read_ahead(self) -> bool:
         if self.queue is None or self.sent >= self.released or self._bytes >= self._bytes_max:
@@ -162,7 +162,7 @@ class Outbound:
             if queued.released:
                 link.acknowledge(PUBREL, packet_id, 0)
             else:
-                link.deliver(queued.message, queued.qos, queued.retain, True, packet_id)
+                link.deliver(Delivery(queued.message, queued.qos, queued.retain, True, packet_id))
         return True
 
     def newest_sent(self) -> int:

@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
-from embermq.broker.link import PUBACK, PUBREC, Link
+from embermq.broker.link import Link
 from embermq.broker.subscriptions import Subscription
-from embermq.protocol.packets import Connack, Packet, Publish, Suback
+from embermq.protocol.packets import PUBACK, PUBREC, Connack, Packet, Publish, Suback
 from embermq.protocol.topics import matches
 
 if TYPE_CHECKING:

@@ -5,18 +5,13 @@ A link writes nothing itself while the core runs: it gathers bytes, and the shel
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from embermq.protocol.packets import Packet, Publish
+from embermq.protocol.packets import Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 
 if TYPE_CHECKING:
     from embermq.broker.session import Session
-
-PUBACK: Final = 4
-PUBREC: Final = 5
-PUBREL: Final = 6
-PUBCOMP: Final = 7
 
 
 class Link(ABC):
@@ -32,8 +27,12 @@ class Link(ABC):
         self.waiting = 0
 
     @abstractmethod
-    def deliver(self, message: Publish, qos: int, retain: bool, dup: bool, packet_id: int) -> bool:
+    def deliver(self, delivery: Delivery) -> bool:
         """Send a message. False: it was QoS 0 and the client reads too slowly, so it was dropped."""
+
+    @abstractmethod
+    def forward(self, message: Publish) -> bool:
+        """Shortcut for `deliver(Delivery(message))`: QoS 0, no RETAIN, no identifiers."""
 
     @abstractmethod
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:

@@ -9,12 +9,12 @@ from embermq.broker.access import OPERATOR, Access, Identity
 from embermq.broker.counters import Counters
 from embermq.broker.effects import Held, HeldAcknowledgement, HeldPublish
 from embermq.broker.limits import Limits
-from embermq.broker.link import PUBACK, PUBREC, Link
+from embermq.broker.link import Link
 from embermq.broker.retained_delivery import RetainedStreams
 from embermq.broker.session import Session
 from embermq.broker.subscriptions import Route, Subscription, Subscriptions
 from embermq.broker.sys_topics import SYS_PREFIX
-from embermq.protocol.packets import Publish
+from embermq.protocol.packets import PUBACK, PUBREC, Delivery, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store, StoreError
 
@@ -182,7 +182,7 @@ class Publishing:
             if qos == 0 or subscription.qos == 0:
                 link = session.link
                 if link is not None:
-                    if link.deliver(message, 0, retain, False, 0):
+                    if link.deliver(Delivery(message, 0, True)) if retain else link.forward(message):
                         sent += 1
                     else:
                         self._counters.dropped_output_full += 1

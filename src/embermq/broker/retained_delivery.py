@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.effects import Held, HeldOffer
 from embermq.broker.link import Link
 from embermq.broker.session_streams import RetainedStream
-from embermq.protocol.packets import Publish
+from embermq.protocol.packets import Delivery, Publish
 from embermq.protocol.topics import matches
 from embermq.store.interface import Retained, RetainedPosition, Store
 
@@ -164,7 +164,7 @@ class RetainedStreams:
         qos = min(message.qos, granted)
         outbound = session.outbound
         if qos == 0:
-            link.deliver(message, 0, True, False, 0)
+            link.deliver(Delivery(message, 0, True))
         elif outbound.queue is not None:
             if outbound.accept(message, -1, qos, True):
                 self._held.append(HeldOffer(session, message, qos))

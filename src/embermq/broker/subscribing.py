@@ -13,7 +13,7 @@ from embermq.broker.link import Link
 from embermq.broker.retained_delivery import RetainedStreams
 from embermq.broker.session import Session
 from embermq.broker.subscriptions import Subscription, Subscriptions
-from embermq.protocol.packets import Publish, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
+from embermq.protocol.packets import Delivery, Publish, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.topics import matches
 from embermq.store.interface import RetainedPosition, Store, StoreError
@@ -131,7 +131,7 @@ class Subscribing:
             if topic_filter.startswith("$"):
                 for message in self._sys_messages.values():
                     if matches(topic_filter, message.topic_name):
-                        link.deliver(message, 0, True, False, 0)
+                        link.deliver(Delivery(message, 0, True))
         self._streams.send_first(session, link, len(begun))
 
     def unsubscribe(self, session: Session, link: Link, packet: Unsubscribe) -> None:

@@ -9,6 +9,12 @@ from typing import Final, final
 
 SESSION_NEVER_EXPIRES: Final = 0xFFFF_FFFF
 
+# The packet types of the acknowledgements, as `Link.acknowledge` names them.
+PUBACK: Final = 4
+PUBREC: Final = 5
+PUBREL: Final = 6
+PUBCOMP: Final = 7
+
 
 class Packet:
     """What every control packet is; only for typing, it carries nothing."""
@@ -139,6 +145,32 @@ class Publish(Packet):
         self.packet_id: Final = packet_id
         self.properties: Final = properties
         self.frame: Final = frame
+
+
+@final
+class Delivery(Packet):
+    """A message on its way to one client, with what differs from client to client.
+
+    `subscription_ids` are the identifiers of the client's subscriptions that matched (MQTT 5, 3.3.2.3.8).
+    """
+
+    __slots__ = ("message", "qos", "retain", "dup", "packet_id", "subscription_ids")
+
+    def __init__(
+        self,
+        message: Publish,
+        qos: int = 0,
+        retain: bool = False,
+        dup: bool = False,
+        packet_id: int = 0,
+        subscription_ids: tuple[int, ...] = (),
+    ) -> None:
+        self.message: Final = message
+        self.qos: Final = qos
+        self.retain: Final = retain
+        self.dup: Final = dup
+        self.packet_id: Final = packet_id
+        self.subscription_ids: Final = subscription_ids
 
 
 @final

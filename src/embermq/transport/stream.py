@@ -13,7 +13,7 @@ from embermq.broker.link import Link
 from embermq.protocol.errors import PeerError, ProtocolError, Refused
 from embermq.protocol.mqtt import encode
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
-from embermq.protocol.packets import Connack, Connect, Packet, Publish
+from embermq.protocol.packets import Connack, Connect, Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.transport.frames import SHARED_BYTES_MIN, joined
 
@@ -260,23 +260,44 @@ class StreamConnection(asyncio.Protocol, Link):
 
     # -- Link: from the core ---------------------------------------------------------------------------------------
 
-    def deliver(self, message: Publish, qos: int, retain: bool, dup: bool, packet_id: int) -> bool:
+    def forward(self, message: Publish) -> bool:
+        if self._pending_bytes > self._output_bytes_max and not self._relieved():
+            self._starved = True
+            return False
         frame = message.frame  # never large
+        if not frame or message.qos:
+            frame = self._frames.qos0(message, False)
+            if len(frame) >= SHARED_BYTES_MIN:
+                self._large = True
+        out = self._out
+        if not out:
+            self._server.touched.append(self)
+        out.append(frame)
+        self._pending_bytes += len(frame)
+        return True
+
+    def deliver(self, delivery: Delivery) -> bool:
+        message = delivery.message
+        qos = delivery.qos
+        retain = delivery.retain
         if qos == 0:
+            if not retain:
+                return self.forward(message)
             if self._pending_bytes > self._output_bytes_max and not self._relieved():
                 self._starved = True
                 return False
-            if retain or not frame or message.qos:
-                frame = self._frames.qos0(message, retain)
-                if len(frame) >= SHARED_BYTES_MIN:
-                    self._large = True
+            frame = self._frames.qos0(message, retain)
+            if len(frame) >= SHARED_BYTES_MIN:
+                self._large = True
         else:
+            frame = message.frame
+            dup = delivery.dup
             payload = message.payload
             if retain or dup:
                 frame = encode.publish_head(message.topic_name, len(payload), qos, retain, dup)
             elif not frame or qos != message.qos:
                 frame = self._frames.head(message, qos)
-            frame += packet_id.to_bytes(2, "big")
+            frame += delivery.packet_id.to_bytes(2, "big")
             if len(payload) < SHARED_BYTES_MIN:
                 frame += payload
             else:

@@ -16,7 +16,7 @@ from embermq.broker.access import Identity
 from embermq.broker.link import Link
 from embermq.broker.sleepers import owed, replace_will, supervise_elsewhere
 from embermq.protocol.errors import Refused
-from embermq.protocol.packets import Connack, Connect, Disconnect, Packet, Publish
+from embermq.protocol.packets import Connack, Connect, Delivery, Disconnect, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.sn.events import (
     Event,
@@ -63,8 +63,11 @@ class SnLink(Link):
         self._listener: Final = listener
         self._connection: Final = connection
 
-    def deliver(self, message: Publish, qos: int, retain: bool, dup: bool, packet_id: int) -> bool:
-        return self._connection.deliver(message, qos, retain, dup, packet_id, self._listener.touch())
+    def deliver(self, delivery: Delivery) -> bool:
+        return self._connection.deliver(delivery, self._listener.touch())
+
+    def forward(self, message: Publish) -> bool:
+        return self.deliver(Delivery(message))
 
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
         self._connection.acknowledge(packet_type, packet_id, reason, self._listener.touch())

@@ -176,7 +176,7 @@ def test_a_message_larger_than_a_datagram_counts_as_delivered_behind_a_forwarder
     harness.feed(b"\x01" + (5 + len(node) + len(connect)).to_bytes(2, "big") + b"\xfc\xc8" + node + connect)
     connection = harness.connection()
     for packet_id, size in enumerate((65_280, 65_300, 65_500, 65_540), 1):
-        connection.deliver(core.Publish("a/b", bytes(size)), 1, False, False, packet_id, harness.now_ms)
+        connection.deliver(core.Delivery(core.Publish("a/b", bytes(size)), 1, packet_id=packet_id), harness.now_ms)
         harness.settle()
     assert max(len(data) for _, data in harness.sent) == 65_280 + 3 + 5 + 4 + 5 + 200
     assert harness.received() == [core.Puback(2), core.Puback(3), core.Puback(4)]
@@ -277,8 +277,7 @@ def test_qos_0_leaves_in_bursts() -> None:
     harness = Harness(burst=10, burst_ms=20, prove_address=False, waiting_max=50)
     connection = harness.connect(A)
     taken = [
-        connection.deliver(core.Publish("ab", b"%d" % number), 0, False, False, 0, harness.now_ms)
-        for number in range(70)
+        connection.deliver(core.Delivery(core.Publish("ab", b"%d" % number)), harness.now_ms) for number in range(70)
     ]
     assert len(harness.settle()) == 10
     assert taken.count(True) == 60
@@ -310,15 +309,13 @@ def test_large_messages_at_qos_0_leave_in_smaller_bursts(profile) -> None:
 def test_what_waits_for_a_client_is_bounded_in_bytes_awake_and_asleep(profile) -> None:
     harness = Harness()
     connection = harness.connect(profile)
-    taken = [
-        connection.deliver(core.Publish("a/b", bytes(60_000)), 0, False, False, 0, harness.now_ms) for _ in range(100)
-    ]
+    taken = [connection.deliver(core.Delivery(core.Publish("a/b", bytes(60_000))), harness.now_ms) for _ in range(100)]
     assert 0 < sum(taken) <= 9
     assert harness.engine.counters.dropped_waiting_full == 100 - sum(taken)
     assert not connection.has_room()
     sleeper = harness.connect(profile, "dev2", ELSEWHERE)
     harness.ask(sleeper, sn.Sleepreq(1, 60) if profile is B else sn.Disconnect(session_expiry_s=60))
-    kept = [sleeper.deliver(core.Publish("a/b", bytes(60_000)), 0, False, False, 0, harness.now_ms) for _ in range(100)]
+    kept = [sleeper.deliver(core.Delivery(core.Publish("a/b", bytes(60_000))), harness.now_ms) for _ in range(100)]
     assert 0 < sum(kept) <= 9
     assert harness.engine.counters.dropped_sleeping_full == 100 - sum(kept)
 
@@ -330,7 +327,7 @@ def test_an_unproven_address_is_sent_little_more_than_it_sent(profile) -> None:
     victim = harness.connect(profile, keep_alive_s=600)
     harness.ask(victim, sn.Subscribe(1, sn.full_name("a/b")))
     for _ in range(500):
-        victim.deliver(core.Publish("a/b", bytes(100)), 0, False, False, 0, harness.now_ms)
+        victim.deliver(core.Delivery(core.Publish("a/b", bytes(100))), harness.now_ms)
     harness.settle()
     harness.pass_ms(600_000)
     received = harness.engine.counters.bytes_received
@@ -493,7 +490,7 @@ def test_a_sleeper_has_no_room_and_its_qos_0_messages_wait(profile) -> None:
     assert not connection.has_room()
     assert harness.deliver(connection, "ab", b"1") == []
     assert harness.deliver(connection, "ab", b"2") == []
-    assert not connection.deliver(core.Publish("ab", b"3"), 0, False, False, 0, harness.now_ms)
+    assert not connection.deliver(core.Delivery(core.Publish("ab", b"3")), harness.now_ms)
     assert harness.engine.counters.dropped_sleeping_full == 1
     packets = harness.ask(connection, ping_of(connection))
     assert [packet.payload for packet in packets if isinstance(packet, sn.Publish)] == [b"1", b"2"]

@@ -36,7 +36,7 @@ def test_any_sequence_of_datagrams(seed: int) -> None:
             topic_name = random.choice(["a/b", "ab", "x/y/z", "c"])
             message = core.Publish(topic_name, bytes(random.randrange(90)), qos)
             packet_id = random.randrange(1, 9) if qos else 0
-            random.choice(open_now).deliver(message, qos, False, False, packet_id, harness.now_ms)
+            random.choice(open_now).deliver(core.Delivery(message, qos, packet_id=packet_id), harness.now_ms)
         for connection in list(harness.engine.awake):
             connection.flushed(random.randrange(2), harness.now_ms)
         harness.settle()

@@ -263,11 +263,13 @@ class VirtualConnection:
 
     # -- from the core -----------------------------------------------------------------------------------------------
 
-    def deliver(self, message: core.Publish, qos: int, retain: bool, dup: bool, packet_id: int, now_ms: int) -> bool:
+    def deliver(self, delivery: core.Delivery, now_ms: int) -> bool:
         """Send a message. False: it was QoS 0 and there is no room for it."""
         presence = self.presence
-        dup = dup and (qos == 2 or self.wire.profile.dup_at_qos_1)
-        own = core.Publish(message.topic_name, message.payload, qos, retain, dup, packet_id)
+        message = delivery.message
+        qos = delivery.qos
+        dup = delivery.dup and (qos == 2 or self.wire.profile.dup_at_qos_1)
+        own = core.Publish(message.topic_name, message.payload, qos, delivery.retain, dup, delivery.packet_id)
         if qos == 0 and not presence.may_deliver():
             if presence.keep(own):
                 return True
