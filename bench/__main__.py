@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import connection_scenarios, retained_scenarios, traffic_scenarios
-from bench.figures import Figures, Report, show
+from bench.figures import BEFORE, Figures, Report, show
 from bench.load import LoadFailed
 from bench.machine import Cores, facts, pin, prioritise, raise_open_files
 from bench.scenario import Scale, Scenario
@@ -54,7 +54,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value to a file")
     parser.add_argument("--no-pin", action="store_true", help="leave processes on any core")
     parser.add_argument("--nice", type=int, help="priority of generator and brokers on a machine that is not idle")
-    parser.add_argument("--ember", metavar="PATH", help="the `ember` command to measure, for comparing builds")
+    parser.add_argument("--ember", metavar="PATH", help="the `ember` command to measure")
+    parser.add_argument(
+        "--before", metavar="PATH", help="another build's `ember` command, measured in turn with the first"
+    )
     parser.add_argument("--ember-store", choices=["memory", "disk"], help="EmberMQ's store in the traffic scenarios")
     parser.add_argument("--ember-arg", action="append", default=[], help="passed on to `ember serve`")
     for field in dataclasses.fields(Scale):
@@ -77,12 +80,17 @@ def factories(options: argparse.Namespace, cores: Cores, report: Report) -> dict
         if ember_command is None:
             sys.exit("bench: the `ember` command is not installed; run `make setup`")
 
-        def start_ember(scenario: Scenario) -> Server:
-            on_disk = scenario.store == "disk" or options.ember_store == "disk"
-            settings = "" if scenario.store == "disk" else EMBER_FLOOD
-            return ember(ember_command, settings, on_disk, cores, options.ember_arg)
+        def starting(command: str, name: str) -> Factory:
+            def start_ember(scenario: Scenario) -> Server:
+                on_disk = scenario.store == "disk" or options.ember_store == "disk"
+                settings = "" if scenario.store == "disk" else EMBER_FLOOD
+                return ember(command, settings, on_disk, cores, options.ember_arg, name)
 
-        found["EmberMQ"] = start_ember
+            return start_ember
+
+        found["EmberMQ"] = starting(ember_command, "EmberMQ")
+        if options.before:
+            found[BEFORE] = starting(options.before, "before")
     if "mosquitto" in wanted:
         mosquitto_command = mosquitto_path()
         if mosquitto_command is None:

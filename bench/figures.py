@@ -16,6 +16,9 @@ from rich.table import Table
 
 Figures = Mapping[str, float]
 
+BEFORE = "before"
+"""The name of another build of EmberMQ that is measured in the same run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -43,6 +46,12 @@ class Row:
     def ratio(self) -> float | None:
         ours, theirs = self.median("EmberMQ"), self.median("Mosquitto")
         return ours / theirs if ours is not None and theirs else None
+
+    @property
+    def change(self) -> float | None:
+        """EmberMQ against the build before; a ratio within one run, so that both saw the same load of the machine."""
+        ours, before = self.median("EmberMQ"), self.median(BEFORE)
+        return ours / before if ours is not None and before else None
 
     @property
     def met(self) -> bool | None:
@@ -84,10 +93,14 @@ class Report:
         table.add_column("figure")
         table.add_column("unit")
         servers = [
-            name for name in ("EmberMQ", "Mosquitto", "sink") if any(name in r.values for r in self.rows.values())
+            name
+            for name in ("EmberMQ", BEFORE, "Mosquitto", "sink")
+            if any(name in r.values for r in self.rows.values())
         ]
         for name in servers:
             table.add_column(name, justify="right")
+        if BEFORE in servers:
+            table.add_column("to before", justify="right")
         table.add_column("ratio", justify="right")
         table.add_column("target")
         last = ""
@@ -96,6 +109,8 @@ class Report:
                 table.add_section()
             cells = [row.scenario if row.scenario != last else "", row.metric.label, row.metric.unit]
             cells += [shown(row.median(name)) for name in servers]
+            if BEFORE in servers:
+                cells.append("" if row.change is None else f"{row.change:.2f}")
             cells += ["" if row.ratio is None else f"{row.ratio:.2f}", verdict(row)]
             table.add_row(*cells)
             last = row.scenario
@@ -111,6 +126,7 @@ class Report:
                 "values": row.values,
                 "medians": {name: row.median(name) for name in row.values},
                 "ratio": row.ratio,
+                "to_before": row.change,
                 "target_met": row.met,
             }
             for row in self.rows.values()

@@ -184,14 +184,14 @@ def mosquitto(path: str, settings: str, cores: Cores) -> Server:
     return Server("Mosquitto", command, cores)
 
 
-def ember(path: str, settings: str, on_disk: bool, cores: Cores, extra: list[str]) -> Server:
+def ember(path: str, settings: str, on_disk: bool, cores: Cores, extra: list[str], name: str = "EmberMQ") -> Server:
     def command(port: int, directory: Path) -> list[str]:
         config = directory / "ember.toml"
         config.write_text(settings, encoding="utf-8")
         store = ["--data", str(directory / "data")] if on_disk else ["--memory"]
         return [path, "serve", "--config", str(config), "--port", str(port), *store, *extra]
 
-    return Server("EmberMQ", command, cores)
+    return Server(name, command, cores)
 
 
 def sink(cores: Cores) -> Server:

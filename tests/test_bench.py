@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from bench import packets
-from bench.figures import Metric, Report
+from bench.figures import BEFORE, Metric, Report
 from bench.flood import flood, open_traffic
 from bench.load import Publisher, Subscriber
 from bench.machine import Cores
@@ -144,3 +144,13 @@ def test_a_target_is_judged_on_medians() -> None:
         report.add("flood", metrics, "Mosquitto", {"rate": theirs, "lost": 1})
     assert [row.metric.key for row in report.missed()] == ["rate"]
     assert report.rows["flood", "lost"].met is True
+
+
+def test_another_build_is_compared_within_the_run() -> None:
+    report = Report()
+    metrics = (Metric("cpu_us", "broker CPU", "us/message", "less"),)
+    for ours, before in ((3.0, 6.0), (4.0, 5.0), (5.0, 4.0)):
+        report.add("paced", metrics, "EmberMQ", {"cpu_us": ours})
+        report.add("paced", metrics, BEFORE, {"cpu_us": before})
+    assert report.rows["paced", "cpu_us"].change == 4.0 / 5.0
+    assert "to before" in [column.header for column in report.table().columns]
