@@ -19,15 +19,44 @@ def test_the_page_is_what_the_marks_say_today(every_test: list[pytest.Item]) -> 
     assert written == conformance.render(conformance.gather_proofs(every_test)), "run: make conformance"
 
 
-def test_the_list_of_311_has_every_statement_of_the_standard_once() -> None:
-    ids = [clause.id for clause in conformance.read_clauses("v311")]
-    assert len(ids) == len(set(ids)) == 141
+@pytest.mark.parametrize(
+    ("edition", "statements", "first_numbers"),
+    [
+        ("v311", 141, {}),
+        # The standard has no MQTT-2.2.1-1.
+        ("v5", 251, {"MQTT-2.2.1": 2}),
+    ],
+)
+def test_a_list_has_every_statement_of_its_standard_once(
+    edition: str, statements: int, first_numbers: dict[str, int]
+) -> None:
+    ids = [clause.id for clause in conformance.read_clauses(edition)]
+    assert len(ids) == len(set(ids)) == statements
     # The statements of a section are numbered without gaps, so a line lost from the list shows as one.
     sections: dict[str, list[int]] = {}
     for clause_id in ids:
         section, _, number = clause_id.rpartition("-")
         sections.setdefault(section, []).append(int(number))
-    assert {section: numbers for section, numbers in sections.items() if numbers != [*range(1, len(numbers) + 1)]} == {}
+    for section, numbers in sections.items():
+        first = first_numbers.get(section, 1)
+        assert numbers == [*range(first, first + len(numbers))], section
+
+
+def test_an_edition_in_progress_is_on_the_page_and_fails_nothing() -> None:
+    assert "v5" not in conformance.PROMISED
+    proofs = {Proof("v5", "MQTT-3.1.3-9", "t.py::t")}
+    assert not [fault for fault in conformance.unproved_clauses(proofs) if fault.startswith("v5 ")]
+    section = conformance.render(proofs).partition("## MQTT 5.0")[2].partition("\n## ")[0]
+    assert conformance.IN_PROGRESS in section
+    assert "251 clauses; 224 bind a server, 1 of these are proved by tests." in section
+    (row,) = [line for line in section.splitlines() if line.startswith("| MQTT-3.1.3-9 |")]
+    assert row.endswith("| `t.py::t` |")
+    assert section.count("| not yet proved |") == 224 - 1 - section.count("| none: ")
+
+
+def test_an_unknown_clause_of_an_edition_in_progress_is_reported() -> None:
+    proofs = {Proof("v5", "MQTT-2.2.1-1", "t.py::t")}
+    assert conformance.unknown_clauses(proofs) == ["t.py::t: v5 has no MQTT-2.2.1-1"]
 
 
 def test_a_clause_without_a_test_is_reported() -> None:
