@@ -2,9 +2,11 @@
 
 import pytest
 
+from embermq.broker.access import Identity
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import (
     Connack,
+    Connect,
     Disconnect,
     Pingreq,
     Puback,
@@ -16,7 +18,7 @@ from embermq.protocol.packets import (
 )
 from embermq.protocol.reasons import ReasonCode
 from support.clauses import v311
-from support.core import Bench, NamedUsers
+from support.core import Bench, NamedUsers, ScriptedLink
 
 WILL = Will("will", b"gone", 1, True)
 
@@ -37,6 +39,14 @@ def test_a_silent_client_is_lost_at_one_and_a_half_times_its_keep_alive() -> Non
     bench.pass_s(0.2)
     assert client.closed == ReasonCode.KEEP_ALIVE_TIMEOUT
     assert watch.payloads() == [b"gone"]
+
+
+def test_the_core_leaves_a_client_alone_whose_transport_supervises_the_keep_alive() -> None:
+    bench = Bench(limits=Limits(keep_alive_max_s=60))
+    link = ScriptedLink(supervises_keep_alive=True)
+    bench.core.connect(link, Connect("c", keep_alive_s=10), Identity("", "c"), "MQTT-SN 1.2", "test")
+    bench.pass_s(1_000)
+    assert link.closed is None
 
 
 def test_any_packet_puts_the_deadline_off_and_a_day_of_pings_keeps_a_client() -> None:

@@ -32,8 +32,8 @@ ACKS = {4: Puback, 5: Pubrec, 6: Pubrel, 7: Pubcomp}
 class ScriptedLink(Link):
     """What a client got, in order, until the test takes it."""
 
-    def __init__(self, room: int = 1_000_000) -> None:
-        super().__init__()
+    def __init__(self, room: int = 1_000_000, supervises_keep_alive: bool = False) -> None:
+        super().__init__(supervises_keep_alive)
         self.got: list[Packet] = []
         self.closed: ReasonCode | None = None
         self.room = room  # how many more messages the client takes before it "reads too slowly"

@@ -188,7 +188,8 @@ class Core:
         session.will = connect.will
         session.lost_ms = 0
         session.heard_ms = self._now_ms
-        session.keep_alive_ms = self._limits.keep_alive_s(connect.keep_alive_s) * 1000
+        keep_alive_s = 0 if link.supervises_keep_alive else self._limits.keep_alive_s(connect.keep_alive_s)
+        session.keep_alive_ms = keep_alive_s * 1000
         session.opening = link
         link.session = session
         self._keep_alives.watch(session)

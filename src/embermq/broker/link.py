@@ -5,7 +5,7 @@ A link writes nothing itself while the core runs: it gathers bytes, and the shel
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from embermq.protocol.packets import Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
@@ -18,13 +18,15 @@ class Link(ABC):
     """One client's connection. `session` is set by the core between CONNECT and the end.
 
     `waiting`: how many answers to the client wait for a commit. A shell reads no more of a client with too many.
+    `supervises_keep_alive`: the transport itself decides when the client has been silent for too long.
     """
 
-    __slots__ = ("session", "waiting")
+    __slots__ = ("session", "waiting", "supervises_keep_alive")
 
-    def __init__(self) -> None:
+    def __init__(self, supervises_keep_alive: bool = False) -> None:
         self.session: Session | None = None
         self.waiting = 0
+        self.supervises_keep_alive: Final = supervises_keep_alive
 
     @abstractmethod
     def deliver(self, delivery: Delivery) -> bool:

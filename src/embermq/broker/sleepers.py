@@ -1,6 +1,6 @@
 """What a link needs of its session when its client may sleep, and may change its will while connected (MQTT-SN).
 
-Owns: three small questions and changes, asked by a transport about its own link only.
+Owns: a small question and a change, asked by a transport about its own link only.
 """
 
 from embermq.broker.link import Link
@@ -21,9 +21,3 @@ def replace_will(link: Link, will: Will | None) -> None:
     """The client has another will from now on, or none."""
     if link.session is not None:
         link.session.will = will
-
-
-def supervise_elsewhere(link: Link) -> None:
-    """The link's transport knows when its client has been silent for too long: a sleeper is, and is not lost."""
-    if link.session is not None:
-        link.session.keep_alive_ms = 0

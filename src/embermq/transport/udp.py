@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.access import Identity
 from embermq.broker.link import Link
-from embermq.broker.sleepers import owed, replace_will, supervise_elsewhere
+from embermq.broker.sleepers import owed, replace_will
 from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connack, Connect, Delivery, Disconnect, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
@@ -59,7 +59,7 @@ class SnLink(Link):
     __slots__ = ("_listener", "_connection")
 
     def __init__(self, listener: "SnListener", connection: VirtualConnection) -> None:
-        super().__init__()
+        super().__init__(supervises_keep_alive=True)  # a sleeping client is silent, and is not lost
         self._listener: Final = listener
         self._connection: Final = connection
 
@@ -369,7 +369,6 @@ class SnListener(asyncio.DatagramProtocol):
             core.receive(sleeper, [Disconnect()], self._server.begin_turn())
         connect: Connect = event.connect
         core.connect(link, connect, identity, f"MQTT-SN {event.connection.wire.profile.name}", link.address())
-        supervise_elsewhere(link)
 
     def _is_same(self, identity: Identity, sleeper: SnLink) -> bool:
         session = sleeper.session

@@ -25,11 +25,11 @@ def opened(harness: Harness) -> list[core.Connect]:
 
 
 @ALL
-def test_a_connect_becomes_the_cores_with_supervision_left_to_the_engine(profile) -> None:
+def test_a_connect_becomes_the_cores(profile) -> None:
     harness = Harness()
     harness.connect(profile, keep_alive_s=30)
     connect = opened(harness)[0]
-    assert (connect.client_id, connect.clean_start, connect.keep_alive_s) == ("dev1", True, 0)
+    assert (connect.client_id, connect.clean_start, connect.keep_alive_s) == ("dev1", True, 30)
     assert (connect.receive_maximum, connect.protocol_level) == (1, profile.protocol_level)
     assert len(harness.sent) == 1
 

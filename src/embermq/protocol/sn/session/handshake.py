@@ -86,11 +86,11 @@ def core_connect(
     profile: Profile,
     window: int,
 ) -> core.Connect:
-    """The CONNECT of the core. Its keep alive is 0: a client that sleeps or wakes is supervised here."""
+    """The CONNECT of the core."""
     return core.Connect(
         client_id,
         connect.clean_start,
-        0,
+        connect.keep_alive_s,
         will,
         credentials.user_name,
         credentials.password,
