@@ -3,11 +3,11 @@
 import pytest
 
 from embermq.broker.counters import Counters
-from embermq.broker.delivery import PACKET_IDS, Outbound, packet_id_of
+from embermq.broker.delivery import Outbound
 from embermq.broker.limits import Limits
-from embermq.protocol.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from embermq.protocol.packets import Delivery, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from embermq.protocol.reasons import ReasonCode
-from embermq.store.interface import Queue, Queued, StoreError
+from embermq.store.interface import PACKET_IDS, Queue, StoreError, packet_id_of
 from embermq.store.memory import MemoryQueue, MemoryStore
 from support.clauses import v311
 from support.core import Bench, ScriptedLink
@@ -28,7 +28,7 @@ class DamagedQueue(Queue):
     def push(self, message: Publish, offset: int, qos: int, retain: bool) -> int:
         raise NotImplementedError
 
-    def read(self, after_sequence: int, limit: int) -> list[Queued]:
+    def read(self, after_sequence: int, limit: int) -> list[Delivery]:
         raise StoreError("the log is damaged")
 
     def release(self, sequence: int) -> None: ...

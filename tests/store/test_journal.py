@@ -470,7 +470,6 @@ def test_a_message_older_than_the_log_is_queued_as_a_copy(tmp_path: Path) -> Non
     engine.commit()
     (found,) = session.queue.read(0, 10)
     assert found.message.payload == b"published long ago"
-    assert found.offset > offset
     engine.store.close()
 
 

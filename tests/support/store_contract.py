@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from random import Random
 
-from embermq.protocol.packets import Publish, SubscriptionRequest
+from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest
 from embermq.protocol.topics import matches
 from embermq.store.budgets import RetainedBudget
-from embermq.store.interface import Queued, Retained, SavedSession, Store, StoreError
+from embermq.store.interface import Retained, SavedSession, Store, StoreError
 from embermq.store.state.retained_keys import topic_key
 
 Opener = Callable[[Callable[[Callable[[], None]], None], tuple[RetainedBudget, ...]], Store]
@@ -59,7 +59,7 @@ def names(found: list[Retained]) -> list[str]:
     return [retained.topic_name for retained in found]
 
 
-def sequences(found: list[Queued]) -> list[int]:
+def sequences(found: list[Delivery]) -> list[int]:
     return [queued.sequence for queued in found]
 
 

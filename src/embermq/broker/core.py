@@ -362,7 +362,7 @@ class Core:
             if before is None or before.payload != payload:
                 message = Publish(topic_name, payload, 0, True)
                 self._sys[topic_name] = message
-                self._publishing.fan_out(message, -1, self._subscriptions.matching(topic_name), None)
+                self._publishing.fan_out(message, self._subscriptions.matching(topic_name), None)
 
     def sessions(self) -> list[Session]:
         """Every session, for those who look from outside."""

@@ -12,16 +12,10 @@ from embermq.broker.counters import Counters
 from embermq.broker.limits import QUEUE_BYTES_MAX
 from embermq.broker.link import Link
 from embermq.protocol.packets import PUBREL, Delivery, Publish
-from embermq.store.interface import Queue, Queued
+from embermq.store.interface import PACKET_IDS, Queue, packet_id_of
 
-PACKET_IDS: Final = 65_535
 READ_AHEAD: Final = 256
 """How many messages are fetched from a lasting queue at a time."""
-
-
-def packet_id_of(sequence: int) -> int:
-    """The packet id of the n-th message of a session: 1 to 65,535, then round again."""
-    return (sequence - 1) % PACKET_IDS + 1
 
 
 @final
@@ -53,8 +47,8 @@ class Outbound:
         self, queue: Queue | None, window: int, length_max: int, counters: Counters, bytes_max: int = QUEUE_BYTES_MAX
     ) -> None:
         self.queue: Final = queue
-        self.inflight: dict[int, Queued] = {}  # by packet id, oldest first
-        self.backlog: deque[Queued] = deque()
+        self.inflight: dict[int, Delivery] = {}  # by packet id, oldest first
+        self.backlog: deque[Delivery] = deque()
         self.window = window
         self.length_max: Final = length_max
         self._bytes_max: Final = bytes_max
@@ -83,7 +77,7 @@ class Outbound:
         queue.push(message, offset, qos, retain)
         return True
 
-    def offer(self, link: Link | None, message: Publish, offset: int, qos: int, retain: bool) -> None:
+    def offer(self, link: Link | None, message: Publish, qos: int, retain: bool) -> None:
         """A message is durable: send it now if it is its turn and there is room, or leave it in the queue."""
         inflight = self.inflight
         if (
@@ -101,16 +95,19 @@ class Outbound:
                 self.released = sequence
                 self.sent = sequence
                 self._bytes += len(message.topic_name) + len(message.payload)
-                inflight[packet_id] = Queued(sequence, message, qos, retain, offset)
-                link.deliver(Delivery(message, qos, retain, False, packet_id))
+                delivery = Delivery(message, qos, retain, False, packet_id, (), sequence)
+                inflight[packet_id] = delivery
+                link.deliver(delivery)
                 return
         if self.queue is not None:
             self.released += 1
         elif len(self.backlog) < self.length_max and self._bytes < self._bytes_max:
-            self.released += 1
-            self.sent = self.released
+            sequence = self.released + 1
+            self.released = sequence
+            self.sent = sequence
             self._bytes += len(message.topic_name) + len(message.payload)
-            self.backlog.append(Queued(self.released, message, qos, retain, offset))
+            packet_id = packet_id_of(sequence)
+            self.backlog.append(Delivery(message, qos, retain, False, packet_id, (), sequence))
         else:
             self._counters.dropped_queue_full += 1
 
@@ -121,17 +118,18 @@ class Outbound:
         while len(self.inflight) < self.window and link.has_room():
             if not self.backlog and not self._read_ahead():
                 return
-            queued = self.backlog[0]
-            packet_id = packet_id_of(queued.sequence)
+            delivery = self.backlog[0]
+            packet_id = delivery.packet_id
             if packet_id in self.inflight:
                 return
             self.backlog.popleft()
-            self.inflight[packet_id] = queued
-            if queued.released:
+            if delivery.sequence <= self.sent_before:
+                delivery = delivery.repeated()
+            self.inflight[packet_id] = delivery
+            if delivery.released:
                 link.acknowledge(PUBREL, packet_id, 0)
             else:
-                dup = queued.sequence <= self.sent_before
-                link.deliver(Delivery(queued.message, queued.qos, queued.retain, dup, packet_id))
+                link.deliver(delivery)
 
     def _read_ahead(self) -> bool:
         if self.queue is None or self.sent >= self.released or self._bytes >= self._bytes_max:
@@ -156,13 +154,16 @@ class Outbound:
             if not link.has_room():
                 return False
             packet_id = again.pop()
-            queued = self.inflight.get(packet_id)
-            if queued is None:
+            delivery = self.inflight.get(packet_id)
+            if delivery is None:
                 continue  # acknowledged meanwhile: it came over the connection before
-            if queued.released:
+            if delivery.released:
                 link.acknowledge(PUBREL, packet_id, 0)
             else:
-                link.deliver(Delivery(queued.message, queued.qos, queued.retain, True, packet_id))
+                if not delivery.dup:
+                    delivery = delivery.repeated()
+                    self.inflight[packet_id] = delivery
+                link.deliver(delivery)
         return True
 
     def newest_sent(self) -> int:

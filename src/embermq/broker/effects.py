@@ -61,7 +61,7 @@ class HeldPublish(Held):
     def release(self, core: "Core", publishing: "Publishing") -> None:
         message = self._message
         if self._subscriptions:
-            publishing.fan_out(message, self.offset, self._subscriptions, self._publisher)
+            publishing.fan_out(message, self._subscriptions, self._publisher)
         if message.retain:
             publishing.streams.settled(message)
         publisher = self._publisher
@@ -127,7 +127,7 @@ class HeldOffer(Held):
     def release(self, core: "Core", publishing: "Publishing") -> None:
         session = self._session
         if not session.ended:
-            session.outbound.offer(session.link, self._message, -1, self._qos, True)
+            session.outbound.offer(session.link, self._message, self._qos, True)
 
 
 @final

@@ -71,9 +71,9 @@ class Publishing:
         ):
             # Most messages are like this: nothing waits that it could overtake, and it has nothing to wait for.
             # What follows would come to the same, after questions that need no answer.
-            offset = self._store.append_publish(message, session.client_id)
+            self._store.append_publish(message, session.client_id)
             if route.subscriptions:
-                self.fan_out(message, offset, route.subscriptions, session)
+                self.fan_out(message, route.subscriptions, session)
             if qos:
                 link.acknowledge(PUBACK, message.packet_id, 0)
             return
@@ -145,7 +145,7 @@ class Publishing:
         if not lasting and (publisher is None or publisher.held == 0):
             # QoS 0 goes at once, unless it would overtake something of the same publisher that waits.
             if route.subscriptions:
-                self.fan_out(message, offset, route.subscriptions, publisher)
+                self.fan_out(message, route.subscriptions, publisher)
             return
         subscriptions = route.subscriptions
         if message.qos and route.lasting:
@@ -168,9 +168,7 @@ class Publishing:
             return route.subscriptions
         return [subscription for subscription in route.subscriptions if subscription not in full]
 
-    def fan_out(
-        self, message: Publish, offset: int, subscriptions: list[Subscription], publisher: Session | None
-    ) -> None:
+    def fan_out(self, message: Publish, subscriptions: list[Subscription], publisher: Session | None) -> None:
         """Deliver a message to every session of a route, each at the QoS it was granted."""
         qos = message.qos
         sent = 0
@@ -188,7 +186,7 @@ class Publishing:
                         self._counters.dropped_output_full += 1
             elif not session.ended:
                 granted = subscription.qos if subscription.qos < qos else qos
-                session.outbound.offer(session.link, message, offset, granted, retain)
+                session.outbound.offer(session.link, message, granted, retain)
                 sent += 1
         counters = self._counters
         counters.publish_sent += sent

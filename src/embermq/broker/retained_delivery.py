@@ -101,7 +101,7 @@ class RetainedStreams:
             for stream in begun:
                 for message in stream.replaced.values():
                     if message is not None:
-                        self._send(session, link, message, -1, stream.position.qos)
+                        self._send(session, link, message, stream.position.qos)
                 stream.replaced.clear()
         return begun
 
@@ -152,7 +152,7 @@ class RetainedStreams:
             before = retained.topic_name
             if before in self._unsettled:
                 continue
-            self._send(session, link, _as_message(retained), retained.offset, granted)
+            self._send(session, link, _as_message(retained), granted)
         self._turn_bytes += stream.piece_cost_bytes
         if granted and outbound.queue is not None:
             self._store.append_position(session.session_id, session.client_id, stream.position, stream.done)
@@ -160,7 +160,7 @@ class RetainedStreams:
             session.streams.finish(stream)
         return True
 
-    def _send(self, session: "Session", link: Link, message: Publish, offset: int, granted: int) -> None:
+    def _send(self, session: "Session", link: Link, message: Publish, granted: int) -> None:
         qos = min(message.qos, granted)
         outbound = session.outbound
         if qos == 0:
@@ -169,7 +169,7 @@ class RetainedStreams:
             if outbound.accept(message, -1, qos, True):
                 self._held.append(HeldOffer(session, message, qos))
         else:
-            outbound.offer(link, message, offset, qos, True)
+            outbound.offer(link, message, qos, True)
 
 
 def _as_message(retained: Retained) -> Publish:

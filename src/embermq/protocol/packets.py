@@ -152,9 +152,11 @@ class Delivery(Packet):
     """A message on its way to one client, with what differs from client to client.
 
     `subscription_ids` are the identifiers of the client's subscriptions that matched (MQTT 5, 3.3.2.3.8).
+    At QoS 1 and 2 the same object is what the session is owed until the client has acknowledged it: `sequence` is its
+    place among them, from 1 on, and `released` says that PUBREC has come, so that PUBREL is what to send (again).
     """
 
-    __slots__ = ("message", "qos", "retain", "dup", "packet_id", "subscription_ids")
+    __slots__ = ("message", "qos", "retain", "dup", "packet_id", "subscription_ids", "sequence", "released")
 
     def __init__(
         self,
@@ -164,6 +166,8 @@ class Delivery(Packet):
         dup: bool = False,
         packet_id: int = 0,
         subscription_ids: tuple[int, ...] = (),
+        sequence: int = 0,
+        released: bool = False,
     ) -> None:
         self.message: Final = message
         self.qos: Final = qos
@@ -171,6 +175,21 @@ class Delivery(Packet):
         self.dup: Final = dup
         self.packet_id: Final = packet_id
         self.subscription_ids: Final = subscription_ids
+        self.sequence: Final = sequence
+        self.released = released
+
+    def repeated(self) -> "Delivery":
+        """The same message with DUP, for when it is sent again."""
+        return Delivery(
+            self.message,
+            self.qos,
+            self.retain,
+            True,
+            self.packet_id,
+            self.subscription_ids,
+            self.sequence,
+            self.released,
+        )
 
 
 @final

@@ -10,7 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, final
 
-from embermq.protocol.packets import Publish, SubscriptionRequest
+from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest
+
+PACKET_IDS: Final = 65_535
 
 
 class StoreError(Exception):
@@ -43,23 +45,6 @@ class Retained:
 
 
 @final
-class Queued:
-    """A QoS 1 or 2 message that a session is owed. `sequence` counts from 1 for the life of the session."""
-
-    __slots__ = ("sequence", "message", "qos", "retain", "offset", "released")
-
-    def __init__(
-        self, sequence: int, message: Publish, qos: int, retain: bool, offset: int, released: bool = False
-    ) -> None:
-        self.sequence: Final = sequence
-        self.message: Final = message
-        self.qos: Final = qos
-        self.retain: Final = retain
-        self.offset: Final = offset
-        self.released = released  # QoS 2: PUBREC has come, PUBREL is what to send (again)
-
-
-@final
 class RetainedPiece:
     """Some of the retained messages that a filter matches. Go on after `after_topic_name`, unless it is `done`."""
 
@@ -75,11 +60,16 @@ class RetainedPiece:
         self.looks: Final = looks  # at topics that did not match: they take their time as well
 
 
-class Queue(ABC):
-    """What one session is owed, oldest first: from the first unacknowledged message on.
+def packet_id_of(sequence: int) -> int:
+    """The packet identifier of the n-th message that a session is owed: 1 to 65,535, then 1 again.
 
-    A packet id is a function of the sequence number, so it needs no record of its own and is the same after a crash.
+    It follows from the sequence number, so it needs no record of its own and is the same after a crash.
     """
+    return (sequence - 1) % PACKET_IDS + 1
+
+
+class Queue(ABC):
+    """What one session is owed, oldest first: from the first unacknowledged message on."""
 
     __slots__ = ()
 
@@ -92,7 +82,7 @@ class Queue(ABC):
         """
 
     @abstractmethod
-    def read(self, after_sequence: int, limit: int) -> list[Queued]:
+    def read(self, after_sequence: int, limit: int) -> list[Delivery]:
         """Up to `limit` durable messages with a sequence number above `after_sequence`, in order."""
 
     @abstractmethod

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final, final
 
-from embermq.protocol.packets import Publish, SubscriptionRequest
+from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest
 from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
 from embermq.store.interface import (
     Queue,
-    Queued,
     Retained,
     RetainedPiece,
     RetainedPosition,
     SavedSession,
     Store,
     StoreError,
+    packet_id_of,
 )
 from embermq.store.state.retained_keys import SEPARATOR, KeyCursor, Looks, key_topic, ranges, topic_key, walk
 from embermq.store.state.retained_pieces import piece_of
@@ -35,16 +35,17 @@ class MemoryQueue(Queue):
     __slots__ = ("_acknowledged", "_last", "_messages")
 
     def __init__(self) -> None:
-        self._messages: Final[dict[int, Queued]] = {}
+        self._messages: Final[dict[int, Delivery]] = {}
         self._acknowledged = 0
         self._last = 0
 
     def push(self, message: Publish, offset: int, qos: int, retain: bool) -> int:
         self._last += 1
-        self._messages[self._last] = Queued(self._last, message, qos, retain, offset)
-        return self._last
+        sequence = self._last
+        self._messages[sequence] = Delivery(message, qos, retain, packet_id=packet_id_of(sequence), sequence=sequence)
+        return sequence
 
-    def read(self, after_sequence: int, limit: int) -> list[Queued]:
+    def read(self, after_sequence: int, limit: int) -> list[Delivery]:
         first = max(after_sequence, self._acknowledged) + 1
         messages = self._messages
         return [messages[sequence] for sequence in range(first, min(first + limit, self._last + 1))]

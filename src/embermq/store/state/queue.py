@@ -7,8 +7,8 @@ Never: a copy of a message, except where the log is not sure to keep the one the
 from array import array
 from typing import Final, final
 
-from embermq.protocol.packets import Publish
-from embermq.store.interface import Queue, Queued, StoreError
+from embermq.protocol.packets import Delivery, Publish
+from embermq.store.interface import Queue, StoreError, packet_id_of
 from embermq.store.log.blocks import Record
 from embermq.store.log.records import QOS_MASK, RECORD_OVERHEAD_BYTES, RETAIN_FLAG, SESSION_SEQUENCE, Kind, queue_entry
 from embermq.store.log.writer import Log
@@ -70,7 +70,7 @@ class StateQueue(Queue):
         self._last += 1
         return self._last
 
-    def read(self, after_sequence: int, limit: int) -> list[Queued]:
+    def read(self, after_sequence: int, limit: int) -> list[Delivery]:
         after_sequence = max(after_sequence, self._acknowledged)
         limit = min(limit, self.durable - after_sequence)
         if limit <= 0:
@@ -81,13 +81,13 @@ class StateQueue(Queue):
         records = self._records(entries)
         released = self._released
         return [
-            Queued(
-                sequence,
+            Delivery(
                 _message(record),
                 entry & QOS_MASK,
                 bool(entry & RETAIN_FLAG),
-                record.offset,
-                sequence in released,
+                packet_id=packet_id_of(sequence),
+                sequence=sequence,
+                released=sequence in released,
             )
             for sequence, (entry, record) in enumerate(zip(entries, records, strict=False), after_sequence + 1)
         ]
