@@ -11,7 +11,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 FILES_MAX = 18
 """Modules of one folder, `__init__` included. A folder with more holds families that want folders of their own."""
-LINES_MAX = 520
+LINES_MAX = 530
 FUNCTION_LINES_MAX = 95
 
 # package -> what of ours it may import, by module prefix; the longest package name that fits a module decides

@@ -115,15 +115,37 @@ def test_nobody_waits_for_what_need_not_last(engine: Engine) -> None:
     assert engine.store.next_offset() == 3
 
 
-def test_a_background_group_does_not_hold_up_one_that_is_waited_for(engine: Engine) -> None:
+def test_a_background_group_does_not_delay_one_that_is_waited_for(engine: Engine) -> None:
     engine.turn()
     for _ in range(100):
         engine.publish("a", qos=0, retain=False)
-        engine.store.commit(lambda error: pytest.fail("called back"))
+        engine.store.commit_in_background()
     engine.publish("b")
     assert engine.commit() == []
     assert engine.store.retained_get("b") is not None
     assert engine.reopen().next_offset() == 102
+
+
+def test_what_gathers_behind_a_background_group_is_not_written_at_its_completion(engine: Engine) -> None:
+    engine.turn()
+    for _ in range(5):
+        engine.publish("a", qos=0, retain=False)
+        engine.store.commit_in_background()
+        engine.publish("a", qos=0, retain=False)
+        engine.calls.get(timeout=30)()
+    assert engine.store.commit(lambda error: pytest.fail("called back"))
+    assert engine.store.group_bytes() > 0
+    assert len(list(as_journal(engine)._log.groups_from(1))) == 5
+
+
+def test_a_background_commit_leaves_alone_a_group_that_is_waited_for(engine: Engine) -> None:
+    engine.turn()
+    engine.publish("a")
+    engine.store.commit_in_background()
+    reports: list[StoreError | None] = []
+    assert engine.store.commit(reports.append) is False
+    engine.calls.get(timeout=30)()
+    assert reports == [None]
 
 
 @pytest.mark.parametrize(

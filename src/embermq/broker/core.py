@@ -46,7 +46,8 @@ from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Queue, Store, StoreError
 
 LAZY_GROUP_BYTES: Final = 256 * 1024
-"""A group that nobody waits for is committed when it holds this much, or at the next tick."""
+LAZY_GROUP_AGE_MS: Final = 500
+"""A group that no effect waits for is committed when it holds this much, or at the first tick after this time."""
 SWEEP_MAX: Final = 1_000
 """How many expired retained messages one tick may remove."""
 
@@ -73,6 +74,7 @@ class Core:
         "_streams",
         "_publishing",
         "_subscribing",
+        "_background_due_ms",
         "_keep_alives",
         "_expiries",
         "_sys",
@@ -118,6 +120,7 @@ class Core:
         )
         self._keep_alives: Final = Deadlines(Session.keep_alive_due_ms)
         self._expiries: Final = Deadlines(_expiry_due_ms)
+        self._background_due_ms = 0  # when a group that no effect waits for is old
         self._started_ms = 0
         self._now_ms = 0
 
@@ -315,6 +318,9 @@ class Core:
                 self._store.append_retained_removed(topic_name, "expired")
         if self._held or self._store.group_bytes() > 0:
             self._commit()
+        if now_ms >= self._background_due_ms:
+            self._background_due_ms = now_ms + LAZY_GROUP_AGE_MS
+            self._store.commit_in_background()
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do at the latest, as far as timers are concerned."""
@@ -323,8 +329,11 @@ class Core:
 
     def end_turn(self) -> bool:
         """All packets of this turn are in: commit, send what windows allow. True: another turn has work already."""
-        if self._held or self._store.group_bytes() > LAZY_GROUP_BYTES:
+        if self._held:
             self._commit()
+        if self._store.group_bytes() > LAZY_GROUP_BYTES:
+            self._commit()
+            self._store.commit_in_background()
         touched = self._touched
         if touched:
             self._touched = {}
@@ -387,7 +396,7 @@ class Core:
                 return
             self._release(held)
             if not self._held:
-                return  # the store may let a group wait for the one before it: asking again would not hurry it
+                return
 
     def _durable(self, error: StoreError | None) -> None:
         """The store's answer to `commit`. After an error it goes on trying: the effects stay held."""

@@ -235,11 +235,18 @@ class Store(ABC):
 
     @abstractmethod
     def commit(self, done: Callable[[StoreError | None], None]) -> bool:
-        """Make the open group durable. True: there was nothing to wait for, `done` is not called.
+        """Make the open group durable if anything in it must be. True: nothing must, `done` is not called and the group
+        stays open until `commit_in_background`.
 
         False: the group is closed, another is open, and `done` is called on the broker's thread once it is durable
         and applied, or with the error that keeps it from being so; then the store goes on trying and calls again.
         One commit at a time.
+        """
+
+    @abstractmethod
+    def commit_in_background(self) -> None:
+        """Write the open group although no effect waits for it: it is large or old. One at a time: while one is being
+        written, the group goes on gathering. A group that effects do wait for is left to `commit`.
         """
 
     @abstractmethod

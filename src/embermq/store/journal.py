@@ -259,19 +259,18 @@ class Journal(Store):
     def commit(self, done: Callable[[StoreError | None], None]) -> bool:
         assert not self._committing, "one commit at a time"
         if not self._is_waited_for():
-            self._commit_in_background()
             return True
         self._committing = True
         self._submit(done)
         return False
 
-    def _is_waited_for(self) -> bool:
-        return self._open.shown or (self._open.lasting and self._settings.durability != "none")
-
-    def _commit_in_background(self) -> None:
-        if not self._background and not self._open.is_empty():
+    def commit_in_background(self) -> None:
+        if not self._background and not self._is_waited_for() and not self._open.is_empty():
             self._background = True
             self._submit(None)
+
+    def _is_waited_for(self) -> bool:
+        return self._open.shown or (self._open.lasting and self._settings.durability != "none")
 
     def _submit(self, done: Done | None) -> None:
         sealed = self._open.seal()
@@ -293,8 +292,6 @@ class Journal(Store):
         else:
             self._committing = False
             done(None)
-        if not self._committing and not self._is_waited_for():
-            self._commit_in_background()
 
     def _plan_trim(self, before_offset: int) -> None:
         """From now on no queue refers to older records; the next group carries the word that they may go."""

@@ -215,6 +215,9 @@ class MemoryStore(Store):
     def commit(self, done: Callable[[StoreError | None], None]) -> bool:
         return True
 
+    def commit_in_background(self) -> None:
+        pass
+
     def group_bytes(self) -> int:
         return 0
 
