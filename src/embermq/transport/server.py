@@ -13,23 +13,20 @@ import secrets
 import socket
 import ssl
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from embermq import __version__
-from embermq.broker.access import Access, Identity
+from embermq.broker.access import Access
 from embermq.broker.core import Core
 from embermq.broker.limits import Limits
-from embermq.protocol.errors import Refused
-from embermq.protocol.packets import Connect
-from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
+from embermq.transport.authentication import Authenticator
 from embermq.transport.frames import Frames
-from embermq.transport.stream import DISK, TURN, WAITING_MAX, ByteTransport, StreamConnection
+from embermq.transport.stream import DISK, TURN, WAITING_MAX, StreamConnection
 
 if TYPE_CHECKING:
     from embermq.protocol.sn.settings import SnSettings
@@ -44,7 +41,7 @@ TICK_MAX_MS: Final = 1_000
 TICK_MIN_MS: Final = 50
 GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
 """How much may wait for the disk before clients that send more are no longer read from."""
-AUTHENTICATORS: Final = 2
+AUTHENTICATION_THREADS: Final = 2
 STOP_GRACE_S: Final = 5.0
 
 
@@ -68,6 +65,9 @@ class Server:
         self.frames: Final = Frames()
         self.touched: list[StreamConnection] = []
         self.core: Final = Core(store, access, limits, self._wake, self.bug, __version__, secrets.token_hex(4))
+        self.authenticator: Final = Authenticator(access, self.begin_turn, threads=AUTHENTICATION_THREADS)
+        self.end_of_turn: Final[list[Callable[[], None]]] = []
+        """Called when the core has ended a turn and the connections are written to: what a listener gathers itself."""
         self._sys_interval_ms: Final = sys_interval_s * 1000
         self._next_report_ms = 0
         self.group_bytes_max: Final = group_bytes_max
@@ -85,7 +85,6 @@ class Server:
         self._context: Final = copy_context()
         self._wall_ahead_s = 0.0  # wall clock minus the loop's clock, as of the last tick
         self._timer: asyncio.TimerHandle | None = None
-        self._authenticators: ThreadPoolExecutor | None = None
         self._stopping = False
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -162,6 +161,7 @@ class Server:
     async def stop(self) -> None:
         """End every connection (wills are published), make durable what is open, close the store."""
         self._stopping = True
+        self.authenticator.close()
         for listener in self._listeners:
             listener.close()
         for websockets in self._websockets:
@@ -182,8 +182,6 @@ class Server:
             await websockets.wait_closed()
         if self._timer is not None:
             self._timer.cancel()
-        if self._authenticators is not None:
-            self._authenticators.shutdown(wait=False, cancel_futures=True)
         for place in self._unix_paths:
             with suppress(FileNotFoundError):
                 place.unlink()
@@ -226,6 +224,11 @@ class Server:
             try:
                 connection.flush()
             except Exception as error:  # what one socket does must not keep the others' output back
+                self.bug(error)
+        for callback in self.end_of_turn:
+            try:
+                callback()
+            except Exception as error:
                 self.bug(error)
         if more:
             self.begin_turn()
@@ -285,41 +288,6 @@ class Server:
         """A connection is gone."""
         self._connections.discard(connection)
         self._paused.pop(connection, None)
-
-    def certificate_name(self, transport: ByteTransport | None) -> str | None:
-        """The common name of the client's verified certificate."""
-        certificate = transport.get_extra_info("peercert") if transport is not None else None
-        if isinstance(certificate, dict):
-            for entry in certificate.get("subject", ()):
-                for key, value in entry:
-                    if key == "commonName":
-                        return str(value)
-        return None
-
-    def authenticate(self, connection: StreamConnection, connect: Connect, certificate_name: str | None) -> None:
-        """Ask a slow access rule on a thread of its own; the answer comes back to the loop."""
-        if self._authenticators is None:
-            self._authenticators = ThreadPoolExecutor(AUTHENTICATORS, "authenticate")
-        future = self._authenticators.submit(
-            self.access.authenticate, connect.client_id, connect.user_name, connect.password, certificate_name
-        )
-
-        def answered(done: "Future[Identity]") -> None:
-            if not self._stopping:
-                self.loop.call_soon_threadsafe(self._answered, connection, connect, done)
-
-        future.add_done_callback(answered)
-
-    def _answered(self, connection: StreamConnection, connect: Connect, done: "Future[Identity]") -> None:
-        self.begin_turn()
-        error = done.exception()
-        if error is None:
-            connection.authenticated(connect, done.result())
-        elif isinstance(error, Refused):
-            connection.refused(error)
-        else:
-            logger.error("authentication failed", exc_info=error)
-            connection.close(ReasonCode.SERVER_UNAVAILABLE, "authentication failed")
 
 
 def _answers(path: str) -> bool:

@@ -16,6 +16,7 @@ from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
 from embermq.protocol.packets import Connack, Connect, Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.transport.frames import SHARED_BYTES_MIN, joined
+from embermq.transport.tls import common_name
 
 if TYPE_CHECKING:
     from embermq.transport.server import Server
@@ -218,17 +219,15 @@ class StreamConnection(asyncio.Protocol, Link):
         self._connecting = True
         self._stash = packets[1:]
         self.pause_reading(OPENING)
-        server = self._server
-        name = server.certificate_name(self._transport)
-        if server.access.slow:
-            server.authenticate(self, first, name)
-            return
-        try:
-            identity = server.access.authenticate(first.client_id, first.user_name, first.password, name)
-        except Refused as refusal:
-            self.refused(refusal)
-        else:
-            self.authenticated(first, identity)
+        assert self._transport is not None
+        self._server.authenticator.authenticate(
+            first,
+            common_name(self._transport.get_extra_info("peercert")),
+            lambda identity: self.authenticated(first, identity),
+            self.refused,
+            lambda: self.close(ReasonCode.SERVER_UNAVAILABLE, "authentication failed"),
+            is_slow=self._server.access.slow,
+        )
 
     def authenticated(self, connect: Connect, identity: Identity) -> None:
         """The client is who it says: on to the core."""

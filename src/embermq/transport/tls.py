@@ -44,6 +44,16 @@ def load_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> N
         ) from error
 
 
+def common_name(certificate: object) -> str | None:
+    """The common name in a client's verified certificate, as the `ssl` module gives it; None if there is none."""
+    if isinstance(certificate, dict):
+        for entry in certificate.get("subject", ()):
+            for key, value in entry:
+                if key == "commonName":
+                    return str(value)
+    return None
+
+
 def _check_readable(path: Path) -> None:
     """OpenSSL says that some file is missing, but not which."""
     try:

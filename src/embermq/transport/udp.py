@@ -7,7 +7,6 @@ Never: what a datagram means (the engine's), or a decision about a message (the 
 import asyncio
 import logging
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final, final
@@ -34,6 +33,7 @@ from embermq.protocol.sn.session.engine import Engine
 from embermq.protocol.sn.settings import SnSettings
 from embermq.store.interface import StoreError
 from embermq.transport.addresses import shown
+from embermq.transport.authentication import Authenticator
 from embermq.transport.multicast import Group, hear_group, speak_to_group
 
 if TYPE_CHECKING:
@@ -111,9 +111,12 @@ class SnListener(asyncio.DatagramProtocol):
         self._advertising: asyncio.TimerHandle | None = None
         self._lines_ms = 0
         self._lines = 0
-        self._checking = 0
-        self._checker: ThreadPoolExecutor | None = None  # one thread of its own: a flood delays nobody on TCP
+        # One thread of its own: a flood of CONNECTs here does not delay clients on TCP.
+        self._authenticator: Final = Authenticator(
+            server.access, self.touch, threads=1, waiting_max=CHECKS_MAX, name="authenticate-sn"
+        )
         server.core.counters.others.append(self.engine.counters.counts)
+        server.end_of_turn.append(self._end_turn)
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -154,8 +157,7 @@ class SnListener(asyncio.DatagramProtocol):
                 transport.close()
         self._transport = None
         self._hearing = None
-        if self._checker is not None:
-            self._checker.shutdown(wait=False, cancel_futures=True)
+        self._authenticator.close()
 
     def say(self, level: int, line: str, *arguments: str) -> None:
         """Write about a client to the log, or leave it out and say how many were."""
@@ -200,10 +202,12 @@ class SnListener(asyncio.DatagramProtocol):
     def touch(self) -> int:
         """Something happens in this turn: see to it that it is carried out when the turn has ended."""
         now_ms = self._server.begin_turn()
-        if not self._settling:
-            self._settling = True
-            self._server.loop.call_soon(self._settle)
+        self._settling = True
         return now_ms
+
+    def _end_turn(self) -> None:
+        if self._settling:
+            self._settle()
 
     def _settle(self) -> None:
         """The core has ended the turn: send what it said, let clients sleep that have got all, set the timer."""
@@ -311,50 +315,25 @@ class SnListener(asyncio.DatagramProtocol):
         connect = event.connect
         link = SnLink(self, event.connection)
         self._links[event.connection] = link
-        access = self._server.access
-        if access.slow and connect.user_name is not None:
-            self._check_slowly(event, link)
-            return
-        try:
-            identity = access.authenticate(connect.client_id, connect.user_name, connect.password, None)
-        except Refused as refusal:
-            self._refuse(link, refusal)
-        else:
+        self._authenticator.authenticate(
+            connect,
+            None,
+            lambda identity: self._accepted(event, link, identity),
+            lambda refusal: self._refused(event, link, refusal),
+            lambda: self._not_checked(event, link),
+            is_slow=self._server.access.slow and connect.user_name is not None,
+        )
+
+    def _accepted(self, event: Opened, link: SnLink, identity: Identity) -> None:
+        if self._links.get(event.connection) is link:  # else it has gone while its password was checked
             self._connect(event, link, identity)
 
-    def _check_slowly(self, event: Opened, link: SnLink) -> None:
-        """Check a password on another thread; the answer comes back to the loop."""
-        if self._checking >= CHECKS_MAX:
-            self._refuse(link, Refused("too many passwords wait to be checked", reason=ReasonCode.SERVER_BUSY))
-            return
-        if self._checker is None:
-            self._checker = ThreadPoolExecutor(1, "authenticate-sn")
-        connect = event.connect
-        self._checking += 1
-        future = self._server.loop.run_in_executor(
-            self._checker,
-            self._server.access.authenticate,
-            connect.client_id,
-            connect.user_name,
-            connect.password,
-            None,
-        )
-        future.add_done_callback(lambda done: self._answered(event, link, done))
+    def _refused(self, event: Opened, link: SnLink, refusal: Refused) -> None:
+        if self._links.get(event.connection) is link:
+            self._refuse(link, refusal)
 
-    def _answered(self, event: Opened, link: SnLink, done: "asyncio.Future[Identity]") -> None:
-        self._checking -= 1
-        if done.cancelled() or self._transport is None:
-            return  # the server stops
-        self.touch()
-        error = done.exception()
-        if self._links.get(event.connection) is not link:
-            return  # gone while its password was checked
-        if error is None:
-            self._connect(event, link, done.result())
-        elif isinstance(error, Refused):
-            self._refuse(link, error)
-        else:
-            logger.error("authentication failed", exc_info=error)
+    def _not_checked(self, event: Opened, link: SnLink) -> None:
+        if self._links.get(event.connection) is link:
             link.close(ReasonCode.SERVER_UNAVAILABLE, "authentication failed")
 
     def _refuse(self, link: SnLink, refusal: Refused) -> None:
