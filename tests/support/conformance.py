@@ -138,13 +138,13 @@ def _render_edition(title: str, clauses: list[Clause], proofs: set[Proof], promi
     ]
     for clause in clauses:
         if clause.id in tests:
-            proof = "<br>".join(tests[clause.id])
+            cell = "<br>".join(tests[clause.id])
         elif clause.why_untested:
-            proof = f"none: {clause.why_untested}"
+            cell = f"none: {clause.why_untested}"
         else:
             unproved = "**untested**" if promised else "not yet proved"
-            proof = "" if clause.binds == "client" else unproved
-        lines.append(f"| {clause.id} | {clause.binds} | {clause.rule} | {proof} |")
+            cell = "" if clause.binds == "client" else unproved
+        lines.append(f"| {clause.id} | {clause.binds} | {clause.rule} | {cell} |")
     return "\n".join(lines) + "\n"
 
 
