@@ -2,7 +2,7 @@
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -38,7 +38,7 @@ def broker(data: Path) -> Iterator[Broker]:
         yield running
 
 
-def publish(url: str, rows: list[tuple[int, bytes, bytes | None]], **options: str) -> None:
+def publish(url: str, rows: Sequence[tuple[int, bytes, bytes | None]], **options: str) -> None:
     publisher = connect_with_retry(parse_sink_options({"url": url, **options}), "test")
     try:
         publisher.publish(*zip(*rows, strict=True))
@@ -127,7 +127,7 @@ def scripted_server(answers: list[bytes]) -> tuple[socket.socket, threading.Thre
         ([b"\x20\x02\x00\x03"], "refused the connection: it is not available"),
         ([b"HTTP/1.1 400"], "refused the connection: no CONNACK came"),
         ([b"\x20\x02\x00\x00", b"\x40\x02\x00"], "closed the connection"),
-        ([b"\x20\x02\x00\x00", b"\x30\x02\x00\x00"], "sent a packet of type 3, unasked"),
+        ([b"\x20\x02\x00\x00", b"\x30\x02\x00\x00"], "sent an unexpected packet of type 3"),
     ],
 )
 def test_a_server_that_fails_is_named_with_what_it_did(answers: list[bytes], said: str) -> None:

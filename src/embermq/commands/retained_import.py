@@ -32,7 +32,7 @@ from embermq.protocol.packets import (
     Subscribe,
     SubscriptionRequest,
 )
-from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.reasons import CONNECT_REFUSALS, ReasonCode
 
 PASSWORD_VARIABLE: Final = "EMBERMQ_IMPORT_PASSWORD"
 CONNECT_TIMEOUT_S: Final = 10.0
@@ -44,13 +44,6 @@ READ_BYTES: Final = 256 * 1024
 
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 _COUNT_TOPIC: Final = "$SYS/broker/retained messages/count"
-_REFUSALS: Final = {
-    ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: "it does not speak MQTT 3.1.1",
-    ReasonCode.CLIENT_IDENTIFIER_NOT_VALID: "it does not take the client id",
-    ReasonCode.SERVER_UNAVAILABLE: "it is not available",
-    ReasonCode.BAD_USER_NAME_OR_PASSWORD: "user name or password is wrong",
-    ReasonCode.NOT_AUTHORIZED: "not authorised",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +168,7 @@ class RetainedSource:
         if not isinstance(connack, Connack):
             raise ConfigError(f"{address} does not answer as an MQTT broker")
         if connack.reason != ReasonCode.SUCCESS:
-            why = next((text for reason, text in _REFUSALS.items() if reason == connack.reason), "no reason given")
+            why = CONNECT_REFUSALS.get(connack.reason, "no reason given")
             raise ConfigError(f"{address} refuses the connection: {why}")
 
     def _send(self, packet: Packet) -> None:

@@ -1,6 +1,7 @@
 """Reason codes: MQTT 5's vocabulary, which every dialect maps to its own at the edge (decision 1)."""
 
 from enum import IntEnum
+from typing import Final
 
 
 class QoS(IntEnum):
@@ -41,3 +42,13 @@ class ReasonCode(IntEnum):
     PACKET_TOO_LARGE = 0x95
     QUOTA_EXCEEDED = 0x97
     ADMINISTRATIVE_ACTION = 0x98
+
+
+CONNECT_REFUSALS: Final[dict[int, str]] = {
+    ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: "it does not support MQTT 3.1.1",
+    ReasonCode.CLIENT_IDENTIFIER_NOT_VALID: "it does not accept the client id",
+    ReasonCode.SERVER_UNAVAILABLE: "it is not available",
+    ReasonCode.BAD_USER_NAME_OR_PASSWORD: "user name or password is wrong",
+    ReasonCode.NOT_AUTHORIZED: "not authorised",
+}
+"""Why a server refused our CONNECT, for our own clients to say (MQTT 3.1.1, 3.2.2.3)."""

@@ -1,7 +1,7 @@
-"""A publisher that keeps many messages on their way: MQTT 3.1.1 over one socket, acknowledgements read in bulk.
+"""A publisher with many unacknowledged messages at a time: MQTT 3.1.1 over one socket, PUBACKs read in bulk.
 
-Owns: the connection of one sink task, its packet ids and its window.
-Never: Spark. Subscribing, sessions and reconnecting are not its business: a failed task is run again by Spark.
+Owns: the connection of one sink task, its packet identifiers and its window.
+Never: Spark, subscribing, sessions, reconnecting: Spark runs a failed task again.
 """
 
 import socket
@@ -13,11 +13,12 @@ from typing import Final, final
 
 import numpy as np
 
+from embermq.protocol.reasons import CONNECT_REFUSALS, ReasonCode
 from embermq.spark.errors import PipelineError
 from embermq.spark.options import SinkOptions
 
 CHUNK_BYTES: Final = 256 << 10
-"""Sent with one call; a window of tiny messages is smaller, large payloads are cut into several of these."""
+"""Send when this much is waiting; a window of small messages is sent earlier."""
 REMAINING_LENGTH_MAX: Final = 268_435_455
 
 _U16: Final = Struct(">H")
@@ -25,17 +26,18 @@ _PUBACK, _PUBREC, _PUBREL, _PUBCOMP, _PINGRESP = 0x40, 0x50, 0x62, 0x70, 0xD0
 _PUBACK_WORD: Final = _PUBACK << 8 | 2
 _PINGREQ: Final = b"\xc0\x00"
 _DISCONNECT: Final = b"\xe0\x00"
-_REFUSALS: Final = {
-    1: "it does not speak MQTT 3.1.1",
-    2: "it does not take the client id",
-    3: "it is not available",
-    4: "user name or password is wrong",
-    5: "not authorised",
-}
+# CONNACK return codes from 1 on (MQTT 3.1.1, 3.2.2.3).
+_RETURN_CODES: Final = (
+    ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
+    ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+    ReasonCode.SERVER_UNAVAILABLE,
+    ReasonCode.BAD_USER_NAME_OR_PASSWORD,
+    ReasonCode.NOT_AUTHORIZED,
+)
 
 
 class PublishFailed(PipelineError):
-    """The server did not take what was published; what it did acknowledge is durable there."""
+    """The server did not acknowledge all that was published; what it acknowledged is durable there."""
 
 
 @final
@@ -81,14 +83,14 @@ class Publisher:
                     self._receive_until(self._window // 2)
 
     def flush(self) -> None:
-        """Wait until the server has acknowledged everything that asks for it."""
+        """Wait until the server has acknowledged every message above QoS 0."""
         self._send()
         self._receive_until(0)
 
     def finish(self) -> None:
-        """Wait until the server has taken everything, then leave."""
+        """Wait until the server has received everything, then disconnect."""
         self.flush()
-        # QoS 0 is not acknowledged; the answer to a ping says that all before it has arrived.
+        # QoS 0 is not acknowledged; a PINGRESP shows that everything before the PINGREQ has arrived.
         self._outgoing.append(_PINGREQ)
         self._send()
         while not self._receive():
@@ -98,7 +100,7 @@ class Publisher:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connection as it is."""
+        """Close the connection without a DISCONNECT."""
         self._socket.close()
 
     def _take_id(self) -> int:
@@ -117,7 +119,7 @@ class Publisher:
         try:
             self._socket.sendall(data)
         except TimeoutError:
-            raise PublishFailed(f"the server at {self._address} reads nothing any more") from None
+            raise PublishFailed(f"the server at {self._address} has stopped reading") from None
         except OSError as error:
             raise PublishFailed(f"the server at {self._address} closed the connection: {error}") from None
 
@@ -126,22 +128,22 @@ class Publisher:
             self._receive()
 
     def _receive(self) -> bool:
-        """Read what has come, at least something; whether an answer to a ping was in it."""
+        """Wait for data and process it; whether there was a PINGRESP in it."""
         data = self._in + self._read()
         if len(data) % 4 == 0:
             words = np.frombuffer(data, ">u2")
-            if (words[::2] == _PUBACK_WORD).all():  # nothing but PUBACKs, as nearly always
+            if (words[::2] == _PUBACK_WORD).all():  # only PUBACKs: the usual case
                 self._unacknowledged.difference_update(words[1::2].tolist())
                 self._in = b""
                 return False
         whole = len(data) & ~1
-        ponged = False
+        has_pingresp = False
         at = 0
-        # Everything that a server sends here has two or four bytes.
+        # Every packet that a server sends here has two or four bytes.
         while at + 2 <= whole:
             kind = data[at]
             if kind == _PINGRESP:
-                ponged = True
+                has_pingresp = True
                 at += 2
                 continue
             if at + 4 > len(data):
@@ -152,11 +154,11 @@ class Publisher:
             elif kind == _PUBREC:
                 self._outgoing.append(b"%c\x02%b" % (_PUBREL, _U16.pack(packet_id)))
             else:
-                raise PublishFailed(f"the server at {self._address} sent a packet of type {kind >> 4}, unasked")
+                raise PublishFailed(f"the server at {self._address} sent an unexpected packet of type {kind >> 4}")
             at += 4
         self._in = data[at:]
         self._send()
-        return ponged
+        return has_pingresp
 
     def _read(self) -> bytes:
         try:
@@ -179,7 +181,7 @@ class Publisher:
         if options.password is not None:
             flags |= 0x40
             fields.append(_text(options.password))
-        # No keep alive: between two batches of rows Spark may need any time.
+        # No keep alive: there is no bound on the time between two batches of rows.
         body = b"\x00\x04MQTT\x04" + bytes([flags]) + b"\x00\x00" + b"".join(fields)
         self._outgoing.append(b"\x10" + _length(len(body)) + body)
         self._send()
@@ -187,13 +189,13 @@ class Publisher:
         while len(answer) < 4:
             answer += self._read()
         if answer[0] != 0x20 or answer[3]:
-            why = _REFUSALS.get(answer[3], f"return code {answer[3]}") if answer[0] == 0x20 else "no CONNACK came"
+            why = _refusal(answer[3]) if answer[0] == 0x20 else "no CONNACK came"
             raise PublishFailed(f"the server at {self._address} refused the connection: {why}")
         self._in = answer[4:]
 
 
 def connect_with_retry(options: SinkOptions, client_id: str, attempts: int = 3) -> Publisher:
-    """A publisher; a server that is just starting is asked again a few times."""
+    """A publisher; a refused connection is tried again a few times, since the server may be starting."""
     for attempt in range(1, attempts):
         try:
             return Publisher(options, client_id)
@@ -225,13 +227,19 @@ def _connect(options: SinkOptions, address: str) -> socket.socket:
         raise PublishFailed(f"no TLS with {address}: {error}") from None
 
 
+def _refusal(return_code: int) -> str:
+    if return_code > len(_RETURN_CODES):
+        return f"return code {return_code}"
+    return CONNECT_REFUSALS[_RETURN_CODES[return_code - 1]]
+
+
 def _text(text: str) -> bytes:
     encoded = text.encode()
     return _U16.pack(len(encoded)) + encoded
 
 
 def _length(length: int) -> bytes:
-    """A remaining length (2.2.3)."""
+    """A remaining length (MQTT 3.1.1, 2.2.3)."""
     if length < 128:
         return bytes((length,))
     if length < 16_384:
