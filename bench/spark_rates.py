@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Final
 from bench.machine import Cores, facts
 from embermq.instants import EPOCH
 from embermq.spark import build_session
-from embermq.spark.jobs.streams import JobSettings, all_jobs
-from embermq.spark.lake.lake import open_lake
-from embermq.spark.lake.tables import MESSAGES_SCHEMA, Lake, create_table, source_schema
+from embermq.spark.jobs.catalog import JobSettings, all_jobs
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import MESSAGES_SCHEMA, create_table
 from embermq.spark.queries.as_of import retained_as_of
+from embermq.spark.source.columns import source_schema
 from embermq.store.log.records import RETAIN_FLAG, Group, Kind
 from embermq.store.log.writer import Log
 
@@ -111,7 +112,8 @@ def register_ceiling(spark: "SparkSession") -> None:
     """
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-    from embermq.spark.source.reader import EmberDataSource, OffsetRange
+    from embermq.spark.data_source import EmberDataSource
+    from embermq.spark.source.reader import OffsetRange
 
     class CeilingReader(DataSourceReader):
         def __init__(self, log: DataSourceReader, rows: int) -> None:
@@ -203,7 +205,7 @@ def bench_append(spark: "SparkSession", rows: int, rounds: int, payloads: int) -
 def feed_retained(spark: "SparkSession", data: Path, lake: Lake, publishes: int, batch: int) -> list[float]:
     """Apply the retained job batch by batch; the seconds of each."""
     (job,) = [job for job in all_jobs(JobSettings()) if job.name == "retained"]
-    open_lake(lake)
+    lake.open()
     for name, schema in job.tables.items():
         create_table(spark, lake, name, schema)
     spark.conf.set("spark.sql.adaptive.enabled", "false")
@@ -248,7 +250,7 @@ def bench_retained(spark: "SparkSession", publishes: int, topics: int, batch: in
         log_rows(spark, many / "data").write.format("delta").save(str(many / "events"))
 
         def as_of() -> object:
-            return retained_as_of(spark, many / "lake", instant).agg(F.count("*"), F.sum("offset")).collect()
+            return retained_as_of(spark, Lake(many / "lake"), instant).agg(F.count("*"), F.sum("offset")).collect()
 
         def aggregate() -> object:
             newest = F.max_by(F.struct("payload", "qos", "offset"), "offset").alias("last")

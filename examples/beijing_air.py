@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING
 
 from embermq import Broker
 from embermq.spark import build_session
-from embermq.spark.jobs.streams import JobSettings
-from embermq.spark.jobs.topic_stats import gaps
-from embermq.spark.jobs.typed import TypedTable
-from embermq.spark.lake.tables import Lake, read_table
+from embermq.spark.jobs.catalog import JobSettings
+from embermq.spark.jobs.typed_tables import TypedTable
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import read_table
 from embermq.spark.options import parse_sink_options
 from embermq.spark.pipeline import run
 from embermq.spark.queries.as_of import retained_as_of
+from embermq.spark.queries.gaps import gaps
 from embermq.spark.queries.plots import Point, duration, line_plot
 from embermq.spark.queries.report import write_report
 from embermq.spark.sink.publisher import connect_with_retry
@@ -151,7 +152,7 @@ def main(arguments: list[str] | None = None) -> None:
     seconds = time.monotonic() - began
     print(f"{messages:,} messages through the server in {seconds:.1f} s, {messages / seconds:,.0f} a second")
     began = time.monotonic()
-    run(data, lake.directory, once=True, settings=JobSettings(typed_tables=(AIR,)))
+    run(data, lake, once=True, settings=JobSettings(typed_tables=(AIR,)))
     print(f"all tables in {time.monotonic() - began:.1f} s")
     spark = build_session()
     values, texts = read_table(spark, lake, "air").count(), read_table(spark, lake, "air_rejects").count()

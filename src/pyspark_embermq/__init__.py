@@ -1,5 +1,5 @@
 """Spark looks for modules named `pyspark_*` and registers their `DefaultSource`: this one is the format "embermq"."""
 
-from embermq.spark.source.reader import EmberDataSource as DefaultSource
+from embermq.spark.data_source import EmberDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

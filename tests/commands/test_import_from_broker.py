@@ -34,7 +34,7 @@ def data(tmp_path: Path) -> Path:
 
 def import_from(data: Path, url: str, *options: str, password: str | None = None, quiet_s: float = QUIET_S) -> Done:
     environment = {} if password is None else {"EMBERMQ_IMPORT_PASSWORD": password}
-    given = ("--quiet", str(quiet_s), *options, "--data", data)
+    given: tuple[str | Path, ...] = ("--quiet", str(quiet_s), *options, "--data", data)
     return ember("retained", "import", "--from", url, *given, environment=environment)
 
 

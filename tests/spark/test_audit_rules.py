@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from embermq.spark.lake.tables import Lake
+from embermq.spark.lake.lake import Lake
 from embermq.spark.queries.audit import RULES, audit
 from support.lakes import feed, job_named, new_lake, records
 from support.recorded import Recorder

@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from embermq.spark.errors import PipelineError
-from embermq.spark.jobs.streams import JobSettings
-from embermq.spark.lake.tables import Lake, read_table
+from embermq.spark.jobs.catalog import JobSettings
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import read_table
 from embermq.spark.pipeline import run
 from support.recorded import Recorder
 
@@ -39,11 +40,12 @@ def test_a_full_disk_loses_nothing(spark: SparkSession, tmp_path: Path, small_di
     made.flush()
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1_400_000))
+    lake = Lake(small_disk / "lake")
     settings = JobSettings(only=("messages",), records_per_trigger=200)
     with pytest.raises(PipelineError, match=r"^messages: .*No space left on device"):
-        run(made.data, small_disk / "lake", once=True, settings=settings)
+        run(made.data, lake, once=True, settings=settings)
     ballast.unlink()
-    run(made.data, small_disk / "lake", once=True, settings=settings)
-    offsets = [row[0] for row in read_table(spark, Lake(small_disk / "lake"), "messages").select("offset").collect()]
+    run(made.data, lake, once=True, settings=settings)
+    offsets = [row[0] for row in read_table(spark, lake, "messages").select("offset").collect()]
     assert sorted(offsets) == list(range(1, 601))
     made.close()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -14,40 +15,41 @@ from embermq.commands.pipeline import app
 from embermq.errors import ConfigError
 from embermq.spark import session
 from embermq.spark.errors import JavaMissing, LakeError
-from embermq.spark.lake.checkpoints import check_checkpoints, position
-from embermq.spark.lake.lake import check_lake, is_locked, locked, open_lake, read_progress, write_progress
-from embermq.spark.lake.tables import Lake
+from embermq.spark.lake.checkpoints import check_checkpoints
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.progress import JobProgress, read_progress, write_progress
 from embermq.spark.pipeline import failure_reason, run
 from embermq.spark.queries.plots import Point, bar_plot, duration, line_plot, time_ticks, value_ticks
+from embermq.spark.source.stream_offsets import stream_offset
 from support.recorded import Recorder
 
 
 def test_a_new_directory_becomes_a_lake_and_stays_one(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
-    assert not check_lake(lake)
-    open_lake(lake)
-    open_lake(lake)
-    assert check_lake(lake) and list(lake.names()) == []
+    assert not lake.exists()
+    lake.open()
+    lake.open()
+    assert lake.exists() and lake.table_names() == []
 
 
 def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
-    open_lake(lake)
+    lake.open()
     (tmp_path / "_embermq" / "lake.json").write_text(json.dumps({"format": 2, "embermq": "9.1"}))
     with pytest.raises(LakeError, match=r"written by EmberMQ 9.1 with lake format 2, this one knows formats up to 1"):
-        open_lake(lake)
+        lake.open()
 
 
 def test_tables_of_somebody_else_and_a_broken_marker_are_refused(tmp_path: Path) -> None:
     (tmp_path / "messages" / "_delta_log").mkdir(parents=True)
-    assert list(Lake(tmp_path).names()) == []
+    assert Lake(tmp_path).table_names() == []
     (tmp_path / "messages" / "_delta_log" / "00000000000000000000.json").touch()
     with pytest.raises(LakeError, match="has tables, but"):
-        open_lake(Lake(tmp_path))
+        Lake(tmp_path).open()
     (tmp_path / "_embermq").mkdir()
     (tmp_path / "_embermq" / "lake.json").write_text("{")
     with pytest.raises(LakeError, match=r"lake.json cannot be read"):
-        open_lake(Lake(tmp_path))
+        Lake(tmp_path).open()
 
 
 def test_rows_cross_over_sockets_that_only_the_user_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,18 +69,18 @@ def test_a_lake_of_another_log_is_refused_before_spark_starts(tmp_path: Path) ->
         made.flush()
         made.close()
     lake = Lake(tmp_path / "lake")
-    open_lake(lake)
+    lake.open()
     noted = Path(lake.checkpoint("messages")) / "offsets"
     noted.mkdir(parents=True)
     check_checkpoints(lake, other.data / "log")  # nothing was read yet
     (noted / "9").write_text("v1\n{}\n" + json.dumps({"offset": 1}))
-    (noted / "10").write_text("v1\n{}\n" + json.dumps(position(mine.data / "log", 2)))
+    (noted / "10").write_text("v1\n{}\n" + json.dumps(stream_offset(mine.data / "log", 2)))
     (noted / ".10.crc").touch()
     check_checkpoints(lake, mine.data / "log")
     with pytest.raises(LakeError, match=r"has the tables of another log than .*other.log: name another --lake"):
         check_checkpoints(lake, other.data / "log")
     with pytest.raises(LakeError, match="has the tables of another log"):
-        run(other.data, lake.directory, once=True, master="no master: Spark must not start")
+        run(other.data, lake, once=True, master="no master: Spark must not start")
     status = ["status", "--lake", str(lake.directory), "--data"]
     assert "never run" in CliRunner().invoke(app, [*status, str(mine.data)], catch_exceptions=False).output
     with pytest.raises(ConfigError, match="has the tables of another log"):
@@ -89,34 +91,36 @@ def test_a_lake_of_another_log_is_refused_before_spark_starts(tmp_path: Path) ->
 
 def test_one_pipeline_at_a_time(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
-    open_lake(lake)
-    assert not is_locked(lake)
-    with locked(lake):
-        assert is_locked(lake)
-        with pytest.raises(LakeError, match="another pipeline writes to"), locked(lake, wait_s=0.05):
+    lake.open()
+    assert not lake.is_locked()
+    with lake.lock():
+        assert lake.is_locked()
+        with pytest.raises(LakeError, match="another pipeline writes to"), lake.lock(wait_s=0.05):
             pass
-    with locked(lake, wait_s=0.05):
+    with lake.lock(wait_s=0.05):
         pass
 
 
 def test_the_lock_outlives_a_killed_pipeline_while_its_java_process_lives(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
-    open_lake(lake)
-    with locked(lake) as lock:
+    lake.open()
+    with lake.lock() as lock:
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))
         # As kill -9 does: the descriptor goes without being unlocked first.
         os.dup2(os.open(os.devnull, os.O_RDWR), lock)
-        assert is_locked(lake)
+        assert lake.is_locked()
         child.communicate(b"\n")
-        assert not is_locked(lake)
+        assert not lake.is_locked()
 
 
 def test_progress_is_left_for_others_to_read(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
-    open_lake(lake)
+    lake.open()
     assert read_progress(lake) == {}
-    write_progress(lake, {"state": "done", "jobs": {}})
-    assert read_progress(lake)["state"] == "done"
+    write_progress(lake, [JobProgress("messages", offset=7)], 9, "done")
+    progress = read_progress(lake)
+    assert progress["state"] == "done" and progress["log_end"] == 9
+    assert progress["jobs"]["messages"]["offset"] == 7
 
 
 def test_without_java_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -139,7 +143,7 @@ def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("PATH", "/bin")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
     monkeypatch.setattr(session, "_JAVA_PLACES", (str(tmp_path),))
-    monkeypatch.setattr(session.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     assert session.java_home() == str(tmp_path / "new")
 
 

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from embermq.spark.errors import PipelineError
-from embermq.spark.jobs.streams import JobSettings
-from embermq.spark.jobs.topic_stats import gaps
-from embermq.spark.jobs.typed import TypedTable, read_typed_tables
+from embermq.spark.jobs.catalog import JobSettings
+from embermq.spark.jobs.typed_tables import TypedTable, read_typed_tables
+from embermq.spark.queries.gaps import gaps
 from embermq.store.log.records import SESSION, SESSION_EXPIRY, SESSION_SEQUENCE, Kind
 from support.lakes import feed, job_named, new_lake, rows
 from support.recorded import Recorder
@@ -138,7 +138,7 @@ def test_payloads_that_fit_are_typed_and_the_others_are_kept(
         ('name = "x"\nfilter = "a"\nformat = "xml"', "format: 'xml': expected one of json, number"),
         ('name = "x"\nfilter = "a"\nformat = "json"', "schema: '': expected columns"),
         ('name = "x"\nfilter = "a"\nformat = "json"\nschema = "a nosuchtype"', "schema: 'a nosuchtype'"),
-        ('name = "x"\nfilter = "a"\nformat = "number"\nlevels = ["topic"]', "the column 'topic' is there twice"),
+        ('name = "x"\nfilter = "a"\nformat = "number"\nlevels = ["topic"]', "the column 'topic' is used twice"),
         ('name = "x"\nfilter = "a"\nformat = "number"\nsort = 1', "sort: expected one of name, filter"),
     ],
 )

@@ -3,18 +3,20 @@
 import random
 import threading
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 from pyspark.sql import SparkSession
 
 from embermq import Broker
 from embermq.instants import EPOCH
-from embermq.spark.jobs.streams import JobSettings
-from embermq.spark.lake.lake import read_progress
-from embermq.spark.lake.tables import Lake, read_table
+from embermq.spark.jobs.catalog import JobSettings
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.progress import read_progress
+from embermq.spark.lake.tables import read_table
 from embermq.spark.options import parse_sink_options
 from embermq.spark.pipeline import run
 from embermq.spark.queries.as_of import retained_as_of
@@ -66,18 +68,23 @@ def retained_by_subscribing(port: int, expected: int) -> dict[str, bytes]:
     """What the server itself gives to a new subscriber."""
     found: dict[str, bytes] = {}
     done = threading.Event()
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, "looker")
+    client = paho.Client(CallbackAPIVersion.VERSION2, "looker")
 
     def on_message(client: paho.Client, userdata: object, message: paho.MQTTMessage) -> None:
         if message.topic == "end":
             done.set()
         elif message.retain:
-            found[message.topic] = message.payload
+            found[message.topic] = bytes(message.payload)
+
+    def on_connect(*_: object) -> None:
+        client.subscribe([("#", 1), ("end", 1)])
+
+    def on_subscribe(*_: object) -> None:
+        client.publish("end", b"x", 1)  # a marker behind the retained messages
 
     client.on_message = on_message
-    client.on_connect = lambda *_: client.subscribe([("#", 1), ("end", 1)])
-    # The marker is published after the retained messages are on their way.
-    client.on_subscribe = lambda *_: client.publish("end", b"x", 1)
+    client.on_connect = on_connect
+    client.on_subscribe = on_subscribe
     client.connect("127.0.0.1", port)
     client.loop_start()
     try:
@@ -89,9 +96,10 @@ def retained_by_subscribing(port: int, expected: int) -> dict[str, bytes]:
     return found
 
 
-def moved(job: dict[str, Any]) -> bool:
+def has_moved(lake: Lake, name: str) -> bool:
     """Whether a job has done a batch, or has nothing to do: the clients fall silent in the end."""
-    return job["batches"] > 0 or job["lag"] == 0
+    job = read_progress(lake)["jobs"][name]
+    return bool(job["batches"] > 0 or job["lag"] == 0)
 
 
 @pytest.mark.timeout(900)
@@ -108,7 +116,7 @@ def test_the_tables_equal_what_was_published_though_the_driver_is_killed(spark: 
                     # Some are killed in their first batches, others when a table has got one.
                     table = (None, "messages", None, "retained", None)[number]
                     if table is not None:
-                        pipeline.wait_until(lambda table=table: moved(read_progress(lake)["jobs"][table]))
+                        pipeline.wait_until(partial(has_moved, lake, table))
                     threading.Event().wait(chance.uniform(0, 4))
                     assert pipeline.process.poll() is None, "".join(pipeline.said[-40:])
                     pipeline.kill()
@@ -116,7 +124,7 @@ def test_the_tables_equal_what_was_published_though_the_driver_is_killed(spark: 
             for client in clients:
                 client.stop()
         # Once more, to the end of the log.
-        done = run(data, lake.directory, once=True, settings=JobSettings(only=("messages", "retained")))
+        done = run(data, lake, once=True, settings=JobSettings(only=("messages", "retained")))
         assert {job.lag for job in done} == {0}
         last: dict[str, bytes] = {}
         for client in clients:

@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 from embermq.commands.pipeline import app
 from embermq.errors import ConfigError
 from embermq.spark.errors import LakeError, PipelineError
-from embermq.spark.jobs.streams import JobSettings
-from embermq.spark.jobs.typed import TypedTable
+from embermq.spark.jobs.catalog import JobSettings
+from embermq.spark.jobs.typed_tables import TypedTable
 from embermq.spark.lake.compaction import compact
-from embermq.spark.lake.lake import locked, read_progress
-from embermq.spark.lake.tables import TABLES, Lake, read_table
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.progress import read_progress
+from embermq.spark.lake.tables import TABLES, read_table, table_names
 from embermq.spark.pipeline import run
 from support.lakes import retained_of
 from support.recorded import Recorder
@@ -43,7 +44,7 @@ class Run:
 
     def run(self, **options: Any) -> dict[str, int]:
         settings = options.pop("settings", SETTINGS)
-        done = run(self.made.data, self.lake.directory, once=True, settings=settings, lock_wait_s=0, **options)
+        done = run(self.made.data, self.lake, once=True, settings=settings, lock_wait_s=0, **options)
         return {job.name: job.records for job in done}
 
     def check(self, spark: SparkSession) -> None:
@@ -63,7 +64,7 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.mark.long
 def test_all_tables_are_there_and_equal_what_was_recorded(spark: SparkSession, ran: Run) -> None:
     ran.check(spark)
-    assert list(ran.lake.names()) == [*TABLES, "numbers", "numbers_rejects"]
+    assert table_names(ran.lake) == [*TABLES, "numbers", "numbers_rejects"]
     row = read_table(spark, ran.lake, "messages").where("offset = 6").collect()[0]
     published = ran.made.published[5]
     assert (row["topic"], bytes(row["payload"]), row["qos"], row["retain"], row["client_id"]) == published[2:]
@@ -143,7 +144,7 @@ def test_a_run_resumes_compacts_and_rebuilds(spark: SparkSession, ran: Run) -> N
 
 @pytest.mark.long
 def test_what_cannot_be_run_is_refused_in_one_sentence(spark: SparkSession, ran: Run, tmp_path: Path) -> None:
-    with locked(ran.lake, 0), pytest.raises(LakeError, match="another pipeline writes to"):
+    with ran.lake.lock(0), pytest.raises(LakeError, match="another pipeline writes to"):
         ran.run()
     with pytest.raises(PipelineError, match="there is no job 'nonsense': expected one of messages"):
         ran.run(settings=JobSettings(only=("nonsense",)))
@@ -153,7 +154,7 @@ def test_what_cannot_be_run_is_refused_in_one_sentence(spark: SparkSession, ran:
     shutil.copytree(ran.lake.directory, tmp_path / "lake")
     shutil.rmtree(tmp_path / "lake" / "retained_closed")
     with pytest.raises(LakeError, match="the table retained_closed is missing beside retained"):
-        run(ran.made.data, tmp_path / "lake", once=True, settings=JobSettings(only=("retained",)))
+        run(ran.made.data, Lake(tmp_path / "lake"), once=True, settings=JobSettings(only=("retained",)))
 
 
 @pytest.mark.long
@@ -196,7 +197,7 @@ def test_a_continuous_run_takes_what_arrives_and_stops_when_told(spark: SparkSes
             stop.set()
 
     settings = JobSettings(messages_every_s=0.2, only=("messages",))
-    done = run(made.made.data, made.lake.directory, once=False, settings=settings, report=report, stop=stop)
+    done = run(made.made.data, made.lake, once=False, settings=settings, report=report, stop=stop)
     assert (done[0].records, done[0].lag) == (352, 0)
     assert sorted(set(seen) - {0}) == [302, 353]
     made.made.close()
@@ -207,6 +208,6 @@ def test_told_to_stop_while_spark_starts_it_starts_no_job(spark: SparkSession, t
     stop = threading.Event()
     stop.set()
     assert set(made.run(stop=stop).values()) == {0}
-    assert list(made.lake.names()) == []
+    assert made.lake.table_names() == []
     assert read_progress(made.lake)["state"] == "stopped"
     made.made.close()

@@ -13,8 +13,9 @@ from embermq.instants import EPOCH
 from embermq.protocol.topics import matches
 from embermq.spark.errors import LakeError
 from embermq.spark.jobs import retained
-from embermq.spark.jobs.applied import append_once, applied_offset
-from embermq.spark.lake.tables import Lake, read_table
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import read_table
+from embermq.spark.lake.transactions import append_once, applied_offset
 from embermq.spark.queries.as_of import create_history_view, retained_as_of
 from support.lakes import feed, job_named, new_lake, records, retained_of
 from support.recorded import START_US, Recorder
@@ -97,8 +98,8 @@ def test_a_crash_between_the_two_commits_is_not_seen(spark: SparkSession, record
     before_us = made.published[0][1] + 40_000
     events = retained.with_successors(retained.retained_events(records(spark, made.data, job, 100, 201)))
     last = events.agg(F.max("offset")).collect()[0][0]
-    append_once(retained._closed_by(spark, lake, events), lake.table("retained_closed"), retained.JOB, last)
-    assert applied_offset(spark, lake.table("retained_closed"), retained.JOB) == last
+    append_once(retained._closed_by(spark, lake, events), lake.table("retained_closed"), retained.NAME, last)
+    assert applied_offset(spark, lake.table("retained_closed"), retained.NAME) == last
     answer = as_of(spark, lake, made.now_us, "#") | as_of(spark, lake, made.now_us, "$ops/#")
     assert answer == made.retained(before=100)
     feed(spark, lake, made.data, job, [100, 201])
@@ -113,6 +114,6 @@ def test_a_table_that_lost_its_pair_is_refused(spark: SparkSession, recorder: Re
     made = random_log(recorder(), 1, 20)
     job = job_named("retained")
     lake = new_lake(spark, tmp_path / "lake", job)
-    append_once(read_table(spark, lake, "retained"), lake.table("retained"), retained.JOB, 9)
+    append_once(read_table(spark, lake, "retained"), lake.table("retained"), retained.NAME, 9)
     with pytest.raises(LakeError, match="retained_closed has applied the log up to -1, retained up to 9: delete both"):
         feed(spark, lake, made.data, job, [1, 21])

@@ -14,13 +14,15 @@ from support.recorded import Recorder
 PROGRAM = """
 import sys
 from pathlib import Path
-from embermq.spark.jobs.streams import JobSettings
+from embermq.spark.jobs.catalog import JobSettings
 from embermq.spark.pipeline import run
 from embermq.spark import build_session
+from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import read_table
 
-data, lake, url = sys.argv[1:]
-done = run(Path(data), Path(lake), once=True, master="local-cluster[2,1,1024]",
+data, lake_directory, url = sys.argv[1:]
+lake = Lake(lake_directory)
+done = run(Path(data), lake, once=True, master="local-cluster[2,1,1024]",
            settings=JobSettings(only=("messages", "retained")),
            spark_settings={"spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2"})
 spark = build_session("local-cluster[2,1,1024]")

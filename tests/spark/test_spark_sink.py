@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from embermq import Broker
+from embermq.spark.data_source import EmberDataSource
 from embermq.spark.errors import OptionError
 from embermq.spark.options import parse_sink_options
 from embermq.spark.sink.writer import EmberWriter, Published, check_sink_schema
-from embermq.spark.source.reader import EmberDataSource
 from embermq.store.log.reader import LogReader
 from support.recorded import Recorder
 

@@ -14,9 +14,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from embermq.instants import EPOCH
+from embermq.spark.data_source import EmberDataSource
 from embermq.spark.errors import OptionError, PipelineError
-from embermq.spark.lake.tables import SOURCE_SCHEMA, source_schema
-from embermq.spark.source.reader import EmberDataSource, OffsetRange, split
+from embermq.spark.source.columns import SOURCE_SCHEMA, source_schema
+from embermq.spark.source.reader import OffsetRange, split
 from embermq.store.log.errors import LogCorrupt, LogTrimmed, NewerFormat, NotALog
 from embermq.store.log.records import DUP_FLAG, Kind
 from support.recorded import Recorder
@@ -101,6 +102,7 @@ def test_what_is_never_null_is_marked_and_nothing_else_may_be(recorder: Recorder
     strict = StructType([of_messages.schema()["topic"]])
     (part,) = of_messages.reader(strict).partitions()
     (batch,) = of_messages.reader(strict).read(part)
+    assert isinstance(batch, pa.RecordBatch)
     assert not batch.schema.field("topic").nullable and batch["topic"].null_count == 0
     with pytest.raises(OptionError, match="topic NOT NULL"):
         source(made.data).reader(strict)

@@ -1,15 +1,17 @@
 """Lakes for tests: tables fed batch by batch, as the streams feed them, but without a stream."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from embermq.spark.jobs.streams import Job, JobSettings, all_jobs
-from embermq.spark.lake.lake import open_lake
-from embermq.spark.lake.tables import SOURCE_SCHEMA, Lake, create_table, read_table
+from embermq.spark.jobs.catalog import JobSettings, all_jobs
+from embermq.spark.jobs.job import Job
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import create_table, read_table
+from embermq.spark.source.columns import SOURCE_SCHEMA
 
 
 def job_named(name: str, settings: JobSettings | None = None) -> Job:
@@ -19,7 +21,7 @@ def job_named(name: str, settings: JobSettings | None = None) -> Job:
 
 def new_lake(spark: SparkSession, directory: Path, *jobs: Job) -> Lake:
     lake = Lake(directory)
-    open_lake(lake)
+    lake.open()
     for job in jobs:
         for name, schema in job.tables.items():
             create_table(spark, lake, name, schema)
@@ -43,10 +45,9 @@ def records(spark: SparkSession, data: Path, job: Job, start: int, end: int) -> 
 
 def feed(spark: SparkSession, lake: Lake, data: Path, job: Job, edges: Iterable[int]) -> None:
     """Apply the batches between neighbouring offsets."""
-    apply: Callable[[DataFrame, Lake], None] | None = job.apply
-    assert apply is not None
+    assert job.apply is not None
     for start, end in pairwise(edges):
-        apply(records(spark, data, job, start, end), lake)
+        job.apply(records(spark, data, job, start, end), lake)
 
 
 def rows(spark: SparkSession, lake: Lake, name: str) -> list[dict[str, Any]]:

@@ -53,7 +53,7 @@ def check_pipeline_tables(config: Path) -> None:
     if find_spec("pyspark") is None:
         return
     from embermq.spark.errors import PipelineError
-    from embermq.spark.jobs.typed import read_typed_tables
+    from embermq.spark.jobs.typed_tables import read_typed_tables
 
     try:
         read_typed_tables(config)

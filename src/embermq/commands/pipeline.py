@@ -1,4 +1,4 @@
-"""`ember pipeline`: the log as tables on Spark, and questions to them.
+"""`ember pipeline`: the log as tables on Spark, and queries of them.
 
 Spark is an extra and slow to import, so each command imports it when it runs.
 """
@@ -17,7 +17,7 @@ from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
     from embermq.spark.lake.progress import JobProgress
-    from embermq.spark.queries.questions import Answer
+    from embermq.spark.queries.sql import QueryResult
 
 app = typer.Typer(help="The log as tables on Spark: run the pipeline, ask its tables.", no_args_is_help=True)
 
@@ -34,7 +34,7 @@ LINE_EVERY_S = 5.0
 @app.command()
 def run(
     data: Data = DATA,
-    lake: LakeDirectory = LAKE,
+    lake_directory: LakeDirectory = LAKE,
     once: Annotated[
         bool, typer.Option("--once/--continuous", help="Stop at the log's end of now, or go on with what arrives.")
     ] = False,
@@ -54,8 +54,9 @@ def run(
 ) -> None:
     """Bring all tables up to date, and with --continuous keep them so. SIGTERM and Ctrl-C stop cleanly."""
     with _sentences():
-        from embermq.spark.jobs.streams import JobSettings, chosen_jobs
-        from embermq.spark.jobs.typed import read_typed_tables
+        from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
+        from embermq.spark.jobs.typed_tables import read_typed_tables
+        from embermq.spark.lake.lake import Lake
         from embermq.spark.lake.progress import progress_line
         from embermq.spark.pipeline import run as run_pipeline
 
@@ -73,7 +74,7 @@ def run(
         began_s = time.monotonic()
         done = run_pipeline(
             data,
-            lake,
+            Lake(lake_directory),
             once=once,
             master=master,
             settings=settings,
@@ -84,23 +85,23 @@ def run(
 
 
 @app.command()
-def status(data: Data = DATA, lake: LakeDirectory = LAKE) -> None:
+def status(data: Data = DATA, lake_directory: LakeDirectory = LAKE) -> None:
     """Say how far the tables are, without starting Spark."""
     with _sentences():
         from datetime import UTC, datetime
 
         from embermq.spark.lake.checkpoints import check_checkpoints
-        from embermq.spark.lake.lake import check_lake, is_locked, read_progress
-        from embermq.spark.lake.tables import Lake
+        from embermq.spark.lake.lake import Lake
+        from embermq.spark.lake.progress import read_progress
         from embermq.store.log.reader import LogReader
 
-        place = Lake(lake)
-        if not check_lake(place):
-            raise ConfigError(f"{lake} is no lake: `ember pipeline run` makes one")
+        lake = Lake(lake_directory)
+        if not lake.exists():
+            raise ConfigError(f"{lake_directory} is no lake: `ember pipeline run` makes one")
         end = LogReader(data / "log").bounds()[1]
-        check_checkpoints(place, data / "log")
-        progress = read_progress(place)
-        running = is_locked(place)
+        check_checkpoints(lake, data / "log")
+        progress = read_progress(lake)
+        running = lake.is_locked()
         written = progress.get("written")
         when = f", last word {datetime.fromtimestamp(written, UTC):%Y-%m-%d %H:%M:%S} UTC" if written else ""
         state = "running" if running else progress.get("state", "never run")
@@ -116,17 +117,19 @@ def status(data: Data = DATA, lake: LakeDirectory = LAKE) -> None:
 @app.command()
 def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="A query over the tables' names.")],
-    lake: LakeDirectory = LAKE,
+    lake_directory: LakeDirectory = LAKE,
     data: Annotated[Path | None, directory_option("--data", "The log too, as the view `log`.")] = None,
     master: Master = LOCAL,
     limit: Rows = 1000,
 ) -> None:
     """Ask the tables in SQL: messages, retained, retained_closed, retained_history, topic_stats, clients, ..."""
     with _sentences():
-        from embermq.spark.queries.questions import ask_sql, asking
+        from embermq.spark.lake.lake import Lake
+        from embermq.spark.queries.sql import query_session, run_sql
 
-        with asking(lake, master) as (spark, place):
-            _show(ask_sql(spark, place, sql, limit, data), limit)
+        lake = Lake(lake_directory)
+        with query_session(lake, master) as spark:
+            _show(run_sql(spark, lake, sql, limit, data), limit)
 
 
 @app.command("as-of")
@@ -135,7 +138,7 @@ def as_of(
         str, typer.Argument(metavar="T", help="2026-03-01T14:03 (UTC unless it names a zone), 15m ago, or now.")
     ],
     topic_filter: Annotated[str, typer.Argument(metavar="FILTER", help="An MQTT topic filter.")] = "#",
-    lake: LakeDirectory = LAKE,
+    lake_directory: LakeDirectory = LAKE,
     master: Master = LOCAL,
     limit: Rows = 1000,
 ) -> None:
@@ -143,59 +146,69 @@ def as_of(
     with _sentences():
         from embermq.commands.options import past_instant_us
         from embermq.protocol.topics import check_topic_filter
-        from embermq.spark.queries.questions import ask_as_of, asking
+        from embermq.spark.lake.lake import Lake
+        from embermq.spark.queries.as_of import retained_as_of
+        from embermq.spark.queries.sql import QueryResult, query_session
 
         # Both are looked at before Spark is started for them.
         past_instant_us("T", instant)
         problem = check_topic_filter(topic_filter)
         if problem is not None:
             raise ConfigError(f"{topic_filter}: expected a topic filter: {problem}")
-        with asking(lake, master) as (spark, place):
-            _show(ask_as_of(spark, place, instant, topic_filter, limit), limit)
+        lake = Lake(lake_directory)
+        with query_session(lake, master) as spark:
+            found = retained_as_of(spark, lake, instant, topic_filter).orderBy("topic")
+            _show(QueryResult(found, limit), limit)
 
 
 @app.command()
 def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("ember-report.html"),
-    lake: LakeDirectory = LAKE,
+    lake_directory: LakeDirectory = LAKE,
     master: Master = LOCAL,
 ) -> None:
     """Write one HTML file: message rate, busiest topics, retained set over time, silent topics."""
     with _sentences():
-        from embermq.spark.queries.questions import asking
+        from embermq.spark.lake.lake import Lake
         from embermq.spark.queries.report import write_report
+        from embermq.spark.queries.sql import query_session
 
-        with asking(lake, master) as (spark, place):
-            write_report(spark, place, output)
+        lake = Lake(lake_directory)
+        with query_session(lake, master) as spark:
+            write_report(spark, lake, output)
         print(output)
 
 
 @app.command()
 def compact(
-    lake: LakeDirectory = LAKE,
+    lake_directory: LakeDirectory = LAKE,
     master: Master = LOCAL,
     keep_hours: Annotated[float, typer.Option(min=0.0, help="Keep files that were needed in these hours.")] = 168.0,
 ) -> None:
     """Join small files and remove those that nothing needs; safe while the pipeline runs."""
     with _sentences():
         from embermq.spark.lake.compaction import compact as compact_tables
-        from embermq.spark.queries.questions import asking
+        from embermq.spark.lake.lake import Lake
+        from embermq.spark.queries.sql import query_session
 
-        with asking(lake, master) as (spark, place):
-            for done in compact_tables(spark, place, keep_hours):
+        lake = Lake(lake_directory)
+        with query_session(lake, master) as spark:
+            for done in compact_tables(spark, lake, keep_hours):
                 print(f"{done.table}: {done.files_removed} files became {done.files_added}", flush=True)
 
 
 @app.command()
-def audit(data: Data = DATA, lake: LakeDirectory = LAKE, master: Master = LOCAL) -> None:
+def audit(data: Data = DATA, lake_directory: LakeDirectory = LAKE, master: Master = LOCAL) -> None:
     """Check the rules of retained messages over the tables. Exits with 1 if one is broken."""
     with _sentences():
+        from embermq.spark.lake.lake import Lake
         from embermq.spark.queries.audit import RULES
         from embermq.spark.queries.audit import audit as find_violations
-        from embermq.spark.queries.questions import asking
+        from embermq.spark.queries.sql import query_session
 
-        with asking(lake, master) as (spark, place):
-            violations = list(find_violations(spark, place, data))
+        lake = Lake(lake_directory)
+        with query_session(lake, master) as spark:
+            violations = list(find_violations(spark, lake, data))
         for violation in violations:
             print(f"broken [{violation.clause}]: {violation.rule}: {violation.count} times")
             for example in violation.examples:
@@ -242,9 +255,9 @@ def _sentences() -> Iterator[None]:
         raise ConfigError(str(error)) from None
 
 
-def _show(answer: "Answer", limit: int) -> None:
-    _print_table(answer.columns, answer.rows)
-    if answer.cut:
+def _show(result: "QueryResult", limit: int) -> None:
+    _print_table(result.columns, result.rows)
+    if result.has_more:
         print(f"(the first {limit} rows; --limit shows more)", file=sys.stderr)
 
 

@@ -1,7 +1,11 @@
-"""The data pipeline on Spark: the log as tables, retained state at any instant, and back.
+"""The data pipeline on Spark: the log as tables, the retained set as of any instant, and rows published to a server.
 
-`register(spark)` makes the format "embermq" known to a session; with the package installed Spark also finds it itself.
-Importing this package imports no Spark: the server's commands look here for what is missing.
+source/   the log as rows                      lake/      the directory of tables
+sink/     rows published to a server           jobs/      streams from the log to the tables
+queries/  as of, SQL, audit, report            pipeline   runs all jobs
+
+`register(spark)` adds the format "embermq" to a session; with the package installed Spark also finds it by itself.
+Importing this package imports no Spark, so that a command can say what is missing.
 """
 
 from typing import TYPE_CHECKING
@@ -25,8 +29,8 @@ __all__ = [
 
 
 def register(spark: "SparkSession", functions: bool = True) -> None:
-    """Make the format "embermq" known here, to read and to write; with `functions`, `mqtt_matches` of SQL as well."""
-    from embermq.spark.source.reader import EmberDataSource
+    """Add the format "embermq" to a session, to read and to write; with `functions` also `mqtt_matches` for SQL."""
+    from embermq.spark.data_source import EmberDataSource
     from embermq.spark.source.topic_filters import matches_function_sql
 
     spark.dataSource.register(EmberDataSource)

@@ -1,8 +1,8 @@
-"""What the pipeline refuses, in one sentence each: a person reads these, not a trace."""
+"""The errors of the pipeline. Each is one sentence for the user, who sees no stack trace."""
 
 
 class PipelineError(Exception):
-    """The pipeline cannot go on; nothing is lost and nothing is there twice."""
+    """The pipeline cannot go on. The tables have lost nothing and have no row twice."""
 
 
 class JavaMissing(PipelineError):
@@ -10,7 +10,7 @@ class JavaMissing(PipelineError):
 
 
 class JavaNotStarted(PipelineError):
-    """Spark's Java process ended before it was there."""
+    """Spark's Java process ended while it started."""
 
 
 class SparkMissing(PipelineError):
@@ -18,7 +18,7 @@ class SparkMissing(PipelineError):
 
 
 class LakeError(PipelineError):
-    """The lake is not one that this version may write to, or another pipeline holds it."""
+    """This version may not write to the lake, or another pipeline writes to it."""
 
 
 class OptionError(PipelineError, ValueError):

@@ -57,7 +57,7 @@ _SINK_NAMES: Final = (
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What `spark.read` and `spark.readStream` were asked for."""
+    """The options of `spark.read` and `spark.readStream`."""
 
     path: str
     topic_filter: str | None
@@ -76,7 +76,7 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Where and how rows are published."""
+    """The options of `df.write` and `df.writeStream`: where and how rows are published."""
 
     host: str
     port: int
@@ -155,7 +155,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 class _Reader:
-    """Options by their names, without regard to case; one that is not known is an error, not a surprise later."""
+    """Options by name, without regard to case; an unknown one is an error."""
 
     __slots__ = ("_values",)
 
@@ -166,14 +166,14 @@ class _Reader:
             name = known.get(key.lower())
             if name is not None:
                 self._values[name] = value
-            elif not key.startswith("__"):  # Spark's own
+            elif not key.startswith("__"):  # an option of Spark itself
                 raise bad_option(key, value, f"one of the options {', '.join(names)}")
 
     def text(self, name: str) -> str | None:
         return self._values.get(name)
 
     def offset(self, name: str, *words: str) -> int | str:
-        """An offset, or one of some words, of which the first is the default."""
+        """An offset, or one of some words; the first word is the default."""
         value = self._values.get(name, words[0]).strip().lower()
         if value in words:
             return value

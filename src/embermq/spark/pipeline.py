@@ -1,4 +1,4 @@
-"""The pipeline: every job on one lake, until the log's end or until it is told to stop.
+"""The pipeline: every job on one lake, up to the end of the log or until it is stopped.
 
 Owns: the life of the streams: the lock, starting, watching, stopping cleanly, and the one sentence when one fails.
 Never: what a job does.
@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import Final
 
 from pyspark.errors.exceptions.base import StreamingQueryException
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from embermq.spark.errors import PipelineError
-from embermq.spark.jobs.streams import Job, JobSettings, Turns, chosen_jobs, start_job
+from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
+from embermq.spark.jobs.job import Job
+from embermq.spark.jobs.streams import StreamContext, start_job
 from embermq.spark.lake.checkpoints import check_checkpoints
-from embermq.spark.lake.lake import LOCK_WAIT_S, java_log, locked, open_lake, spark_settings_of, write_progress
-from embermq.spark.lake.progress import JobProgress, progress_file
-from embermq.spark.lake.tables import Lake, as_lake
+from embermq.spark.lake.lake import LOCK_WAIT_S, Lake
+from embermq.spark.lake.progress import JobProgress, write_progress
 from embermq.spark.session import DEFAULT_MASTER, build_session, launch_java
 from embermq.store.log.reader import LogReader
 
 POLL_S: Final = 0.5
 STOP_WAIT_S: Final = 20.0
-"""How long a clean stop waits for the batches that are under way; what is cut off then is done again next time."""
+"""How long a clean stop waits for running batches; a batch that is cut off runs again at the next start."""
 
 START_WAIT_S: Final = 60.0
 START_ATTEMPTS: Final = 5
@@ -40,7 +40,7 @@ _NO_WORKER: Final = "Python worker failed to connect back"
 
 def run(
     data: Path,
-    lake_directory: Path,
+    lake: Lake,
     *,
     once: bool,
     master: str = DEFAULT_MASTER,
@@ -50,70 +50,67 @@ def run(
     stop: threading.Event | None = None,
     lock_wait_s: float = LOCK_WAIT_S,
 ) -> list[JobProgress]:
-    """Run all jobs; returns what each did. `once`: up to the log's end of now. PipelineError says what went wrong.
+    """Run all jobs; returns what each did. `once`: up to the present end of the log. PipelineError says what failed.
 
     `report` is called about twice a second. SIGTERM and SIGINT stop cleanly if this is the main thread; so does `stop`.
     """
     chosen = settings or JobSettings()
-    lake = as_lake(lake_directory)
-    log = LogReader(data / "log")
-    open_lake(lake)
+    lake.open()
     check_checkpoints(lake, data / "log")
     stopping = stop or threading.Event()
-    spark_settings = {**spark_settings_of(lake), **(spark_settings or {})}
-    with locked(lake, lock_wait_s) as lock, _signals(stopping):
-        # After kill -9 of this process Java may go on for a moment; the lock is free when it is gone as well.
-        launch_java(master, spark_settings, java_log(lake, "pipeline"), (lock,))
-        spark = build_session(master, "embermq pipeline", spark_settings, functions=False)
-        jobs = chosen_jobs(chosen)
-        queries: dict[str, StreamingQuery] = {}
-        progress = [JobProgress(job.name) for job in jobs]
-        state = "failed"
-        try:
-            turns = threading.BoundedSemaphore(max(1, spark.sparkContext.defaultParallelism // 2))
-            for job in jobs:
-                if stopping.is_set():
-                    break
-                queries[job.name] = _start(spark, job, data, lake_directory, chosen, once, turns, stopping)
-            while not stopping.is_set():
-                active = _watch(queries, progress, log.bounds())
-                _leave_word(lake, progress, log, "running")
-                if report is not None:
-                    report(progress)
-                if not active:
-                    break
-                stopping.wait(POLL_S)
-            _stop(list(queries.values()))
-            _watch(queries, progress, log.bounds())  # the batches that were under way
-            state = "stopped" if stopping.is_set() else "done"
-        finally:
-            _stop(list(queries.values()))
-            _leave_word(lake, progress, log, state)
+    session_settings = {**lake.spark_settings(), **(spark_settings or {})}
+    with lake.lock(lock_wait_s) as lock, _signals(stopping):
+        # After kill -9 of this process Java may run a moment longer; with the descriptor it keeps the lock until then.
+        launch_java(master, session_settings, lake.java_log("pipeline"), (lock,))
+        spark = build_session(master, "embermq pipeline", session_settings, functions=False)
+        batch_slots = threading.BoundedSemaphore(max(1, spark.sparkContext.defaultParallelism // 2))
+        context = StreamContext(spark, data, lake, chosen, once, batch_slots)
+        return _run_jobs(context, chosen_jobs(chosen), report, stopping)
+
+
+def _run_jobs(
+    context: StreamContext, jobs: list[Job], report: Report | None, stopping: threading.Event
+) -> list[JobProgress]:
+    """Start the jobs, and watch them until all have ended or they are to stop."""
+    log = LogReader(context.data / "log")
+    queries: dict[str, StreamingQuery] = {}
+    progress = [JobProgress(job.name) for job in jobs]
+    state = "failed"
+    try:
+        for job in jobs:
+            if stopping.is_set():
+                break
+            queries[job.name] = _start(context, job, stopping)
+        while not stopping.is_set():
+            active = _watch(queries, progress, log.bounds())
+            _save_progress(context.lake, progress, log, "running")
+            if report is not None:
+                report(progress)
+            if not active:
+                break
+            stopping.wait(POLL_S)
+        _stop(list(queries.values()))
+        _watch(queries, progress, log.bounds())  # the batches that ended meanwhile
+        state = "stopped" if stopping.is_set() else "done"
+    finally:
+        _stop(list(queries.values()))
+        _save_progress(context.lake, progress, log, state)
     return progress
 
 
-def _leave_word(lake: Lake, progress: list[JobProgress], log: LogReader, state: str) -> None:
-    with suppress(OSError):  # a full disk has a better error on its way
-        write_progress(lake, progress_file(progress, log.bounds()[1], state))
+def _save_progress(lake: Lake, progress: list[JobProgress], log: LogReader, state: str) -> None:
+    with suppress(OSError):  # a full disk also fails a job, whose error says more
+        write_progress(lake, progress, log.bounds()[1], state)
 
 
-def _start(
-    spark: SparkSession,
-    job: Job,
-    data: Path,
-    lake_directory: Path,
-    settings: JobSettings,
-    once: bool,
-    turns: Turns,
-    stopping: threading.Event,
-) -> StreamingQuery:
+def _start(context: StreamContext, job: Job, stopping: threading.Event) -> StreamingQuery:
     """Start a job and wait until its source answers.
 
-    Spark gives the Python process of a source ten seconds to appear. On a busy machine that is not much for several at
-    once, so they start one after the other, and one that was too late is started again.
+    Spark gives the Python process of a source ten seconds to connect. On a busy machine that is not enough for several
+    at once, so the jobs start one after the other, and one whose process was late is started again.
     """
     for _ in range(START_ATTEMPTS):
-        query = start_job(spark, job, data, as_lake(lake_directory), settings, once, turns)
+        query = start_job(context, job)
         deadline_s = time.monotonic() + START_WAIT_S
         while query.isActive and not _has_begun(query) and time.monotonic() < deadline_s:
             if stopping.wait(0.05):
@@ -130,13 +127,13 @@ def _has_begun(query: StreamingQuery) -> bool:
 
 
 def _watch(queries: Mapping[str, StreamingQuery], progress: list[JobProgress], log_bounds: tuple[int, int]) -> bool:
-    """Take in what the queries have done; whether one of them still runs. Raises what ended one."""
+    """Update the progress of each job; whether a query still runs. Raises PipelineError if one has failed."""
     now_s = time.monotonic()
     active = False
     for job in progress:
         query = queries.get(job.name)
         if query is None:
-            continue  # told to stop before it was its turn to start
+            continue  # the pipeline was stopped before this job was started
         running = query.isActive
         job.update(query, log_bounds, now_s)
         if running:
@@ -149,13 +146,13 @@ def _watch(queries: Mapping[str, StreamingQuery], progress: list[JobProgress], l
 
 
 def _whole_text(failure: StreamingQueryException) -> str:
-    """All that Spark says of it, without the query's plan: what helps is often the last of the causes."""
+    """All that Spark says of a failure, without the query's plan: the last of the causes is often the useful one."""
     cause = getattr(failure, "_cause", None)
     return f"{str(failure).partition('=== Streaming Query ===')[0]}\n{getattr(cause, '_stackTrace', '')}"
 
 
 def failure_reason(text: str) -> str:
-    """The sentence in what Spark says of a failed query: its traces are for Spark's log, not for a person."""
+    """The one useful sentence in what Spark says of a failed query; its stack traces are in Spark's own log."""
     reasons: list[tuple[str, str]] = _REASON.findall(text)
     ours = [(kind, said) for kind, said in reasons if kind.startswith("embermq.")]
     if ours:
@@ -168,7 +165,7 @@ def failure_reason(text: str) -> str:
 
 
 def _stop(queries: list[StreamingQuery]) -> None:
-    """Let each query finish its batch, for a while, then stop it."""
+    """Wait up to STOP_WAIT_S for the batches that run, then stop the queries."""
     deadline_s = time.monotonic() + STOP_WAIT_S
     for query in queries:
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline_s:
@@ -178,6 +175,7 @@ def _stop(queries: list[StreamingQuery]) -> None:
 
 @contextmanager
 def _signals(stopping: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT set the event, on the main thread; elsewhere Python allows no handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

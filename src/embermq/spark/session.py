@@ -1,6 +1,6 @@
-"""The Spark session: Java found, Delta Lake set up, settings that fit small and frequent commits.
+"""The Spark session: a Java to run on, Delta Lake, and settings for small and frequent commits.
 
-Owns: what must be there before Spark can run, and the one place where a session is built.
+Owns: finding Java and the packages, starting the Java process, and building a session.
 Never: a table. Importing this module imports no Spark.
 """
 
@@ -26,7 +26,7 @@ DELTA_PACKAGE: Final = "io.delta:delta-spark_4.2_2.13:4.4.0"
 JAVA_VERSION_MIN: Final = 17
 DEFAULT_MASTER: Final = "local[*]"
 
-# Spark brings its own, newer or equal; leaving these out fetches 13 MB instead of 87 and avoids two versions of each.
+# Spark has these, newer or equal; without them 13 MB are fetched instead of 87, and there are no two versions of any.
 _BROUGHT_BY_SPARK: Final = (
     "com.fasterxml.jackson.core:*",
     "com.fasterxml.jackson.datatype:*",
@@ -49,10 +49,10 @@ _JAVA_COMPLAINT: Final = re.compile(r"Error|Exception|Invalid|not found")
 _VERSION: Final = re.compile(r'version "(\d+)')
 
 SOCKET_PATH_BYTES_MAX: Final = 100
-"""Of the path of a unix socket: 107 on Linux, 103 on macOS."""
+"""The most bytes in the path of a unix socket: 107 on Linux, 103 on macOS."""
 _SOCKET_NAME_BYTES: Final = 43
 
-# Without a check at every single value: what crosses to the JVM is checked in whole blocks when it is read.
+# No check of every value by Arrow: the reader has checked the CRC of each block.
 _ARROW_UNCHECKED: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 
 SETTINGS: Final = {
@@ -64,7 +64,7 @@ SETTINGS: Final = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # The rules of one job must not wait behind another's batch.
+    # A job must not wait for the batch of another one.
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -76,7 +76,7 @@ SETTINGS: Final = {
     "spark.executor.extraJavaOptions": f"-XX:+UseParallelGC {_ARROW_UNCHECKED}",
     # Between a Python worker and the JVM: 64 KiB by default, a fraction of a batch.
     "spark.buffer.size": str(1 << 20),
-    # A worker keeps the memory of a batch for the next one: fresh pages from the system would cost as much as reading.
+    # A worker keeps the memory of a batch for the next one: new pages from the system cost as much as reading.
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
@@ -115,7 +115,7 @@ def _java_version(java: Path) -> int | None:
 
 
 def what_is_missing() -> str | None:
-    """One sentence about what keeps the pipeline from running here; None if nothing does."""
+    """One sentence about what is missing to run the pipeline here; None if nothing is."""
     try:
         _require_packages()
         java_home()
@@ -130,21 +130,21 @@ def _require_packages() -> None:
 
 
 def prepare_environment(master: str) -> None:
-    """Set what Spark's launcher looks for."""
+    """Set the environment variables that Spark's launcher reads."""
     _require_packages()
     os.environ["JAVA_HOME"] = java_home()
     if master.startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else whatever `python3` is, without this package
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else it looks for another address and says so
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # `python3` may not have this package
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # without it Spark prints a warning
 
 
 def session_settings(master: str, settings: Mapping[str, str] | None = None) -> dict[str, str]:
     """All settings of a session; those given win."""
-    return {**SETTINGS, **_on_one_machine(master), **(settings or {})}
+    return {**SETTINGS, **_local_mode(master), **(settings or {})}
 
 
-def launch_java(master: str, settings: Mapping[str, str] | None, log: Path, held: tuple[int, ...] = ()) -> None:
-    """Start Spark's Java process unless it runs. What it says goes to `log`; `held` are descriptors it holds too."""
+def launch_java(master: str, settings: Mapping[str, str] | None, log: Path, inherited: tuple[int, ...] = ()) -> None:
+    """Start Spark's Java process unless it runs. It writes to `log`, and inherits the file descriptors `inherited`."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -158,11 +158,11 @@ def launch_java(master: str, settings: Mapping[str, str] | None, log: Path, held
         conf.set(key, value)
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-    except OSError:  # a question to a lake that may only be read
+    except OSError:  # a query of a lake that this user can only read
         log = Path(os.devnull)
         descriptor = os.open(log, os.O_WRONLY)
     try:
-        gateway = launch_gateway(conf, {"pass_fds": held, "stderr": descriptor})  # type: ignore[no-untyped-call] # untyped there
+        gateway = launch_gateway(conf, {"pass_fds": inherited, "stderr": descriptor})  # type: ignore[no-untyped-call] # untyped there
     except PySparkRuntimeError:
         said = log.read_text(errors="replace").splitlines()
         reasons = [line.strip() for line in said if _JAVA_COMPLAINT.search(line)]
@@ -180,7 +180,7 @@ def build_session(
 ) -> "SparkSession":
     """A session with Delta Lake and the `embermq` format; the running one if there is one.
 
-    Without `functions` it is up a little sooner, and SQL has no `mqtt_matches`.
+    Without `functions` it starts a little faster, and SQL has no `mqtt_matches`.
     """
     prepare_environment(master)
     from pyspark.sql import SparkSession
@@ -195,8 +195,8 @@ def build_session(
     return spark
 
 
-def _on_one_machine(master: str) -> dict[str, str]:
-    """Nobody else's business, and tasks for its cores: 200 for a shuffle and 10,000 for VACUUM are for clusters."""
+def _local_mode(master: str) -> dict[str, str]:
+    """Settings for local mode: loopback only, and tasks for its cores; Spark's defaults are for clusters."""
     local = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
     if not local:
         return {}
@@ -211,7 +211,7 @@ def _on_one_machine(master: str) -> dict[str, str]:
 
 
 def _unix_sockets() -> dict[str, str]:
-    """Rows cross between Python and Java without the work of TCP, unless the temporary directory's path is too long."""
+    """Unix sockets between Python and Java, cheaper than TCP, unless the temporary directory's path is too long."""
     directory = _socket_directory()
     if len(os.fsencode(directory)) + _SOCKET_NAME_BYTES > SOCKET_PATH_BYTES_MAX:
         return {}
@@ -223,7 +223,7 @@ def _unix_sockets() -> dict[str, str]:
 
 @cache
 def _socket_directory() -> str:
-    """Only this user can enter it, which is all that guards such a socket. Empty at the end, and then removed."""
+    """A directory that only this user can enter, since nothing else protects such a socket. Removed at exit."""
     directory = tempfile.mkdtemp(prefix="embermq-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory

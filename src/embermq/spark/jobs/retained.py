@@ -1,8 +1,9 @@
-"""The retained set and its past: `retained` and `retained_closed`, from the log's retained events.
+"""The job of `retained` and `retained_closed`: the retained set, and its history.
 
-Owns: how an event replaces, clears and closes (3.1.1, 3.3.1.3), for a whole batch at once.
-First the intervals that this batch ends are appended, then the current set is merged; each commit carries the last
-offset it applies. A crash between the two leaves closed intervals that `as_of` knows not to count yet.
+Owns: how an event sets, replaces and clears a retained message (MQTT 3.1.1, 3.3.1.3), for a whole batch at once.
+Two commits a batch, each with the last offset that it applies: first the intervals that end in this batch are appended
+to `retained_closed`, then `retained` is merged. After a crash between the two, `queries.as_of` ignores the intervals
+above the offset that `retained` has applied.
 """
 
 from typing import Final
@@ -13,12 +14,12 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from embermq.spark.errors import LakeError
-from embermq.spark.jobs.applied import append_once, applied_offset, merge_once
-from embermq.spark.lake.tables import RETAINED_SCHEMA, Lake, read_table
+from embermq.spark.jobs.job import Job
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import RETAINED_CLOSED_SCHEMA, RETAINED_SCHEMA, read_table
+from embermq.spark.lake.transactions import append_once, applied_offset, merge_once
 
-JOB: Final = "retained"
-COLUMNS: Final = ("offset", "timestamp", "kind", "topic", "payload", "qos", "retain")
-KINDS: Final = ("publish", "retained_removed")
+NAME: Final = "retained"
 
 
 def retained_events(records: DataFrame) -> DataFrame:
@@ -29,13 +30,13 @@ def retained_events(records: DataFrame) -> DataFrame:
         "qos",
         "offset",
         F.col("timestamp").alias("valid_from"),
-        # A zero-byte payload clears and is never stored (3.3.1-10, 3.3.1-11).
+        # A zero-byte payload clears and is never stored (MQTT-3.3.1-10, MQTT-3.3.1-11).
         ((F.col("kind") == "retained_removed") | (F.length("payload") == 0)).alias("cleared"),
     )
 
 
 def with_successors(events: DataFrame) -> DataFrame:
-    """Each event with the moment and offset of the next one of its topic, and whether it is the first here."""
+    """Each event with the instant and offset of the next one of its topic, and whether it is the first of the batch."""
     of_topic = Window.partitionBy("topic").orderBy("offset")
     return events.select(
         "*",
@@ -48,8 +49,8 @@ def with_successors(events: DataFrame) -> DataFrame:
 def apply_retained(batch: DataFrame, lake: Lake) -> None:
     """Bring both tables up to the end of a batch."""
     spark = batch.sparkSession
-    closed_through = applied_offset(spark, lake.table("retained_closed"), JOB)
-    through = applied_offset(spark, lake.table("retained"), JOB)
+    closed_through = applied_offset(spark, lake.table("retained_closed"), NAME)
+    through = applied_offset(spark, lake.table("retained"), NAME)
     if closed_through < through:
         raise LakeError(
             f"retained_closed has applied the log up to {closed_through}, retained up to {through}: "
@@ -62,16 +63,16 @@ def apply_retained(batch: DataFrame, lake: Lake) -> None:
         if last is None:
             return
         if last > closed_through:
-            # After a crash between the two commits some are there already; a lost checkpoint may cut batches anew.
+            # After a crash between the two commits some are there already: the next batches may have other bounds.
             closed = _closed_by(spark, lake, events).where(F.col("offset_to") > closed_through)
-            append_once(closed, lake.table("retained_closed"), JOB, last)
-        merge_once(spark, lake.table("retained"), JOB, last, lambda table: _merge_current(table, events))
+            append_once(closed, lake.table("retained_closed"), NAME, last)
+        merge_once(spark, lake.table("retained"), NAME, last, lambda table: _merge_current(table, events))
     finally:
         events.unpersist()
 
 
 def _closed_by(spark: SparkSession, lake: Lake, events: DataFrame) -> DataFrame:
-    """The intervals that end in a batch: those that began in it, and those of the current set that its events meet."""
+    """The intervals that end in a batch: those that began in it, and those of `retained` that its events replace."""
     columns: list[str | Column] = [*RETAINED_SCHEMA.names, "valid_to", "offset_to"]
     began_here = events.where(~F.col("cleared") & F.col("offset_to").isNotNull()).select(*columns)
     first = events.where("is_first").select(
@@ -93,3 +94,12 @@ def _merge_current(table: DeltaTable, events: DataFrame) -> None:
         .whenNotMatchedInsert("not s.cleared", values)
         .execute()
     )
+
+
+RETAINED_JOB: Final = Job(
+    name=NAME,
+    tables={"retained": RETAINED_SCHEMA, "retained_closed": RETAINED_CLOSED_SCHEMA},
+    columns=("offset", "timestamp", "kind", "topic", "payload", "qos", "retain"),
+    kinds=("publish", "retained_removed"),
+    apply=apply_retained,
+)

@@ -1,27 +1,37 @@
-"""`topic_stats`: how much came on each topic in each window of time, and how long it was silent.
+"""The job of `topic_stats`: how many messages each topic had in each window of time, and how long it was silent.
 
-Owns: the statistics of a batch, adding them to what is there, and the query for gaps.
-A silence is kept exactly: within a window as a column, between windows through `first_seen` and `last_seen`.
+Owns: the statistics of a batch, and adding them to those of earlier batches. `queries.gaps` reads them.
 """
 
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from embermq.spark.jobs.applied import applied_offset, merge_once
-from embermq.spark.lake.tables import TOPIC_STATS_SCHEMA, Lake, read_table
+from embermq.spark.jobs.job import Job
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import TOPIC_STATS_SCHEMA
+from embermq.spark.lake.transactions import applied_offset, merge_once
 
-JOB: Final = "topic_stats"
-COLUMNS: Final = ("offset", "timestamp", "topic", "payload")
-KINDS: Final = ("publish",)
+NAME: Final = "topic_stats"
 WINDOW: Final = "5 minutes"
 
 
+def topic_stats_job(window: str = WINDOW) -> Job:
+    """The job, with windows of a length that Spark understands."""
+    return Job(
+        name=NAME,
+        tables={"topic_stats": TOPIC_STATS_SCHEMA},
+        columns=("offset", "timestamp", "topic", "payload"),
+        kinds=("publish",),
+        apply=partial(apply_topic_stats, window=window),
+    )
+
+
 def batch_stats(messages: DataFrame, window: str = WINDOW) -> DataFrame:
-    """The statistics of some messages, one row a topic and window."""
+    """The statistics of messages, a row for each topic and window."""
     slot = F.window("timestamp", window)
     in_slot = Window.partitionBy("topic", "slot").orderBy("offset")
     silence_us = F.unix_micros("timestamp") - F.lag(F.unix_micros("timestamp")).over(in_slot)
@@ -44,12 +54,12 @@ def batch_stats(messages: DataFrame, window: str = WINDOW) -> DataFrame:
 def apply_topic_stats(batch: DataFrame, lake: Lake, window: str = WINDOW) -> None:
     """Add a batch to the statistics."""
     spark = batch.sparkSession
-    new = batch.where(F.col("offset") > applied_offset(spark, lake.table("topic_stats"), JOB))
+    new = batch.where(F.col("offset") > applied_offset(spark, lake.table("topic_stats"), NAME))
     row = new.agg(F.max("offset"), F.min("timestamp")).collect()[0]
     if row[0] is None:
         return
     stats = batch_stats(new, window)
-    merge_once(spark, lake.table("topic_stats"), JOB, row[0], lambda table: _add(table, stats, window, row[1]))
+    merge_once(spark, lake.table("topic_stats"), NAME, row[0], lambda table: _add(table, stats, window, row[1]))
 
 
 def _add(table: DeltaTable, stats: DataFrame, window: str, since: object) -> None:
@@ -63,7 +73,7 @@ def _add(table: DeltaTable, stats: DataFrame, window: str, since: object) -> Non
             "greatest(t.longest_silence_us, s.longest_silence_us, unix_micros(s.first_seen) - unix_micros(t.last_seen))"
         ),
     }
-    # The bound on the window lets Delta skip the files of the past: the cost does not grow with the history.
+    # The bound on the window lets Delta skip files of older windows: the cost does not grow with the history.
     recent = F.col("t.window_start") >= F.lit(since) - F.expr(f"interval {window}")
     same = (F.col("t.topic") == F.col("s.topic")) & (F.col("t.window_start") == F.col("s.window_start"))
     (
@@ -72,22 +82,4 @@ def _add(table: DeltaTable, stats: DataFrame, window: str, since: object) -> Non
         .whenMatchedUpdate(set=sums)
         .whenNotMatchedInsert(values=values)
         .execute()
-    )
-
-
-def gaps(spark: SparkSession, lake: "Lake | Path | str") -> DataFrame:
-    """The longest silence of each topic between two messages: topic, silent_from, silence_us, last_seen."""
-    of_topic = Window.partitionBy("topic").orderBy("window_start")
-    between_us = F.unix_micros(F.lead("first_seen").over(of_topic)) - F.unix_micros("last_seen")
-    silences = read_table(spark, lake, "topic_stats").select(
-        "topic",
-        "window_start",
-        "last_seen",
-        F.greatest("longest_silence_us", F.coalesce(between_us, F.lit(0))).alias("silence_us"),
-        F.when(between_us >= F.col("longest_silence_us"), F.col("last_seen")).alias("silent_from"),
-    )
-    return silences.groupBy("topic").agg(
-        F.max("silence_us").alias("silence_us"),
-        F.max_by(F.coalesce("silent_from", "window_start"), "silence_us").alias("silent_from"),
-        F.max("last_seen").alias("last_seen"),
     )

@@ -1,7 +1,7 @@
-"""Compaction: small files into large ones, and the files that nothing needs any more removed.
+"""Compaction: small files are joined, and files that no table version needs are removed.
 
-Owns: which tables, and coming back when the running pipeline was first.
-Never: a row changed. It may run beside the pipeline: both retry when they meet.
+Owns: which tables are compacted, and the retry after a conflict with the running pipeline.
+Never: changing a row. It may run beside the pipeline: each of the two retries after a conflict.
 """
 
 import time
@@ -13,15 +13,16 @@ from delta.exceptions import DeltaConcurrentModificationException
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from embermq.spark.jobs.applied import CONFLICT_ATTEMPTS
-from embermq.spark.lake.tables import Lake
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import table_names
+from embermq.spark.lake.transactions import CONFLICT_ATTEMPTS
 
 KEEP_HOURS: Final = 168.0
-"""Readers and queries that began before this must be done; Delta itself asks for a week."""
+"""Queries that began earlier must have ended; Delta itself asks for a week."""
 
 
 @dataclass(frozen=True)
-class Compacted:
+class Compaction:
     """What was done to one table."""
 
     table: str
@@ -31,15 +32,15 @@ class Compacted:
 
 def compact(
     spark: SparkSession, lake: Lake, keep_hours: float = KEEP_HOURS, only: Collection[str] = ()
-) -> Iterator[Compacted]:
+) -> Iterator[Compaction]:
     """Optimize and vacuum every table, or only some, one after the other."""
     if keep_hours < KEEP_HOURS:
         spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    for name in [name for name in lake.names() if not only or name in only]:
+    for name in [name for name in table_names(lake) if not only or name in only]:
         yield _compact_table(spark, lake, name, keep_hours)
 
 
-def _compact_table(spark: SparkSession, lake: Lake, name: str, keep_hours: float) -> Compacted:
+def _compact_table(spark: SparkSession, lake: Lake, name: str, keep_hours: float) -> Compaction:
     for attempt in range(1, CONFLICT_ATTEMPTS + 1):
         try:
             table = DeltaTable.forPath(spark, lake.table(name))
@@ -50,4 +51,4 @@ def _compact_table(spark: SparkSession, lake: Lake, name: str, keep_hours: float
                 raise
             time.sleep(0.5 * attempt)
     table.vacuum(keep_hours)
-    return Compacted(name, int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"]))
+    return Compaction(name, int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"]))

@@ -1,7 +1,8 @@
-"""The lake's own state: which version wrote it, who writes it now, and how far it is.
+"""A lake: a directory of Delta tables that one pipeline writes.
 
-Owns: the files in `_embermq` beside the tables (the marker, the lock, the progress), and what they mean.
-Never: a table's rows.
+Owns: where each table lies, and the files in `_embermq` beside the tables: the marker with the lake's format, the lock,
+the checkpoints, Spark's own log.
+Never: a table's rows. Importing this module imports no Spark.
 """
 
 import fcntl
@@ -11,118 +12,130 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, final
 
 from embermq import __version__
 from embermq.spark.errors import LakeError
-from embermq.spark.lake.tables import STATE_DIRECTORY, Lake
 
 LAKE_FORMAT: Final = 1
+STATE_DIRECTORY: Final = "_embermq"
 LOCK_WAIT_S: Final = 15.0
-"""After kill -9 of a pipeline its Java process takes a moment to follow; it holds the lock until then."""
+"""After kill -9 of a pipeline its Java process ends a moment later; it has the lock until then."""
 
 
-def _state(lake: Lake) -> Path:
-    return lake.directory / STATE_DIRECTORY
+@final
+class Lake:
+    """A lake directory: each table is a directory of its name, the pipeline's own files are in `_embermq`."""
 
+    __slots__ = ("directory",)
 
-def java_log(lake: Lake, name: str) -> Path:
-    """Where Spark's Java process says what is for nobody else: `pipeline` or `question`, each of its last run."""
-    return _state(lake) / f"{name}.log"
+    def __init__(self, directory: Path | str) -> None:
+        self.directory: Final = Path(directory)
 
+    @property
+    def state_directory(self) -> Path:
+        """The directory of the pipeline's own files."""
+        return self.directory / STATE_DIRECTORY
 
-def spark_settings_of(lake: Lake) -> dict[str, str]:
-    """Settings of a session for a lake: Spark's place for tables without one is in it, not where the user stands."""
-    return {"spark.sql.warehouse.dir": str((_state(lake) / "warehouse").absolute())}
+    def table(self, name: str) -> str:
+        """The path of a table, as Spark takes it."""
+        return str(self.directory.absolute() / name)
 
+    def checkpoint(self, job: str) -> str:
+        """The path of a job's checkpoint, as Spark takes it."""
+        return str(self.state_directory.absolute() / "checkpoints" / job)
 
-def open_lake(lake: Lake) -> None:
-    """Check that this version may write here; a new directory becomes a lake."""
-    marker = _state(lake) / "lake.json"
-    if check_lake(lake):
-        return
-    try:
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        unnamed = marker.with_suffix(".new")
-        unnamed.write_text(json.dumps({"format": LAKE_FORMAT, "embermq": __version__}))
-        os.replace(unnamed, marker)
-    except OSError as error:
-        raise LakeError(f"{lake.directory} cannot be a lake: {error}") from None
+    def java_log(self, name: str) -> Path:
+        """The file for the messages of Spark's Java process; `name` is `pipeline` or `query`, the last run of each."""
+        return self.state_directory / f"{name}.log"
 
+    def spark_settings(self) -> dict[str, str]:
+        """Settings of a session for this lake: Spark's warehouse lies in it, not in the current directory."""
+        return {"spark.sql.warehouse.dir": str((self.state_directory / "warehouse").absolute())}
 
-def check_lake(lake: Lake) -> bool:
-    """Whether there is a lake; LakeError if there is one that this version does not know."""
-    marker = _state(lake) / "lake.json"
-    try:
-        found = json.loads(marker.read_text())
-        version = int(found["format"])
-    except FileNotFoundError:
-        if any(lake.names()):
-            raise LakeError(
-                f"{lake.directory} has tables, but they are not a pipeline's: there is no {marker}"
-            ) from None
-        return False
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LakeError(f"{marker} cannot be read: {error}") from None
-    if version > LAKE_FORMAT:
-        raise LakeError(
-            f"{lake.directory} was written by EmberMQ {found.get('embermq', '?')} with lake format {version}, "
-            f"this one knows formats up to {LAKE_FORMAT}: use a newer EmberMQ"
-        )
-    return True
+    def has_table(self, name: str) -> bool:
+        """Whether a table exists. A crash may leave a directory without a first commit: that is no table."""
+        return any((self.directory / name / "_delta_log").glob("*.json"))
 
+    def table_names(self) -> list[str]:
+        """The tables that exist, by name."""
+        if not self.directory.is_dir():
+            return []
+        return sorted(entry.name for entry in self.directory.iterdir() if self.has_table(entry.name))
 
-@contextmanager
-def locked(lake: Lake, wait_s: float = LOCK_WAIT_S) -> Iterator[int]:
-    """Hold the lake for one pipeline. Gives the lock's descriptor: the Java process must hold it as well."""
-    path = _state(lake) / "lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        deadline = time.monotonic() + wait_s
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() >= deadline:
-                    raise LakeError(f"another pipeline writes to {lake.directory}") from None
-                time.sleep(0.1)
+    # -- the format ---------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Check that this version may write here; a new directory becomes a lake."""
+        if self.exists():
+            return
+        marker = self._marker()
         try:
-            yield descriptor
-        finally:
-            # Closing is not enough: the Java process may still hold a copy of the descriptor.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-    finally:
-        os.close(descriptor)
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            new = marker.with_suffix(".new")
+            new.write_text(json.dumps({"format": LAKE_FORMAT, "embermq": __version__}))
+            os.replace(new, marker)
+        except OSError as error:
+            raise LakeError(f"{self.directory} cannot be a lake: {error}") from None
 
-
-def is_locked(lake: Lake) -> bool:
-    """Whether a pipeline runs on this lake."""
-    try:
-        descriptor = os.open(_state(lake) / "lock", os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
+    def exists(self) -> bool:
+        """Whether the directory is a lake; LakeError if it is one that this version cannot use."""
+        marker = self._marker()
+        try:
+            found = json.loads(marker.read_text())
+            version = int(found["format"])
+        except FileNotFoundError:
+            if self.table_names():
+                raise LakeError(
+                    f"{self.directory} has tables, but they are not a pipeline's: there is no {marker}"
+                ) from None
+            return False
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise LakeError(f"{marker} cannot be read: {error}") from None
+        if version > LAKE_FORMAT:
+            raise LakeError(
+                f"{self.directory} was written by EmberMQ {found.get('embermq', '?')} with lake format {version}, "
+                f"this one knows formats up to {LAKE_FORMAT}: use a newer EmberMQ"
+            )
         return True
-    finally:
-        os.close(descriptor)
-    return False
 
+    def _marker(self) -> Path:
+        return self.state_directory / "lake.json"
 
-def write_progress(lake: Lake, progress: dict[str, Any]) -> None:
-    """Leave word of how far the pipeline is, for `status`, which needs no Spark then."""
-    path = _state(lake) / "progress.json"
-    unnamed = path.with_suffix(".new")
-    unnamed.write_text(json.dumps(progress))
-    os.replace(unnamed, path)
+    # -- the lock -----------------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def lock(self, wait_s: float = LOCK_WAIT_S) -> Iterator[int]:
+        """Lock the lake for one pipeline. Gives the lock's descriptor, which the Java process must inherit."""
+        descriptor = os.open(self.state_directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            deadline = time.monotonic() + wait_s
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    if time.monotonic() >= deadline:
+                        raise LakeError(f"another pipeline writes to {self.directory}") from None
+                    time.sleep(0.1)
+            try:
+                yield descriptor
+            finally:
+                # Closing is not enough: the Java process may still have a copy of the descriptor.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        finally:
+            os.close(descriptor)
 
-def read_progress(lake: Lake) -> dict[str, Any]:
-    """What the last pipeline left; empty if there was none."""
-    try:
-        progress = json.loads((_state(lake) / "progress.json").read_text())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return progress if isinstance(progress, dict) else {}
+    def is_locked(self) -> bool:
+        """Whether a pipeline runs on this lake."""
+        try:
+            descriptor = os.open(self.state_directory / "lock", os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False

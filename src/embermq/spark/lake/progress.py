@@ -1,16 +1,19 @@
-"""Progress: how far each job is, how fast, and how far behind the log.
+"""Progress: how far each job is, how fast, and how many records behind the log.
 
-Owns: the numbers of a running pipeline and the line that shows them.
-Counted in records of the log, by offsets: Spark counts a row again each time a batch is read.
+Owns: the numbers of a running pipeline, the line that shows them, and the file that keeps them for `status`.
+Records are counted by offsets of the log: Spark counts a row again each time a batch is read.
 """
 
 import json
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from pyspark.sql.streaming.query import StreamingQuery
+
+from embermq.spark.lake.lake import Lake
 
 RATE_OVER_S: Final = 10.0
 
@@ -22,14 +25,14 @@ class JobProgress:
     name: str
     offset: int | None = None  # the next record it reads
     records: int = 0
-    rate: float = 0.0  # records a second, lately
+    rate: float = 0.0  # records a second, over the last RATE_OVER_S
     lag: int | None = None  # records behind the log's end
     batches: int = 0
     _last_batch: int = field(default=-1, repr=False)
     _seen: list[tuple[float, int]] = field(default_factory=list, repr=False)
 
     def update(self, query: StreamingQuery, log_bounds: tuple[int, int], now_s: float) -> None:
-        """Take in what the query has done since the last call."""
+        """Add what the query has done since the last call."""
         log_first, log_end = log_bounds
         for report in query.recentProgress:
             if report["batchId"] <= self._last_batch or not report["sources"]:
@@ -55,8 +58,8 @@ class JobProgress:
         return {key: value for key, value in asdict(self).items() if not key.startswith("_")}
 
 
-def _offset(position: str | None) -> int | None:
-    found = json.loads(position) if position else None  # Spark writes "null" for a stream that has not begun
+def _offset(stream_offset: str | None) -> int | None:
+    found = json.loads(stream_offset) if stream_offset else None  # Spark writes "null" for a stream without a batch
     return None if found is None else int(found["offset"])
 
 
@@ -69,11 +72,24 @@ def progress_line(jobs: Iterable[JobProgress]) -> str:
     )
 
 
-def progress_file(jobs: Iterable[JobProgress], log_end: int, state: str) -> dict[str, Any]:
-    """What `status` shows, as JSON."""
-    return {
+def write_progress(lake: Lake, jobs: Iterable[JobProgress], log_end: int, state: str) -> None:
+    """Write how far the pipeline is, for `status`, which starts no Spark."""
+    path = lake.state_directory / "progress.json"
+    progress = {
         "state": state,
         "written": time.time(),
         "log_end": log_end,
         "jobs": {job.name: job.as_dict() for job in jobs},
     }
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(progress))
+    os.replace(new, path)
+
+
+def read_progress(lake: Lake) -> dict[str, Any]:
+    """What the last pipeline wrote; empty if there was none."""
+    try:
+        progress = json.loads((lake.state_directory / "progress.json").read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return progress if isinstance(progress, dict) else {}

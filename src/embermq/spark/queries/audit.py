@@ -1,7 +1,7 @@
-"""The auditor: do the tables keep the rules of retained messages?
+"""The audit: whether the tables obey the rules of retained messages.
 
 Owns: each rule as a query that finds its violations, with the clause of MQTT 3.1.1 that it comes from.
-Never: repairing. A table is a view of the log: delete it and run the pipeline.
+Never: repairing. A table can be rebuilt from the log: delete it and run the pipeline.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,10 +12,12 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from embermq.spark.jobs.applied import applied_version
-from embermq.spark.jobs.retained import COLUMNS, JOB, KINDS, retained_events
-from embermq.spark.lake.tables import SOURCE_SCHEMA, Lake, read_table
+from embermq.spark.jobs.retained import RETAINED_JOB, retained_events
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import read_table
+from embermq.spark.lake.transactions import applied_version
 from embermq.spark.queries.as_of import retained_history
+from embermq.spark.source.columns import SOURCE_SCHEMA
 from embermq.store.log.reader import LogReader
 
 EXAMPLES_MAX: Final = 10
@@ -41,14 +43,14 @@ class Rule:
 
 
 class Evidence:
-    """The tables at one moment, and the log as far as `retained` has applied it."""
+    """The tables at one instant, and the log as far as `retained` has applied it."""
 
     __slots__ = ("spark", "lake", "through", "log_first", "current", "history", "events")
 
     def __init__(self, spark: SparkSession, lake: Lake, data: Path) -> None:
         self.spark = spark
         self.lake = lake
-        version, self.through = applied_version(spark, lake.table("retained"), JOB)
+        version, self.through = applied_version(spark, lake.table("retained"), RETAINED_JOB.name)
         self.current = spark.read.format("delta").option("versionAsOf", version).load(lake.table("retained"))
         self.history = retained_history(spark, lake)
         self.log_first, end = LogReader(data / "log").bounds()
@@ -56,12 +58,12 @@ class Evidence:
 
 
 def _events(spark: SparkSession, data: Path, first: int, end: int, history: DataFrame) -> DataFrame:
-    """What the log says of retained messages; for what it no longer has, what the history says was retained then."""
-    schema = ", ".join(f"{name} {SOURCE_SCHEMA[name].dataType.simpleString()}" for name in COLUMNS)
+    """The retained events of the log; for what was trimmed, the messages that the history had retained then."""
+    schema = ", ".join(f"{name} {SOURCE_SCHEMA[name].dataType.simpleString()}" for name in RETAINED_JOB.columns)
     records = (
         spark.read.format("embermq")
         .schema(schema)
-        .option("kinds", ",".join(KINDS))
+        .option("kinds", ",".join(RETAINED_JOB.kinds))
         .option("startingOffsets", first)
         .option("endingOffsets", max(first, end))
         .load(str(data))
@@ -149,7 +151,7 @@ def _overlaps(evidence: Evidence) -> DataFrame:
 
 
 def _never_retained(evidence: Evidence) -> DataFrame:
-    """Retained rows that no retained PUBLISH of the log stands behind."""
+    """Retained rows without a retained PUBLISH in the log."""
     published = evidence.events.where(~F.col("cleared")).select("topic", "offset")
     covered = evidence.history.where(F.col("offset") >= evidence.log_first)
     detail = F.format_string("offset %d is no PUBLISH with RETAIN", F.col("offset"))

@@ -1,6 +1,6 @@
-"""The report: one HTML file about a lake, with plots, that needs nothing else to be looked at.
+"""The report: one HTML file about a lake, with plots, that a browser shows without any other file.
 
-Owns: the four questions it answers, as queries, and the page.
+Owns: its four queries, and the page.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -13,9 +13,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from embermq.instants import EPOCH
-from embermq.spark.jobs.topic_stats import gaps
-from embermq.spark.lake.tables import Lake, read_table
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import read_table
 from embermq.spark.queries.as_of import retained_history
+from embermq.spark.queries.gaps import gaps
 from embermq.spark.queries.plots import Point, bar_plot, duration, line_plot, short_number
 
 BINS: Final = 150

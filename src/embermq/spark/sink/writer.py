@@ -2,13 +2,13 @@
 
 Columns: topic (string), payload (binary or string, null clears with retain), optionally qos and retain; one row is
 one message. Options (see `options`): url, username, password or passwordFile, caFile, certFile, keyFile, qos and
-retain for rows that do not say, window, clientIdPrefix, timeoutSeconds, progressSeconds.
+retain for rows without these columns or with null there, window, clientIdPrefix, timeoutSeconds, progressSeconds.
 
 At least once: a task that fails is run again and publishes its rows again. The order is that of the rows of a
 partition; rows of one topic belong in one partition where their order matters (`df.repartition("topic")`).
 
-Owns: turning rows into messages. Each task has a connection of its own, nothing passes through the driver.
-Never: a promise that a row is published once.
+Owns: turning rows into messages. Each task has its own connection; no row passes through the driver.
+Never: exactly once. A row may be published more than once.
 """
 
 import sys
@@ -61,10 +61,10 @@ class EmberWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if self.options.progress_s:
             done = [message for message in messages if isinstance(message, Published)]
-            _say(f"{sum(message.rows for message in done):,} messages published by {len(done)} tasks")
+            _print(f"{sum(message.rows for message in done):,} messages published by {len(done)} tasks")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        _say("the write failed; what was published before stays published")
+        _print("the write failed; what was published before stays published")
 
 
 class EmberStreamWriter(DataSourceStreamArrowWriter):
@@ -81,11 +81,11 @@ class EmberStreamWriter(DataSourceStreamArrowWriter):
         pass
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        _say(f"batch {batchId} failed; what was published of it will be published again")
+        _print(f"batch {batchId} failed; what was published of it will be published again")
 
 
 def check_sink_schema(schema: StructType) -> tuple[str, ...]:
-    """The columns there are; OptionError if they cannot be published."""
+    """The names of the columns; OptionError if they cannot be published."""
     for field in schema.fields:
         if not isinstance(field.dataType, _COLUMN_TYPES.get(field.name, ())):
             raise bad_option("schema", field.simpleString(), _EXPECTED)
@@ -95,10 +95,10 @@ def check_sink_schema(schema: StructType) -> tuple[str, ...]:
 
 
 def publish_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Published:
-    """Publish every row and wait until the server has taken them all."""
+    """Publish every row and wait until the server has acknowledged them all."""
     context = TaskContext.get()
     partition = context.partitionId() if context else 0
-    began = said = time.monotonic()
+    began = reported = time.monotonic()
     rows = 0
     publisher = connect_with_retry(options, f"{options.client_id_prefix}-{partition}-{uuid4().hex[:12]}")
     try:
@@ -110,9 +110,9 @@ def publish_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Pub
             publisher.publish(_headers(batch, options), topics, payloads)
             rows += batch.num_rows
             now = time.monotonic()
-            if options.progress_s and now - said >= options.progress_s:
-                said = now
-                _say(f"partition {partition}: {rows:,} messages, {rows / (now - began):,.0f} a second")
+            if options.progress_s and now - reported >= options.progress_s:
+                reported = now
+                _print(f"partition {partition}: {rows:,} messages, {rows / (now - began):,.0f} a second")
         publisher.finish()
     finally:
         publisher.close()
@@ -120,7 +120,7 @@ def publish_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Pub
 
 
 def _topics(batch: pa.RecordBatch) -> list[bytes]:
-    """The topic names as bytes; PublishFailed names the first that is none (4.7.3)."""
+    """The topic names as bytes; PublishFailed names the first that is not valid (MQTT 3.1.1, 4.7.3)."""
     names = pc.fill_null(batch["topic"], "")
     encoded = names.cast(pa.binary())
     size = pc.binary_length(encoded)
@@ -134,7 +134,7 @@ def _topics(batch: pa.RecordBatch) -> list[bytes]:
 
 
 def _headers(batch: pa.RecordBatch, options: SinkOptions) -> list[int]:
-    """The first byte of each PUBLISH (3.3.1)."""
+    """The first byte of each PUBLISH (MQTT 3.1.1, 3.3.1)."""
     count = batch.num_rows
     qos = np.full(count, options.qos, np.int64)
     retain = np.full(count, options.retain, np.bool_)
@@ -148,5 +148,5 @@ def _headers(batch: pa.RecordBatch, options: SinkOptions) -> list[int]:
     return [int(header) for header in (_PUBLISH | qos << 1 | retain).tolist()]
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(f"embermq sink: {text}", file=sys.stderr, flush=True)

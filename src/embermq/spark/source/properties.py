@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from embermq.spark.errors import PipelineError
-from embermq.spark.lake.tables import SOURCE_ARROW
+from embermq.spark.source.columns import SOURCE_ARROW
 from embermq.store.log.records import Kind
 
 PROPERTY_COLUMNS: Final = ("expiry", "content_type", "response_topic", "correlation_data", "user_properties")

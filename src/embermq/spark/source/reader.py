@@ -1,19 +1,6 @@
-"""The log as a Spark data source: `spark.read.format("embermq")` and `spark.readStream.format("embermq")`.
+"""Reading the log into Spark: once as a batch, or as a stream of micro-batches.
 
-Options (see `options`):
-    path                  the server's data directory
-    filter                an MQTT topic filter, applied while reading; only messages have topics, so only they remain
-    kinds                 the kinds of records wanted, for example "publish,retained_removed"; all of them by default
-    startingOffsets       "earliest" (default), "latest" or an offset
-    startingTimestamp     an instant, instead of startingOffsets
-    endingOffsets         "latest" (default) or an offset, which is not read any more; batch only
-    maxRecordsPerTrigger  the most that one micro-batch takes
-    minPartitions         into how many tasks a large read is cut at least
-    failOnDataLoss        "false": what the log no longer has is skipped, and the gap is reported
-
-A schema given with `.schema(...)` names the columns that are wanted; Spark cannot tell a Python source by itself.
-
-Owns: the offsets of a stream and which task reads which of them.
+Owns: the offsets of a stream, and which task reads which of them.
 Never: state in `read`. The same range gives the same rows, in any process, at any time.
 """
 
@@ -25,27 +12,23 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
-    DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from embermq.spark.errors import bad_option
-from embermq.spark.lake.checkpoints import Offset, check_same_log, position
-from embermq.spark.lake.tables import SOURCE_ARROW, SOURCE_SCHEMA, source_schema
-from embermq.spark.options import EARLIEST, LATEST, SourceOptions, parse_sink_options, parse_source_options
-from embermq.spark.sink.writer import EmberStreamWriter, EmberWriter, check_sink_schema
+from embermq.spark.options import EARLIEST, SourceOptions
+from embermq.spark.source.columns import SOURCE_ARROW, SOURCE_SCHEMA, source_schema
 from embermq.spark.source.rows import rows
+from embermq.spark.source.stream_offsets import StreamOffset, check_same_log, stream_offset
 from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.reader import LogReader
 
 PARTITION_ROWS_MIN: Final = 20_000
-"""Below this a task of its own costs more than it saves."""
+"""A task for fewer rows costs more than it saves."""
 PARTITION_ROWS_MAX: Final = 1_000_000
 
 
@@ -56,35 +39,6 @@ class OffsetRange(InputPartition):
         super().__init__((start, end))
         self.start = start
         self.end = end
-
-
-class EmberDataSource(DataSource):
-    """The format "embermq": the server's log to read, the server itself to write to."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "embermq"
-
-    def schema(self) -> StructType:
-        return source_schema(parse_source_options(self.options).kinds)
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        options = parse_source_options(self.options)
-        return EmberReader(options, wanted_columns(schema, options))
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        options = parse_source_options(self.options)
-        if options.ending != LATEST:
-            raise bad_option("endingOffsets", options.ending, "no such option: a stream has no end")
-        return EmberStreamReader(options, wanted_columns(schema, options))
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        if overwrite:
-            raise bad_option("mode", "overwrite", "append: what is published cannot be taken back")
-        return EmberWriter(parse_sink_options(self.options), check_sink_schema(schema))
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        return EmberStreamWriter(parse_sink_options(self.options), check_sink_schema(schema))
 
 
 class EmberReader(DataSourceReader):
@@ -111,27 +65,27 @@ class EmberReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
-        settle_worker()
+        freeze_imports()
         return rows(self.options, self.columns, partition.start, partition.end)
 
 
 class EmberStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Micro-batches of the log. Spark keeps one of these beside the driver, and pickled copies of it do the reading."""
+    """Micro-batches of the log. Spark keeps one of these beside the driver; pickled copies of it read in the tasks."""
 
     def __init__(self, options: SourceOptions, columns: pa.Schema) -> None:
         self.options = options
         self.columns = columns
         self.stop_at: int | None = None  # Trigger.AvailableNow: where the log ended when the query began
 
-    def initialOffset(self) -> Offset:
+    def initialOffset(self) -> StreamOffset:
         log = LogReader(self.options.log_directory)
-        return position(self.options.log_directory, max(starting_offset(self.options, log), 0))
+        return stream_offset(self.options.log_directory, max(starting_offset(self.options, log), 0))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self.options.max_records_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+    def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         directory = self.options.log_directory
         check_same_log(directory, start)
         first, end = LogReader(directory).bounds()
@@ -144,27 +98,27 @@ class EmberStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = min(end, self.stop_at)
         if isinstance(limit, ReadMaxRows):
             end = min(end, max(begin, first) + limit.max_rows)
-        # After a loss of power the index may be short until the server has rebuilt it: never go back.
-        return start if end <= begin else position(directory, end)
+        # After a loss of power the index may be short until the server has rebuilt it; a stream must not go back.
+        return start if end <= begin else stream_offset(directory, end)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self.stop_at = LogReader(self.options.log_directory).bounds()[1]
 
-    def reportLatestOffset(self) -> Offset:
-        return position(self.options.log_directory, LogReader(self.options.log_directory).bounds()[1])
+    def reportLatestOffset(self) -> StreamOffset:
+        return stream_offset(self.options.log_directory, LogReader(self.options.log_directory).bounds()[1])
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+    def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         return split(int(start["offset"]), int(end["offset"]), self.options.min_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
-        settle_worker()
+        freeze_imports()
         return rows(self.options, self.columns, partition.start, partition.end)
 
 
 @cache
-def settle_worker() -> None:
-    """Once in a worker: Spark has it collect garbage after every task, and what it has imported by now is none."""
+def freeze_imports() -> None:
+    """Once in a worker process: Spark collects garbage after every task, and imported modules are none."""
     gc.freeze()
 
 
@@ -175,12 +129,12 @@ def wanted_columns(schema: StructType, options: SourceOptions) -> pa.Schema:
         if field.name not in known or known[field.name].dataType != field.dataType:
             raise bad_option("schema", field.simpleString(), f"columns of {SOURCE_SCHEMA.simpleString()}")
         if known[field.name].nullable and not field.nullable:
-            raise bad_option("schema", f"{field.name} NOT NULL", "a column that may be null: not all records have one")
+            raise bad_option("schema", f"{field.name} NOT NULL", "a nullable column: not all records have one")
     return pa.schema([SOURCE_ARROW.field(field.name).with_nullable(field.nullable) for field in schema.fields])
 
 
 def starting_offset(options: SourceOptions, log: LogReader) -> int:
-    """Where a read begins that has no checkpoint."""
+    """Where a read without a checkpoint begins."""
     first, end = log.bounds()
     if options.starting_timestamp_us is not None:
         return log.offset_at(options.starting_timestamp_us)
@@ -202,7 +156,7 @@ def split(start: int, end: int, min_partitions: int) -> list[OffsetRange]:
 
 
 def report_gap(start: int, first: int) -> None:
-    """Say what a reader that may skip has skipped."""
+    """Log what a reader has skipped because it was trimmed."""
     logging.getLogger(__name__).warning(
         "the log no longer has offsets %d to %d: %d records skipped", start, first - 1, first - start
     )

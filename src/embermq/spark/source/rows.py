@@ -1,7 +1,7 @@
-"""Rows: Arrow batches of the log as the source's columns, with no Python for a single row.
+"""Rows: Arrow batches of the log with the columns of the source, without Python code for each row.
 
-Owns: the way from a record's columns (kind, flags, properties) to the columns that Spark sees.
-Never: which records; the source says from where to where.
+Owns: how the columns of a record (kind, flags, properties) become the columns that Spark sees.
+Never: which records are read; the reader gives the range.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from embermq.store.log.reader import LogReader
 from embermq.store.log.records import DUP_FLAG, QOS_MASK, RETAIN_FLAG, Kind
 
 BATCH_ROWS: Final = 50_000
-"""Each batch costs the JVM a fixed sum, so a scan takes larger ones than people do; their bytes are bounded anyway."""
+"""Each batch has a fixed cost in the JVM, so these are larger than the default. The log bounds their bytes as well."""
 _MESSAGE_KINDS: Final = (Kind.PUBLISH, Kind.RETAINED_REMOVED)
 _FLAG_MASKS: Final = {"qos": QOS_MASK, "retain": RETAIN_FLAG, "dup": DUP_FLAG}
 _KIND_NAMES: Final = pa.array([Kind(number).name.lower() if number in set(Kind) else None for number in range(256)])
@@ -80,7 +80,7 @@ def _columns(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[pa.Array]:
 
 
 def _flag_column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """What the flags say where they are those of a message; null for other records."""
+    """QoS, RETAIN or DUP of messages; null for other records."""
     numbers = np.asarray(batch["kind"])
     bits = np.asarray(batch["flags"]).view(np.uint8) & _FLAG_MASKS[name]
     if name == "qos":

@@ -1,7 +1,7 @@
-"""Topic filters as expressions that Spark and Arrow run natively (3.1.1 section 4.7).
+"""Topic filters as expressions that Spark and Arrow run natively (MQTT 3.1.1, 4.7).
 
 Owns: the translation of a filter into a Column, into SQL, and into an Arrow mask.
-Never: the rules themselves; those are `protocol.topics`, and a property test holds the three forms to them.
+Never: the rules themselves: those are in `protocol.topics`, and a property test compares the three forms with them.
 """
 
 import re
@@ -16,7 +16,7 @@ from embermq.protocol.topics import check_topic_filter, has_wildcard
 
 MATCHES_FUNCTION: Final = "mqtt_matches"
 
-# Filter and name as SQL expressions. Slower than a literal filter (it splits both), so it is for joins and ad hoc SQL.
+# Filter and name as SQL expressions. Slower than a literal filter, since it splits both: for joins and ad hoc SQL.
 _COLUMN_FORM: Final = """(
     {name} = {filter}
     or (not ({name} like '$%' and ({filter} like '+%' or {filter} = '#'))
@@ -40,7 +40,7 @@ _COLUMN_FORM: Final = """(
 
 
 def valid_filter(topic_filter: str) -> str:
-    """The filter itself; ValueError says why it is none."""
+    """Returns the filter; ValueError says why it is not valid."""
     problem = check_topic_filter(topic_filter)
     if problem is not None:
         raise ValueError(f"{topic_filter!r} is no topic filter: {problem}")
@@ -69,12 +69,12 @@ def _levels_regex(topic_filter: str, level_regex: str) -> str:
 
 
 def matches(name: Column, topic_filter: str) -> Column:
-    """Whether a filter that is known now matches the names of a column."""
+    """Whether one filter matches the names of a column."""
     if not has_wildcard(valid_filter(topic_filter)):
         return name == F.lit(topic_filter)
     if topic_filter == "#":
         return ~name.startswith("$")
-    # `\\z`, not `$`: that one also stops before a last newline.
+    # `\\z`, not `$`, which also matches before a newline at the end.
     refuse_dollar = r"(?!\$)" if topic_filter.startswith("+") else ""
     matched = name.rlike(rf"(?s)\A{refuse_dollar}{_levels_regex(topic_filter, '[^/]*')}\z")
     prefix = literal_prefix(topic_filter)
@@ -87,7 +87,7 @@ def matches_column(name: str, topic_filter: str) -> Column:
 
 
 def matches_function_sql() -> str:
-    """The statement that makes `mqtt_matches(filter, topic)` of SQL; Spark inlines it, so it stays native."""
+    """The statement that creates `mqtt_matches(filter, topic)` in SQL. Spark inlines it, so it runs natively."""
     body = _COLUMN_FORM.format(name="topic_name", filter="topic_filter")
     return (
         f"create or replace temporary function {MATCHES_FUNCTION}(topic_filter string, topic_name string) "
@@ -101,7 +101,7 @@ def arrow_mask(names: pa.Array, topic_filter: str) -> pa.Array:
         return pc.equal(names, topic_filter)
     if topic_filter == "#":
         return pc.invert(pc.starts_with(names, "$"))
-    # RE2 knows no lookahead, so the rule of '$' is a second mask.
+    # RE2 has no lookahead, so the rule for '$' is a second mask.
     mask = pc.match_substring_regex(names, rf"(?s)\A{_levels_regex(topic_filter, '[^/]*')}\z")
     if topic_filter.startswith("+"):
         mask = pc.and_(mask, pc.invert(pc.starts_with(names, "$")))

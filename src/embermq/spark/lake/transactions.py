@@ -1,8 +1,8 @@
-"""How far a table has applied the log, and changing it exactly once.
+"""Transactions on a table: how far it has applied the log, and how it is changed exactly once.
 
-Owns: the transaction identifier that Delta keeps with every commit. Its version is an offset of the log: the last one
-applied. It changes together with the rows, so a batch that is replayed after a crash is seen to be there already, even
-with a lost checkpoint and batches cut in another way.
+Owns: the transaction identifier that Delta keeps with every commit: the job's name, and as its version the last offset
+of the log that was applied. It changes together with the rows, so that a batch which comes again after a crash is
+recognised, even when the checkpoint is lost and the batches have other bounds.
 Never: what the rows are.
 """
 
@@ -28,7 +28,7 @@ def applied_offset(spark: SparkSession, path: str, job: str) -> int:
 
 def applied_version(spark: SparkSession, path: str, job: str) -> tuple[int, int]:
     """The newest version of a table, and the last offset that a job has applied in it."""
-    # Delta has no public call for this; the tests hold the pinned version to it.
+    # Delta has no public call for this; the tests check it for the pinned version.
     jvm: Any = spark._jvm
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
     defaults = [getattr(log, f"update$default${number}")() for number in (1, 2, 3)]
@@ -38,12 +38,12 @@ def applied_version(spark: SparkSession, path: str, job: str) -> tuple[int, int]
 
 
 def append_once(rows: DataFrame, path: str, job: str, through: int) -> None:
-    """Append rows; nothing happens if `through` was reached before."""
+    """Append rows; does nothing if the table has applied `through` already."""
     rows.write.format("delta").mode("append").option("txnAppId", job).option("txnVersion", str(through)).save(path)
 
 
 def merge_once(spark: SparkSession, path: str, job: str, through: int, merge: Callable[[DeltaTable], None]) -> None:
-    """Run a MERGE; nothing happens if `through` was reached before. Compaction may win the race: then once more."""
+    """Run a MERGE; does nothing if the table has applied `through` already. Retries after a conflict."""
     for attempt in range(1, CONFLICT_ATTEMPTS + 1):
         spark.conf.set(_TXN_APP, job)
         spark.conf.set(_TXN_VERSION, str(through))
@@ -55,6 +55,6 @@ def merge_once(spark: SparkSession, path: str, job: str, through: int, merge: Ca
                 raise
             time.sleep(0.2 * attempt)
         finally:
-            # Delta does not reset them, and the next write of this session would carry them.
+            # Delta does not reset them: the next write of this session would use them.
             spark.conf.unset(_TXN_APP)
             spark.conf.unset(_TXN_VERSION)

@@ -1,4 +1,4 @@
-"""Typed payloads: a topic filter mapped to a schema gives a table of typed columns, and one of what did not fit.
+"""The jobs of typed tables: a topic filter and a schema give a table of typed columns, and one of rejects.
 
     [[pipeline.tables]]
     name = "air"
@@ -12,14 +12,15 @@
     format = "json"
     schema = "state string, load double, tags array<string>"
 
-Owns: these settings, and splitting a batch into rows that fit and rejects.
-Never: a failed stream because of a payload.
+Owns: these settings, and splitting a batch into rows that fit the schema and rejects.
+Never: a stream that fails because of a payload.
 """
 
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -31,11 +32,11 @@ from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
 from embermq.protocol.topics import check_topic_filter
 from embermq.spark.errors import PipelineError
-from embermq.spark.jobs.applied import append_once, applied_offset
-from embermq.spark.lake.tables import REJECTS_SCHEMA, REJECTS_SUFFIX, RESERVED_NAMES, TYPED_KEYS, Lake
+from embermq.spark.jobs.job import Job
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import REJECTS_SCHEMA, REJECTS_SUFFIX, RESERVED_NAMES, TYPED_KEYS
+from embermq.spark.lake.transactions import append_once, applied_offset
 
-COLUMNS: Final = ("offset", "timestamp", "topic", "payload", "retain")
-KINDS: Final = ("publish",)
 FORMATS: Final = ("json", "number")
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -70,6 +71,18 @@ class TypedTable:
         return StructType([*TYPED_KEYS, *levels, *self.value_fields()])
 
 
+def typed_job(table: TypedTable) -> Job:
+    """The job of one typed table."""
+    return Job(
+        name=table.name,
+        tables={table.name: table.table_schema(), table.rejects: REJECTS_SCHEMA},
+        columns=("offset", "timestamp", "topic", "payload", "retain"),
+        kinds=("publish",),
+        apply=partial(apply_typed, table=table),
+        topic_filter=table.topic_filter,
+    )
+
+
 def read_typed_tables(config: Path | None) -> tuple[TypedTable, ...]:
     """The tables that a configuration file asks for; none without a file."""
     if config is None:
@@ -85,7 +98,7 @@ def read_typed_tables(config: Path | None) -> tuple[TypedTable, ...]:
     names = [name for table in tables for name in (table.name, table.rejects)]
     for name in names:
         if names.count(name) > 1:
-            raise PipelineError(f"{config}: pipeline.tables: the name {name!r} is there twice")
+            raise PipelineError(f"{config}: pipeline.tables: the name {name!r} is used twice")
     return tables
 
 
@@ -119,11 +132,11 @@ def _check_columns(where: str, table: TypedTable) -> None:
         raise PipelineError(f"{where}.schema: {table.schema!r}: {str(error).splitlines()[0]}") from None
     for name in names:
         if names.count(name) > 1:
-            raise PipelineError(f"{where}: the column {name!r} is there twice")
+            raise PipelineError(f"{where}: the column {name!r} is used twice")
 
 
 def split_typed(messages: DataFrame, table: TypedTable) -> tuple[DataFrame, DataFrame]:
-    """The rows that fit, and the rejects. A retained clear is no value: it is in neither."""
+    """The rows that fit, and the rejects. A message that clears a retained one is in neither."""
     text = F.col("payload").cast("string")
     is_text = F.expr("is_valid_utf8(cast(payload as string))")
     if table.format == "number":

@@ -1,6 +1,6 @@
-"""`clients`: who connected, subscribed and left, and when, from the records that are not messages.
+"""The job of `clients`: which client connected, subscribed or left, and when.
 
-Owns: reading the payloads of those records (docs/log-format.md) as columns, with expressions that Spark runs natively.
+Owns: the columns of records that are not messages (docs/log-format.md), as expressions that Spark runs natively.
 """
 
 from typing import Final
@@ -8,8 +8,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from embermq.spark.jobs.applied import append_once, applied_offset
-from embermq.spark.lake.tables import CLIENTS_SCHEMA, Lake
+from embermq.spark.jobs.job import Job
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import CLIENTS_SCHEMA
+from embermq.spark.lake.transactions import append_once, applied_offset
 from embermq.store.log.records import (
     NO_LOCAL_FLAG,
     QOS_MASK,
@@ -19,17 +21,7 @@ from embermq.store.log.records import (
     SESSION_SEQUENCE,
 )
 
-JOB: Final = "clients"
-COLUMNS: Final = ("offset", "timestamp", "kind", "flags", "topic", "payload", "client_id")
-KINDS: Final = (
-    "connected",
-    "disconnected",
-    "session_opened",
-    "session_resumed",
-    "session_ended",
-    "subscribed",
-    "unsubscribed",
-)
+NAME: Final = "clients"
 
 _EXPIRY_AT: Final = 8
 
@@ -73,7 +65,7 @@ def _number(at: int, length: int) -> Column:
     """The little-endian number at a position of the payload."""
     digits = F.hex(F.substring("payload", at + 1, length))
     swapped = F.concat(*(F.substring(digits, 2 * byte + 1, 2) for byte in reversed(range(length))))
-    # Evaluated for other records too, whose bytes may be any number.
+    # Spark evaluates this for other kinds of records too, whose bytes may be too large a number.
     return F.conv(swapped, 16, 10).try_cast("long")
 
 
@@ -84,8 +76,25 @@ def _text(at: int) -> Column:
 
 def apply_clients(batch: DataFrame, lake: Lake) -> None:
     """Append a batch's events."""
-    path = lake.table(JOB)
-    new = batch.where(F.col("offset") > applied_offset(batch.sparkSession, path, JOB))
+    path = lake.table(NAME)
+    new = batch.where(F.col("offset") > applied_offset(batch.sparkSession, path, NAME))
     last = new.agg(F.max("offset")).collect()[0][0]
     if last is not None:
-        append_once(client_events(new), path, JOB, last)
+        append_once(client_events(new), path, NAME, last)
+
+
+CLIENTS_JOB: Final = Job(
+    name=NAME,
+    tables={"clients": CLIENTS_SCHEMA},
+    columns=("offset", "timestamp", "kind", "flags", "topic", "payload", "client_id"),
+    kinds=(
+        "connected",
+        "disconnected",
+        "session_opened",
+        "session_resumed",
+        "session_ended",
+        "subscribed",
+        "unsubscribed",
+    ),
+    apply=apply_clients,
+)

@@ -1,0 +1,71 @@
+"""Queries of a lake: a session for them, the tables' names in SQL, and a result as plain values.
+
+Owns: the way from a query to what a command prints, and from Spark's errors to one sentence.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from embermq.spark.errors import LakeError, PipelineError
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import read_table, table_names
+from embermq.spark.queries.as_of import create_history_view
+from embermq.spark.session import DEFAULT_MASTER, build_session, launch_java
+
+LOG_VIEW: Final = "log"
+
+
+@contextmanager
+def query_session(lake: Lake, master: str = DEFAULT_MASTER) -> Iterator[SparkSession]:
+    """A session to query a lake with, stopped at the end unless it ran before. PipelineError says what went wrong."""
+    if not lake.exists():
+        raise LakeError(f"{lake.directory} is no lake: `ember pipeline run` makes one")
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # it writes a page of JSON for a misspelt column
+    running = SparkSession.getActiveSession()
+    settings = lake.spark_settings()
+    launch_java(master, settings, lake.java_log("query"))
+    spark = build_session(master, "embermq query", settings)
+    try:
+        yield spark
+    except PySparkException as error:
+        raise PipelineError(str(error).strip().splitlines()[0].rstrip("; ")) from None
+    except ValueError as error:
+        raise PipelineError(str(error)) from None
+    finally:
+        if running is None:
+            spark.stop()
+
+
+def create_views(spark: SparkSession, lake: Lake, data: Path | None = None) -> None:
+    """Give SQL every table of a lake by its name, `retained_history`, and with `data` the present log as `log`."""
+    for name in table_names(lake):
+        read_table(spark, lake, name).createOrReplaceTempView(name)
+    if lake.has_table("retained") and lake.has_table("retained_closed"):
+        create_history_view(spark, lake)
+    if data is not None:
+        spark.read.format("embermq").load(str(data.absolute())).createOrReplaceTempView(LOG_VIEW)
+
+
+@final
+class QueryResult:
+    """The first rows of a query; `has_more` if these are not all."""
+
+    __slots__ = ("columns", "rows", "has_more")
+
+    def __init__(self, frame: DataFrame, limit: int) -> None:
+        found = frame.limit(limit + 1).collect()
+        self.columns: Final = frame.columns
+        self.rows: Final[list[list[Any]]] = [list(row) for row in found[:limit]]
+        self.has_more: Final = len(found) > limit
+
+
+def run_sql(spark: SparkSession, lake: Lake, sql: str, limit: int, data: Path | None = None) -> QueryResult:
+    """The result of a query over the tables' names; with `data`, over `log` too."""
+    create_views(spark, lake, data)
+    return QueryResult(spark.sql(sql), limit)
