@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.crash import CrashTest
-from support.crash_checker import Checker, payload_of
+from support.crash import QUEUE_MESSAGES_MAX, CrashTest
+from support.crash_checker import LIVE, Checker, payload_of
 
 ROUNDS = 20
 SEED = 311
@@ -21,6 +21,32 @@ def test_nothing_acknowledged_is_lost_stale_twice_or_out_of_order_after_kills(tm
     # The test means nothing if the server was killed before it had done anything.
     assert report.acknowledged > 20 * ROUNDS
     assert report.redeliveries > 0
+
+
+class LosingChecker(Checker):
+    """Does not hear of one message for a session that is away most of the time, as if the server had lost it."""
+
+    def __init__(self, lost: str) -> None:
+        super().__init__(QUEUE_MESSAGES_MAX)
+        self._lost = lost
+        self.heard = 0
+
+    def delivered(self, client_id: str, topic_name: str, payload: bytes, qos: int, retain: int, dup: int) -> None:
+        if client_id == "offline-1" and topic_name == self._lost:
+            self.heard += 1
+            if self.heard == 20:
+                return
+        super().delivered(client_id, topic_name, payload, qos, retain, dup)
+
+
+@pytest.mark.timeout(900)
+def test_one_message_lost_from_the_queue_of_a_session_that_is_away_is_found(tmp_path: Path) -> None:
+    checker = LosingChecker(f"{LIVE}/0/1")
+    report = asyncio.run(CrashTest(tmp_path, SEED, checker=checker, drain_after=1_500).run(ROUNDS))
+    assert checker.heard >= 20
+    assert len(report.violations) == 1
+    assert report.violations[0].startswith(f"offline-1: {LIVE}/0/1 "), report.violations
+    assert "is lost or late" in report.violations[0]
 
 
 # -- the checker -------------------------------------------------------------------------------------------------
@@ -94,7 +120,7 @@ HISTORY: dict[str, Event] = {
 
 
 def violations(history: dict[str, Event]) -> list[str]:
-    checker = Checker()
+    checker = Checker(QUEUE_MESSAGES_MAX)
     checker.stream("live/a", 1)
     checker.stream("live/b", 2)
     checker.stream("kept/r", 1)
@@ -154,7 +180,7 @@ def test_the_checker_finds_what_is_wrong(history: dict[str, Event], complaint: s
 
 
 def test_the_checker_wants_a_cleared_message_to_stay_cleared() -> None:
-    checker = Checker()
+    checker = Checker(QUEUE_MESSAGES_MAX)
     checker.stream("kept/r", 2)
     for number in range(1, 6):
         checker.sent("kept/r", number)
@@ -167,7 +193,7 @@ def test_the_checker_wants_a_cleared_message_to_stay_cleared() -> None:
 
 
 def test_the_checker_knows_from_when_on_a_late_session_is_owed_messages() -> None:
-    checker = Checker()
+    checker = Checker(QUEUE_MESSAGES_MAX)
     for topic_name in ("live/a", "live/b", "kept/c"):
         checker.stream(topic_name, 1)
         for number in (1, 2, 3):
@@ -193,7 +219,7 @@ def test_the_checker_knows_from_when_on_a_late_session_is_owed_messages() -> Non
 
 
 def test_the_checker_wants_the_order_of_a_publisher_across_its_streams() -> None:
-    checker = Checker()
+    checker = Checker(QUEUE_MESSAGES_MAX)
     checker.stream("live/a/1", 1)
     checker.stream("live/a/2", 2)
     checker.subscribing("one", 1)
@@ -208,7 +234,7 @@ def test_the_checker_wants_the_order_of_a_publisher_across_its_streams() -> None
 
 
 def test_the_checker_wants_an_ended_session_to_stay_away() -> None:
-    checker = Checker()
+    checker = Checker(QUEUE_MESSAGES_MAX)
     checker.connected("c", 0)
     checker.ended("c")
     checker.connected("c", 0)
@@ -218,8 +244,22 @@ def test_the_checker_wants_an_ended_session_to_stay_away() -> None:
     assert checker.violations == ["c: the session is back, but it was ended"]
 
 
+def test_the_checker_says_when_a_full_queue_could_be_taken_for_a_loss() -> None:
+    checker = Checker(4)
+    checker.stream("live/a", 1)
+    for number in (1, 2, 3, 4):
+        checker.sent("live/a", number)
+    assert checker.owed_max() == 4
+    checker.drained()
+    for number in (4, 5, 6, 6):
+        checker.sent("live/a", number)
+    assert checker.violations == []
+    checker.sent("live/a", 7)
+    assert checker.violations == ["the test is at fault: so much was sent that the server may drop messages"]
+
+
 def test_the_checker_knows_a_packet_id_that_is_used_too_early() -> None:
-    checker = Checker()
+    checker = Checker(QUEUE_MESSAGES_MAX)
     checker.redelivered("two", 7, True, 1)
     assert checker.violations == []
     checker.redelivered("two", 7, False, 1)

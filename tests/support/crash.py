@@ -35,9 +35,17 @@ LATE_MAX = 3
 OFFLINE_ROUNDS = 8
 """How many rounds a session is away before it is let in to catch up."""
 DRAIN_TIMEOUT_S = 120.0
+QUEUE_MESSAGES_MAX = 40_000
+DRAIN_AFTER = 20_000
+"""After how many messages all sessions are let in until they have everything: no queue may reach its limit. One round
+sends far fewer than the difference between the two."""
 
 # Small segments and little history, so that rolling and trimming happen under the same kills.
-SETTINGS = {"store.segment_bytes": str(1024 * 1024), "store.retention_bytes": str(4 * 1024 * 1024)}
+SETTINGS = {
+    "store.segment_bytes": str(1024 * 1024),
+    "store.retention_bytes": str(4 * 1024 * 1024),
+    "limits.queue_messages_max": str(QUEUE_MESSAGES_MAX),
+}
 
 
 @dataclass(slots=True)
@@ -47,6 +55,7 @@ class Report:
     seed: int
     kills: int = 0
     stops: int = 0
+    drains: int = 0
     acknowledged: int = 0
     deliveries: int = 0
     redeliveries: int = 0
@@ -56,7 +65,8 @@ class Report:
     def __str__(self) -> str:
         starts = sorted(self.starts_s) or [0.0]
         return (
-            f"seed {self.seed}: {self.kills} kills, {self.stops} stops, {self.acknowledged} messages acknowledged,"
+            f"seed {self.seed}: {self.kills} kills, {self.stops} stops, all sessions drained {self.drains} times;"
+            f" {self.acknowledged} messages acknowledged,"
             f" {self.deliveries} delivered, {self.redeliveries} of them again;"
             f" start {starts[len(starts) // 2]:.2f} s, at most {starts[-1]:.2f} s"
         )
@@ -65,11 +75,14 @@ class Report:
 class CrashTest:
     """One directory, one set of clients, many servers."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(
+        self, directory: Path, seed: int, *, checker: Checker | None = None, drain_after: int = DRAIN_AFTER
+    ) -> None:
+        self._drain_after = drain_after
         self._random = Random(seed)
         self._moods = Random(seed)  # of the flaky: how often they are asked depends on time, the rest must not
         self._server = ServerProcess(directory / "data", directory / "server.log", SETTINGS)
-        self._checker = Checker()
+        self._checker = checker if checker is not None else Checker(QUEUE_MESSAGES_MAX)
         self._report = Report(seed)
         self._publishers = [self._publisher(number) for number in range(PUBLISHERS)]
         self._online = [Subscriber(f"online-{qos}", self._checker, qos) for qos in (1, 2)]
@@ -88,20 +101,20 @@ class CrashTest:
         return Publisher(f"publisher-{number}", self._checker, Random(self._random.random()), topic_names)
 
     async def run(self, rounds: int, progress: Callable[[Report], None] | None = None) -> Report:
-        """All rounds, then everybody is let in to catch up, and the checker has the last word."""
+        """All rounds; now and then, and at the end, all sessions are let in until they have what they are owed."""
         report = self._report
         try:
             await self._start()
             await self._subscribe_all()
             while report.kills < rounds and not self._checker.violations:
                 await self._round()
+                if self._checker.owed_max() > self._drain_after and not self._checker.violations:
+                    await self._drain_all()
                 self._take_stock()
                 if progress is not None:
                     progress(report)
             if not self._checker.violations:
-                await self._leave()
-                await self._drain()
-                await self._end_quietly()
+                await self._drain_all()
         finally:
             self._server.kill()
         self._take_stock()
@@ -223,7 +236,19 @@ class CrashTest:
         peer.may_drop = False
         await peer.open(self._server.port)
 
-    # -- the end -------------------------------------------------------------------------------------------------
+    # -- draining ------------------------------------------------------------------------------------------------
+
+    async def _drain_all(self) -> None:
+        """Let every session get and acknowledge all that it is owed, check that, and go on with empty queues."""
+        await self._leave()
+        await self._drain()
+        if self._checker.violations:
+            return
+        await self._restart_quietly()
+        for publisher in self._publishers:
+            publisher.sending = True
+        self._report.drains += 1
+        self._checker.drained()
 
     async def _drain(self) -> None:
         """Publishers finish what they have begun; every session gets what it is owed."""
@@ -237,9 +262,10 @@ class CrashTest:
             if not busy and not any(self._checker.owed(peer.client_id) for peer in self._subscribers()):
                 break
             await asyncio.sleep(0.05)
-        self._checker.finished()
+        if not self._checker.violations:
+            self._checker.finished()
 
-    async def _end_quietly(self) -> None:
+    async def _restart_quietly(self) -> None:
         """After an orderly stop nothing is owed, so nothing comes; what is retained is what was acknowledged last."""
         for peer in self._all():
             await peer.ping()

@@ -6,6 +6,11 @@ Never: a socket, a process. So a made-up history can show that each kind of viol
 A stream is one topic, to which one publisher, named by its second level, publishes with one QoS and the numbers 1, 2,
 3, ... A publisher redoes what was not acknowledged until it is, and the log keeps its order: so a session must get each
 number after the one before it, and a gap is a loss at once. Across its streams a publisher's order holds as well.
+
+A server may drop messages for a session that is owed `queue_messages_max` of them (docs/limits.md), and such a drop
+looks like a loss. The checker keeps the two apart by arithmetic: no session is owed more than what was sent since all
+sessions had got everything. As long as that is within the limit, nothing may be dropped. The test lets all sessions
+catch up before it is exceeded; one that does not is told so.
 """
 
 from collections import Counter
@@ -73,8 +78,11 @@ class Received:
 class Checker:
     """Hears of everything that clients see."""
 
-    def __init__(self) -> None:
+    def __init__(self, queue_messages_max: int) -> None:
+        """`queue_messages_max` is the server's limit for what a session is owed."""
         self.violations: list[str] = []
+        self._queue_messages_max = queue_messages_max
+        self._sent_since_drained = 0
         self.streams: dict[str, Stream] = {}
         self.received: dict[str, Received] = {}
         self._sessions: set[str] = set()
@@ -95,6 +103,9 @@ class Checker:
     def sent(self, topic_name: str, number: int) -> None:
         """A PUBLISH has left, for the first time or again."""
         stream = self.streams[topic_name]
+        self._sent_since_drained += 1
+        if self._sent_since_drained == self._queue_messages_max + 1:
+            self.wrong("the test is at fault: so much was sent that the server may drop messages")
         if number > stream.sent:
             assert number == stream.sent + 1
             stream.sent = number
@@ -230,7 +241,15 @@ class Checker:
         numbers = range(stream.acknowledged, stream.sent + 1)
         return [payload_of(topic_name, number) or None if number else None for number in numbers]
 
-    # -- the end -----------------------------------------------------------------------------------------------
+    # -- what is owed --------------------------------------------------------------------------------------------
+
+    def owed_max(self) -> int:
+        """How many messages a session can be owed at most, acknowledgements that a crash has lost included."""
+        return self._sent_since_drained
+
+    def drained(self) -> None:
+        """The server was stopped in order after every session had got and acknowledged everything."""
+        self._sent_since_drained = 0
 
     def owed(self, client_id: str) -> int:
         """How many messages a session has still to get."""
