@@ -1,6 +1,6 @@
 """Bytes on the wire that are no good packet, each with the error it ends its connection with and the clause it breaks.
 
-A new bug on the wire is a new line here. `test_mqtt_decode.py` runs every line; all are judged by the rules of 3.1.1.
+A new bug on the wire is a new line here. `test_decode.py` runs every line; all are judged by the rules of 3.1.1.
 """
 
 from dataclasses import dataclass

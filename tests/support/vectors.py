@@ -1,6 +1,6 @@
 """Bytes on the wire beside what they mean: one list for the decoder and the encoder. The bad ones are in `rejected.py`.
 
-A new bug on the wire is a new line here. `test_mqtt_decode.py` and `test_mqtt_encode.py` run every line.
+A new bug on the wire is a new line here. `test_decode.py` and `test_encode.py` run every line.
 """
 
 from dataclasses import dataclass, field

@@ -20,7 +20,8 @@ from urllib.parse import unquote, urlsplit
 
 from embermq.errors import ConfigError
 from embermq.protocol.mqtt.decode import Decoder
-from embermq.protocol.mqtt.encode import REMAINING_LENGTH_MAX, encode
+from embermq.protocol.mqtt.encode import encode
+from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX
 from embermq.protocol.packets import (
     Connack,
     Connect,
@@ -94,7 +95,7 @@ class RetainedSource:
     def __init__(self, address: BrokerAddress, quiet_s: float, ca: Path | None = None) -> None:
         self._address: Final = address
         self._quiet_s: Final = quiet_s
-        self._decoder: Final = Decoder(REMAINING_LENGTH_MAX, server=False)
+        self._decoder: Final = Decoder(VARIABLE_BYTE_INTEGER_MAX, server=False)
         self._packets: list[Packet] = []
         self._packet_id = 0
         self._sent_s = 0.0

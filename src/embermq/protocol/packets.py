@@ -9,11 +9,22 @@ from typing import Final, final
 
 SESSION_NEVER_EXPIRES: Final = 0xFFFF_FFFF
 
-# The packet types of the acknowledgements, as `Link.acknowledge` names them.
+# The control packet types (2.2.1; AUTH: 5.0). `Link.acknowledge` names an acknowledgement by its type.
+CONNECT: Final = 1
+CONNACK: Final = 2
+PUBLISH: Final = 3
 PUBACK: Final = 4
 PUBREC: Final = 5
 PUBREL: Final = 6
 PUBCOMP: Final = 7
+SUBSCRIBE: Final = 8
+SUBACK: Final = 9
+UNSUBSCRIBE: Final = 10
+UNSUBACK: Final = 11
+PINGREQ: Final = 12
+PINGRESP: Final = 13
+DISCONNECT: Final = 14
+AUTH: Final = 15
 
 
 class Packet:

@@ -1,11 +1,11 @@
-"""Reason codes: MQTT 5's vocabulary, which every dialect maps to its own at the edge (decision 1)."""
+"""Reason codes: MQTT 5's vocabulary, which every dialect maps to its own codes."""
 
 from enum import IntEnum
 from typing import Final
 
 
 class QoS(IntEnum):
-    """Quality of service. The hot rooms carry it as a plain int; these are its names."""
+    """Quality of service. Hot code carries it as a plain int; these are its names."""
 
     AT_MOST_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -39,6 +39,7 @@ class ReasonCode(IntEnum):
     PACKET_IDENTIFIER_IN_USE = 0x91
     PACKET_IDENTIFIER_NOT_FOUND = 0x92
     RECEIVE_MAXIMUM_EXCEEDED = 0x93
+    TOPIC_ALIAS_INVALID = 0x94
     PACKET_TOO_LARGE = 0x95
     QUOTA_EXCEEDED = 0x97
     ADMINISTRATIVE_ACTION = 0x98

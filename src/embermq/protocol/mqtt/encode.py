@@ -7,6 +7,7 @@ Fan-out does not go through `encode`: QoS 0 is the same for every receiver, and 
 
 from typing import Final
 
+from embermq.protocol.mqtt.fields import ONE_BYTE, binary_field, text_field, variable_byte_integer
 from embermq.protocol.packets import (
     Connack,
     Connect,
@@ -26,7 +27,6 @@ from embermq.protocol.packets import (
 )
 from embermq.protocol.reasons import ReasonCode
 
-REMAINING_LENGTH_MAX: Final = 268_435_455
 TOPIC_CACHE_MAX: Final = 16_384
 # A longer name is encoded each time: long and rare must not fill the memory.
 TOPIC_CACHE_CHARS_MAX: Final = 256
@@ -46,8 +46,6 @@ RETURN_CODE_311: Final[dict[int, int]] = {
 SUBACK_FAILURE: Final = 0x80
 
 _ACKNOWLEDGEMENT_HEADS: Final = {4: b"\x40\x02", 5: b"\x50\x02", 6: b"\x62\x02", 7: b"\x70\x02"}
-# A list of ready objects: making a bytes of one byte costs more than the rest of a short head.
-_byte: Final[list[bytes]] = [bytes((value,)) for value in range(256)]
 _topic_fields: Final[dict[str, bytes]] = {}
 
 
@@ -64,8 +62,8 @@ def publish_qos0(topic_name: str, payload: bytes, retain: bool) -> bytes:
     length = len(topic_field) + len(payload)
     first = b"\x31" if retain else b"\x30"
     if length < 128:
-        return first + _byte[length] + topic_field + payload
-    return first + remaining_length(length) + topic_field + payload
+        return first + ONE_BYTE[length] + topic_field + payload
+    return first + variable_byte_integer(length) + topic_field + payload
 
 
 def publish_head(topic_name: str, payload_bytes: int, qos: int, retain: bool, dup: bool) -> bytes:
@@ -80,8 +78,8 @@ def publish_head(topic_name: str, payload_bytes: int, qos: int, retain: bool, du
         first |= 8
     length = len(topic_field) + payload_bytes + (2 if qos else 0)
     if length < 128:
-        return _byte[first] + _byte[length] + topic_field
-    return _byte[first] + remaining_length(length) + topic_field
+        return ONE_BYTE[first] + ONE_BYTE[length] + topic_field
+    return ONE_BYTE[first] + variable_byte_integer(length) + topic_field
 
 
 def encode(packet: Packet, level: int = 4) -> bytes:
@@ -115,10 +113,10 @@ def _encode_from_client(packet: Packet) -> bytes:
     if isinstance(packet, Connect):
         return _connect(packet)
     if isinstance(packet, Subscribe):
-        requests = [_text(request.topic_filter) + _byte[request.qos] for request in packet.requests]
+        requests = [text_field(request.topic_filter) + ONE_BYTE[request.qos] for request in packet.requests]
         return _frame(0x82, packet.packet_id.to_bytes(2, "big") + b"".join(requests))
     if isinstance(packet, Unsubscribe):
-        topic_filters = [_text(topic_filter) for topic_filter in packet.topic_filters]
+        topic_filters = [text_field(topic_filter) for topic_filter in packet.topic_filters]
         return _frame(0xA2, packet.packet_id.to_bytes(2, "big") + b"".join(topic_filters))
     if isinstance(packet, Pingreq):
         return b"\xc0\x00"
@@ -130,19 +128,19 @@ def _encode_from_client(packet: Packet) -> bytes:
 
 def _connect(packet: Connect) -> bytes:
     flags = 0x02 if packet.clean_start else 0
-    payload = _text(packet.client_id)
+    payload = text_field(packet.client_id)
     will = packet.will
     if will is not None:
         flags |= 0x04 | will.qos << 3 | (0x20 if will.retain else 0)
-        payload += _text(will.topic_name) + _binary(will.payload)
+        payload += text_field(will.topic_name) + binary_field(will.payload)
     if packet.user_name is not None:
         flags |= 0x80
-        payload += _text(packet.user_name)
+        payload += text_field(packet.user_name)
     if packet.password is not None:
         flags |= 0x40
-        payload += _binary(packet.password)
+        payload += binary_field(packet.password)
     protocol_name = b"MQIsdp" if packet.protocol_level == 3 else b"MQTT"
-    start = _binary(protocol_name) + bytes((packet.protocol_level, flags)) + packet.keep_alive_s.to_bytes(2, "big")
+    start = binary_field(protocol_name) + bytes((packet.protocol_level, flags)) + packet.keep_alive_s.to_bytes(2, "big")
     return _frame(0x10, start + payload)
 
 
@@ -152,7 +150,7 @@ def _connack(packet: Connack, level: int) -> bytes:
         return b""
     # Session Present came with 3.1.1, and a refusal never has one (3.2.2-4).
     session_present = packet.session_present and return_code == 0 and level > 3
-    return b"\x20\x02" + _byte[session_present] + _byte[return_code]
+    return b"\x20\x02" + ONE_BYTE[session_present] + ONE_BYTE[return_code]
 
 
 def _suback(packet: Suback, level: int) -> bytes:
@@ -162,33 +160,12 @@ def _suback(packet: Suback, level: int) -> bytes:
     return _frame(0x90, packet.packet_id.to_bytes(2, "big") + return_codes)
 
 
-def remaining_length(length: int) -> bytes:
-    """A remaining length as its one to four bytes (2.2.3)."""
-    if length < 128:
-        return _byte[length]
-    if length < 16_384:
-        return bytes((length & 0x7F | 0x80, length >> 7))
-    if length < 2_097_152:
-        return bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14))
-    if length > REMAINING_LENGTH_MAX:
-        raise ValueError(f"a packet of {length} bytes has no encoding")
-    return bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14 & 0x7F | 0x80, length >> 21))
-
-
 def _frame(first: int, body: bytes) -> bytes:
-    return _byte[first] + remaining_length(len(body)) + body
-
-
-def _binary(data: bytes) -> bytes:
-    return len(data).to_bytes(2, "big") + data
-
-
-def _text(text: str) -> bytes:
-    return _binary(text.encode())
+    return ONE_BYTE[first] + variable_byte_integer(len(body)) + body
 
 
 def _learn_topic_field(topic_name: str) -> bytes:
-    topic_field = _text(topic_name)
+    topic_field = text_field(topic_name)
     if len(topic_name) <= TOPIC_CACHE_CHARS_MAX:
         if len(_topic_fields) >= TOPIC_CACHE_MAX:
             _topic_fields.clear()

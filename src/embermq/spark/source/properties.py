@@ -1,6 +1,6 @@
 """The properties of a PUBLISH as columns (MQTT 5.0, 3.3.2.3).
 
-Owns: reading the property bytes of a record. They passed the server's codec, so a broken one is damage, not a peer.
+Owns: which property becomes which column. The bytes passed the server's codec, so a bad one means a damaged record.
 """
 
 from collections.abc import Iterator
@@ -10,18 +10,24 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from embermq.protocol.errors import PeerError
+from embermq.protocol.mqtt.fields import Fields
+from embermq.protocol.mqtt.properties import EITHER, read_properties
+from embermq.protocol.packets import PUBLISH
 from embermq.spark.errors import PipelineError
 from embermq.spark.source.columns import SOURCE_ARROW
 from embermq.store.log.records import Kind
 
 PROPERTY_COLUMNS: Final = ("expiry", "content_type", "response_topic", "correlation_data", "user_properties")
 
-_EXPIRY: Final = 0x02
-_TEXTS: Final = {0x03: "content_type", 0x08: "response_topic"}
-_CORRELATION_DATA: Final = 0x09
-_USER_PROPERTY: Final = 0x26
-_FIXED_BYTES: Final = {0x01: 1, _EXPIRY: 4, 0x23: 2}
-_SUBSCRIPTION_IDENTIFIER: Final = 0x0B
+# Property name -> column. The other properties of a PUBLISH have no column.
+_COLUMN_OF: Final = {
+    "message_expiry_interval": "expiry",
+    "content_type": "content_type",
+    "response_topic": "response_topic",
+    "correlation_data": "correlation_data",
+    "user_property": "user_properties",
+}
 
 
 def property_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -33,10 +39,10 @@ def property_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     with_properties = np.flatnonzero((ends[1:] > ends[:-1]) & (np.asarray(batch["kind"]) == Kind.PUBLISH))
     found: dict[str, list[object]] = {name: [None] * count for name in PROPERTY_COLUMNS}
     for row in with_properties.tolist():
-        for name, value in read_properties(batch["properties"][row].as_py()):
+        for name, value in _values(batch["properties"][row].as_py()):
             if name == "user_properties":
-                held = found[name][row]
-                found[name][row] = [*held, value] if isinstance(held, list) else [value]
+                before = found[name][row]
+                found[name][row] = [*before, value] if isinstance(before, list) else [value]
             else:
                 found[name][row] = value
     return {name: pa.array(found[name], SOURCE_ARROW.field(name).type) for name in PROPERTY_COLUMNS}
@@ -48,48 +54,15 @@ def _no_properties(count: int) -> dict[str, pa.Array]:
     return {name: pa.nulls(count, SOURCE_ARROW.field(name).type) for name in PROPERTY_COLUMNS}
 
 
-def read_properties(data: bytes) -> Iterator[tuple[str, object]]:
+def _values(data: bytes) -> Iterator[tuple[str, object]]:
     """The columns' names with their values, in the order of the wire."""
-    at = 0
     try:
-        while at < len(data):
-            identifier, at = _variable_integer(data, at)
-            if identifier in _FIXED_BYTES:
-                after = at + _FIXED_BYTES[identifier]
-                if identifier == _EXPIRY:
-                    yield "expiry", int.from_bytes(data[at:after], "big")
-                at = after
-            elif identifier in _TEXTS:
-                value, at = _binary(data, at)
-                yield _TEXTS[identifier], value.decode()
-            elif identifier == _CORRELATION_DATA:
-                value, at = _binary(data, at)
-                yield "correlation_data", value
-            elif identifier == _USER_PROPERTY:
-                name, at = _binary(data, at)
-                value, at = _binary(data, at)
-                yield "user_properties", {"name": name.decode(), "value": value.decode()}
-            elif identifier == _SUBSCRIPTION_IDENTIFIER:
-                _, at = _variable_integer(data, at)
-            else:
-                raise PipelineError(f"a record of the log has the unknown property 0x{identifier:02x}")
-    except (IndexError, UnicodeDecodeError):
-        raise PipelineError("the properties of a record of the log are cut short or no text") from None
-
-
-def _variable_integer(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-
-
-def _binary(data: bytes, at: int) -> tuple[bytes, int]:
-    end = at + 2 + int.from_bytes(data[at : at + 2], "big")
-    if end > len(data):
-        raise IndexError(end)
-    return data[at + 2 : end], end
+        found = read_properties(Fields(data, 0, len(data)), PUBLISH, EITHER)
+    except PeerError as error:
+        raise PipelineError(f"the properties of a record of the log are damaged: {error.detail}") from None
+    for name, value in found:
+        column = _COLUMN_OF.get(name)
+        if column == "user_properties" and isinstance(value, tuple):
+            yield column, {"name": value[0], "value": value[1]}
+        elif column is not None:
+            yield column, value

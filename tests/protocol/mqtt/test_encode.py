@@ -5,13 +5,12 @@ import pytest
 from embermq.protocol.mqtt import encode as encoding
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.encode import (
-    REMAINING_LENGTH_MAX,
     acknowledgement,
     encode,
     publish_head,
     publish_qos0,
-    remaining_length,
 )
+from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX, variable_byte_integer
 from embermq.protocol.packets import Connack, Disconnect, Packet, Publish, Suback, Will
 from embermq.protocol.reasons import ReasonCode
 from support.clauses import v311
@@ -35,16 +34,16 @@ def test_the_packet_becomes_its_bytes(vector: Vector) -> None:
         (16_384, "808001"),
         (2_097_151, "ffff7f"),
         (2_097_152, "80808001"),
-        (REMAINING_LENGTH_MAX, "ffffff7f"),
+        (VARIABLE_BYTE_INTEGER_MAX, "ffffff7f"),
     ],
 )
 def test_a_remaining_length_takes_one_to_four_bytes(length: int, wire: str) -> None:
-    assert remaining_length(length) == bytes.fromhex(wire)
+    assert variable_byte_integer(length) == bytes.fromhex(wire)
 
 
 def test_a_longer_packet_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="268435456"):
-        remaining_length(REMAINING_LENGTH_MAX + 1)
+        variable_byte_integer(VARIABLE_BYTE_INTEGER_MAX + 1)
 
 
 @v311("MQTT-3.2.2-4")

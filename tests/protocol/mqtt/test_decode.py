@@ -8,7 +8,8 @@ import pytest
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
 from embermq.protocol.mqtt import decode
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
-from embermq.protocol.mqtt.encode import REMAINING_LENGTH_MAX, encode
+from embermq.protocol.mqtt.encode import encode
+from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX
 from embermq.protocol.packets import Connect, Packet, Pingreq, Pingresp, Puback, Publish, Subscribe, Will
 from embermq.protocol.reasons import ReasonCode
 from support.clauses import v311
@@ -179,7 +180,7 @@ def test_the_limit_may_be_below_a_length_of_one_byte() -> None:
 
 
 def test_an_announced_length_allocates_nothing() -> None:
-    decoder = Decoder(REMAINING_LENGTH_MAX)
+    decoder = Decoder(VARIABLE_BYTE_INTEGER_MAX)
     tracemalloc.start()
     try:
         assert decoder.feed(b"\x30\xff\xff\xff\x7f") == []
@@ -289,11 +290,11 @@ def test_before_connect_no_more_is_gathered_than_the_largest_connect_needs() -> 
     will = Will("t" * 65_535, b"w" * 65_535, 0, False)
     largest = Connect("c" * 65_535, True, 0, will, "u" * 65_535, b"p" * 65_535)
     wire = encode(largest)
-    decoder = Decoder(REMAINING_LENGTH_MAX, first_bytes_max=CONNECT_BYTES_MAX)
+    decoder = Decoder(VARIABLE_BYTE_INTEGER_MAX, first_bytes_max=CONNECT_BYTES_MAX)
     large = encode(Publish("t", bytes(2 * CONNECT_BYTES_MAX)))
     assert [type(packet) for packet in decoder.feed(wire + large)] == [Connect, Publish]
     assert decoder.error is None
-    stranger = Decoder(REMAINING_LENGTH_MAX, first_bytes_max=CONNECT_BYTES_MAX)
+    stranger = Decoder(VARIABLE_BYTE_INTEGER_MAX, first_bytes_max=CONNECT_BYTES_MAX)
     assert stranger.feed(large[:10]) == []
     assert stranger.error is not None and stranger.error.reason == ReasonCode.PACKET_TOO_LARGE
 
