@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from embermq import __version__
-from embermq.access_files import write_password
+from embermq.access.passwords import write_password
 from embermq.cli import app, main
 from embermq.config import sample
 from support.certificates import Authority

@@ -13,7 +13,7 @@ import pytest
 
 import embermq
 from embermq import Broker
-from embermq.access_files import FileAccess
+from embermq.access.file_access import FileAccess
 from embermq.broker.access import AllowAll
 from embermq.broker.limits import Limits
 from embermq.errors import ConfigError

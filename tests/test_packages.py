@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store.state": ("protocol", "store.interface", "store.budgets", "store.open_group", "store.log", "store.state"),
     "store": ("protocol", "store"),
     "broker": ("protocol", "store.interface", "broker"),
+    "access": ("protocol", "broker.access", "errors", "access"),
     "transport": ("protocol", "store.interface", "broker", "transport"),
     "spark": ("protocol", "store.log", "instants", "spark"),
 }

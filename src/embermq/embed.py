@@ -322,7 +322,7 @@ def access_of(settings: "Settings") -> Access:
     access = settings.access
     if access.password_file is None and access.acl_file is None and not access.certificate_as_user:
         return AllowAll()
-    from embermq.access_files import FileAccess
+    from embermq.access.file_access import FileAccess
 
     return FileAccess(
         password_file=access.password_file,

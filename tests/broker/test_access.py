@@ -2,7 +2,7 @@
 
 import pytest
 
-from embermq.access_files import parse_access_list
+from embermq.access.access_list import parse_access_list
 from embermq.broker.access import REMEMBERED_TOPICS_MAX, AccessList, AllowAll, Identity
 
 LIST = """

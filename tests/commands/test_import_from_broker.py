@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from embermq import Broker
-from embermq.access_files import FileAccess, write_password
+from embermq.access.file_access import FileAccess
+from embermq.access.passwords import write_password
 from support.certificates import Authority
 from support.ember_command import Done, ember, sentence, server, wire
 from support.wire import PUBLISH, Wire, packet, publish, string

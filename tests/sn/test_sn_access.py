@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from embermq import Broker
-from embermq.access_files import FileAccess, write_password
+from embermq.access.file_access import FileAccess
+from embermq.access.passwords import write_password
 from embermq.broker.access import Access, Identity
 from embermq.transport.udp import CHECKS_MAX
 from support.sn_client import PROFILES, TWO, V12, A, Message, SnClient, pubwos

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from embermq import Broker
-from embermq.access_files import FileAccess, write_password
+from embermq.access.file_access import FileAccess
+from embermq.access.passwords import write_password
 from embermq.spark.options import parse_sink_options
 from embermq.spark.sink.publisher import Publisher, PublishFailed, connect_with_retry
 from embermq.store.log.reader import LogReader

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from embermq import Broker
-from embermq.access_files import FileAccess, write_password
+from embermq.access.file_access import FileAccess
+from embermq.access.passwords import write_password
 from support import wire
 from support.clauses import v311
 from support.wire import Connack, Will, Wire

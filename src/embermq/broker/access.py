@@ -1,7 +1,7 @@
 """Access: who a client is, and what it may read, write and retain, as one interface.
 
 Owns: the questions, the answer of a server that is open to all, and the grants that an access list is made of.
-Never: a file, a password hash. `embermq.access_files` reads those and answers `authenticate` from them.
+Never: a file, a password hash. `embermq.access` reads those and answers `authenticate` from them.
 """
 
 from abc import ABC, abstractmethod

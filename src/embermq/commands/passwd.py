@@ -16,7 +16,7 @@ def passwd(
     stdin: Annotated[bool, typer.Option("--stdin", help="Read the password from the first line of the input.")] = False,
 ) -> None:
     """Set a user's password, or remove the user. A running server reads the file again on SIGHUP."""
-    from embermq.access_files import write_password
+    from embermq.access.passwords import write_password
 
     if delete:
         if not file.exists() or not write_password(file, user, None):

@@ -1,0 +1,121 @@
+"""Users and rights from files: the `Access` of a server with a password file, certificates or an access list.
+
+Owns: who a client is, and both files read again together.
+Never: a secret in a log line or an error. A reload that fails changes nothing.
+"""
+
+import hashlib
+import hmac
+import logging
+import os
+import stat
+from pathlib import Path
+from typing import Final, final
+
+from argon2 import PasswordHasher
+from argon2.exceptions import Argon2Error
+
+from embermq.access.access_list import parse_access_list
+from embermq.access.passwords import DECOY_HASH, HASHER, parse_passwords, read_text
+from embermq.broker.access import Access, AccessList, Identity
+from embermq.protocol.errors import Refused
+from embermq.protocol.reasons import ReasonCode
+
+logger: Final = logging.getLogger("embermq.access")
+
+
+@final
+class FileAccess(Access):
+    """Users from a password file or from client certificates, rights from an access list; each of them optional."""
+
+    __slots__ = (
+        "_password_file",
+        "_acl_file",
+        "_allow_anonymous",
+        "_certificate_as_user",
+        "_users",
+        "_access_list",
+        "_proven",
+        "_proof_key",
+        "_hasher",
+    )
+
+    def __init__(
+        self,
+        *,
+        password_file: Path | None = None,
+        acl_file: Path | None = None,
+        allow_anonymous: bool = False,
+        certificate_as_user: bool = False,
+        hasher: PasswordHasher = HASHER,
+    ) -> None:
+        super().__init__(slow=password_file is not None, unrestricted=acl_file is None)
+        self._password_file: Final = password_file
+        self._acl_file: Final = acl_file
+        self._allow_anonymous: Final = allow_anonymous
+        self._certificate_as_user: Final = certificate_as_user
+        self._users: dict[str, str] = {}
+        self._access_list = AccessList([], [], {})
+        self._hasher: Final = hasher
+        # The last correct password of each user, as a keyed digest: many clients that reconnect after an outage need
+        # not wait for argon2. The key exists only in this process.
+        self._proven: dict[str, bytes] = {}
+        self._proof_key: Final = os.urandom(32)
+        self.reload()
+
+    def reload(self) -> None:
+        """Read both files again and use them from now on; on a `ConfigError` nothing changes.
+
+        Connected clients stay: their next PUBLISH and SUBSCRIBE are checked against the new list.
+        """
+        users = self._users
+        access_list = self._access_list
+        if self._password_file is not None:
+            users = parse_passwords(read_text(self._password_file, "access.password_file"), str(self._password_file))
+            if stat.S_IMODE(self._password_file.stat().st_mode) & 0o077:
+                logger.warning("%s can be read by others than its owner: chmod 600 it", self._password_file)
+        if self._acl_file is not None:
+            access_list = parse_access_list(read_text(self._acl_file, "access.acl_file"), str(self._acl_file))
+        self._proven = {}
+        self._users = users
+        self._access_list = access_list
+
+    def authenticate(
+        self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
+    ) -> Identity:
+        if self._certificate_as_user and certificate_name:
+            return Identity(certificate_name, client_id)
+        if self._password_file is not None and user_name is not None:
+            self._check_password(user_name, password)
+            return Identity(user_name, client_id)
+        if self._allow_anonymous:
+            # Without a password file a user name is only a claim: the client has the rights of an anonymous one.
+            return Identity("", client_id)
+        raise Refused("no user name, and anonymous clients are not allowed", ReasonCode.NOT_AUTHORIZED)
+
+    def _check_password(self, user_name: str, password: bytes | None) -> None:
+        proven, users = self._proven, self._users
+        refused = Refused(
+            f"wrong password for user {user_name!r}, or no such user", ReasonCode.BAD_USER_NAME_OR_PASSWORD
+        )
+        if password is None:
+            raise refused
+        proof = hashlib.blake2b(password, key=self._proof_key).digest()
+        if hmac.compare_digest(proven.get(user_name, b""), proof):
+            return
+        password_hash = users.get(user_name)
+        # An unknown user takes the same time as a wrong password: the password is checked against another user's hash.
+        tried = password_hash if password_hash is not None else next(iter(users.values()), DECOY_HASH)
+        try:
+            self._hasher.verify(tried, password)
+        except Argon2Error:
+            raise refused from None
+        if password_hash is None:
+            raise refused
+        proven[user_name] = proof
+
+    def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
+        return self.unrestricted or identity.rights(self._access_list).may_write(topic_name, retain)
+
+    def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
+        return self.unrestricted or identity.rights(self._access_list).may_read(topic_filter)
