@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from embermq.store.log.blocks import (
     HEADER_BYTES,
     SECTION_BYTES_MAX,
-    BadBlock,
     Block,
     decode_block,
     encode_block,
     read_header,
 )
+from embermq.store.log.errors import BadBlock
 from embermq.store.log.records import Group
 from support.log_samples import flipped, row_of, rows_of, sample_group
 
@@ -42,7 +42,7 @@ def test_a_group_survives_encoding(
     first_offset: int, records: list[tuple[int, int, int, bytes, bytes, bytes, bytes]]
 ) -> None:
     group = group_of(first_offset, records)
-    block = encode_block(group)
+    _, block = encode_block(group)
     assert len(block) % 8 == 0
     assert rows_of(decode_block(block)) == rows_of(group)
     assert decode_block(block).first_offset == first_offset
@@ -50,19 +50,19 @@ def test_a_group_survives_encoding(
 
 def test_records_are_cut_out_one_by_one_as_the_group_has_them() -> None:
     group = sample_group(17, 40)
-    block = Block(encode_block(group))
+    block = Block(encode_block(group)[1])
     assert [row_of(block.record(offset)) for offset in range(17, 57)] == rows_of(group)
 
 
 def test_a_group_can_begin_in_the_middle_of_its_block() -> None:
     group = sample_group(17, 5)
-    block = Block(encode_block(group))
+    block = Block(encode_block(group)[1])
     assert [rows_of(block.group(offset)) for offset in range(17, 22)] == [rows_of(group)[skip:] for skip in range(5)]
     assert rows_of(block.group(3)) == rows_of(group)
 
 
 def test_every_flipped_bit_is_noticed() -> None:
-    block = encode_block(sample_group(1, 3))
+    _, block = encode_block(sample_group(1, 3))
     for at in range(len(block)):
         for bit in range(8):
             with pytest.raises(BadBlock):
@@ -70,14 +70,14 @@ def test_every_flipped_bit_is_noticed() -> None:
 
 
 def test_every_cut_is_noticed() -> None:
-    block = encode_block(sample_group(1, 3))
+    _, block = encode_block(sample_group(1, 3))
     for length in range(len(block)):
         with pytest.raises(BadBlock):
             decode_block(block[:length])
 
 
 def test_a_header_knows_its_length_and_every_bit_that_changes_it() -> None:
-    block = encode_block(sample_group(9, 3))
+    _, block = encode_block(sample_group(9, 3))
     header = read_header(block)
     assert header is not None
     assert (header.first_offset, header.records, header.total_bytes) == (9, 3, len(block))
@@ -91,7 +91,7 @@ def test_a_header_knows_its_length_and_every_bit_that_changes_it() -> None:
 
 def test_a_block_takes_the_largest_topic_and_refuses_a_larger_one() -> None:
     largest = b"t" * 65_535
-    assert decode_block(encode_block(group_of(1, [(0, 1, 0, largest, b"", b"", b"")]))).topics == [largest]
+    assert decode_block(encode_block(group_of(1, [(0, 1, 0, largest, b"", b"", b"")]))[1]).topics == [largest]
     with pytest.raises(OverflowError):
         encode_block(group_of(1, [(0, 1, 0, largest + b"t", b"", b"", b"")]))
 
@@ -101,17 +101,21 @@ def test_an_empty_group_is_no_block() -> None:
         encode_block(Group(1))
 
 
-def test_a_group_beyond_32_bit_offsets_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_beyond_32_bit_offsets_is_refused() -> None:
     assert SECTION_BYTES_MAX == 2**31 - 1
-    monkeypatch.setattr("embermq.store.log.blocks.SECTION_BYTES_MAX", 200)
-    encode_block(group_of(1, [(0, 1, 0, b"t", b"x" * 120, b"", b"")]))
+    encode_block(group_of(1, [(0, 1, 0, b"t", b"x" * 120, b"", b"")]), bytes_max=200)
     with pytest.raises(ValueError, match="cannot hold 1 records of 208 bytes"):
-        encode_block(group_of(1, [(0, 1, 0, b"t", b"x" * 130, b"", b"")]))
+        encode_block(group_of(1, [(0, 1, 0, b"t", b"x" * 130, b"", b"")]), bytes_max=200)
+
+
+def test_the_header_that_comes_with_a_block_is_the_one_in_it() -> None:
+    header, block = encode_block(sample_group(9, 3))
+    assert header == read_header(block)
 
 
 def test_columns_lie_where_the_format_says() -> None:
     group = group_of(5, [(10, 1, 2, b"a/b", b"one", b"c", b"p"), (20, 3, 4, b"d", b"", b"ef", b"")])
-    block = encode_block(group)
+    _, block = encode_block(group)
     sections = [0, 16, 8, 8, 4, 4, 2, 2, 4, 3, 1, 3]
     ends = [HEADER_BYTES + sum(sections[: number + 1]) for number in range(len(sections))]
     parts = [block[start:end] for start, end in pairwise(ends)]

@@ -16,11 +16,9 @@ import pytest
 import embermq.store.log.writer as log_module
 from embermq.protocol.packets import Publish, SubscriptionRequest
 from embermq.store.budgets import RetainedBudget
-from embermq.store.directory import StoreBusy
+from embermq.store.errors import HistoryTrimmed, StateAhead, StoreBusy
 from embermq.store.interface import Store, StoreError
 from embermq.store.journal import Journal, JournalSettings, rebuild
-from embermq.store.replay import StateAhead
-from embermq.store.state.past import HistoryTrimmed
 from embermq.store.state.rocks import Rocks
 from support.crashed_directory import copy_as_crashed
 from support.store_contract import Engine, LastingContract, names

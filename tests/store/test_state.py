@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from embermq.store.budgets import RetainedBudget
-from embermq.store.interface import StoreError
+from embermq.store.errors import NewerSchema, StoreError
 from embermq.store.log.records import RETAIN_FLAG, SESSION_EXPIRY, SESSION_SEQUENCE, Group, Kind, queue_entry
 from embermq.store.replay import merged
 from embermq.store.state import rocks as rocks_module
@@ -15,7 +15,7 @@ from embermq.store.state import state as state_module
 from embermq.store.state.history import REFERENCE, STEPS_MAX, history_key
 from embermq.store.state.retained_keys import key_topic
 from embermq.store.state.rocks import Rocks
-from embermq.store.state.state import NewerSchema, State
+from embermq.store.state.state import State
 from support.crashed_directory import copy_as_crashed
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from embermq.protocol.packets import Publish, SubscriptionRequest
 from embermq.store.budgets import RetainedBudget
+from embermq.store.errors import HistoryTrimmed
 from embermq.store.interface import Queue, SavedSession, StoreError
 from embermq.store.journal import Journal, JournalSettings
-from embermq.store.state.past import HistoryTrimmed
 from embermq.store.state.retained_keys import topic_key
 from support.crashed_directory import copy_as_crashed
 

@@ -49,7 +49,7 @@ def rebuild(
     """Throw the state away and make it anew from the log. The server must not run."""
     from embermq.commands.options import bar
     from embermq.engines import rebuild_state
-    from embermq.store.directory import StoreBusy
+    from embermq.store.errors import StoreBusy
 
     with sentences():
         settings = settings_of(data, config).store

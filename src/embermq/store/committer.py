@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Final, final
 
-from embermq.store.interface import StoreError
+from embermq.store.errors import StoreError
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
 from embermq.store.replay import replay

@@ -3,17 +3,12 @@
 Owns: its layout, its access rights, and the lock that keeps a second server out.
 """
 
-import fcntl
 import os
 from pathlib import Path
 from typing import Final, final
 
-from embermq.store.interface import StoreError
-
-
-@final
-class StoreBusy(StoreError):
-    """Another server has the directory."""
+from embermq.store.errors import StoreBusy, StoreError
+from embermq.store.log.segments import lock_file
 
 
 @final
@@ -31,17 +26,14 @@ class DataDirectory:
             for directory in (path, self.log, self.state):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 directory.chmod(0o700)
-            self._descriptor = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT, 0o600)
+            self._descriptor = lock_file(path / "LOCK")
+        except BlockingIOError:
+            holder = (path / "LOCK").read_text("ascii", "replace").strip()
+            raise StoreBusy(f"the data directory {path} is in use by another server, process {holder}") from None
         except FileExistsError as error:
             raise StoreError(f"the data directory {path} cannot be used: {error.filename} is no directory") from error
         except OSError as error:
             raise StoreError(f"the data directory {path} cannot be used: {error.strerror}") from error
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
-            self.close()
-            raise StoreBusy(f"the data directory {path} is in use by another server, process {holder}") from None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 

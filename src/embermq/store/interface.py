@@ -11,12 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, final
 
 from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest
+from embermq.store.errors import StoreError as StoreError  # what the broker catches belongs to the interface
 
 PACKET_IDS: Final = 65_535
-
-
-class StoreError(Exception):
-    """The store cannot take or give something now. Nothing was acknowledged on its behalf."""
 
 
 @final

@@ -5,9 +5,9 @@ Owns: catching up at start, and refusing a state that is ahead of its log.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, final
+from typing import Final
 
-from embermq.store.interface import StoreError
+from embermq.store.errors import StateAhead
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
 from embermq.store.state.state import State
@@ -19,11 +19,6 @@ _logger: Final = logging.getLogger("embermq.store")
 
 Progress = Callable[[int, int], None]
 """Hears how many records were applied, of how many."""
-
-
-@final
-class StateAhead(StoreError):
-    """The state has applied what the log does not hold."""
 
 
 def replay(log: Log, state: State, progress: Progress | None = None) -> None:

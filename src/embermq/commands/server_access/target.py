@@ -100,7 +100,7 @@ def operated(data: Path | None, config: Path | None) -> Operated:
     from embermq.commands.server_access.running import connected
     from embermq.commands.server_access.stopped import Stopped
     from embermq.engines import CONTROL_SOCKET
-    from embermq.store.directory import StoreBusy
+    from embermq.store.errors import StoreBusy
 
     settings = settings_of(data, config)
     running = connected(settings.store.directory / CONTROL_SOCKET)

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, final
 
 from isal.isal_zlib import crc32
 
+from embermq.store.log.errors import BadBlock
 from embermq.store.log.records import Group
 
 if sys.byteorder != "little":  # the columns are read and written as native arrays
@@ -49,10 +50,6 @@ class BlockHeader(NamedTuple):
     reserved: int
 
 
-class BadBlock(ValueError):
-    """These bytes are not a whole, undamaged block."""
-
-
 @final
 class Record:
     """One record of the log."""
@@ -85,8 +82,8 @@ def block_bytes(count: int, section_bytes: int) -> int:
     return (HEADER_BYTES + count * ROW_BYTES + section_bytes + 7) & ~7
 
 
-def encode_block(group: Group) -> bytes:
-    """A group as one block. ValueError if it is empty or too large for the format."""
+def encode_block(group: Group, bytes_max: int = SECTION_BYTES_MAX) -> tuple[BlockHeader, bytes]:
+    """A group as one block: its header, and all its bytes. ValueError if it is empty or larger than `bytes_max`."""
     count = len(group.topics)
     topics = b"".join(group.topics)
     client_ids = b"".join(group.client_ids)
@@ -94,22 +91,13 @@ def encode_block(group: Group) -> bytes:
     payloads = b"".join(group.payloads)
     section_bytes = len(topics) + len(client_ids) + len(properties) + len(payloads)
     total = block_bytes(count, section_bytes)
-    if not count or total > SECTION_BYTES_MAX:
+    if not count or total > bytes_max:
         raise ValueError(f"a block cannot hold {count} records of {total} bytes together")
+    sizes = len(topics), len(client_ids), len(properties), len(payloads)
+    fields = FORMAT_VERSION, HEADER_BYTES, count, group.first_offset, *sizes, total, 0
     rest = b"".join(
         (
-            _REST.pack(
-                FORMAT_VERSION,
-                HEADER_BYTES,
-                count,
-                group.first_offset,
-                len(topics),
-                len(client_ids),
-                len(properties),
-                len(payloads),
-                total,
-                0,
-            ),
+            _REST.pack(*fields),
             array("q", group.timestamps_us),
             array("I", map(len, group.payloads)),
             array("I", map(len, group.properties)),
@@ -124,7 +112,8 @@ def encode_block(group: Group) -> bytes:
             bytes(total - HEADER_BYTES - count * ROW_BYTES - section_bytes),
         )
     )
-    return _PREFIX.pack(BLOCK_MAGIC, crc32(rest)) + rest
+    crc = crc32(rest)
+    return BlockHeader(BLOCK_MAGIC, crc, *fields), _PREFIX.pack(BLOCK_MAGIC, crc) + rest
 
 
 def read_header(data: bytes | memoryview, position: int = 0) -> BlockHeader | None:

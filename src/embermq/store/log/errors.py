@@ -5,7 +5,7 @@ Owns: the errors of the log's writer and of its reader. Each is built from plain
 
 from typing import Final, final
 
-from embermq.store.interface import StoreError
+from embermq.store.errors import StoreError
 
 
 class LogError(StoreError):
@@ -24,6 +24,11 @@ class LogCorrupt(LogError):
 
     def __str__(self) -> str:
         return f"the log is damaged: {self.file}, position {self.position}: {self.detail}"
+
+
+@final
+class BadBlock(LogError):
+    """These bytes are not a whole, undamaged block."""
 
 
 @final

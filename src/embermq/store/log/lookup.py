@@ -11,8 +11,8 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final, final
 
-from embermq.store.log.blocks import BadBlock, Block, Record
-from embermq.store.log.errors import LogCorrupt
+from embermq.store.log.blocks import Block, Record
+from embermq.store.log.errors import BadBlock, LogCorrupt
 from embermq.store.log.recovery import Segment
 from embermq.store.log.segments import Index, consistent, index_path, log_path, rebuilt_index
 

@@ -1,9 +1,10 @@
 """Segments: the files of a log and what is where in them (docs/log-format.md).
 
-Owns: file names, the header of a segment, the index beside it, and walking a segment block by block.
+Owns: file names, the lock, the header of a segment, the index beside it, and walking a segment block by block.
 Never: deciding what to do about damage; the writer cuts or refuses, a reader refuses, `verify` reports.
 """
 
+import fcntl
 import mmap
 import os
 import re
@@ -108,6 +109,20 @@ def first_offsets(directory: Path) -> list[int]:
     """The first offsets of the segments in a directory, in order."""
     found = map(_NAME.fullmatch, os.listdir(directory))
     return sorted(int(match[1]) for match in found if match)
+
+
+def lock_file(path: Path) -> int:
+    """Lock a file, which is made if it is missing, until the descriptor is closed; the end of a process closes it too.
+
+    OSError if another process has locked it.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def encode_segment_header(first_offset: int) -> bytes:

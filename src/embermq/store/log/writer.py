@@ -18,8 +18,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, final
 
-from embermq.store.log.blocks import HEADER, BadBlock, Block, BlockHeader, Record, encode_block, read_header
-from embermq.store.log.errors import LogCorrupt, LogInUse
+from embermq.store.log.blocks import Block, Record, encode_block, read_header
+from embermq.store.log.errors import BadBlock, LogCorrupt, LogInUse
 from embermq.store.log.lookup import Lookup
 from embermq.store.log.records import Group
 from embermq.store.log.recovery import Segment, recover
@@ -33,6 +33,7 @@ from embermq.store.log.segments import (
     encode_segment_header,
     entry_of,
     index_path,
+    lock_file,
     log_path,
 )
 
@@ -109,8 +110,7 @@ class Log:
         if group.first_offset != self.next_offset:
             raise ValueError(f"the group begins at offset {group.first_offset}, the log goes on at {self.next_offset}")
         self._hold_timestamps_back(group)
-        block = encode_block(group)
-        header = BlockHeader._make(HEADER.unpack_from(block))
+        header, block = encode_block(group)
         try:
             segment = self._segment_for(len(block), now_us)
             entry = entry_of(header, segment.size_bytes, group.timestamps_us[0])
@@ -321,11 +321,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _lock(directory: Path) -> int:
-    """Hold the directory until the descriptor is closed; a crash closes it too."""
-    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
+        return lock_file(directory / "lock")
+    except BlockingIOError:
         raise LogInUse(str(directory)) from None
-    return descriptor

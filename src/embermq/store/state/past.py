@@ -4,10 +4,10 @@ Owns: putting the two together, while the log may be trimmed meanwhile.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from typing import Final, final
+from typing import Final
 
-from embermq.store.interface import Retained, StoreError
+from embermq.store.errors import HistoryTrimmed, StoreError
+from embermq.store.interface import Retained
 from embermq.store.log.blocks import Record
 from embermq.store.log.records import QOS_MASK
 from embermq.store.log.writer import Log
@@ -20,20 +20,6 @@ PIECE_TOPICS: Final = 128
 PIECE_BYTES: Final = 1024 * 1024
 """How many topics are looked at, and how many bytes of payload gathered, before others have their turn."""
 _ATTEMPTS: Final = 3  # a trim may move a message from the log to the state between two looks
-
-
-@final
-class HistoryTrimmed(StoreError):
-    """The asked instant is older than what is kept."""
-
-    def __init__(self, instant_us: int, begins_us: int) -> None:
-        super().__init__(instant_us, begins_us)
-        self.instant_us: Final = instant_us
-        self.begins_us: Final = begins_us
-
-    def __str__(self) -> str:
-        begins = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.begins_us)
-        return f"the history is kept from {begins.isoformat()} on, the instant asked for is before that"
 
 
 def retained_as_of(

@@ -8,7 +8,8 @@ from array import array
 from typing import Final, final
 
 from embermq.protocol.packets import Delivery, Publish
-from embermq.store.interface import Queue, StoreError, packet_id_of
+from embermq.store.errors import StoreError
+from embermq.store.interface import Queue, packet_id_of
 from embermq.store.log.blocks import Record
 from embermq.store.log.records import QOS_MASK, RECORD_OVERHEAD_BYTES, RETAIN_FLAG, SESSION_SEQUENCE, Kind, queue_entry
 from embermq.store.log.writer import Log

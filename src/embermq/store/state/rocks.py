@@ -29,7 +29,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from embermq.store.interface import StoreError
+from embermq.store.errors import StoreError
 
 BLOCK_CACHE_BYTES: Final = 16 * 1024 * 1024  # data, index and filter blocks together: for readers, writes seldom read
 BLOCK_BYTES: Final = 4 * 1024

@@ -12,7 +12,7 @@ from typing import Final, final
 from rocksdict import WriteBatch
 
 from embermq.store.budgets import RetainedBudget
-from embermq.store.interface import StoreError
+from embermq.store.errors import NewerSchema, StoreError
 from embermq.store.log.records import RETAIN_FLAG, Group, Kind
 from embermq.store.state.history import Change, changes_as_of, forget, past_changes
 from embermq.store.state.retained import RetainedState
@@ -33,11 +33,6 @@ _NUMBER: Final = Struct("<Q")
 _PUBLISH: Final = int(Kind.PUBLISH)  # comparing with a member of an enum costs three times as much
 _RETAINED_REMOVED: Final = int(Kind.RETAINED_REMOVED)
 _HISTORY_ONLY: Final = frozenset((int(Kind.CONNECTED), int(Kind.RETAINED_COPY)))
-
-
-@final
-class NewerSchema(StoreError):
-    """The state was written by a newer EmberMQ."""
 
 
 @final

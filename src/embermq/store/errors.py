@@ -1,0 +1,40 @@
+"""What an engine of the store can say no to, each as a sentence for the operator.
+
+Owns: `StoreError` and the errors of the journal and its state. Those of the log are in `store.log.errors`.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final, final
+
+
+class StoreError(Exception):
+    """The store cannot take or give something now. Nothing was acknowledged on its behalf."""
+
+
+@final
+class StoreBusy(StoreError):
+    """Another server uses the data directory."""
+
+
+@final
+class StateAhead(StoreError):
+    """The state has applied records that the log does not hold."""
+
+
+@final
+class NewerSchema(StoreError):
+    """The state was written by a newer EmberMQ."""
+
+
+@final
+class HistoryTrimmed(StoreError):
+    """The history does not reach back to the instant that was asked for."""
+
+    def __init__(self, instant_us: int, begins_us: int) -> None:
+        super().__init__(instant_us, begins_us)
+        self.instant_us: Final = instant_us
+        self.begins_us: Final = begins_us
+
+    def __str__(self) -> str:
+        begins = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.begins_us)
+        return f"the history is kept from {begins.isoformat()} on, the instant asked for is before that"
