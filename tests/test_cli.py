@@ -236,7 +236,7 @@ def test_flags_and_environment_and_file_come_together(tmp_path: Path) -> None:
 def test_a_busy_port_is_one_sentence(refusal: Callable[..., str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        reason = "Address already in use; end what listens there, or choose another"
+        reason = "Address already in use; stop what listens there, or choose another address"
         expected = f"ember: cannot listen on 127.0.0.1:{port}: {reason}"
         done = ember("serve", "--memory", "--port", port)
         assert (done.returncode, sentence(done.stdout, done.stderr)) == (2, expected)

@@ -1,4 +1,4 @@
-"""A whole broker as one object: the parts joined, started and stopped together.
+"""`Broker`: a whole server as one object, its parts started and stopped together.
 
 Owns: the order in which store, access, server and listeners start and stop.
 Never: a decision of any of them.
@@ -18,9 +18,11 @@ import ssl
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypedDict, TypeVar, Unpack, final
+from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar, final
 
 from embermq.broker.access import Access, AllowAll
 from embermq.broker.limits import Limits
@@ -36,162 +38,105 @@ if TYPE_CHECKING:
     from embermq.config import Settings
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 logger: Final = logging.getLogger("embermq")
 
 LOOPBACK: Final = "127.0.0.1"
 
 
-class BrokerOptions(TypedDict, total=False):
-    """What `Broker` takes."""
-
-    host: str
-    port: int | None
-    ws_port: int | None
-    tls_port: int | None
-    wss_port: int | None
-    certificate: Path | str | None
-    key: Path | str | None
-    client_ca: Path | str | None
-    require_client_certificate: bool
-    ws_path: str
-    ws_origins: Sequence[str]
-    unix_path: Path | str | None
-    unix_mode: int
-    sn_port: int | None
-    sn: SnSettings | None
-    sn_group: tuple[str, int] | None
-    data: Path | str | None
-    store: Store | None
-    access: Access | None
-    limits: Limits | None
-    sys_interval_s: int
-    group_bytes_max: int
-
-
 @final
+@dataclass(kw_only=True, eq=False, repr=False)
 class Broker:
-    """An MQTT server in this process. After the start, `port`, `ws_port` and so on are the ports it listens on."""
+    """An MQTT server in this process. After the start, `port`, `ws_port` and so on are the ports it listens on.
 
-    def __init__(
-        self,
-        *,
-        host: str = LOOPBACK,
-        port: int | None = 0,
-        ws_port: int | None = None,
-        tls_port: int | None = None,
-        wss_port: int | None = None,
-        certificate: Path | str | None = None,
-        key: Path | str | None = None,
-        client_ca: Path | str | None = None,
-        require_client_certificate: bool = False,
-        ws_path: str = "/mqtt",
-        ws_origins: Sequence[str] = (),
-        unix_path: Path | str | None = None,
-        unix_mode: int = 0o660,
-        sn_port: int | None = None,
-        sn: SnSettings | None = None,
-        sn_group: tuple[str, int] | None = None,
-        data: Path | str | None = None,
-        store: Store | None = None,
-        access: Access | None = None,
-        limits: Limits | None = None,
-        sys_interval_s: int = 10,
-        group_bytes_max: int = GROUP_BYTES_MAX,
-    ) -> None:
-        """A port of 0 is a free one, None is none. Without `data` or `store`, nothing outlives the broker.
+    A port of 0 is a free one, None is none. Without `data` or `store`, nothing outlives the broker. Without `access`
+    every client may do everything, which is refused when other machines can connect.
+    """
 
-        Without `access` everybody may do everything, which is refused when other machines can connect.
-        """
-        if access is None and not is_loopback(host):
+    host: str = LOOPBACK
+    port: int | None = 0
+    ws_port: int | None = None
+    tls_port: int | None = None
+    wss_port: int | None = None
+    certificate: Path | str | None = None
+    key: Path | str | None = None
+    client_ca: Path | str | None = None
+    require_client_certificate: bool = False
+    ws_path: str = "/mqtt"
+    ws_origins: Sequence[str] = ()
+    unix_path: Path | str | None = None
+    unix_mode: int = 0o660
+    sn_port: int | None = None
+    sn: SnSettings | None = None
+    sn_group: tuple[str, int] | None = None
+    data: Path | str | None = None
+    store: Store | None = None
+    access: Access | None = None
+    limits: Limits | None = None
+    sys_interval_s: int = 10
+    group_bytes_max: int = GROUP_BYTES_MAX
+
+    def __post_init__(self) -> None:
+        if self.access is None and not is_loopback(self.host):
             raise ConfigError(
-                f"host {host} is reachable from other machines: expected an explicit access, or AllowAll()"
+                f"host {self.host} is reachable from other machines: expected an explicit access, or AllowAll()"
             )
-        if (tls_port is not None or wss_port is not None) and (certificate is None or key is None):
+        if (self.tls_port is not None or self.wss_port is not None) and (self.certificate is None or self.key is None):
             raise ConfigError("tls_port and wss_port need certificate and key")
-        self.host: Final = host
-        self.port = port
-        self.ws_port = ws_port
-        self.tls_port = tls_port
-        self.wss_port = wss_port
-        self.ws_path: Final = ws_path
-        self._ws_origins: Final = ws_origins
-        self.unix_path: Final = str(unix_path) if unix_path is not None else None
-        self._unix_mode: Final = unix_mode
-        self.sn_port = sn_port
-        self._sn: Final = sn or SnSettings()
-        self._sn_group: Final = sn_group
-        self._certificate: Final = Path(certificate) if certificate is not None else None
-        self._key: Final = Path(key) if key is not None else None
-        self._client_ca: Final = Path(client_ca) if client_ca is not None else None
-        self._require_client_certificate: Final = require_client_certificate
-        self._tls: ssl.SSLContext | None = None
-        self._open_store: OpenStore = embedded_store(data, store)
-        self._directory = Path(data) if data is not None else None
-        self._store: Store | None = None
-        self._access: Final = access or AllowAll()
-        self._limits: Final = limits or Limits()
-        self._sys_interval_s: Final = sys_interval_s
-        self._group_bytes_max: Final = group_bytes_max
+        self._access: Access = self.access or AllowAll()
+        self._open_store: OpenStore = embedded_store(self.data, self.store)
+        self._opened: Store | None = None
         self._server: Server | None = None
+        self._tls: ssl.SSLContext | None = None
 
     @classmethod
     def from_settings(cls, settings: "Settings") -> Self:
         """The broker that a settings tree describes; reads its access files, opens nothing else yet."""
-        listeners = settings.listeners
+        listeners = settings.listeners.model_dump(exclude={"tcp", "port", "unix_mode"})  # the rest has our names
         broker = cls(
-            host=listeners.host,
-            port=listeners.port if listeners.tcp else None,
-            ws_port=listeners.ws_port,
-            tls_port=listeners.tls_port,
-            wss_port=listeners.wss_port,
-            certificate=listeners.certificate,
-            key=listeners.key,
-            client_ca=listeners.client_ca,
-            require_client_certificate=listeners.require_client_certificate,
-            ws_path=listeners.ws_path,
-            ws_origins=listeners.ws_origins,
-            unix_path=listeners.unix_path,
-            unix_mode=int(listeners.unix_mode, 8),
+            **listeners,
+            port=settings.listeners.port if settings.listeners.tcp else None,
+            unix_mode=int(settings.listeners.unix_mode, 8),
             sn_port=settings.sn.port,
             sn=settings.sn.engine(settings.limits.keep_alive_max_s),
             sn_group=settings.sn.group(),
+            data=None if settings.store.memory else settings.store.directory,
             access=access_of(settings),
             limits=settings.limits.limits(),
             sys_interval_s=settings.server.sys_interval_s,
             group_bytes_max=settings.store.group_bytes_max,
         )
-        broker._open_store = lambda call_soon: open_store(settings.store, call_soon)
-        broker._directory = None if settings.store.memory else settings.store.directory
+        broker._open_store = partial(open_store, settings.store)
         return broker
 
     @classmethod
-    def in_thread(cls, **options: Unpack[BrokerOptions]) -> "BrokerThread":
+    def in_thread(cls: "Callable[P, Broker]", *args: P.args, **options: P.kwargs) -> "BrokerThread":
         """A broker on a thread of its own, as a context manager; takes what `Broker` takes."""
-        return BrokerThread(cls(**options))
+        return BrokerThread(cls(*args, **options))
 
     async def start(self) -> None:
-        """Listen. On an error nothing is left open; what a person can set right is a `ConfigError`."""
+        """Listen. After an error nothing stays open; an error that the user can correct is a `ConfigError`."""
         assert self._server is None, "a broker is started once at a time"
         self._tls = self.check()
         loop = asyncio.get_running_loop()
 
         def call_soon(function: Callable[[], None]) -> None:
-            # A loop that is closed already has nobody to tell.
+            # A closed loop cannot be called any more.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(function)
 
         try:
-            self._store = self._open_store(call_soon)
+            self._opened = self._open_store(call_soon)
         except StoreError as error:
             raise ConfigError(str(error)) from error
         try:
             self._server = Server(
-                store=self._store,
+                store=self._opened,
                 access=self._access,
-                limits=self._limits,
-                sys_interval_s=self._sys_interval_s,
-                group_bytes_max=self._group_bytes_max,
+                limits=self.limits or Limits(),
+                sys_interval_s=self.sys_interval_s,
+                group_bytes_max=self.group_bytes_max,
             )
             await self._server.start()
             await self._listen(self._server)
@@ -201,10 +146,11 @@ class Broker:
 
     def check(self) -> ssl.SSLContext | None:
         """Read the certificates; a `ConfigError` says what is wrong with one."""
-        if self._certificate is None or self._key is None:
+        if self.certificate is None or self.key is None:
             return None
+        client_ca = Path(self.client_ca) if self.client_ca is not None else None
         try:
-            return server_context(self._certificate, self._key, self._client_ca, self._require_client_certificate)
+            return server_context(Path(self.certificate), Path(self.key), client_ca, self.require_client_certificate)
         except CertificateError as error:
             raise ConfigError(str(error)) from error
 
@@ -215,38 +161,39 @@ class Broker:
         if self.tls_port is not None:
             self.tls_port = await _bound(server.listen_tcp(host, self.tls_port, self._tls), shown(host, self.tls_port))
         if self.ws_port is not None:
-            listening = server.listen_websocket(host, self.ws_port, None, self.ws_path, self._ws_origins)
+            listening = server.listen_websocket(host, self.ws_port, None, self.ws_path, self.ws_origins)
             self.ws_port = await _bound(listening, shown(host, self.ws_port))
         if self.wss_port is not None:
-            listening = server.listen_websocket(host, self.wss_port, self._tls, self.ws_path, self._ws_origins)
+            listening = server.listen_websocket(host, self.wss_port, self._tls, self.ws_path, self.ws_origins)
             self.wss_port = await _bound(listening, shown(host, self.wss_port))
         if self.unix_path is not None:
-            await _bound(server.listen_unix(self.unix_path, self._unix_mode), self.unix_path)
-        if self._directory is not None:
+            path = str(self.unix_path)
+            await _bound(server.listen_unix(path, self.unix_mode), path)
+        if self.data is not None:
             try:
-                await server.listen_control(self._directory / CONTROL_SOCKET)
-            except OSError as error:  # some file systems hold no sockets; clients need none
+                await server.listen_control(Path(self.data) / CONTROL_SOCKET)
+            except OSError as error:  # some file systems have no sockets; clients do not need this one
                 logger.warning("`ember retained` and `ember store stat` cannot reach this server: %s", error)
         if self.sn_port is not None:
-            listening = server.listen_sn(host, self.sn_port, self._sn, self._sn_group)
-            group = f" and in the group {shown(*self._sn_group)}" if self._sn_group is not None else ""
+            listening = server.listen_sn(host, self.sn_port, self.sn or SnSettings(), self.sn_group)
+            group = f" and in the group {shown(*self.sn_group)}" if self.sn_group is not None else ""
             self.sn_port = await _bound(listening, shown(host, self.sn_port) + group)
 
     async def stop(self) -> None:
-        """Close the listeners and the connections, then let go of the store."""
+        """Close the listeners and the connections, then the store."""
         server, self._server = self._server, None
-        store, self._store = self._store, None
+        store, self._opened = self._opened, None
         if server is not None:
             await server.stop()  # it closes the store as well, after its last commit
         elif store is not None:
             store.close()
 
     def reload(self) -> None:
-        """Read the certificate, the users and the rights again; on a `ConfigError` the old ones stay in force."""
+        """Read the certificate, the users and the rights again; after a `ConfigError` the old ones stay in use."""
         self._access.reload()
-        if self._tls is not None and self._certificate is not None and self._key is not None:
+        if self._tls is not None and self.certificate is not None and self.key is not None:
             try:
-                load_certificate(self._tls, self._certificate, self._key)
+                load_certificate(self._tls, Path(self.certificate), Path(self.key))
             except CertificateError as error:
                 raise ConfigError(str(error)) from error
 
@@ -318,7 +265,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def access_of(settings: "Settings") -> Access:
-    """Who may do what, as set."""
+    """The `Access` that the settings describe."""
     access = settings.access
     if access.password_file is None and access.acl_file is None and not access.certificate_as_user:
         return AllowAll()
@@ -333,11 +280,11 @@ def access_of(settings: "Settings") -> Access:
 
 
 async def _bound(listening: Awaitable[T], address: str) -> T:
-    """What a listener answers, or the sentence that says why it cannot listen."""
+    """The result of a listener; a `ConfigError` says why it cannot listen."""
     try:
         return await listening
     except OSError as error:
-        # asyncio puts the address into the text of the error as well; a name that is not found has a number below 0.
+        # asyncio repeats the address in the error's text; a host name that is not found has an errno below 0.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
-        advice = "; end what listens there, or choose another" if error.errno == errno.EADDRINUSE else ""
+        advice = "; stop what listens there, or choose another address" if error.errno == errno.EADDRINUSE else ""
         raise ConfigError(f"cannot listen on {address}: {reason}{advice}") from error
