@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from embermq import Broker
-from embermq.commands.server_access import running
+from embermq.commands.server_access.running import connect
+from embermq.errors import ConfigError
 from embermq.store.directory import DataDirectory
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
@@ -459,7 +460,7 @@ def test_the_settings_name_the_directory_whether_or_not_a_server_could_start(pla
     assert "there is no setting store.directroy" in sentence(ember("retained", "ls", "--config", config))
 
 
-def test_a_server_without_an_answer_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_without_an_answer_is_one_sentence(tmp_path: Path) -> None:
     data = tmp_path / "data"
     held = DataDirectory(data)
     try:
@@ -469,9 +470,10 @@ def test_a_server_without_an_answer_is_one_sentence(tmp_path: Path, monkeypatch:
             deaf.bind(path)
             assert expected in sentence(ember("retained", "ls", "--data", data))
             deaf.listen()
-            monkeypatch.setattr(running, "ANSWER_TIMEOUT_S", 0.2)
-            silent = sentence(ember("retained", "ls", "--data", data))
-            assert silent.startswith("the server does not answer on") and silent.endswith("within 0 s")
+            silent = connect(data / "control.sock", answer_timeout_s=0.2)
+            assert silent is not None
+            with silent, pytest.raises(ConfigError, match=r"^the server does not answer on .*\.sock within 0\.2 s$"):
+                list(silent.messages("#"))
     finally:
         held.close()
 

@@ -33,7 +33,7 @@ def verify(directory: Directory) -> None:
     """Check every block of every segment. Exits with 1 if something is damaged."""
     from embermq.store.log.verify import verify as reports
 
-    with _sentences():
+    with _errors_as_sentences():
         blocks = records = damage = 0
         for report in reports(_log_directory(directory)):
             blocks += report.blocks
@@ -55,7 +55,7 @@ def stat(directory: Directory, json: Json = False) -> None:
     """Show the segments: offsets, times, sizes."""
     from embermq.commands.log_lines import print_stat
 
-    with _sentences():
+    with _errors_as_sentences():
         print_stat(_reader(directory).segments(), json)
 
 
@@ -69,7 +69,7 @@ def tail(
     json: Json = False,
 ) -> None:
     """Show the last records."""
-    with _sentences():
+    with _errors_as_sentences():
         lines = _lines(topic_filter, kind, json)
         reader = _reader(directory)
         first, end = reader.bounds()
@@ -100,7 +100,7 @@ def cat(
 
     if from_offset is not None and since is not None:
         raise ConfigError("--from and --since: expected one of them, not both")
-    with _sentences():
+    with _errors_as_sentences():
         lines = _lines(topic_filter, kind, json)
         reader = _reader(directory)
         start, end = reader.bounds()
@@ -149,7 +149,7 @@ def _last(reader: "LogReader", lines: "Lines", first: int, end: int, count: int)
 
 
 @contextmanager
-def _sentences() -> Iterator[None]:
+def _errors_as_sentences() -> Iterator[None]:
     """Turns what can go wrong with a log into a sentence and an exit code: 1 for damage, 2 for a wrong directory."""
     from embermq.store.log.errors import LogCorrupt, LogError
 

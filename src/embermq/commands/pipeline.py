@@ -53,7 +53,7 @@ def run(
     ] = False,
 ) -> None:
     """Bring all tables up to date, and with --continuous keep them so. SIGTERM and Ctrl-C stop cleanly."""
-    with _sentences():
+    with _errors_as_sentences():
         from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
         from embermq.spark.jobs.typed_tables import read_typed_tables
         from embermq.spark.lake.lake import Lake
@@ -87,7 +87,7 @@ def run(
 @app.command()
 def status(data: Data = DATA, lake_directory: LakeDirectory = LAKE) -> None:
     """Say how far the tables are, without starting Spark."""
-    with _sentences():
+    with _errors_as_sentences():
         from datetime import UTC, datetime
 
         from embermq.spark.lake.checkpoints import check_checkpoints
@@ -123,7 +123,7 @@ def query(
     limit: Rows = 1000,
 ) -> None:
     """Ask the tables in SQL: messages, retained, retained_closed, retained_history, topic_stats, clients, ..."""
-    with _sentences():
+    with _errors_as_sentences():
         from embermq.spark.lake.lake import Lake
         from embermq.spark.queries.sql import query_session, run_sql
 
@@ -143,7 +143,7 @@ def as_of(
     limit: Rows = 1000,
 ) -> None:
     """Show what was retained at an instant."""
-    with _sentences():
+    with _errors_as_sentences():
         from embermq.commands.options import past_instant_us
         from embermq.protocol.topics import check_topic_filter
         from embermq.spark.lake.lake import Lake
@@ -168,7 +168,7 @@ def report(
     master: Master = LOCAL,
 ) -> None:
     """Write one HTML file: message rate, busiest topics, retained set over time, silent topics."""
-    with _sentences():
+    with _errors_as_sentences():
         from embermq.spark.lake.lake import Lake
         from embermq.spark.queries.report import write_report
         from embermq.spark.queries.sql import query_session
@@ -186,7 +186,7 @@ def compact(
     keep_hours: Annotated[float, typer.Option(min=0.0, help="Keep files that were needed in these hours.")] = 168.0,
 ) -> None:
     """Join small files and remove those that nothing needs; safe while the pipeline runs."""
-    with _sentences():
+    with _errors_as_sentences():
         from embermq.spark.lake.compaction import compact as compact_tables
         from embermq.spark.lake.lake import Lake
         from embermq.spark.queries.sql import query_session
@@ -200,7 +200,7 @@ def compact(
 @app.command()
 def audit(data: Data = DATA, lake_directory: LakeDirectory = LAKE, master: Master = LOCAL) -> None:
     """Check the rules of retained messages over the tables. Exits with 1 if one is broken."""
-    with _sentences():
+    with _errors_as_sentences():
         from embermq.spark.lake.lake import Lake
         from embermq.spark.queries.audit import RULES
         from embermq.spark.queries.audit import audit as find_violations
@@ -240,7 +240,7 @@ class _Shown:
 
 
 @contextmanager
-def _sentences() -> Iterator[None]:
+def _errors_as_sentences() -> Iterator[None]:
     """What went wrong as one sentence: the pipeline's own errors and the log's."""
     from embermq.spark.errors import PipelineError
     from embermq.spark.session import what_is_missing

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from embermq.commands.server_access.target import Config, Data, operated, sentences
+from embermq.commands.server_access.target import Config, Data, errors_as_sentences, open_target
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
     from embermq.commands.options import Step
-    from embermq.commands.server_access.target import Operated
+    from embermq.commands.server_access.target import Target
     from embermq.protocol.packets import Publish
 
 app = typer.Typer(
@@ -48,10 +48,10 @@ def ls(
     """List what is retained, or was at a time."""
     from embermq.commands.retained_text import HEADER, PREVIEW_BYTES, as_json, as_line, printable
 
-    with sentences():
+    with errors_as_sentences():
         _check_filter(topic_filter)
         as_of_us = _as_of_us(as_of)
-        with operated(data, config) as server:
+        with open_target(data, config) as server:
             if json:
                 for retained, _ in server.messages(topic_filter, as_of_us):
                     print(as_json(retained))
@@ -81,10 +81,10 @@ def get(
 
     if raw and json:
         raise ConfigError("--raw and --json: expected one of them, not both")
-    with sentences():
+    with errors_as_sentences():
         _check_name(topic_name)
         as_of_us = _as_of_us(as_of)
-        with operated(data, config) as server:
+        with open_target(data, config) as server:
             retained = server.message(topic_name, as_of_us)
         if retained is None:
             then = "" if as_of is None else f" as of {as_of}"
@@ -114,13 +114,13 @@ def set_(
 
     if (payload is not None) == stdin:
         raise ConfigError("expected PAYLOAD or --stdin, one of them")
-    with sentences():
+    with errors_as_sentences():
         _check_name(topic_name)
         # What was no UTF-8 on the command line comes out as it went in.
         given = sys.stdin.buffer.read() if payload is None else os.fsencode(payload)
         if not given:
             raise ConfigError("expected a payload that is not empty: `ember retained clear` clears a topic")
-        with operated(data, config) as server:
+        with open_target(data, config) as server:
             refusals = [refusal for refusal in server.retain([Publish(topic_name, given, qos, True)]) if refusal]
         if refusals:
             raise ConfigError(f"not retained on {printable(topic_name)}: {refusals[0]}")
@@ -138,9 +138,9 @@ def clear(
     from embermq.commands.options import bar
     from embermq.commands.retained_text import printable
 
-    with sentences():
+    with errors_as_sentences():
         _check_filter(topic_filter)
-        with operated(data, config) as server:
+        with open_target(data, config) as server:
             if dry_run:
                 count = 0
                 for retained, _ in server.messages(topic_filter, None, 0):
@@ -169,10 +169,10 @@ def export(
     config: Config = None,
 ) -> None:
     """Write retained messages to a file, a JSON object a line. A file that is there is replaced once all is written."""
-    with sentences():
+    with errors_as_sentences():
         _check_filter(topic_filter)
         as_of_us = _as_of_us(as_of)
-        with operated(data, config) as server:
+        with open_target(data, config) as server:
             lines = _export_lines(server, topic_filter, as_of_us)
             if str(file) == "-":
                 count = sum(sys.stdout.buffer.write(line) > 0 for line in lines)
@@ -210,10 +210,10 @@ def import_(
 
     if (file is None) == (source is None):
         raise ConfigError("expected FILE or --from URL, one of them")
-    with sentences():
+    with errors_as_sentences():
         if topic_filter is not None:
             _check_filter(topic_filter)
-        with operated(data, config) as server, bar("importing", "messages" if source else "bytes") as step:
+        with open_target(data, config) as server, bar("importing", "messages" if source else "bytes") as step:
             if source is not None:
                 imported = _import_broker(server, source, topic_filter or "#", qos, quiet, ca, step)
             else:
@@ -238,7 +238,7 @@ class Imported:
 
 
 def _import_broker(
-    server: "Operated", url: str, topic_filter: str, qos: int, quiet_s: float, ca: Path | None, step: "Step"
+    server: "Target", url: str, topic_filter: str, qos: int, quiet_s: float, ca: Path | None, step: "Step"
 ) -> Imported:
     from embermq.commands.retained_import import RetainedSource, broker_address
     from embermq.protocol.packets import Publish
@@ -265,7 +265,7 @@ def _import_broker(
     return imported
 
 
-def _import_file(server: "Operated", file: Path, topic_filter: str | None, step: "Step") -> Imported:
+def _import_file(server: "Target", file: Path, topic_filter: str | None, step: "Step") -> Imported:
     from embermq.commands.retained_text import from_json
     from embermq.protocol.topics import matches
 
@@ -299,7 +299,7 @@ def _opened(file: Path) -> BinaryIO:
         raise ConfigError(f"cannot read {file}: {error.strerror or error}") from None
 
 
-def _retain_all(server: "Operated", messages: "Iterable[Publish]") -> Imported:
+def _retain_all(server: "Target", messages: "Iterable[Publish]") -> Imported:
     """Retain messages; the first that are refused are shown."""
     from embermq.commands.retained_text import printable
     from embermq.store.interface import StoreError
@@ -329,7 +329,7 @@ def _retain_all(server: "Operated", messages: "Iterable[Publish]") -> Imported:
     return imported
 
 
-def _export_lines(server: "Operated", topic_filter: str, as_of_us: int | None) -> Iterator[bytes]:
+def _export_lines(server: "Target", topic_filter: str, as_of_us: int | None) -> Iterator[bytes]:
     from embermq.commands.options import bar
     from embermq.commands.retained_text import as_json
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from embermq.commands.server_access.target import Config, Data, operated, sentences, settings_of
+from embermq.commands.server_access.target import Config, Data, errors_as_sentences, open_target, settings_of
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ def stat(
     config: Config = None,
 ) -> None:
     """Show what the store holds: the log, the retained messages, the budgets. The server may run or be stopped."""
-    with sentences():
+    with errors_as_sentences():
         settings = settings_of(data, config)
-        with operated(data, config) as server:
+        with open_target(data, config) as server:
             found = _facts(settings.store, server.stat())
         if json:
             from json import dumps
@@ -51,7 +51,7 @@ def rebuild(
     from embermq.engines import rebuild_state
     from embermq.store.errors import StoreBusy
 
-    with sentences():
+    with errors_as_sentences():
         settings = settings_of(data, config).store
         begins = _log_begins(settings)
         if begins and not yes:

@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import socket
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from binascii import Error as Base64Error
 from collections import deque
 from collections.abc import Callable
@@ -32,8 +32,9 @@ from embermq.broker.operator import (
     wrong_topic_name,
 )
 from embermq.protocol.packets import Publish
-from embermq.store.interface import Retained, StoreError
+from embermq.store.interface import StoreError
 from embermq.transport.addresses import unix_address
+from embermq.transport.control_messages import retained_object
 
 if TYPE_CHECKING:
     from embermq.transport.server import Server
@@ -182,7 +183,7 @@ class Conversation:
         messages = 0
         for piece in retained_pieces(self._server.store, topic_filter, as_of_us):
             for retained in piece:
-                self._write({"message": message_object(retained, payload_bytes_max)})
+                self._write({"message": retained_object(retained, payload_bytes_max)})
             messages += len(piece)
             await self._writer.drain()
             await asyncio.sleep(0)  # drain alone does not wait while there is room
@@ -192,7 +193,7 @@ class Conversation:
         topic_name = _topic_name(request)
         retained = retained_message(self._server.store, topic_name, _number(request, "as_of_us", None))
         if retained is not None:
-            self._write({"message": message_object(retained, None)})
+            self._write({"message": retained_object(retained, None)})
         self._write({"done": {"messages": 0 if retained is None else 1}})
 
     def _stat(self) -> None:
@@ -313,23 +314,6 @@ class Conversation:
 
     def _write(self, answer: dict[str, Any]) -> None:
         self._writer.write(_line(answer))
-
-
-def message_object(retained: Retained, payload_bytes_max: int | None) -> dict[str, Any]:
-    """A message as the control socket has it; with a bound, only the beginning of its payload."""
-    payload = retained.payload if payload_bytes_max is None else retained.payload[:payload_bytes_max]
-    shown: dict[str, Any] = {
-        "topic": retained.topic_name,
-        "payload": b64encode(payload).decode(),
-        "payload_bytes": len(retained.payload),
-        "qos": retained.qos,
-        "timestamp_us": retained.timestamp_us,
-        "offset": retained.offset,
-        "client_id": retained.client_id,
-    }
-    if retained.properties:
-        shown["properties"] = b64encode(retained.properties).decode()
-    return shown
 
 
 def _line(answer: dict[str, Any]) -> bytes:

@@ -2,43 +2,43 @@
 
 import json
 import socket
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, final
 
-from embermq.commands.server_access.target import Operated, Stat
+from embermq.commands.server_access.target import Stat, Target
 from embermq.errors import ConfigError
 from embermq.protocol.packets import Publish
 from embermq.store.interface import Retained, StoreError
 from embermq.transport.addresses import unix_address
+from embermq.transport.control_messages import retained_from, set_request
 
 ANSWER_TIMEOUT_S: Final = 15.0
 WINDOW_MESSAGES: Final = 1_500
 WINDOW_BYTES: Final = 2 * 1024 * 1024
-"""How much may be on its way to the server without its answer: enough for a commit of many, little enough that the
-answers to it never fill the way back."""
+"""How much may be sent without an answer: enough for a commit of many messages, and so little that the answers always
+fit into the socket's buffer."""
 
 
-def connected(path: Path) -> "Running | None":
+def connect(path: Path, answer_timeout_s: float = ANSWER_TIMEOUT_S) -> "RunningServer | None":
     """The server that listens at a path; None if none does."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(ANSWER_TIMEOUT_S)
+    connection.settimeout(answer_timeout_s)
     try:
         with unix_address(path) as address:
             connection.connect(address)
     except PermissionError:
         connection.close()
         raise ConfigError(f"{path} is not accessible for this user") from None
-    except OSError:  # nothing is there, or what a killed server left behind
+    except OSError:  # there is no socket, or a killed server has left it
         connection.close()
         return None
-    return Running(connection, path)
+    return RunningServer(connection, path)
 
 
 @final
-class Running(Operated):
-    """One conversation with a server."""
+class RunningServer(Target):
+    """One connection to the control socket of a server."""
 
     __slots__ = ("_answers", "_connection", "_path")
 
@@ -53,20 +53,20 @@ class Running(Operated):
         request = {"op": "ls", "filter": topic_filter, "as_of_us": as_of_us, "payload_bytes_max": payload_bytes_max}
         self._ask(request)
         while "message" in (answer := self._answer()):
-            yield _retained(answer["message"]), answer["message"]["payload_bytes"]
+            yield retained_from(answer["message"]), answer["message"]["payload_bytes"]
 
     def message(self, topic_name: str, as_of_us: int | None = None) -> Retained | None:
         self._ask({"op": "get", "topic": topic_name, "as_of_us": as_of_us})
         found = None
         while "message" in (answer := self._answer()):
-            found = _retained(answer["message"])
+            found = retained_from(answer["message"])
         return found
 
     def retain(self, messages: Iterable[Publish]) -> Iterator[str]:
         requests: list[bytes] = []
         unanswered = size_bytes = 0
         for message in messages:
-            requests.append(_set_request(message))
+            requests.append(_line(set_request(message)))
             size_bytes += len(requests[-1])
             if unanswered + len(requests) >= WINDOW_MESSAGES or size_bytes >= WINDOW_BYTES:
                 unanswered += len(requests)
@@ -104,7 +104,7 @@ class Running(Operated):
         self._connection.close()
 
     def _ask(self, request: dict[str, Any]) -> None:
-        self._send(json.dumps({key: value for key, value in request.items() if value is not None}).encode() + b"\n")
+        self._send(_line({key: value for key, value in request.items() if value is not None}))
 
     def _send(self, data: bytes) -> None:
         try:
@@ -112,7 +112,7 @@ class Running(Operated):
         except TimeoutError as error:
             raise self._lost(error) from None
         except OSError:
-            while True:  # the server has hung up: the last that it said is why
+            while True:  # the server has closed the connection: its last line says why
                 self._answer()
 
     def _answer(self) -> dict[str, Any]:
@@ -129,29 +129,9 @@ class Running(Operated):
 
     def _lost(self, error: OSError | None) -> ConfigError:
         if isinstance(error, TimeoutError):
-            return ConfigError(f"the server does not answer on {self._path} within {ANSWER_TIMEOUT_S:.0f} s")
+            return ConfigError(f"the server does not answer on {self._path} within {self._connection.gettimeout():g} s")
         return ConfigError(f"the server on {self._path} ended before it had answered")
 
 
-def _set_request(message: Publish) -> bytes:
-    request = {
-        "op": "set",
-        "topic": message.topic_name,
-        "payload": b64encode(message.payload).decode(),
-        "qos": message.qos,
-    }
-    if message.properties:
-        request["properties"] = b64encode(message.properties).decode()
+def _line(request: dict[str, Any]) -> bytes:
     return json.dumps(request).encode() + b"\n"
-
-
-def _retained(given: dict[str, Any]) -> Retained:
-    return Retained(
-        given["topic"],
-        b64decode(given["payload"]),
-        given["qos"],
-        b64decode(given.get("properties", "")),
-        given["offset"],
-        given["timestamp_us"],
-        given["client_id"],
-    )

@@ -1,6 +1,6 @@
-"""The directory of a server that does not run: its store, opened under the lock that a server would take.
+"""A stopped server, through its data directory: the store is opened under the lock that a server would take.
 
-Writes go through a core without connections, so that they obey its limits and reach the queues of sessions as ever.
+Messages are published with a core without connections, so that its limits apply and the queues of sessions get them.
 """
 
 import time
@@ -14,7 +14,7 @@ from embermq.broker.access import AllowAll
 from embermq.broker.core import Core
 from embermq.broker.operator import cleared, retain, retained_message, retained_pieces
 from embermq.commands.options import bar
-from embermq.commands.server_access.target import Operated, Stat
+from embermq.commands.server_access.target import Stat, Target
 from embermq.engines import open_stopped_store
 from embermq.protocol.packets import Publish
 from embermq.store.interface import Retained, StoreError
@@ -29,8 +29,8 @@ FAILING_CHECK_S: Final = 1.0
 
 
 @final
-class Stopped(Operated):
-    """A directory, held until it is closed."""
+class StoppedServer(Target):
+    """A data directory, locked until it is closed."""
 
     __slots__ = ("_bug", "_calls", "_core", "_limits", "_pending", "_store")
 
@@ -57,7 +57,7 @@ class Stopped(Operated):
         refusals: list[str] = []
         size_bytes = 0
         for message in messages:
-            refusals.append(self._take(message))
+            refusals.append(self._publish(message))
             size_bytes += len(message.payload)
             if len(refusals) >= GROUP_MESSAGES or size_bytes >= GROUP_BYTES:
                 self._commit()
@@ -71,7 +71,7 @@ class Stopped(Operated):
         messages = 0
         for piece in retained_pieces(self._store, topic_filter):
             for retained in piece:
-                refusal = self._take(cleared(retained))
+                refusal = self._publish(cleared(retained))
                 if refusal:
                     raise StoreError(f"cleared {messages} messages, then not {retained.topic_name}: {refusal}")
             self._commit()
@@ -94,7 +94,7 @@ class Stopped(Operated):
     def close(self) -> None:
         self._store.close()
 
-    def _take(self, message: Publish) -> str:
+    def _publish(self, message: Publish) -> str:
         core = self._core
         if core is None:
             core = Core(self._store, AllowAll(), self._limits, lambda: None, self._found_bug, __version__, "operator")
@@ -102,19 +102,19 @@ class Stopped(Operated):
             core.restore(time.monotonic_ns() // 1_000_000, time.time_ns() // 1000)
             self._core = core
         self._store.begin_turn(time.time_ns() // 1000)
-        refusal = retain(core, self._store, self._limits, message, self._settled)
+        refusal = retain(core, self._store, self._limits, message, self._durable)
         if not refusal:
             self._pending += 1
         return refusal
 
-    def _settled(self) -> None:
+    def _durable(self) -> None:
         self._pending -= 1
 
     def _found_bug(self, error: Exception) -> None:
         self._bug = error
 
     def _commit(self) -> None:
-        """Make durable what was taken. The committer's thread answers through the queue of calls."""
+        """Wait until all accepted messages are durable. The committer's thread answers through the queue of calls."""
         core = self._core
         while self._pending and core is not None:
             core.end_turn()

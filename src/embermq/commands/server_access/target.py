@@ -1,6 +1,6 @@
-"""A server as its operator's commands see it, whether it runs or not.
+"""The target of a command: a running server, or the data directory of a stopped one.
 
-Owns: what can be asked and done, and finding out which of the two it is.
+Owns: what a command can read and change, and finding out which of the two it is.
 """
 
 import os
@@ -31,7 +31,7 @@ Config = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What a store holds. `process` is 0 where no server runs."""
+    """The numbers of a store. `process` is 0 if no server runs."""
 
     process: int
     retained_count: int
@@ -42,37 +42,37 @@ class Stat:
     failing: str
 
 
-class Operated(ABC):
-    """The retained messages of one server. What goes wrong is a `ConfigError` or a `StoreError`, as a sentence."""
+class Target(ABC):
+    """The retained messages of one server. Every error is a `ConfigError` or a `StoreError`, with one sentence."""
 
     @abstractmethod
     def messages(
         self, topic_filter: str, as_of_us: int | None = None, payload_bytes_max: int | None = None
     ) -> "Iterator[tuple[Retained, int]]":
-        """What a filter matches, now or at an instant, each with its payload's size.
+        """The retained messages that a filter matches, now or as of an instant, each with its payload's size.
 
-        With a bound, only the beginning of a payload is there.
+        With a bound, a message has only the beginning of its payload.
         """
 
     @abstractmethod
     def message(self, topic_name: str, as_of_us: int | None = None) -> "Retained | None":
-        """The retained message of one topic, now or at an instant."""
+        """The retained message of one topic, now or as of an instant."""
 
     @abstractmethod
     def retain(self, messages: "Iterable[Publish]") -> Iterator[str]:
-        """Retain messages; for each, once it is durable: empty, or why it was refused."""
+        """Retain messages; yields for each, once it is durable, an empty text, or why it was refused."""
 
     @abstractmethod
     def clear(self, topic_filter: str) -> Iterator[int]:
-        """Clear what a filter matches; how many are cleared so far, durably, and at last how many in all."""
+        """Clear what a filter matches; yields how many are durably cleared so far, and at last how many in all."""
 
     @abstractmethod
     def stat(self) -> Stat:
-        """What there is."""
+        """The numbers of the store."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the server or of its directory."""
+        """Close the connection, or the store."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,37 +84,37 @@ class Operated(ABC):
 
 
 def settings_of(data: Path | None, config: Path | None) -> "Settings":
-    """The settings of a server with a directory, as far as commands need them."""
+    """The settings of a server, as far as commands need them; `data` overrides its directory."""
     from embermq.config import load_unchecked
 
     store = {} if data is None else {"directory": data, "memory": False}
     settings = load_unchecked(config, {"store": store})
     if settings.store.memory:
-        raise ConfigError("store.memory is true: such a server keeps nothing that a command could reach")
+        raise ConfigError("store.memory is true: a command can reach nothing of such a server")
     _check_directory(settings.store.directory)
     return settings
 
 
-def operated(data: Path | None, config: Path | None) -> Operated:
-    """The server that runs on the directory, or the directory of the one that does not run."""
-    from embermq.commands.server_access.running import connected
-    from embermq.commands.server_access.stopped import Stopped
+def open_target(data: Path | None, config: Path | None) -> Target:
+    """The server that runs on the directory; if none runs, the directory itself."""
+    from embermq.commands.server_access.running import connect
+    from embermq.commands.server_access.stopped import StoppedServer
     from embermq.engines import CONTROL_SOCKET
     from embermq.store.errors import StoreBusy
 
     settings = settings_of(data, config)
-    running = connected(settings.store.directory / CONTROL_SOCKET)
+    running = connect(settings.store.directory / CONTROL_SOCKET)
     if running is not None:
         return running
     try:
-        return Stopped(settings)
+        return StoppedServer(settings)
     except StoreBusy as error:
         raise ConfigError(f"{error}, and its control socket does not answer: is it starting or stopping?") from None
 
 
 @contextmanager
-def sentences() -> Iterator[None]:
-    """Turns what can go wrong with a store into the one sentence of a command; a reader who has enough is no error."""
+def errors_as_sentences() -> Iterator[None]:
+    """Turns the errors of a store into the one sentence of a command. An output that is closed early is no error."""
     from embermq.store.interface import StoreError
 
     try:
@@ -129,7 +129,7 @@ def sentences() -> Iterator[None]:
 
 
 def _check_directory(directory: Path) -> None:
-    """A wrong name must not become a new directory."""
+    """A misspelt name must not create a new directory."""
     try:
         os.scandir(directory / "log").close()
     except PermissionError:
