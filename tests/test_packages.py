@@ -32,7 +32,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "store.interface",
         "store.errors",
         "store.budgets",
-        "store.open_group",
         "store.log",
         "store.state",
     ),

@@ -34,10 +34,10 @@ from embermq.store.log.records import (
     Kind,
 )
 from embermq.store.log.writer import Log
-from embermq.store.open_group import OpenGroup, Sealed
+from embermq.store.open_group import ClosedGroup, OpenGroup, QueueTail
+from embermq.store.queue import SessionQueue
 from embermq.store.replay import Progress, replay
 from embermq.store.state.past import retained_as_of, retained_past
-from embermq.store.state.queue import StateQueue
 from embermq.store.state.state import State
 
 _logger: Final = logging.getLogger("embermq.store")
@@ -104,8 +104,7 @@ class Journal(Store):
         except BaseException:
             self._directory.close()
             raise
-        self._open: Final = OpenGroup(self._log.next_offset, self._log.last_timestamp_us)
-        self._open.reference_floor = self._log.first_offset
+        self._open: Final = OpenGroup(self._log.next_offset, self._log.last_timestamp_us, self._log.first_offset)
         self._budgeted: Final = bool(settings.budgets)  # if not, the ledger has nothing to say
         self._ledger: Final = Ledger(self._state.retained.account(), self._state.retained.size)
         self._committing = False  # somebody waits for a group
@@ -135,9 +134,9 @@ class Journal(Store):
         flags = message.qos
         if message.retain:
             flags |= RETAIN_FLAG
-            open_group.lasting = open_group.shown = True
+            open_group.must_be_durable = open_group.must_be_applied = True
         elif flags:
-            open_group.lasting = True
+            open_group.must_be_durable = True
         elif not self._is_recorded(message.topic_name):
             return open_group.next_offset()
         sender = client_id.encode()
@@ -158,12 +157,12 @@ class Journal(Store):
         return offset
 
     def append_retained_removed(self, topic_name: str, reason: str) -> None:
-        self._open.lasting = self._open.shown = True
+        self._open.must_be_durable = self._open.must_be_applied = True
         offset = self._open.append(Kind.RETAINED_REMOVED, 0, topic_name.encode(), reason.encode(), b"")
         self._ledger.change(topic_name, 0, offset)
 
     def append_pubrel(self, session_id: int, client_id: str, packet_id: int) -> None:
-        self._open.lasting = True
+        self._open.must_be_durable = True
         self._open.append(Kind.PUBREL, 0, b"", SESSION_PACKET.pack(session_id, packet_id), client_id.encode())
 
     def append_connected(self, client_id: str, user_name: str, persistent: bool, protocol: str, address: str) -> None:
@@ -179,20 +178,20 @@ class Journal(Store):
         self._open.append(Kind.DISCONNECTED, 0, b"", payload, client_id.encode())
 
     def open_session(self, client_id: str, user_name: str, session_expiry_s: int) -> SavedSession:
-        self._open.lasting = True
+        self._open.must_be_durable = True
         payload = SESSION_EXPIRY.pack(0, session_expiry_s) + user_name.encode()
         session_id = self._open.append(Kind.SESSION_OPENED, 0, b"", payload, client_id.encode())
         queue = self._queue(session_id, 0, 0, set())
         return SavedSession(session_id, client_id, user_name, session_expiry_s, 0, [], set(), [], queue)
 
     def append_session_resumed(self, session_id: int, client_id: str, session_expiry_s: int) -> None:
-        self._open.lasting = True
+        self._open.must_be_durable = True
         payload = SESSION_EXPIRY.pack(session_id, session_expiry_s)
         self._open.append(Kind.SESSION_RESUMED, 0, b"", payload, client_id.encode())
 
     def end_session(self, session_id: int, client_id: str) -> None:
-        self._open.lasting = True
-        self._open.touched.pop(session_id, None)
+        self._open.must_be_durable = True
+        self._open.forget(session_id)
         self._open.append(Kind.SESSION_ENDED, 0, b"", SESSION.pack(session_id), client_id.encode())
 
     def append_subscribed(
@@ -208,7 +207,7 @@ class Journal(Store):
         if position:
             flags |= POSITION_FLAG
         if session_id:
-            self._open.lasting = True
+            self._open.must_be_durable = True
         self._open.append(
             Kind.SUBSCRIBED, flags, request.topic_filter.encode(), SESSION.pack(session_id), client_id.encode()
         )
@@ -217,11 +216,11 @@ class Journal(Store):
         if self._is_left_out(session_id):
             return
         if session_id:
-            self._open.lasting = True
+            self._open.must_be_durable = True
         self._open.append(Kind.UNSUBSCRIBED, 0, topic_filter.encode(), SESSION.pack(session_id), client_id.encode())
 
     def append_position(self, session_id: int, client_id: str, position: RetainedPosition, done: bool) -> None:
-        self._open.lasting = True
+        self._open.must_be_durable = True
         payload = SESSION_POSITION.pack(session_id, position.before_offset, position.qos, done)
         self._open.append(
             Kind.POSITION,
@@ -270,23 +269,23 @@ class Journal(Store):
             self._submit(None)
 
     def _is_waited_for(self) -> bool:
-        return self._open.shown or (self._open.lasting and self._settings.durability != "none")
+        return self._open.must_be_applied or (self._open.must_be_durable and self._settings.durability != "none")
 
     def _submit(self, done: Done | None) -> None:
-        sealed = self._open.seal()
-        assert sealed.group.topics, "what is waited for is a record"
+        closed = self._open.close()
+        assert closed.group.topics, "what is waited for is a record"
         trim_before, self._trim_before = self._trim_before, 0
-        self._committer.submit(Work(sealed.group, lambda error: self._finished(sealed, done, error), trim_before))
+        self._committer.submit(Work(closed.group, lambda error: self._finished(closed, done, error), trim_before))
 
-    def _finished(self, sealed: Sealed, done: Done | None, error: StoreError | None) -> None:
+    def _finished(self, closed: ClosedGroup, done: Done | None, error: StoreError | None) -> None:
         """A group is durable and applied, or the disk keeps it from being so for now."""
         if error is not None:
             if done is not None:
                 done(error)
             return
-        for queue, last in sealed.queues:
-            queue.durable = last
-        self._ledger.settle(sealed.group.first_offset + len(sealed.group))
+        for tail, last in closed.tails:
+            tail.durable = last
+        self._ledger.settle(closed.group.first_offset + len(closed.group))
         if done is None:
             self._background = False
         else:
@@ -357,7 +356,8 @@ class Journal(Store):
         return self._state.sessions.load(self._queue)
 
     def _queue(self, session_id: int, acknowledged: int, last: int, released: set[int]) -> Queue:
-        return StateQueue(session_id, acknowledged, last, released, self._open, self._state.sessions, self._log)
+        tail = QueueTail(session_id, acknowledged, last)
+        return SessionQueue(tail, released, self._open, self._state.sessions, self._log)
 
 
 def _open_log(directory: DataDirectory, settings: JournalSettings) -> Log:

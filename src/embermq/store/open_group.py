@@ -1,41 +1,54 @@
 """The open group: what has been appended since the last commit.
 
-Owns: the group in the making, the queues that grew or were acknowledged in it, and whether anybody waits for it.
-Never: a file, a thread. `journal` seals it; the committer makes it durable.
+Owns: the commit group that is being filled, the queues that are dirty in it, and whether effects wait for it.
+Never: a file, a thread. `journal` closes it; the committer makes it durable.
 """
 
-from typing import TYPE_CHECKING, Final, final
+from array import array
+from typing import Final, final
 
-from embermq.store.log.records import Group
-
-if TYPE_CHECKING:
-    from embermq.store.state.queue import StateQueue
+from embermq.store.log.records import QUEUE_ENTRY_BYTES, RECORD_OVERHEAD_BYTES, SESSION_SEQUENCE, Group, Kind
 
 
 @final
-class Sealed:
-    """A group that is closed, and the queues it brings forward, each with its newest sequence number in it."""
+class QueueTail:
+    """The sequence numbers of one session's queue, and the entries that were pushed since the last commit."""
 
-    __slots__ = ("group", "queues")
+    __slots__ = ("acknowledged", "durable", "entries", "last", "recorded", "session_id")
 
-    def __init__(self, group: Group, queues: "list[tuple[StateQueue, int]]") -> None:
+    def __init__(self, session_id: int, acknowledged: int, last: int) -> None:
+        self.session_id: Final = session_id
+        self.last = last  # the newest that was pushed
+        self.durable = last  # the newest that may be read
+        self.acknowledged = acknowledged
+        self.recorded = acknowledged  # of which the log has a record, or will have with the group that is closed
+        self.entries = array("Q")  # as `queue_entry` makes them
+
+
+@final
+class ClosedGroup:
+    """A group that is complete, and the queues it brings forward, each with its newest sequence number in it."""
+
+    __slots__ = ("group", "tails")
+
+    def __init__(self, group: Group, tails: list[tuple[QueueTail, int]]) -> None:
         self.group: Final = group
-        self.queues: Final = queues
+        self.tails: Final = tails
 
 
 @final
 class OpenGroup:
-    """Records on their way to a commit."""
+    """Records that are appended and not committed yet."""
 
-    __slots__ = ("group", "lasting", "now_us", "reference_floor", "shown", "touched")
+    __slots__ = ("_dirty", "group", "must_be_applied", "must_be_durable", "now_us", "reference_floor")
 
-    def __init__(self, next_offset: int, now_us: int) -> None:
+    def __init__(self, next_offset: int, now_us: int, reference_floor: int = 0) -> None:
         self.group = Group(next_offset)
         self.now_us = now_us
-        self.lasting = False  # something in it must be durable before its effects leave
-        self.shown = False  # something in it must be seen in the state before its effects leave
-        self.touched: dict[int, StateQueue] = {}  # by session id
-        self.reference_floor = 0  # older records may be trimmed: a queue gets copies of them
+        self.must_be_durable = False  # before the effects of something in it leave
+        self.must_be_applied = False  # to the state, before the effects of something in it leave
+        self.reference_floor = reference_floor  # older records may be trimmed: a queue gets copies of them
+        self._dirty: dict[int, QueueTail] = {}  # by session id
 
     def append(
         self, kind: int, flags: int, topic: bytes, payload: bytes, client_id: bytes, properties: bytes = b""
@@ -46,13 +59,44 @@ class OpenGroup:
         return self.group.first_offset + len(self.group.topics)
 
     def is_empty(self) -> bool:
-        return not self.group.topics and not self.touched
+        return not self.group.topics and not self._dirty
 
-    def seal(self) -> Sealed:
-        """Close the group, with one record for each queue that grew, and begin the next."""
-        queues = [(queue, queue.seal()) for queue in self.touched.values()]
-        sealed = Sealed(self.group, queues)
+    def push(self, tail: QueueTail, entry: int) -> int:
+        """Add an entry to a queue; returns its sequence number."""
+        self._dirty[tail.session_id] = tail
+        self.must_be_durable = self.must_be_applied = True
+        self.group.size_bytes += QUEUE_ENTRY_BYTES
+        tail.entries.append(entry)
+        tail.last += 1
+        return tail.last
+
+    def acknowledge(self, tail: QueueTail, sequence: int) -> None:
+        """Everything in a queue up to a sequence number is done."""
+        tail.acknowledged = sequence
+        if tail.session_id not in self._dirty:
+            self._dirty[tail.session_id] = tail
+            # Its record is made when the group is closed: until then a group of nothing else must not look empty.
+            self.group.size_bytes += RECORD_OVERHEAD_BYTES
+
+    def forget(self, session_id: int) -> None:
+        """A session has ended: what its queue has not recorded is of no use."""
+        self._dirty.pop(session_id, None)
+
+    def close(self) -> ClosedGroup:
+        """Complete the group with the records of its dirty queues, and begin the next."""
+        tails: list[tuple[QueueTail, int]] = []
+        for tail in self._dirty.values():
+            if tail.entries:
+                head = SESSION_SEQUENCE.pack(tail.session_id, tail.last - len(tail.entries) + 1)
+                self.append(Kind.QUEUED, 0, b"", head + tail.entries.tobytes(), b"")
+                tail.entries = array("Q")
+            if tail.acknowledged > tail.recorded:
+                payload = SESSION_SEQUENCE.pack(tail.session_id, tail.acknowledged)
+                self.append(Kind.ACKNOWLEDGED, 0, b"", payload, b"")
+                tail.recorded = tail.acknowledged
+            tails.append((tail, tail.last))
+        closed = ClosedGroup(self.group, tails)
         self.group = Group(self.next_offset())
-        self.touched = {}
-        self.lasting = self.shown = False
-        return sealed
+        self._dirty = {}
+        self.must_be_durable = self.must_be_applied = False
+        return closed

@@ -52,6 +52,9 @@ SESSION_PACKET: Final = Struct("<QH")  # RECEIVED, PUBREL: session id, packet id
 SESSION_POSITION: Final = Struct("<QQBB")  # POSITION: session id, before offset, qos, done; then the topic name
 
 
+QUEUE_ENTRY_BYTES: Final = 8
+
+
 def queue_entry(offset: int, qos: int, retain: bool) -> int:
     """One message of a QUEUED record."""
     return offset << 3 | (RETAIN_FLAG if retain else 0) | qos

@@ -18,6 +18,7 @@ from embermq.store.log.records import (
     NO_LOCAL_FLAG,
     POSITION_FLAG,
     QOS_MASK,
+    QUEUE_ENTRY_BYTES,
     RETAIN_AS_PUBLISHED_FLAG,
     RETAIN_HANDLING_SHIFT,
     SESSION,
@@ -32,8 +33,7 @@ from embermq.store.state.rocks import Rocks
 
 SESSIONS: Final = b"S"
 SESSIONS_END: Final = b"T"
-ENTRY_BYTES: Final = 8
-CHUNK_BYTES: Final = 1024 * ENTRY_BYTES  # a queue is read in pieces, so no key may hold very much more than one
+CHUNK_BYTES: Final = 1024 * QUEUE_ENTRY_BYTES  # a queue is read in pieces, so no key may hold very much more than one
 CLEAN_EVERY: Final = 1024
 """Acknowledged messages keep their keys until so many are done: a range tombstone for each would make reads slow."""
 
@@ -89,7 +89,7 @@ class SessionState:
                 session_id, first_sequence = SESSION_SEQUENCE.unpack_from(payload)
                 for at in range(SESSION_SEQUENCE.size, len(payload), CHUNK_BYTES):
                     batch.put(_number_key(session_id, CHUNK, first_sequence), payload[at : at + CHUNK_BYTES])
-                    first_sequence += CHUNK_BYTES // ENTRY_BYTES
+                    first_sequence += CHUNK_BYTES // QUEUE_ENTRY_BYTES
             elif kind == Kind.ACKNOWLEDGED:
                 session_id, sequence = SESSION_SEQUENCE.unpack(payload)
                 acknowledged[session_id] = sequence
@@ -175,8 +175,8 @@ class SessionState:
         low = _number_key(session_id, CHUNK, start)
         for key, value in self._rocks.items(low, session_key(session_id + 1)):
             (first_sequence,) = _ID.unpack_from(key, len(key) - _ID.size)
-            skip = max(0, after_sequence + 1 - first_sequence) * ENTRY_BYTES
-            entries.frombytes(value[skip : skip + (limit - len(entries)) * ENTRY_BYTES])
+            skip = max(0, after_sequence + 1 - first_sequence) * QUEUE_ENTRY_BYTES
+            entries.frombytes(value[skip : skip + (limit - len(entries)) * QUEUE_ENTRY_BYTES])
             if len(entries) >= limit:
                 break
         return entries
@@ -201,7 +201,7 @@ class SessionState:
             lowest: int | None = None
             for key, value in self._rocks.items(low, session_key(session_id + 1)):
                 first_sequence = int.from_bytes(key[-_ID.size :], "big")
-                entries = array("Q", value[max(0, sequence - first_sequence) * ENTRY_BYTES :])
+                entries = array("Q", value[max(0, sequence - first_sequence) * QUEUE_ENTRY_BYTES :])
                 if entries:
                     offset = min(entries) >> 3
                     lowest = offset if lowest is None else min(lowest, offset)
@@ -275,7 +275,7 @@ class SessionState:
         if not first_sequence:
             return acknowledged
         chunk = self._rocks.get(_number_key(session_id, CHUNK, first_sequence)) or b""
-        return max(acknowledged, first_sequence + len(chunk) // ENTRY_BYTES - 1)
+        return max(acknowledged, first_sequence + len(chunk) // QUEUE_ENTRY_BYTES - 1)
 
 
 def _subscription(topic_filter: str, flags: int) -> SubscriptionRequest:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from embermq.protocol.packets import Publish
 from embermq.store.journal import Journal
-from embermq.store.state.queue import READ_BYTES
+from embermq.store.queue import READ_BYTES
 from support.store_contract import Engine
 
 

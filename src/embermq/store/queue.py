@@ -1,0 +1,123 @@
+"""The queue of a persistent session: entries in the state, messages in the log.
+
+Owns: pushing to, reading from and acknowledging in one session's queue.
+Never: a copy of a message, except where the log is not sure to keep the record there is.
+"""
+
+from array import array
+from typing import Final, final
+
+from embermq.protocol.packets import Delivery, Publish
+from embermq.store.errors import StoreError
+from embermq.store.interface import Queue, packet_id_of
+from embermq.store.log.blocks import Record
+from embermq.store.log.records import QOS_MASK, RETAIN_FLAG, SESSION_SEQUENCE, Kind, queue_entry
+from embermq.store.log.writer import Log
+from embermq.store.open_group import OpenGroup, QueueTail
+from embermq.store.state.sessions import SessionState
+
+READ_BYTES: Final = 1024 * 1024
+"""About how many bytes of payload one read gives: as many messages as may be asked for could fill the memory."""
+
+
+@final
+class SessionQueue(Queue):
+    """One session's queue."""
+
+    __slots__ = ("_log", "_open", "_read_bytes", "_released", "_sessions", "_tail")
+
+    def __init__(
+        self,
+        tail: QueueTail,
+        released: set[int],
+        open_group: OpenGroup,
+        sessions: SessionState,
+        log: Log,
+        read_bytes: int = READ_BYTES,
+    ) -> None:
+        self._tail: Final = tail
+        self._released: Final = released
+        self._open: Final = open_group
+        self._sessions: Final = sessions
+        self._log: Final = log
+        self._read_bytes: Final = read_bytes
+
+    def push(self, message: Publish, offset: int, qos: int, retain: bool) -> int:
+        open_group = self._open
+        if offset < open_group.reference_floor or offset < 0:
+            flags = message.qos | (RETAIN_FLAG if message.retain else 0)
+            topic = message.topic_name.encode()
+            offset = open_group.append(Kind.RETAINED_COPY, flags, topic, message.payload, b"", message.properties)
+        return open_group.push(self._tail, queue_entry(offset, qos, retain))
+
+    def read(self, after_sequence: int, limit: int) -> list[Delivery]:
+        after_sequence = max(after_sequence, self._tail.acknowledged)
+        limit = min(limit, self._tail.durable - after_sequence)
+        if limit <= 0:
+            return []
+        entries = self._sessions.queue_entries(self._tail.session_id, after_sequence, limit)
+        if len(entries) < limit:
+            raise StoreError(
+                f"session {self._tail.session_id} is owed messages after {after_sequence} that are not there"
+            )
+        records = self._records(entries)
+        released = self._released
+        return [
+            Delivery(
+                _message(record),
+                entry & QOS_MASK,
+                bool(entry & RETAIN_FLAG),
+                packet_id=packet_id_of(sequence),
+                sequence=sequence,
+                released=sequence in released,
+            )
+            for sequence, (entry, record) in enumerate(zip(entries, records, strict=False), after_sequence + 1)
+        ]
+
+    def _records(self, entries: "array[int]") -> list[Record]:
+        """As many of them as make `read_bytes` of payload, at least one."""
+        records: list[Record] = []
+        size_bytes = 0
+        for entry in entries:
+            record = self._log.read(entry >> 3)
+            if record is None:
+                raise StoreError(
+                    f"session {self._tail.session_id} is owed the message at {entry >> 3}, which is not there"
+                )
+            records.append(record)
+            size_bytes += len(record.payload)
+            if size_bytes >= self._read_bytes:
+                break
+        return records
+
+    def release(self, sequence: int) -> None:
+        self._released.add(sequence)
+        self._open.append(Kind.RELEASED, 0, b"", SESSION_SEQUENCE.pack(self._tail.session_id, sequence), b"")
+        self._open.must_be_durable = True
+
+    def acknowledge(self, sequence: int) -> None:
+        tail = self._tail
+        sequence = min(sequence, tail.last)
+        if sequence <= tail.acknowledged:
+            return
+        if self._released:
+            self._released.difference_update(range(tail.acknowledged + 1, sequence + 1))
+        self._open.acknowledge(tail, sequence)
+
+    def acknowledged(self) -> int:
+        return self._tail.acknowledged
+
+    def last(self) -> int:
+        return self._tail.last
+
+
+def _message(record: Record) -> Publish:
+    return Publish(
+        record.topic.decode(),
+        record.payload,
+        record.flags & QOS_MASK,
+        bool(record.flags & RETAIN_FLAG),
+        False,
+        0,
+        record.properties,
+    )
