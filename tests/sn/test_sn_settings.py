@@ -25,9 +25,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def test_the_defaults_of_the_file_are_the_engines_own() -> None:
     configured, own = load().sn.engine(65_535), SnSettings()
-    assert {name: getattr(configured, name) for name in own.__slots__} == {
-        name: getattr(own, name) for name in own.__slots__
-    }
+    assert configured == own
     assert load().sn.port is None
 
 
@@ -37,7 +35,7 @@ def test_a_file_sets_all_of_it(tmp_path: Path) -> None:
     )
     settings = load(written(tmp_path, text)).sn
     engine = settings.engine(65_535)
-    assert (settings.port, engine.profiles, engine.sessionless_profile) == (0, (B,), B)
+    assert (settings.port, engine.profiles, engine.pubwos_profile) == (0, (B,), B)
     assert (engine.retry_ms, engine.predefined) == (10, {1: "a/b", 2: "a/c"})
     assert settings.group() == ("225.1.1.1", 1883)
 

@@ -4,15 +4,15 @@ from random import Random
 
 from embermq.protocol import packets as core
 from embermq.protocol.sn.events import (
+    ClientLost,
+    ClientWritable,
+    ConnectRequest,
     Event,
-    Failed,
-    Lost,
-    Opened,
-    Received,
-    Send,
-    Sessionless,
-    WillChanged,
-    Writable,
+    PacketReceived,
+    RuleViolation,
+    SendDatagram,
+    SessionlessPublish,
+    WillChange,
 )
 from embermq.protocol.sn.session.connection import VirtualConnection
 from embermq.protocol.sn.session.engine import Engine
@@ -58,26 +58,26 @@ class Harness:
         sent: list[bytes] = []
         while events:
             for event in events:
-                if isinstance(event, Send):
+                if isinstance(event, SendDatagram):
                     sent.append(event.datagram)
                     self.sent.append((event.address, event.datagram))
                     continue
                 self.events.append(event)
-                if isinstance(event, Opened):
+                if isinstance(event, ConnectRequest):
                     older = self.open.get(event.connect.client_id)
                     if older is not None:
                         older.close(0 if event.sleeper is older else 0x8E, self.now_ms)
                     self.open[event.connect.client_id] = event.connection
                     event.connection.send(core.Connack(self.session_present), self.now_ms)
                     event.connection.opened(self.now_ms)
-                elif isinstance(event, Failed):
+                elif isinstance(event, RuleViolation):
                     event.connection.close(event.error.reason, self.now_ms)
-                elif isinstance(event, Received):
+                elif isinstance(event, PacketReceived):
                     self._answer(event)
             events = self.engine.take_events()
         return sent
 
-    def _answer(self, event: Received) -> None:
+    def _answer(self, event: PacketReceived) -> None:
         connection, packet = event.connection, event.packet
         if isinstance(packet, core.Subscribe):
             connection.send(core.Suback(packet.packet_id, [packet.requests[0].qos]), self.now_ms)
@@ -105,34 +105,34 @@ class Harness:
 
     def connection(self) -> VirtualConnection:
         """The newest."""
-        return next(event for event in reversed(self.events) if isinstance(event, Opened)).connection
+        return next(event for event in reversed(self.events) if isinstance(event, ConnectRequest)).connection
 
     def deliver(
         self, connection: VirtualConnection, topic_name: str, payload: bytes = b"x", qos: int = 0, packet_id: int = 0
     ) -> list[sn.SnPacket]:
         """The core hands over a message; returns the packets that leave."""
         connection.deliver(core.Delivery(core.Publish(topic_name, payload, qos), qos, packet_id=packet_id), self.now_ms)
-        return [decode(data, connection.wire.profile) for data in self.settle()]
+        return [decode(data, connection.peer.profile) for data in self.settle()]
 
     def ask(self, connection: VirtualConnection, packet: sn.SnPacket) -> list[sn.SnPacket]:
         """A packet of a client; returns the packets that answer it."""
-        profile = connection.wire.profile
-        return [decode(data, profile) for data in self.feed(encode(packet, profile), connection.wire.address)]  # type: ignore[arg-type]
+        profile = connection.peer.profile
+        return [decode(data, profile) for data in self.feed(encode(packet, profile), connection.peer.address())]  # type: ignore[arg-type]
 
     def received(self) -> list[core.Packet]:
-        return [event.packet for event in self.events if isinstance(event, Received)]
+        return [event.packet for event in self.events if isinstance(event, PacketReceived)]
 
     def lost(self) -> list[str]:
-        return [event.reason for event in self.events if isinstance(event, Lost)]
+        return [event.reason for event in self.events if isinstance(event, ClientLost)]
 
     def failed(self) -> list[int]:
-        return [event.error.reason for event in self.events if isinstance(event, Failed)]
+        return [event.error.reason for event in self.events if isinstance(event, RuleViolation)]
 
     def sessionless(self) -> list[core.Publish]:
-        return [event.message for event in self.events if isinstance(event, Sessionless)]
+        return [event.message for event in self.events if isinstance(event, SessionlessPublish)]
 
     def wills(self) -> list[core.Will | None]:
-        return [event.will for event in self.events if isinstance(event, WillChanged)]
+        return [event.will for event in self.events if isinstance(event, WillChange)]
 
     def writable(self) -> int:
-        return sum(isinstance(event, Writable) for event in self.events)
+        return sum(isinstance(event, ClientWritable) for event in self.events)

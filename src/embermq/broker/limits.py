@@ -6,9 +6,7 @@ Never: where a value comes from; `config` fills one in from file, environment an
 
 from typing import Final, final
 
-from embermq.protocol.packets import SESSION_NEVER_EXPIRES
-
-KEEP_ALIVE_UNCAPPED_S: Final = 65_535
+from embermq.protocol.packets import KEEP_ALIVE_UNCAPPED_S, SESSION_NEVER_EXPIRES, capped_keep_alive_s
 
 PACKET_BYTES_MAX: Final = 16 * 1024 * 1024
 CONNECTIONS_MAX: Final = 100_000
@@ -69,10 +67,8 @@ class Limits:
         self.session_expiry_max_s: Final = session_expiry_max_s
 
     def keep_alive_s(self, asked_s: int) -> int:
-        """The keep alive to hold a client to; 0 is none. With a cap set, a client that asked for none has the cap."""
-        if self.keep_alive_max_s >= KEEP_ALIVE_UNCAPPED_S:
-            return asked_s
-        return min(asked_s, self.keep_alive_max_s) if asked_s else self.keep_alive_max_s
+        """The keep-alive that a client is held to; 0 is none."""
+        return capped_keep_alive_s(asked_s, self.keep_alive_max_s)
 
     def session_expiry_s(self, asked_s: int) -> int:
         """The expiry that a session gets."""

@@ -9,6 +9,8 @@ from typing import Final, final
 
 SESSION_NEVER_EXPIRES: Final = 0xFFFF_FFFF
 
+KEEP_ALIVE_UNCAPPED_S: Final = 65_535
+
 # The control packet types (2.2.1; AUTH: 5.0). `Link.acknowledge` names an acknowledgement by its type.
 CONNECT: Final = 1
 CONNACK: Final = 2
@@ -114,6 +116,13 @@ class Connect(Packet):
     def __repr__(self) -> str:
         """Without the password: a packet may end up in a log line."""
         return f"Connect(client_id={self.client_id!r}, user_name={self.user_name!r}, level={self.protocol_level})"
+
+
+def capped_keep_alive_s(asked_s: int, keep_alive_max_s: int) -> int:
+    """The keep-alive that a client is held to; 0 is none. With a cap, a client that asked for none gets the cap."""
+    if keep_alive_max_s >= KEEP_ALIVE_UNCAPPED_S:
+        return asked_s
+    return min(asked_s, keep_alive_max_s) if asked_s else keep_alive_max_s
 
 
 @final

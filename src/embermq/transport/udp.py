@@ -18,15 +18,15 @@ from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connack, Connect, Delivery, Disconnect, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.sn.events import (
+    ClientLost,
+    ClientWritable,
+    ConnectRequest,
     Event,
-    Failed,
-    Lost,
-    Opened,
-    Received,
-    Send,
-    Sessionless,
-    WillChanged,
-    Writable,
+    PacketReceived,
+    RuleViolation,
+    SendDatagram,
+    SessionlessPublish,
+    WillChange,
 )
 from embermq.protocol.sn.session.connection import VirtualConnection
 from embermq.protocol.sn.session.engine import Engine
@@ -89,7 +89,7 @@ class SnLink(Link):
 
     def address(self) -> str:
         """Where the client is, for the log and the history."""
-        host, port = self._connection.wire.address[:2]
+        host, port = self._connection.peer.address()[:2]
         return shown(str(host), int(port))
 
 
@@ -103,7 +103,7 @@ class SnListener(asyncio.DatagramProtocol):
         self._links: Final[dict[VirtualConnection, SnLink]] = {}
         self._transport: asyncio.DatagramTransport | None = None
         self._settling = False
-        self._out: list[Send] = []  # gathered in this turn
+        self._out: list[SendDatagram] = []  # gathered in this turn
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._groups: Final[list[Group]] = []
@@ -195,7 +195,7 @@ class SnListener(asyncio.DatagramProtocol):
         """Somebody speaks to the group that clients search in."""
         now_ms = self.touch()
         try:
-            self._carry_out(self.engine.overhear(data, addr, now_ms))
+            self._carry_out(self.engine.receive_multicast(data, addr, now_ms))
         except Exception as error:
             self._server.bug(error)
 
@@ -259,7 +259,7 @@ class SnListener(asyncio.DatagramProtocol):
         """Do what the engine wants, and what comes of that, in order. Datagrams leave when the turn has ended."""
         while events:
             for event in events:
-                if isinstance(event, Send):
+                if isinstance(event, SendDatagram):
                     self._out.append(event)
                 else:
                     self._tell_core(event)
@@ -273,30 +273,30 @@ class SnListener(asyncio.DatagramProtocol):
 
     def _tell_core(self, event: Event) -> None:
         core = self._server.core
-        if isinstance(event, Received):
+        if isinstance(event, PacketReceived):
             link = self._links.get(event.connection)
             if link is not None:
                 core.receive(link, [event.packet], self._server.begin_turn())
-        elif isinstance(event, Opened):
+        elif isinstance(event, ConnectRequest):
             self._open(event)
-        elif isinstance(event, Writable):
+        elif isinstance(event, ClientWritable):
             link = self._links.get(event.connection)
             if link is not None:
                 core.writable(link)
-        elif isinstance(event, Lost):
+        elif isinstance(event, ClientLost):
             link = self._links.pop(event.connection, None)
             if link is not None:
                 self.say(logging.WARNING, "%r (%s) lost: %s", event.connection.client_id, link.address(), event.reason)
                 core.lost(link, event.reason, self._server.begin_turn())
-        elif isinstance(event, Failed):
+        elif isinstance(event, RuleViolation):
             link = self._links.get(event.connection)
             if link is not None:
                 core.failed(link, event.error)
-        elif isinstance(event, WillChanged):
+        elif isinstance(event, WillChange):
             link = self._links.get(event.connection)
             if link is not None:
                 replace_will(link, event.will)
-        elif isinstance(event, Sessionless):
+        elif isinstance(event, SessionlessPublish):
             self._publish(event.message)
 
     # -- who is it ---------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class SnListener(asyncio.DatagramProtocol):
         except StoreError:
             self._server.core.counters.store_refusals += 1
 
-    def _open(self, event: Opened) -> None:
+    def _open(self, event: ConnectRequest) -> None:
         connect = event.connect
         link = SnLink(self, event.connection)
         self._links[event.connection] = link
@@ -324,15 +324,15 @@ class SnListener(asyncio.DatagramProtocol):
             is_slow=self._server.access.slow and connect.user_name is not None,
         )
 
-    def _accepted(self, event: Opened, link: SnLink, identity: Identity) -> None:
+    def _accepted(self, event: ConnectRequest, link: SnLink, identity: Identity) -> None:
         if self._links.get(event.connection) is link:  # else it has gone while its password was checked
             self._connect(event, link, identity)
 
-    def _refused(self, event: Opened, link: SnLink, refusal: Refused) -> None:
+    def _refused(self, event: ConnectRequest, link: SnLink, refusal: Refused) -> None:
         if self._links.get(event.connection) is link:
             self._refuse(link, refusal)
 
-    def _not_checked(self, event: Opened, link: SnLink) -> None:
+    def _not_checked(self, event: ConnectRequest, link: SnLink) -> None:
         if self._links.get(event.connection) is link:
             link.close(ReasonCode.SERVER_UNAVAILABLE, "authentication failed")
 
@@ -341,13 +341,13 @@ class SnListener(asyncio.DatagramProtocol):
         link.send(Connack(False, refusal.reason))
         link.close(refusal.reason, refusal.detail)
 
-    def _connect(self, event: Opened, link: SnLink, identity: Identity) -> None:
+    def _connect(self, event: ConnectRequest, link: SnLink, identity: Identity) -> None:
         core = self._server.core
         sleeper = self._links.get(event.sleeper) if event.sleeper is not None else None
         if sleeper is not None and self._is_same(identity, sleeper):
             core.receive(sleeper, [Disconnect()], self._server.begin_turn())
         connect: Connect = event.connect
-        core.connect(link, connect, identity, f"MQTT-SN {event.connection.wire.profile.name}", link.address())
+        core.connect(link, connect, identity, f"MQTT-SN {event.connection.peer.profile.name}", link.address())
 
     def _is_same(self, identity: Identity, sleeper: SnLink) -> bool:
         session = sleeper.session

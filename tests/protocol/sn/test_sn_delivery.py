@@ -3,7 +3,7 @@
 import pytest
 
 from embermq.protocol import packets as core
-from embermq.protocol.sn.events import Opened
+from embermq.protocol.sn.events import ConnectRequest
 from embermq.protocol.sn.wire import packets as sn
 from embermq.protocol.sn.wire.decode import decode
 from embermq.protocol.sn.wire.encode import encode
@@ -418,7 +418,7 @@ def test_an_alias_that_was_not_given_out_proves_nothing() -> None:
     harness = Harness()
     connection = harness.connect(V12)
     harness.ask(connection, sn.Publish(sn.session_alias(77), b"x"))
-    assert not connection.wire.proven
+    assert not connection.peer.is_proven
 
 
 # -- silence ---------------------------------------------------------------------------------------------------------
@@ -463,7 +463,7 @@ def test_a_keep_alive_of_0_is_not_supervised_in_1_2_unless_there_is_a_cap() -> N
 
 
 def fall_asleep(harness: Harness, connection, seconds: int = 100, retain_aliases: bool = False) -> None:
-    profile = connection.wire.profile
+    profile = connection.peer.profile
     if profile.sleeps_by_disconnect:
         answer = harness.ask(connection, sn.Disconnect(session_expiry_s=seconds, retain_aliases=retain_aliases))
         assert answer == [sn.Disconnect()]
@@ -472,7 +472,7 @@ def fall_asleep(harness: Harness, connection, seconds: int = 100, retain_aliases
 
 
 def ping_of(connection, packet_id: int = 5) -> sn.Pingreq:
-    profile = connection.wire.profile
+    profile = connection.peer.profile
     return sn.Pingreq(0 if profile in (V12, W) else packet_id, "" if profile is B else connection.client_id)
 
 
@@ -596,18 +596,18 @@ def test_a_sleeper_may_wake_behind_another_port_but_not_another_host(profile) ->
     assert harness.engine.counters.rebinds_refused == 1
     moved = (HOST[0], 4321)
     assert len(harness.feed(ping, moved)) == 1
-    assert connection.wire.address == moved
-    assert not connection.wire.proven
+    assert connection.peer.address() == moved
+    assert not connection.peer.is_proven
     anywhere = Harness(rebind="any")
     sleeper = anywhere.connect(profile)
     fall_asleep(anywhere, sleeper)
     anywhere.feed(ping, ELSEWHERE)
-    assert sleeper.wire.address == ELSEWHERE
+    assert sleeper.peer.address() == ELSEWHERE
     never = Harness(rebind="never")
     sleeper = never.connect(profile)
     fall_asleep(never, sleeper)
     never.feed(ping, moved)
-    assert sleeper.wire.address == HOST
+    assert sleeper.peer.address() == HOST
 
 
 @FIRST_TWO
@@ -615,7 +615,7 @@ def test_an_active_client_is_not_moved_by_a_ping_from_elsewhere(profile) -> None
     harness = Harness(rebind="any")
     connection = harness.connect(profile)
     harness.feed(encode(ping_of(connection), profile), ELSEWHERE)
-    assert connection.wire.address == HOST
+    assert connection.peer.address() == HOST
 
 
 @TWO
@@ -641,7 +641,7 @@ def test_a_connect_wakes_a_sleeper_without_ending_anything(profile) -> None:
     packets = [decode(data, profile) for data in harness.feed(encode(connect, profile))]
     assert isinstance(packets[0], sn.Connack)
     assert [packet.payload for packet in packets if isinstance(packet, sn.Publish)] == [b"kept"]
-    assert sum(isinstance(event, Opened) for event in harness.events) == 1
+    assert sum(isinstance(event, ConnectRequest) for event in harness.events) == 1
     assert harness.lost() == []
     assert connection.has_room()
 
@@ -654,7 +654,7 @@ def test_a_clean_connect_of_a_sleeper_ends_its_session_without_its_will(profile)
     harness.now_ms += 5_000
     harness.connect(profile, packet_id=9)
     last = harness.events[-1]
-    assert isinstance(last, Opened)
+    assert isinstance(last, ConnectRequest)
     assert last.sleeper is connection
     assert harness.lost() == []
 

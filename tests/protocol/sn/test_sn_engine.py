@@ -3,7 +3,7 @@
 import pytest
 
 from embermq.protocol import packets as core
-from embermq.protocol.sn.events import Opened, Send
+from embermq.protocol.sn.events import ConnectRequest, SendDatagram
 from embermq.protocol.sn.wire import packets as sn
 from embermq.protocol.sn.wire.decode import decode
 from embermq.protocol.sn.wire.encode import encode
@@ -18,7 +18,7 @@ TWO = pytest.mark.parametrize("profile", [A, B], ids=lambda profile: profile.nam
 
 
 def opened(harness: Harness) -> list[core.Connect]:
-    return [event.connect for event in harness.events if isinstance(event, Opened)]
+    return [event.connect for event in harness.events if isinstance(event, ConnectRequest)]
 
 
 # -- CONNECT ---------------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_a_refused_connect_leaves_who_was_there_before() -> None:
     first = harness.connect(A, "first")
     events = harness.engine.receive(encode(sn.Connect("second", packet_id=1), B), HOST, harness.now_ms)
     second = events[0]
-    assert isinstance(second, Opened)
+    assert isinstance(second, ConnectRequest)
     second.connection.send(core.Connack(False, 0x86), harness.now_ms)
     second.connection.close(0x86, harness.now_ms)
     assert [decode(data, B) for data in harness.settle()] == [sn.Connack(0x86, 1)]
@@ -340,17 +340,17 @@ def test_a_second_client_from_one_address_waits_until_the_first_is_decided(profi
     harness = Harness()
     engine = harness.engine
     first, second = (encode(sn.Connect(name, packet_id=5, version=profile.version), profile) for name in ("one", "two"))
-    opened = [event for event in engine.receive(first, HOST, harness.now_ms) if isinstance(event, Opened)]
+    opened = [event for event in engine.receive(first, HOST, harness.now_ms) if isinstance(event, ConnectRequest)]
     for _ in range(100):
         events = engine.receive(second, HOST, harness.now_ms)
-        answers = [event.datagram for event in events if isinstance(event, Send)]
+        answers = [event.datagram for event in events if isinstance(event, SendDatagram)]
         assert answers == ([encode(sn.Connack(0xF1, 5), B)] if profile is B else [])
         assert len(answers) == len(events)
     assert engine.counters.connects_refused == 100
     opened[0].connection.send(core.Connack(False), harness.now_ms)
     engine.take_events()
     events = engine.receive(second, HOST, harness.now_ms)
-    assert any(isinstance(event, Opened) for event in events)
+    assert any(isinstance(event, ConnectRequest) for event in events)
 
 
 @ALL
@@ -380,7 +380,7 @@ def test_timers_of_one_busy_client_do_not_pile_up(profile) -> None:
 def test_packets_that_run_ahead_of_connack_wait_for_it(profile) -> None:
     harness = Harness()
     events = harness.engine.receive(encode(sn.Connect("dev1", packet_id=1, version=profile.version), profile), HOST, 0)
-    assert isinstance(events[0], Opened)
+    assert isinstance(events[0], ConnectRequest)
     for number in range(1, 30):
         assert harness.engine.receive(encode(sn.Pingreq(number), profile), HOST, 1) == []
     connection = events[0].connection
@@ -586,7 +586,7 @@ def test_connection_encapsulation_moves_a_client_that_allowed_it() -> None:
     harness.connect(B, "fixed", ("192.0.2.1", 2))
     answer = harness.feed(wrap_connection("dev1", encode(sn.Pingreq(5), B)), ELSEWHERE)
     assert answer == [encode(sn.Pingresp(5), B)]
-    assert connection.wire.address == ELSEWHERE
+    assert connection.peer.address() == ELSEWHERE
     assert harness.feed(wrap_connection("fixed", encode(sn.Pingreq(5), B)), ELSEWHERE) == []
     assert harness.feed(wrap_connection("nobody", encode(sn.Pingreq(5), B)), ELSEWHERE) == []
     assert harness.feed(wrap_connection("dev1", encode(sn.Puback(5), B)), ELSEWHERE) == []
@@ -606,7 +606,7 @@ def test_where_connection_encapsulation_moves_a_client_to_is_a_setting(
     assert len(harness.feed(ping, HOST)) == 1
     assert len(harness.feed(ping, (HOST[0], 4_444))) == port_may
     assert len(harness.feed(ping, ELSEWHERE)) == host_may
-    assert (connection.wire.address == ELSEWHERE) == host_may
+    assert (connection.peer.address() == ELSEWHERE) == host_may
     assert harness.engine.counters.rebinds_refused == 2 - port_may - host_may
 
 

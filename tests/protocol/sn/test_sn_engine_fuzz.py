@@ -30,7 +30,7 @@ def test_any_sequence_of_datagrams(seed: int) -> None:
         harness.feed(bytes(data), random.choice(PLACES))
         if random.random() < 0.2:
             harness.pass_ms(random.choice([1, 60, 2_000, 100_000]))
-        open_now = [connection for connection in harness.open.values() if connection.presence.state in (1, 2, 3)]
+        open_now = [connection for connection in harness.open.values() if connection.client_state.state in (1, 2, 3)]
         if open_now and random.random() < 0.5:
             qos = random.randrange(3)
             topic_name = random.choice(["a/b", "ab", "x/y/z", "c"])
@@ -42,4 +42,4 @@ def test_any_sequence_of_datagrams(seed: int) -> None:
         harness.settle()
         assert harness.engine.counters.clients <= CLIENTS_MAX
     assert harness.engine.counters.clients >= 0
-    assert {profile.name for profile in PROFILES} >= {c.wire.profile.name for c in harness.open.values()} != set()
+    assert {profile.name for profile in PROFILES} >= {c.peer.profile.name for c in harness.open.values()} != set()

@@ -79,11 +79,11 @@ def test_the_connect_says_which_profile(vector) -> None:
     found = detect_connect(read_frame(_bytes(vector.hex)), None)
     if vector.packet.kind() == kinds.CONNECT:
         assert found is not None
-        assert (found.profile, found.supported) == (vector.profile, True)
+        assert (found.profile, found.is_supported) == (vector.profile, True)
     elif vector.profile is A and vector.packet.kind() == kinds.AUTH:
         # Without a session of A, its AUTH looks like a CONNECT of 1.2 with an unknown version.
         assert found is not None
-        assert not found.supported
+        assert not found.is_supported
     else:
         assert found is None
 
@@ -108,4 +108,4 @@ def test_inside_a_session_of_2_0_only_a_connect_is_a_connect(vector) -> None:
 def test_versions_that_nobody_knows(data: str, profile, supported: bool) -> None:
     found = detect_connect(read_frame(_bytes(data)))
     assert found is not None
-    assert (found.profile, found.supported) == (profile, supported)
+    assert (found.profile, found.is_supported) == (profile, supported)

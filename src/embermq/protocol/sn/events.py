@@ -1,6 +1,7 @@
-"""What the engine wants done: datagrams to send, and what the core has to hear of.
+"""What the engine wants done: datagrams to send, and what the core has to be told.
 
-Owns: the small set of values that cross from the engine to its shell. The other way there are only the engine's doors.
+Owns: the small set of values that cross from the engine to its shell. In the other direction there are only the public
+methods of `Engine` and of `VirtualConnection`.
 """
 
 from typing import TYPE_CHECKING, Final, final
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from embermq.protocol.sn.session.connection import VirtualConnection
 
 Address = tuple[str | int, ...]
-"""A socket address; nothing but its first part, the host, is ever looked at."""
+"""A socket address. The engine compares addresses, and reads only the first part, the host."""
 
 
 class Event:
@@ -22,7 +23,7 @@ class Event:
 
 
 @final
-class Send(Event):
+class SendDatagram(Event):
     """Send a datagram."""
 
     __slots__ = ("address", "datagram")
@@ -33,11 +34,11 @@ class Send(Event):
 
 
 @final
-class Opened(Event):
+class ConnectRequest(Event):
     """A client asks for its session: authenticate it, then `Core.connect`.
 
-    `sleeper`: its connection before this one, in which it sleeps. It has come back, so that one ends by DISCONNECT,
-    without its will.
+    `sleeper`: the connection in which the same client sleeps. It ends by DISCONNECT, without its will, since the client
+    has come back.
     """
 
     __slots__ = ("connection", "connect", "sleeper")
@@ -51,7 +52,7 @@ class Opened(Event):
 
 
 @final
-class Received(Event):
+class PacketReceived(Event):
     """A packet of a connected client: `Core.receive`."""
 
     __slots__ = ("connection", "packet")
@@ -62,8 +63,8 @@ class Received(Event):
 
 
 @final
-class Failed(Event):
-    """A client broke a rule: `Core.failed`."""
+class RuleViolation(Event):
+    """A client broke a rule that ends its connection: `Core.failed`."""
 
     __slots__ = ("connection", "error")
 
@@ -73,8 +74,8 @@ class Failed(Event):
 
 
 @final
-class Lost(Event):
-    """A client is gone without a word: `Core.lost`."""
+class ClientLost(Event):
+    """A client is gone without a DISCONNECT: `Core.lost`."""
 
     __slots__ = ("connection", "reason")
 
@@ -84,8 +85,8 @@ class Lost(Event):
 
 
 @final
-class Writable(Event):
-    """A client has room again: `Core.writable`."""
+class ClientWritable(Event):
+    """A client can take messages again, after the core was told that it cannot: `Core.writable`."""
 
     __slots__ = ("connection",)
 
@@ -94,8 +95,8 @@ class Writable(Event):
 
 
 @final
-class WillChanged(Event):
-    """A connected client has replaced its will (1.2), or has none any more."""
+class WillChange(Event):
+    """A connected client has replaced its will (1.2), or has deleted it."""
 
     __slots__ = ("connection", "will")
 
@@ -105,7 +106,7 @@ class WillChanged(Event):
 
 
 @final
-class Sessionless(Event):
+class SessionlessPublish(Event):
     """A message without a session: `Core.publish_unconnected`."""
 
     __slots__ = ("message",)

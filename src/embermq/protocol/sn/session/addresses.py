@@ -1,130 +1,126 @@
-"""Whereabouts: which virtual connection is at which address, and which one a client id means.
+"""Addresses: which virtual connection is at which network address, and which one a client id means.
 
-Owns: both tables, what happens when two connections want the same address, and the aliases of 2.0 sessions whose
-connection is over. All of it is bounded by the number of clients.
+Owns: both tables, what happens when two connections want the same address, and the aliases of sessions that have no
+connection at the moment (2.0). All of it is bounded by the number of clients.
 """
 
 from typing import Final, final
 
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.sn.events import Address
+from embermq.protocol.sn.counters import SnCounters
 from embermq.protocol.sn.session.aliases import Aliases
+from embermq.protocol.sn.session.client_state import CLOSED
 from embermq.protocol.sn.session.connection import VirtualConnection
-from embermq.protocol.sn.session.counters import SnCounters
-from embermq.protocol.sn.session.presence import CLOSED
+from embermq.protocol.sn.session.peer import NetworkIdentity
 
-NetworkIdentity = tuple[Address, bytes]
-"""Where a client is: the socket address, and the way behind a forwarder."""
-
-MOVED_IN: Final = "its address belongs to another client now"
-MADE_ROOM: Final = "it said nothing after its CONNECT, and another client needed the room"
-UNHEARD_MS: Final = 5_000
-"""How long a client may say nothing after its CONNECT before its place can go to another."""
+ADDRESS_TAKEN: Final = "its address belongs to another client now"
+UNCONFIRMED: Final = "it sent nothing after its CONNECT, and another client needed its place"
+UNCONFIRMED_MS: Final = 5_000
+"""How long a client may send nothing after its CONNECT before its place can go to another."""
 
 
 @final
-class Whereabouts:
+class Addresses:
     """The virtual connections of one listener."""
 
-    __slots__ = ("_most", "_counters", "_at", "_of", "_unheard", "_remembered")
+    __slots__ = ("_connections_max", "_counters", "_at_address", "_of_client", "_unconfirmed", "_aliases")
 
-    def __init__(self, most: int, counters: SnCounters) -> None:
-        self._most: Final = most
+    def __init__(self, connections_max: int, counters: SnCounters) -> None:
+        self._connections_max: Final = connections_max
         self._counters: Final = counters
-        self._at: Final[dict[NetworkIdentity, VirtualConnection]] = {}
-        self._of: Final[dict[str, VirtualConnection]] = {}
-        self._unheard: Final[dict[VirtualConnection, None]] = {}  # nothing came after their CONNECT, the oldest first
-        self._remembered: Final[dict[str, Aliases]] = {}
+        self._at_address: Final[dict[NetworkIdentity, VirtualConnection]] = {}
+        self._of_client: Final[dict[str, VirtualConnection]] = {}
+        self._unconfirmed: Final[dict[VirtualConnection, None]] = {}  # nothing came after CONNECT; the oldest first
+        self._aliases: Final[dict[str, Aliases]] = {}  # by client id, of sessions without a connection
 
     def at(self, identity: NetworkIdentity) -> VirtualConnection | None:
-        """Who is at an address."""
-        return self._at.get(identity)
+        """The connection at an address."""
+        return self._at_address.get(identity)
 
     def of(self, client_id: str) -> VirtualConnection | None:
-        """Which connection a client id means: the last one that was accepted."""
-        return self._of.get(client_id)
+        """The connection that a client id means: the last one that was accepted."""
+        return self._of_client.get(client_id)
 
-    def room_for(self, identity: NetworkIdentity, now_ms: int) -> bool:
-        """Whether there is room for one more at an address.
+    def has_place(self, identity: NetworkIdentity, now_ms: int) -> bool:
+        """Whether one more connection fits at an address.
 
-        When all places are taken, one of a client that never said more than its CONNECT is given up: a forged address
-        does not, and would hold its place as long as the keep alive that was asked for with it.
+        When all places are taken, a client that never sent more than its CONNECT loses its place. A forged address
+        never does, and would keep its place for the whole keep alive that was asked for with it.
         """
-        if len(self._at) < self._most or identity in self._at:
+        if len(self._at_address) < self._connections_max or identity in self._at_address:
             return True
-        silent = next(iter(self._unheard), None)
-        if silent is None or now_ms - silent.opened_ms < UNHEARD_MS:
+        oldest = next(iter(self._unconfirmed), None)
+        if oldest is None or now_ms - oldest.opened_ms < UNCONFIRMED_MS:
             return False
-        silent.lose(MADE_ROOM, ReasonCode.SERVER_BUSY)
-        return len(self._at) < self._most
+        oldest.lose(UNCONFIRMED, ReasonCode.SERVER_BUSY)
+        return len(self._at_address) < self._connections_max
 
-    def heard(self, connection: VirtualConnection) -> None:
-        """Something came after a CONNECT."""
-        self._unheard.pop(connection, None)
+    def confirm(self, connection: VirtualConnection) -> None:
+        """A client has sent something after its CONNECT."""
+        self._unconfirmed.pop(connection, None)
 
     def aliases_of(self, client_id: str) -> Aliases | None:
-        """The aliases of a client's session, connected or not."""
-        connection = self._of.get(client_id)
-        return connection.outgoing.aliases if connection is not None else self._remembered.get(client_id)
+        """The aliases of a client's session, with or without a connection."""
+        connection = self._of_client.get(client_id)
+        return connection.outgoing.aliases if connection is not None else self._aliases.get(client_id)
 
-    def arrived(self, connection: VirtualConnection) -> None:
-        """A new connection; until it is accepted, who was at its address before may yet come back."""
-        identity = (connection.wire.address, connection.wire.route)
-        displaced = self._at.get(identity)
-        if displaced is not None:
-            displaced.silent = True  # what is sent there reaches the new connection
-            connection.displaced = displaced
-        self._at[identity] = connection
+    def add(self, connection: VirtualConnection) -> None:
+        """A new connection. If it is not accepted, the connection that was at its address before stays."""
+        identity = connection.peer.identity
+        previous = self._at_address.get(identity)
+        if previous is not None:
+            previous.is_muted = True  # what is sent there would reach the new connection
+            connection.previous = previous
+        self._at_address[identity] = connection
         self._counters.clients += 1
 
-    def accepted(self, connection: VirtualConnection, session_present: bool) -> None:
-        """CONNACK is about to leave: the client id is this connection's. If the session goes on, so do its aliases."""
-        displaced = connection.displaced
-        connection.displaced = None
-        if displaced is not None:
-            displaced.lose(MOVED_IN, ReasonCode.UNSPECIFIED_ERROR)
-        self._of[connection.client_id] = connection
-        self._unheard[connection] = None
-        remembered = self._remembered.pop(connection.client_id, None)
-        if session_present and remembered is not None and connection.wire.profile.aliases_outlive_connection:
-            connection.outgoing.aliases = remembered
+    def accept(self, connection: VirtualConnection, session_present: bool) -> None:
+        """CONNACK is about to leave: the client id means this connection. A session that goes on keeps its aliases."""
+        previous = connection.previous
+        connection.previous = None
+        if previous is not None:
+            previous.lose(ADDRESS_TAKEN, ReasonCode.UNSPECIFIED_ERROR)
+        self._of_client[connection.client_id] = connection
+        self._unconfirmed[connection] = None
+        aliases = self._aliases.pop(connection.client_id, None)
+        if session_present and aliases is not None and connection.peer.profile.rules.aliases_belong_to_session:
+            connection.outgoing.aliases = aliases
 
-    def moved(self, connection: VirtualConnection, identity: NetworkIdentity) -> None:
-        """A client is at another address now; who was there before is lost."""
-        wire = connection.wire
-        old = (wire.address, wire.route)
+    def move(self, connection: VirtualConnection, identity: NetworkIdentity) -> None:
+        """A client is at another address now. A connection that was there is lost."""
+        peer = connection.peer
+        old = peer.identity
         if old == identity:
             return
-        if self._at.get(old) is connection:
-            del self._at[old]
-        before = self._at.get(identity)
-        if before is not None:
-            before.silent = True
-            before.lose(MOVED_IN, ReasonCode.UNSPECIFIED_ERROR)
-        wire.move(identity[0], identity[1])
-        self._at[identity] = connection
+        if self._at_address.get(old) is connection:
+            del self._at_address[old]
+        previous = self._at_address.get(identity)
+        if previous is not None:
+            previous.is_muted = True
+            previous.lose(ADDRESS_TAKEN, ReasonCode.UNSPECIFIED_ERROR)
+        peer.move(identity)
+        self._at_address[identity] = connection
         self._counters.rebinds += 1
 
-    def gone(self, connection: VirtualConnection) -> None:
-        """A connection is over. The aliases of a session that outlives it are kept."""
+    def remove(self, connection: VirtualConnection) -> None:
+        """A connection has ended. The aliases of a session that outlives it are kept."""
         self._counters.clients -= 1
-        self._unheard.pop(connection, None)
-        wire = connection.wire
-        identity = (wire.address, wire.route)
-        if self._at.get(identity) is connection:
-            del self._at[identity]
-            displaced = connection.displaced
-            if displaced is not None and displaced.presence.state != CLOSED:
-                # It never got its CONNACK, so who was at its address before is still there.
-                displaced.silent = False
-                self._at[identity] = displaced
+        self._unconfirmed.pop(connection, None)
+        peer = connection.peer
+        if self._at_address.get(peer.identity) is connection:
+            del self._at_address[peer.identity]
+            previous = connection.previous
+            if previous is not None and previous.client_state.state != CLOSED:
+                # This connection was never accepted, so the one before it is still at the address.
+                previous.is_muted = False
+                self._at_address[peer.identity] = previous
         client_id = connection.client_id
-        if self._of.get(client_id) is not connection:
+        if self._of_client.get(client_id) is not connection:
             return
-        del self._of[client_id]
+        del self._of_client[client_id]
         aliases = connection.outgoing.aliases
-        if wire.profile.aliases_outlive_connection and connection.session_expiry_s and len(aliases):
-            self._remembered.pop(client_id, None)
-            self._remembered[client_id] = aliases
-            if len(self._remembered) > self._most:
-                del self._remembered[next(iter(self._remembered))]
+        if peer.profile.rules.aliases_belong_to_session and connection.session_expiry_s and len(aliases):
+            self._aliases.pop(client_id, None)
+            self._aliases[client_id] = aliases
+            if len(self._aliases) > self._connections_max:
+                del self._aliases[next(iter(self._aliases))]

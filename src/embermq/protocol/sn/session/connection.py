@@ -1,20 +1,22 @@
-"""A virtual connection: one client's network identity bound to its session (digest sections 10 to 17).
+"""A virtual connection: one client's network identity bound to its session (2.0: section 4; 1.2: section 6).
 
-Owns: what each packet of a connected client means to the core, and what each word of the core means to the client.
+Owns: what each packet of a connected client means to the core, and what each call of the core means to the client.
 Never: a socket, a clock, another client. What must be done goes into the engine's events.
 """
 
+from random import Random
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.protocol import packets as core
 from embermq.protocol.errors import PeerError, ProtocolError
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.sn.events import Event, Lost, Received, WillChanged, Writable
-from embermq.protocol.sn.session.handshake import expiry_of
+from embermq.protocol.sn.events import ClientLost, ClientWritable, Event, PacketReceived, WillChange
+from embermq.protocol.sn.session.aliases import Aliases
+from embermq.protocol.sn.session.client_state import ACTIVE, AWAKE, CLOSED, CONNECTING, ClientState
+from embermq.protocol.sn.session.connect_request import session_expiry_of
 from embermq.protocol.sn.session.outgoing import Outgoing
-from embermq.protocol.sn.session.peer import Wire
-from embermq.protocol.sn.session.presence import ACTIVE, ASLEEP, AWAKE, CLOSED, CONNECTING, Presence
-from embermq.protocol.sn.session.requests import PUBREL, Requests
+from embermq.protocol.sn.session.peer import Peer
+from embermq.protocol.sn.session.requests import Requests
 from embermq.protocol.sn.settings import CONNECT_BYTES_MAX
 from embermq.protocol.sn.wire import packets as sn
 from embermq.protocol.sn.wire.encode import encode
@@ -23,10 +25,10 @@ from embermq.protocol.sn.wire.layouts import UNSPECIFIED
 if TYPE_CHECKING:
     from embermq.protocol.sn.session.engine import Engine
 
-STASH_MAX: Final = 16
-"""How many packets may come between a CONNECT and its CONNACK."""
+EARLY_PACKETS_MAX: Final = 16
+"""How many packets are kept that come between a CONNECT and its CONNACK."""
 AWAKE_GRACE_MS: Final = 2_000
-"""How long an awake client waits for messages that the core still owes, before it may sleep again."""
+"""How long an awake client stays awake for messages that the core still owes, before it sleeps again."""
 
 
 @final
@@ -36,107 +38,111 @@ class VirtualConnection:
     __slots__ = (
         "client_id",
         "connect",
-        "request",
+        "connect_content",
         "opened_ms",
-        "heard_more",
+        "is_confirmed",
         "session_expiry_s",
-        "wire",
-        "presence",
+        "peer",
+        "client_state",
         "outgoing",
         "watched_ms",
         "will",
-        "silent",
-        "displaced",
+        "is_muted",
+        "previous",
         "_engine",
         "_events",
         "_requests",
-        "_stash",
+        "_early_packets",
         "_connack",
-        "_assigned",
-        "_leaving",
+        "_assigned_client_id",
+        "_client_disconnected",
     )
 
     def __init__(
         self,
         engine: "Engine",
-        wire: Wire,
+        peer: Peer,
+        random: Random,
         connect: sn.Connect,
         client_id: str,
-        outgoing: Outgoing,
         will: core.Will | None,
-        request: bytes,
+        connect_content: bytes,
         now_ms: int,
     ) -> None:
         settings = engine.settings
+        aliases = Aliases(settings.aliases_max, random)
         self.client_id: Final = client_id
         self.connect = connect
-        self.request = request  # the CONNECT's bytes, by which its repetition is known
+        self.connect_content = connect_content  # the body of the CONNECT, by which its repetition is known
         self.opened_ms = now_ms
-        self.heard_more = False  # something after the CONNECT: so its CONNACK has arrived, most likely
-        self.session_expiry_s = expiry_of(connect, wire.profile)
-        self.wire: Final = wire
-        self.presence: Final = Presence(
-            engine.keep_alive_s(connect.keep_alive_s), wire.profile.strict, settings.sleeping_messages_max, now_ms
+        self.is_confirmed = False  # something came after the CONNECT, so its CONNACK has most likely arrived
+        self.session_expiry_s = session_expiry_of(connect, peer.profile)
+        self.peer: Final = peer
+        self.client_state: Final = ClientState(
+            engine.keep_alive_s(connect.keep_alive_s),
+            peer.profile.rules.long_keep_alive_percent,
+            settings.sleeping_messages_max,
+            now_ms,
         )
-        self.outgoing: Final = outgoing
-        self.watched_ms = 0  # the timers' own
+        self.outgoing: Final = Outgoing(peer, aliases, settings, engine.counters, random)
+        self.watched_ms = 0  # the deadline that `Timers` has for this connection; only `Timers` sets it
         self.will = will
-        self.silent = False  # its address belongs to another connection now: nothing more is sent there
-        self.displaced: VirtualConnection | None = None  # who was at its address until now
+        self.is_muted = False  # nothing more is sent: its address belongs to another connection now
+        self.previous: VirtualConnection | None = None  # the connection that was at its address until now
         self._engine: Final = engine
         self._events: Final[list[Event]] = engine.events
-        self._requests: Final = Requests(wire, outgoing, settings, engine.counters)
-        self._stash: list[tuple[sn.SnPacket, bytes]] = []
+        self._requests: Final = Requests(peer, self.outgoing, settings, engine.counters)
+        self._early_packets: list[tuple[sn.SnPacket, bytes]] = []
         self._connack = b""
-        self._assigned: Final = client_id if not connect.client_id else ""
-        self._leaving = False
-        outgoing.packet_bytes_max = connect.packet_bytes_max
+        self._assigned_client_id: Final = client_id if not connect.client_id else ""
+        self._client_disconnected = False
+        self.outgoing.packet_bytes_max = connect.packet_bytes_max
 
     # -- packets of the client ---------------------------------------------------------------------------------------
 
     def receive(self, packet: sn.SnPacket, content: bytes, now_ms: int) -> None:
         """A packet, and the bytes it was read from. Raises a `PeerError` if the client may not send it."""
-        presence = self.presence
-        presence.heard_ms = now_ms
-        if presence.state == CONNECTING:
-            if len(self._stash) < STASH_MAX:
-                self._stash.append((packet, content))
+        state = self.client_state
+        state.heard_ms = now_ms
+        if state.state == CONNECTING:
+            if len(self._early_packets) < EARLY_PACKETS_MAX:
+                self._early_packets.append((packet, content))
             return
-        if not self.heard_more:
-            self.heard_more = True
-            self._engine.heard(self)
+        if not self.is_confirmed:
+            self.is_confirmed = True
+            self._engine.confirm(self)
         requests = self._requests
         if isinstance(packet, sn.Publish):
-            self._hand_over(requests.publish(packet, content, now_ms))
+            self._hand_to_core(requests.publish(packet, content, now_ms))
         elif isinstance(packet, (sn.Puback, sn.Pubrec, sn.Pubcomp, sn.Regack)):
-            self._acknowledgement(packet)
+            self._receive_acknowledgement(packet)
         elif isinstance(packet, sn.Pubrel):
-            self._hand_over(requests.pubrel(packet, now_ms))
+            self._hand_to_core(requests.pubrel(packet, now_ms))
         elif isinstance(packet, sn.Pingreq):
-            self._pingreq(packet, now_ms)
+            self._receive_pingreq(packet, now_ms)
         elif isinstance(packet, sn.Register):
             requests.register(packet)
         elif isinstance(packet, sn.Subscribe):
-            self._hand_over(requests.subscribe(packet, content, now_ms))
+            self._hand_to_core(requests.subscribe(packet, content, now_ms))
         elif isinstance(packet, sn.Unsubscribe):
-            self._hand_over(requests.unsubscribe(packet, content, now_ms))
+            self._hand_to_core(requests.unsubscribe(packet, content, now_ms))
         elif isinstance(packet, sn.Disconnect):
-            self._disconnect(packet)
+            self._receive_disconnect(packet)
         elif isinstance(packet, sn.Sleepreq):
             self._sleep(packet.sleep_s, packet.retain_aliases)
-            self.wire.send(sn.Sleepresp(packet.packet_id))
+            self.peer.send(sn.Sleepresp(packet.packet_id))
         elif isinstance(packet, (sn.WillTopic, sn.WillMsg)):
             self._update_will(packet, len(content))
         elif not isinstance(packet, sn.Pingresp):
             raise ProtocolError(f"{type(packet).__name__} is not for a server in a session")
-        self._pump(now_ms)
+        self._send_waiting(now_ms)
 
-    def _hand_over(self, packet: core.Packet | None) -> None:
-        """A packet for the core; None: it was answered already."""
+    def _hand_to_core(self, packet: core.Packet | None) -> None:
+        """Hand a packet to the core. None: it was answered here."""
         if packet is not None:
-            self._events.append(Received(self, packet))
+            self._events.append(PacketReceived(self, packet))
 
-    def _acknowledgement(self, packet: sn.SnPacket) -> None:
+    def _receive_acknowledgement(self, packet: sn.SnPacket) -> None:
         outgoing = self.outgoing
         packets: list[core.Packet] | None = []
         if isinstance(packet, sn.Puback):
@@ -152,99 +158,99 @@ class VirtualConnection:
             self._engine.counters.acks_unknown += 1
             return
         for answer in packets:
-            self._hand_over(answer)
+            self._hand_to_core(answer)
 
-    # -- presence ----------------------------------------------------------------------------------------------------
+    # -- sleeping and waking -----------------------------------------------------------------------------------------
 
-    def _pingreq(self, packet: sn.Pingreq, now_ms: int) -> None:
+    def _receive_pingreq(self, packet: sn.Pingreq, now_ms: int) -> None:
         if packet.client_id and packet.client_id != self.client_id:
             self._engine.counters.without_connection += 1
             return
-        presence = self.presence
-        if presence.state == ACTIVE:
-            self.wire.send(sn.Pingresp(packet.packet_id))
-        elif presence.state == AWAKE:
-            presence.ping_id = packet.packet_id  # sent again during the flush: no second one begins
+        state = self.client_state
+        if state.state == ACTIVE:
+            self.peer.send(sn.Pingresp(packet.packet_id))
+        elif state.state == AWAKE:
+            state.ping_id = packet.packet_id  # a duplicate while messages are fetched: nothing begins again
         else:
             self.wake(packet, now_ms)
 
     def wake(self, packet: sn.Pingreq, now_ms: int) -> None:
-        """A sleeper fetches what waits for it; PINGRESP ends that."""
-        presence = self.presence
-        presence.heard_ms = now_ms
-        presence.wake(packet.packet_id, packet.awake_messages or self.connect.awake_messages)
+        """A sleeping client fetches its messages; PINGRESP ends that."""
+        state = self.client_state
+        state.heard_ms = now_ms
+        state.wake(packet.packet_id, packet.awake_messages or self.connect.awake_messages)
         self._engine.awake[self] = None
         self.outgoing.send_again(self.outgoing.retransmission.resume(now_ms), now_ms)
-        while presence.kept and presence.may_deliver():
-            presence.delivered()
-            self.outgoing.put(presence.kept.take())
-        self.outgoing.starved = False
-        self._events.append(Writable(self))
-        self._pump(now_ms)
+        while state.buffered and state.may_deliver():
+            state.delivered()
+            self.outgoing.put(state.buffered.take())
+        self.outgoing.writable_due = False
+        self._events.append(ClientWritable(self))
+        self._send_waiting(now_ms)
 
     def flushed(self, owed: int, now_ms: int) -> None:
-        """All has been handed over that may be: an awake client that has acknowledged it sleeps again.
+        """The core has handed over what it can: an awake client that has acknowledged all of it sleeps again.
 
-        `owed`: how much the core still holds for it.
+        `owed`: how many messages the core still has for it.
         """
-        presence = self.presence
-        if presence.state != AWAKE or not self.outgoing.idle() or (owed and presence.may_deliver()):
+        state = self.client_state
+        if state.state != AWAKE or not self.outgoing.idle() or (owed and state.may_deliver()):
             return
         self._sleep_again(owed, now_ms)
 
     def _sleep_again(self, owed: int, now_ms: int) -> None:
-        presence = self.presence
-        self.wire.send(sn.Pingresp(presence.ping_id, presence.remaining(owed)))
-        presence.heard_ms = now_ms
-        presence.sleep(presence.sleep_s)
+        state = self.client_state
+        self.peer.send(sn.Pingresp(state.ping_id, state.remaining(owed)))
+        state.heard_ms = now_ms
+        state.sleep(state.sleep_s)
         self._engine.awake.pop(self, None)
 
     def _sleep(self, sleep_s: int, retain_aliases: bool) -> None:
-        if self.wire.profile.strict and not retain_aliases:
+        if self.peer.profile.rules.aliases_belong_to_session and not retain_aliases:
             self.outgoing.aliases.clear()
-        self.presence.sleep(sleep_s)
+        self.client_state.sleep(sleep_s)
         self._engine.awake.pop(self, None)
 
-    def reactivate(self, connect: sn.Connect, request: bytes, now_ms: int) -> None:
-        """A sleeper sends CONNECT and keeps its session: it is active again, and nothing ended meanwhile."""
-        presence = self.presence
+    def reactivate(self, connect: sn.Connect, connect_content: bytes, now_ms: int) -> None:
+        """A sleeping client sends CONNECT and keeps its session: it is active again, and nothing has ended."""
+        state = self.client_state
         self.connect = connect
-        self.request = request
+        self.connect_content = connect_content
         self.opened_ms = now_ms
-        self.heard_more = False
-        presence.state = ACTIVE
-        presence.heard_ms = now_ms
-        presence.keep_alive_s = self._engine.keep_alive_s(connect.keep_alive_s)
+        self.is_confirmed = False
+        state.state = ACTIVE
+        state.heard_ms = now_ms
+        state.keep_alive_s = self._engine.keep_alive_s(connect.keep_alive_s)
         self._engine.awake.pop(self, None)
         self.outgoing.packet_bytes_max = connect.packet_bytes_max
         self._accept(True)
         self.outgoing.send_again(self.outgoing.retransmission.resume(now_ms), now_ms)
-        while presence.kept:
-            self.outgoing.put(presence.kept.take())
-        self.outgoing.starved = False
-        self._events.append(Writable(self))
-        self._pump(now_ms)
+        while state.buffered:
+            self.outgoing.put(state.buffered.take())
+        self.outgoing.writable_due = False
+        self._events.append(ClientWritable(self))
+        self._send_waiting(now_ms)
         self._engine.timers.watch(self)
 
-    def _disconnect(self, packet: sn.Disconnect) -> None:
-        profile = self.wire.profile
+    def _receive_disconnect(self, packet: sn.Disconnect) -> None:
+        profile = self.peer.profile
         expiry_s = packet.session_expiry_s
         if profile.sleeps_by_disconnect:
             if expiry_s > 0:
                 self._sleep(expiry_s, packet.retain_aliases)
-                self.wire.send(sn.Disconnect())
+                self.peer.send(sn.Disconnect())
                 return
             expiry_s = -1
         elif expiry_s > 0 and self.session_expiry_s == 0:
             raise ProtocolError("a session that ends with its connection cannot be given an expiry now")
         if expiry_s >= 0:
             self.session_expiry_s = expiry_s
-        self._leaving = True
+        self._client_disconnected = True
         reason = ReasonCode.DISCONNECT_WITH_WILL if packet.reason else ReasonCode.SUCCESS
-        self._hand_over(core.Disconnect(reason, expiry_s))
+        self._hand_to_core(core.Disconnect(reason, expiry_s))
 
     def _update_will(self, packet: sn.SnPacket, size: int) -> None:
-        """1.2: the will's topic or its message is replaced. The dialogue's own packets are long answered."""
+        """1.2: the will's topic or its message is replaced. Packets of the dialogue come too late here."""
         old = self.will
         reason = 0
         if size > CONNECT_BYTES_MAX:
@@ -257,35 +263,35 @@ class VirtualConnection:
                 self.will = core.Will(old.topic_name, packet.payload, old.qos, old.retain)
         else:
             return
-        self._engine.keep_will(self)
-        self._events.append(WillChanged(self, self.will))
-        self.wire.send(sn.WillResponse(isinstance(packet, sn.WillTopic), reason))
+        self._engine.store_will(self)
+        self._events.append(WillChange(self, self.will))
+        self.peer.send(sn.WillResponse(isinstance(packet, sn.WillTopic), reason))
 
     # -- from the core -----------------------------------------------------------------------------------------------
 
     def deliver(self, delivery: core.Delivery, now_ms: int) -> bool:
-        """Send a message. False: it was QoS 0 and there is no room for it."""
-        presence = self.presence
+        """Send a message. False: it was QoS 0 and was dropped, since too many wait for the client."""
+        state = self.client_state
         message = delivery.message
         qos = delivery.qos
-        dup = delivery.dup and (qos == 2 or self.wire.profile.dup_at_qos_1)
+        dup = delivery.dup and (qos == 2 or self.peer.profile.rules.dup_at_qos_1)
         own = core.Publish(message.topic_name, message.payload, qos, delivery.retain, dup, delivery.packet_id)
-        if qos == 0 and not presence.may_deliver():
-            if presence.keep(own):
+        if qos == 0 and not state.may_deliver():
+            if state.buffer(own):
                 return True
             self._engine.counters.dropped_sleeping_full += 1
             return False
-        presence.delivered()
+        state.delivered()
         taken = self.outgoing.put(own)
-        if presence.state in (ACTIVE, AWAKE):
-            self._pump(now_ms)
+        if state.state in (ACTIVE, AWAKE):
+            self._send_waiting(now_ms)
         return taken
 
     def acknowledge(self, packet_type: int, packet_id: int, reason: int, now_ms: int) -> None:
         """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""
-        if self.silent:
+        if self.is_muted:
             return
-        if packet_type == PUBREL:
+        if packet_type == core.PUBREL:
             self.outgoing.pubrel(packet_id, now_ms)
             self._engine.timers.watch(self)
             return
@@ -296,10 +302,10 @@ class VirtualConnection:
         if isinstance(packet, core.Connack):
             if packet.reason >= UNSPECIFIED:
                 self._engine.counters.connects_refused += 1
-                self.wire.send(self._connack_of(packet.reason, False))
+                self.peer.send(self._connack_of(packet.reason, False))
             else:
-                self.presence.state = ACTIVE
-                self._engine.accepted(self, packet.session_present)
+                self.client_state.state = ACTIVE
+                self._engine.accept(self, packet.session_present)
                 self._accept(packet.session_present)
                 self._engine.timers.watch(self)
         elif isinstance(packet, core.Suback):
@@ -308,122 +314,117 @@ class VirtualConnection:
             self._requests.unsuback(packet)
 
     def _connack_of(self, reason: int, session_present: bool) -> sn.Connack:
-        return sn.Connack(reason, self.connect.packet_id, session_present, assigned_client_id=self._assigned)
+        return sn.Connack(reason, self.connect.packet_id, session_present, assigned_client_id=self._assigned_client_id)
 
     def _accept(self, session_present: bool) -> None:
-        self._connack = encode(self._connack_of(0, session_present), self.wire.profile)
-        self.wire.send_bytes(self._connack)
+        self._connack = encode(self._connack_of(0, session_present), self.peer.profile)
+        self.peer.send_bytes(self._connack)
 
     def repeat_connack(self) -> None:
-        """The CONNECT came again: so does its answer, if it has left already."""
+        """The CONNECT came again: send its answer again, if that has been sent."""
         if self._connack:
-            self.wire.send_bytes(self._connack)
+            self.peer.send_bytes(self._connack)
 
     def opened(self, now_ms: int) -> None:
-        """CONNACK has left: what came after the CONNECT is looked at now."""
-        stash = self._stash
-        self._stash = []
-        for packet, content in stash:
-            if self.presence.state == CLOSED:
+        """CONNACK was sent: receive the packets that came before it."""
+        early_packets = self._early_packets
+        self._early_packets = []
+        for packet, content in early_packets:
+            if self.client_state.state == CLOSED:
                 return
             try:
                 self.receive(packet, content, now_ms)
             except PeerError as error:
-                self._engine.failed(self, error)
+                self._engine.fail(self, error)
 
     def has_room(self) -> bool:
-        """Whether the core may hand over messages of QoS 1 and 2. After False, `Writable` comes."""
-        if self.presence.may_deliver():
+        """Whether the core may hand over messages of QoS 1 and 2. After False, `ClientWritable` follows."""
+        if self.client_state.may_deliver():
             return self.outgoing.has_room()
-        self.outgoing.starved = True
+        self.outgoing.writable_due = True
         return False
 
     def close(self, reason: int, now_ms: int) -> None:
-        """The core has let go of the client: tell it, unless it left by itself and gets no answer to that."""
-        if self.presence.state == CLOSED:
+        """The core has ended the connection: tell the client, unless it sent DISCONNECT and expects no answer."""
+        if self.client_state.state == CLOSED:
             return
-        told = self.presence.state != CONNECTING
+        told = self.client_state.state != CONNECTING
         self._engine.forget(self)
-        if self.silent or not told:
+        if self.is_muted or not told:
             return
-        if self._leaving:
-            if self.wire.profile.disconnect_answered:
-                self.wire.send(sn.Disconnect())
+        if self._client_disconnected:
+            if self.peer.profile.rules.disconnect_answered:
+                self.peer.send(sn.Disconnect())
         else:
-            self.wire.send(sn.Disconnect(reason if reason >= UNSPECIFIED else 0))
+            self.peer.send(sn.Disconnect(reason if reason >= UNSPECIFIED else 0))
 
     # -- time --------------------------------------------------------------------------------------------------------
 
     def due_ms(self) -> int:
         """When something falls due; 0 for never."""
-        state = self.presence.state
-        due_ms = self.presence.due_ms()
+        state = self.client_state.state
+        due_ms = self.client_state.due_ms()
         if state in (ACTIVE, AWAKE):
-            for other_ms in (self.outgoing.retransmission.next_ms(), self.outgoing.pace_ms()):
+            for other_ms in (self.outgoing.retransmission.next_ms(), self.outgoing.next_burst_ms()):
                 if other_ms and (due_ms == 0 or other_ms < due_ms):
                     due_ms = other_ms
         if state == AWAKE and self.outgoing.idle():
-            grace_ms = self.presence.heard_ms + AWAKE_GRACE_MS
+            grace_ms = self.client_state.heard_ms + AWAKE_GRACE_MS
             due_ms = min(due_ms, grace_ms) if due_ms else grace_ms
         return due_ms
 
     def tick(self, now_ms: int) -> None:
-        """Something is due: silence, a retransmission, the next burst, the end of an idle awake time."""
-        presence = self.presence
-        if presence.state == CLOSED:
+        """Something is due: too long a silence, a retransmission, the next burst, the end of an idle awake time."""
+        state = self.client_state
+        if state.state == CLOSED:
             return
-        silence_ms = presence.due_ms()
+        silence_ms = state.due_ms()
         if silence_ms and silence_ms <= now_ms:
-            self._silence()
+            self._end_by_silence()
             return
-        if presence.state == AWAKE and self.outgoing.idle() and presence.heard_ms + AWAKE_GRACE_MS <= now_ms:
+        if state.state == AWAKE and self.outgoing.idle() and state.heard_ms + AWAKE_GRACE_MS <= now_ms:
             self._sleep_again(0, now_ms)
-        if presence.state in (ACTIVE, AWAKE):
+        if state.state in (ACTIVE, AWAKE):
             again = self.outgoing.retransmission.due(now_ms)
             if again is None:
                 self.lose("no acknowledgement after the last retry", ReasonCode.UNSPECIFIED_ERROR)
                 return
             self._engine.counters.retransmissions += len(again)
             self.outgoing.send_again(again, now_ms)
-        self._pump(now_ms)
+        self._send_waiting(now_ms)
 
-    def _silence(self) -> None:
-        profile = self.wire.profile
-        if self.presence.state != ACTIVE and profile.strict and profile.sleeps_by_disconnect:
-            # A: the sleep is the session's lifetime as well, so its end publishes the will and drops the session.
+    def _end_by_silence(self) -> None:
+        profile = self.peer.profile
+        if self.client_state.state != ACTIVE and profile.rules.sleep_is_session_expiry:
+            # The end of the sleep publishes the will and ends the session.
             self._engine.counters.clients_lost += 1
-            self.wire.send(sn.Disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT))
+            self.peer.send(sn.Disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT))
             self.session_expiry_s = 0
-            self.silent = True
-            self._hand_over(core.Disconnect(ReasonCode.DISCONNECT_WITH_WILL, 0))
+            self.is_muted = True
+            self._hand_to_core(core.Disconnect(ReasonCode.DISCONNECT_WITH_WILL, 0))
             self._engine.forget(self)
             return
         self.lose("no packet in time", ReasonCode.KEEP_ALIVE_TIMEOUT)
 
     def lose(self, detail: str, reason: int) -> None:
         """Give the client up; the core publishes its will."""
-        if self.presence.state == CLOSED:
+        if self.client_state.state == CLOSED:
             return
         self._engine.counters.clients_lost += 1
-        if not self.silent:
-            self.wire.send(sn.Disconnect(reason))
+        if not self.is_muted:
+            self.peer.send(sn.Disconnect(reason))
         self._engine.forget(self)
-        self._events.append(Lost(self, detail))
+        self._events.append(ClientLost(self, detail))
 
-    def _pump(self, now_ms: int) -> None:
+    def _send_waiting(self, now_ms: int) -> None:
         outgoing = self.outgoing
-        if self.presence.state in (ACTIVE, AWAKE):
-            outgoing.pump(now_ms)
-            for packet in outgoing.take_done():
-                self._hand_over(packet)
-            if outgoing.starved and outgoing.has_drained() and self.presence.may_deliver():
-                outgoing.starved = False
-                self._events.append(Writable(self))
-            if self.presence.state == ACTIVE and self.watched_ms and outgoing.idle():
-                return  # silence is all that can fall due, and a packet only moves that later
+        if self.client_state.state in (ACTIVE, AWAKE):
+            outgoing.send_waiting(now_ms)
+            for packet in outgoing.take_substitute_acks():
+                self._hand_to_core(packet)
+            if outgoing.writable_due and outgoing.has_drained() and self.client_state.may_deliver():
+                outgoing.writable_due = False
+                self._events.append(ClientWritable(self))
+            if self.client_state.state == ACTIVE and self.watched_ms and outgoing.idle():
+                return  # only silence can fall due, and a packet only moves that later
         self._engine.timers.watch(self)
-
-
-def asleep(connection: VirtualConnection) -> bool:
-    """Whether a client sleeps, or is only awake for a moment."""
-    return connection.presence.state in (ASLEEP, AWAKE)

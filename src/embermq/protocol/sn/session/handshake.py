@@ -1,158 +1,272 @@
-"""From an SN CONNECT to the core's: credentials, the will, and 1.2's dialogue that asks for the will.
+"""Handshakes: the way from a CONNECT to a virtual connection.
 
-Owns: what must be known before a session can be asked for, and the wills that 1.2 keeps between connections.
+Owns: refusals that need no core, a CONNECT that comes again, the dialogues about wills (1.2 and W), and whether a
+CONNECT opens a connection or wakes a sleeping client.
+Never: credentials are checked here; the shell does that when it is handed a `ConnectRequest`.
 """
 
-from typing import Final, final
+from random import Random
+from typing import TYPE_CHECKING, Final, final
 
 from embermq.protocol import packets as core
-from embermq.protocol.errors import MalformedPacket, ProtocolError
-from embermq.protocol.sn.session.aliases import Aliases
-from embermq.protocol.sn.settings import SnSettings
+from embermq.protocol.errors import PeerError
+from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.sn.events import ConnectRequest, WillChange
+from embermq.protocol.sn.session.addresses import Addresses
+from embermq.protocol.sn.session.client_state import CONNECTING
+from embermq.protocol.sn.session.connect_request import (
+    BAD_AUTHENTICATION_METHOD,
+    StoredWills,
+    WillDialogue,
+    core_connect,
+    credentials_of,
+    session_expiry_of,
+    will_of,
+)
+from embermq.protocol.sn.session.connection import VirtualConnection
+from embermq.protocol.sn.session.peer import NetworkIdentity, Peer, send_datagram
+from embermq.protocol.sn.settings import CLIENT_ID_LENGTH_MAX, CONNECT_BYTES_MAX
+from embermq.protocol.sn.wire import kinds
 from embermq.protocol.sn.wire import packets as sn
-from embermq.protocol.sn.wire.fields import PREDEFINED_ALIAS, SESSION_ALIAS, text_of
-from embermq.protocol.sn.wire.layouts import Profile
+from embermq.protocol.sn.wire.decode import decode_frame
+from embermq.protocol.sn.wire.detect import DetectedConnect
+from embermq.protocol.sn.wire.encode import encode
+from embermq.protocol.sn.wire.framing import Frame
+from embermq.protocol.sn.wire.layouts import CONGESTION, Profile
 
-BASIC: Final = "MQTT-BASIC"
-BAD_METHOD: Final = 0x8C
+if TYPE_CHECKING:
+    from embermq.protocol.sn.session.engine import Engine
 
-
-@final
-class Credentials:
-    """A user name and a password, both optional."""
-
-    __slots__ = ("user_name", "password")
-
-    def __init__(self, user_name: str | None, password: bytes | None) -> None:
-        self.user_name: Final = user_name
-        self.password: Final = password
-
-
-def credentials_of(connect: sn.Connect) -> Credentials | None:
-    """What a CONNECT proves its client with. None: by a method that is not known here."""
-    if connect.auth_method is None:
-        return Credentials(None, None)
-    if connect.auth_method != BASIC:
-        return None
-    data = connect.auth_data
-    user, at = _sized(data, 0)
-    password, at = _sized(data, at)
-    if at != len(data):
-        raise MalformedPacket("bytes after the password")
-    return Credentials(text_of(user), password)
-
-
-def _sized(data: bytes, at: int) -> tuple[bytes, int]:
-    if at + 2 > len(data):
-        raise MalformedPacket("authentication data cut short")
-    end = at + 2 + ((data[at] << 8) | data[at + 1])
-    if end > len(data):
-        raise MalformedPacket("authentication data cut short")
-    return data[at + 2 : end], end
-
-
-def name_of(reference: sn.TopicReference, aliases: Aliases | None, settings: SnSettings) -> str | None:
-    """The name or filter that a packet means; None: an alias that nobody gave out."""
-    if reference.topic_type == SESSION_ALIAS:
-        return aliases.name_of(reference.topic_alias) if aliases is not None else None
-    if reference.topic_type == PREDEFINED_ALIAS:
-        return settings.predefined.get(reference.topic_alias)
-    return reference.name
-
-
-def will_of(connect: sn.Connect, aliases: Aliases | None, settings: SnSettings) -> core.Will | None:
-    """2.0's will, as the core wants it."""
-    will = connect.will
-    if will is None:
-        return None
-    topic_name = name_of(will.reference, aliases, settings)
-    if topic_name is None:
-        raise ProtocolError("a will to an unknown alias")
-    return core.Will(topic_name, will.payload, will.qos, will.retain)
-
-
-def expiry_of(connect: sn.Connect, profile: Profile) -> int:
-    """How long the session outlives its connection. 1.2 has no expiry: a session that is not clean is kept."""
-    if profile.version == 1:
-        return 0 if connect.clean_start else core.SESSION_NEVER_EXPIRES
-    return max(connect.session_expiry_s, 0)
-
-
-def core_connect(
-    connect: sn.Connect,
-    client_id: str,
-    credentials: Credentials,
-    will: core.Will | None,
-    profile: Profile,
-    window: int,
-) -> core.Connect:
-    """The CONNECT of the core."""
-    return core.Connect(
-        client_id,
-        connect.clean_start,
-        connect.keep_alive_s,
-        will,
-        credentials.user_name,
-        credentials.password,
-        expiry_of(connect, profile),
-        window,
-        profile.protocol_level,
-    )
+DUPLICATE_CONNECT_MS: Final = 2_000
+"""How long a CONNECT with the same bytes counts as a copy even if its client has sent more meanwhile."""
+CLIENT_ID_BYTES: Final = 8
+"""Of an assigned client id, in hexadecimal: long enough to be unique, short enough for an unproven address."""
 
 
 @final
-class Handshake:
-    """A CONNECT of 1.2 whose will is being asked for: first the topic, then the message."""
+class Handshakes:
+    """The CONNECTs of one listener."""
 
-    __slots__ = ("connect", "profile", "request", "due_ms", "_topic")
+    __slots__ = ("_engine", "_addresses", "_random", "_dialogues", "_wills")
 
-    def __init__(self, connect: sn.Connect, profile: Profile, request: bytes, due_ms: int) -> None:
-        self.connect: Final = connect
-        self.profile: Final = profile
-        self.request: Final = request  # the CONNECT's bytes, by which its repetition is known
-        self.due_ms: Final = due_ms
-        self._topic: sn.WillTopic | None = None
+    def __init__(self, engine: "Engine", addresses: Addresses, random: Random) -> None:
+        self._engine: Final = engine
+        self._addresses: Final = addresses
+        self._random: Final = random
+        self._dialogues: Final[dict[NetworkIdentity, WillDialogue]] = {}  # the oldest first
+        self._wills: Final = StoredWills(engine.settings.clients_max)
 
-    def question(self) -> sn.WillRequest:
-        """What to ask next."""
-        return sn.WillRequest(for_topic=self._topic is None)
+    # -- time --------------------------------------------------------------------------------------------------------
 
-    def topic(self, packet: sn.WillTopic) -> bool:
-        """The topic has come. True: it is empty, so there is no will to ask on for."""
-        if not packet.topic_name:
+    def tick(self, now_ms: int) -> None:
+        """Drop dialogues that have lasted too long."""
+        while self._dialogues:
+            identity = next(iter(self._dialogues))
+            if self._dialogues[identity].due_ms > now_ms:
+                break
+            del self._dialogues[identity]
+            self._engine.counters.handshakes_dropped += 1
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do; None while there is no dialogue."""
+        return next(iter(self._dialogues.values())).due_ms if self._dialogues else None
+
+    # -- packets -----------------------------------------------------------------------------------------------------
+
+    def receive_connect(
+        self,
+        frame: Frame,
+        detected: DetectedConnect,
+        identity: NetworkIdentity,
+        connection: VirtualConnection | None,
+        now_ms: int,
+    ) -> None:
+        """A CONNECT from an address; `connection` is the one that is there already."""
+        profile = detected.profile
+        connect = self._read(frame, detected, identity)
+        if connect is None or self._repeat_answer(frame.body, profile, identity, connection, now_ms):
+            return
+        if connection is not None and connection.client_state.state == CONNECTING:
+            # One at a time from an address, or a peer could have any number of passwords checked. A client that
+            # repeats its CONNECT is heard later.
+            self._engine.counters.connects_refused += 1
+            if not profile.rules.connect_repeated:
+                self._reply(sn.Connack(CONGESTION, connect.packet_id), profile, identity)
+        elif len(connect.client_id) > CLIENT_ID_LENGTH_MAX or not (connect.client_id or profile.assigns_client_ids):
+            self._refuse(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, connect.packet_id, profile, identity)
+        elif connect.will_flag and profile.will_dialogue:
+            self._begin_dialogue(connect, profile, frame.body, identity, now_ms)
+        else:
+            self._dialogues.pop(identity, None)
+            self._open(connect, None, profile, frame.body, identity, now_ms)
+
+    def receive_will(self, frame: Frame, identity: NetworkIdentity, now_ms: int) -> bool:
+        """A part of a will that an address was asked for. False: the frame is another packet."""
+        dialogue = self._dialogues.get(identity)
+        if dialogue is None:
+            return False
+        profile = dialogue.profile
+        layout = profile.by_code[frame.code]
+        if layout is None or layout.kind not in (kinds.WILLTOPIC, kinds.WILLMSG):
+            return False
+        if len(frame.body) > CONNECT_BYTES_MAX:
+            del self._dialogues[identity]
+            self._refuse(ReasonCode.PACKET_TOO_LARGE, 0, profile, identity)
             return True
-        self._topic = packet
+        try:
+            packet = decode_frame(frame, profile)
+        except PeerError:
+            self._engine.counters.malformed += 1
+            return True
+        will: core.Will | None = None
+        if isinstance(packet, sn.WillTopic):
+            if not dialogue.set_topic(packet):
+                self._reply(dialogue.question(), profile, identity)
+                return True
+            self._wills.store(dialogue.connect.client_id, None)
+        elif isinstance(packet, sn.WillMsg):
+            will = dialogue.will(packet)
+            if will is None:
+                self._reply(dialogue.question(), profile, identity)
+                return True
+        del self._dialogues[identity]
+        self._open(dialogue.connect, will, profile, dialogue.content, identity, now_ms)
+        return True
+
+    def store_will(self, connection: VirtualConnection) -> None:
+        """1.2: a session that is not clean keeps the will that its client has changed."""
+        if not connection.connect.clean_start:
+            self._wills.store(connection.client_id, connection.will)
+
+    # -- CONNECT -----------------------------------------------------------------------------------------------------
+
+    def _read(self, frame: Frame, detected: DetectedConnect, identity: NetworkIdentity) -> sn.Connect | None:
+        """Decode a CONNECT. None: it cannot be accepted, and was answered if the profile has an answer."""
+        profile = detected.profile
+        if not detected.is_supported or profile not in self._engine.settings.profiles:
+            at = 1 + ((frame.body[0] >> 1) & 1)
+            packet_id = int.from_bytes(frame.body[at : at + 2], "big") if profile.connect_has_packet_id else 0
+            self._refuse(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, packet_id, profile, identity)
+            return None
+        if len(frame.body) > CONNECT_BYTES_MAX:
+            self._refuse(ReasonCode.PACKET_TOO_LARGE, 0, profile, identity)
+            return None
+        try:
+            packet = decode_frame(frame, profile)
+        except PeerError as error:
+            self._engine.counters.malformed += 1
+            if profile.rules.strict:
+                self._refuse(error.reason, 0, profile, identity)
+            return None
+        assert isinstance(packet, sn.Connect)
+        return packet
+
+    def _repeat_answer(
+        self,
+        content: bytes,
+        profile: Profile,
+        identity: NetworkIdentity,
+        connection: VirtualConnection | None,
+        now_ms: int,
+    ) -> bool:
+        """Answer a CONNECT that came again as the first time. False: it is a new one."""
+        if connection is not None and self._is_duplicate(connection, content, now_ms):
+            self._engine.counters.repeats += 1
+            connection.repeat_connack()
+            return True
+        dialogue = self._dialogues.get(identity)
+        if dialogue is not None and dialogue.content == content:
+            self._engine.counters.repeats += 1
+            self._reply(dialogue.question(), profile, identity)
+            return True
         return False
 
-    def message(self, packet: sn.WillMsg) -> core.Will | None:
-        """The message has come, so the will is whole. None: the topic is still missing."""
-        topic = self._topic
-        if topic is None:
-            return None
-        return core.Will(topic.topic_name, packet.payload, topic.qos, topic.retain)
+    def _is_duplicate(self, connection: VirtualConnection, content: bytes, now_ms: int) -> bool:
+        """Whether a CONNECT is the one that made the connection: sent again since CONNACK was lost, or a late copy."""
+        if connection.connect_content != content:
+            return False
+        window_ms = self._engine.settings.repeat_ms
+        age_ms = now_ms - connection.opened_ms
+        if connection.client_state.state == CONNECTING:
+            return age_ms < window_ms
+        if connection.client_state.sleeps():
+            return False  # it has woken up
+        if age_ms < DUPLICATE_CONNECT_MS:
+            return True
+        unconfirmed = not connection.is_confirmed and connection.peer.profile.rules.connect_repeated
+        return unconfirmed and age_ms < window_ms
+
+    def _begin_dialogue(
+        self, connect: sn.Connect, profile: Profile, content: bytes, identity: NetworkIdentity, now_ms: int
+    ) -> None:
+        settings = self._engine.settings
+        self._dialogues.pop(identity, None)
+        if len(self._dialogues) >= settings.handshakes_max:
+            del self._dialogues[next(iter(self._dialogues))]
+            self._engine.counters.handshakes_dropped += 1
+        dialogue = WillDialogue(connect, profile, content, now_ms + settings.handshake_ms)
+        self._dialogues[identity] = dialogue
+        self._reply(dialogue.question(), profile, identity)
+
+    def _open(
+        self,
+        connect: sn.Connect,
+        will: core.Will | None,
+        profile: Profile,
+        content: bytes,
+        identity: NetworkIdentity,
+        now_ms: int,
+    ) -> None:
+        """A CONNECT is complete: wake its sleeping client, or ask the core for a session."""
+        engine = self._engine
+        settings = engine.settings
+        addresses = self._addresses
+        client_id = connect.client_id or f"sn-{self._random.getrandbits(8 * CLIENT_ID_BYTES):016x}"
+        older = addresses.of(client_id)
+        sleeper = older if older is not None and older.client_state.sleeps() else None
+        try:
+            credentials = credentials_of(connect)
+            if profile.will_dialogue:
+                will = self._wills.connect(connect, client_id, will)
+            else:
+                aliases = None if connect.clean_start else addresses.aliases_of(client_id)
+                will = will_of(connect, aliases, settings)
+        except PeerError as error:
+            engine.counters.malformed += 1
+            self._refuse(error.reason, connect.packet_id, profile, identity)
+            return
+        if credentials is None:
+            self._refuse(BAD_AUTHENTICATION_METHOD, connect.packet_id, profile, identity)
+        elif sleeper is not None and _only_wakes(sleeper, connect, profile):
+            if not profile.will_dialogue or connect.will_flag:
+                sleeper.will = will
+                engine.events.append(WillChange(sleeper, will))
+            addresses.move(sleeper, identity)
+            sleeper.reactivate(connect, content, now_ms)
+        elif not addresses.has_place(identity, now_ms):
+            self._refuse(CONGESTION, connect.packet_id, profile, identity)
+        else:
+            peer = Peer(identity, profile, settings, engine.events, engine.counters)
+            peer.received_bytes = len(content)
+            connection = VirtualConnection(engine, peer, self._random, connect, client_id, will, content, now_ms)
+            addresses.add(connection)
+            request = core_connect(connect, client_id, credentials, will, profile, settings.window)
+            engine.events.append(ConnectRequest(connection, request, sleeper))
+
+    # -- answers to a sender without a connection ----------------------------------------------------------------------
+
+    def _reply(self, packet: sn.SnPacket, profile: Profile, identity: NetworkIdentity) -> None:
+        send_datagram(identity, encode(packet, profile), self._engine.events, self._engine.counters)
+
+    def _refuse(self, reason: int, packet_id: int, profile: Profile, identity: NetworkIdentity) -> None:
+        self._engine.counters.connects_refused += 1
+        self._reply(sn.Connack(reason, packet_id), profile, identity)
 
 
-@final
-class KeptWills:
-    """1.2 keeps a client's will between connections, until it is replaced, deleted, or a clean CONNECT comes.
-
-    Kept in memory only, for as many clients as may be connected; the longest unused is forgotten first.
-    """
-
-    __slots__ = ("_wills", "_most")
-
-    def __init__(self, most: int) -> None:
-        self._wills: dict[str, core.Will] = {}
-        self._most: Final = most
-
-    def get(self, client_id: str) -> core.Will | None:
-        """The will a client left."""
-        return self._wills.get(client_id)
-
-    def keep(self, client_id: str, will: core.Will | None) -> None:
-        """Replace it, or forget it."""
-        self._wills.pop(client_id, None)
-        if will is not None:
-            self._wills[client_id] = will
-            if len(self._wills) > self._most:
-                del self._wills[next(iter(self._wills))]
+def _only_wakes(sleeper: VirtualConnection, connect: sn.Connect, profile: Profile) -> bool:
+    """Whether a CONNECT only wakes its sleeping client: nothing of its session changes, so the core need not know."""
+    if connect.clean_start or sleeper.peer.profile is not profile:
+        return False
+    if connect.auth_method is not None or sleeper.connect.auth_method is not None:
+        return False
+    return not profile.has_session_expiry or session_expiry_of(connect, profile) == sleeper.session_expiry_s

@@ -1,19 +1,19 @@
-"""Messages to one client: named by an alias it knows, at its pace, again until acknowledged.
+"""Messages to one client: named by an alias that it knows, at its pace, repeated until acknowledged.
 
-Owns: the queue of what the core has handed over and has not left yet, REGISTER before a PUBLISH that needs it, the
-pace of QoS 0, and what is unacknowledged.
-Order is kept: nothing overtakes a message that waits for its REGACK.
-An address that nobody has proved is sent little: what is too much for it, the first time or again, waits for the proof.
+Owns: the queue of messages that the core has handed over and that were not sent yet, REGISTER before a PUBLISH that
+needs one, the bursts of QoS 0, and what is unacknowledged.
+Order is kept: no message overtakes one that waits for its REGACK.
+An unproven address is sent little: what is too much for it, the first time or again, waits for the proof.
 """
 
 from random import Random
 from typing import Final, final
 
 from embermq.protocol import packets as core
+from embermq.protocol.sn.counters import SnCounters
 from embermq.protocol.sn.session.aliases import ALIAS_LARGEST, Aliases
-from embermq.protocol.sn.session.counters import SnCounters
-from embermq.protocol.sn.session.outgoing_queue import WAITING_BYTES_MAX, Waiting
-from embermq.protocol.sn.session.peer import Wire
+from embermq.protocol.sn.session.outgoing_queue import QUEUE_BYTES_MAX, OutgoingQueue
+from embermq.protocol.sn.session.peer import Peer
 from embermq.protocol.sn.session.retransmission import Retransmission
 from embermq.protocol.sn.settings import SnSettings
 from embermq.protocol.sn.wire import kinds
@@ -24,133 +24,133 @@ from embermq.protocol.sn.wire.layouts import CONGESTION, UNKNOWN_ALIAS, UNSPECIF
 
 REFUSED_NAMES_MAX: Final = 256
 REFUSED_NAME_LENGTH_MAX: Final = 256
-"""A longer name that a client refused to register is not remembered: the next message to it asks again."""
+"""A longer name that a client refused to register is not remembered: the next message to it is registered again."""
 HEADER_BYTES: Final = 4
-WRAPPER_BYTES: Final = 5
+FORWARDER_BYTES: Final = 5
 """What a forwarder's frame adds to a packet, besides the node's address."""
 PROOF_BYTES_MAX: Final = 64
-"""A packet no larger than this may be sent again to an address that is not proven, as often as retries allow."""
+"""A packet of at most this size may be sent again to an unproven address, as often as retries allow."""
 PROOF_NAME: Final = "$SYS"
-"""What a REGISTER names that only asks for an answer: short, valid, and nobody publishes to it."""
+"""The topic of a REGISTER that only asks for an answer: short, valid, and no client can publish to it."""
 BURST_BYTES: Final = 64 * 1024
-"""Of the payloads of QoS 0 that leave to one client in a burst: what a socket holds unread is not much more."""
-ROOM: Final = 32
-"""How many messages may wait before the core is asked to keep the next ones."""
+"""Of the QoS 0 payloads in one burst to one client: a client's socket does not hold much more unread."""
+QUEUED_MAX: Final = 32
+"""How many messages are queued before the core is asked to keep the next ones."""
 
 
 @final
 class Outgoing:
-    """One client's way out."""
+    """The messages on their way to one client."""
 
     __slots__ = (
         "aliases",
         "retransmission",
-        "starved",
+        "writable_due",
         "packet_bytes_max",
-        "_wire",
+        "_peer",
         "_settings",
         "_counters",
         "_random",
-        "_waiting",
+        "_queue",
         "_registering",
         "_predefined",
         "_refused",
         "_sent",
-        "_unnamed",
-        "_named",
-        "_withheld",
+        "_sent_twice",
+        "_registers_for_proof",
+        "_has_withheld",
         "_burst_left",
         "_burst_bytes_left",
         "_burst_ends_ms",
-        "_done",
+        "_substitute_acks",
     )
 
     def __init__(
-        self, wire: Wire, aliases: Aliases, settings: SnSettings, counters: SnCounters, random: Random
+        self, peer: Peer, aliases: Aliases, settings: SnSettings, counters: SnCounters, random: Random
     ) -> None:
         self.aliases = aliases
         self.retransmission: Final = Retransmission(
-            settings.retry_ms, settings.retries_max, settings.backoff_max_ms, wire.profile.strict, random
+            settings.retry_ms, settings.retries_max, settings.backoff_max_ms, peer.profile.rules.backs_off, random
         )
-        self.starved = False  # the core was told that there is no room
-        self.packet_bytes_max = 0  # of the client; 0: it said none
-        self._wire: Final = wire
+        self.writable_due = False  # the core was told that the client takes no more, so it has to be told when it does
+        self.packet_bytes_max = 0  # that the client takes; 0: no limit
+        self._peer: Final = peer
         self._settings: Final = settings
         self._counters: Final = counters
         self._random: Final = random
-        self._waiting: Final = Waiting()
+        self._queue: Final = OutgoingQueue()
         self._registering: sn.Register | None = None
-        self._named = False  # the client has a name for what is being registered: only its address is in question
-        self._withheld = False  # something unacknowledged was not sent again: the address has to be proved first
+        self._registers_for_proof = False  # the REGISTER only proves the address: the client can name the topic already
+        self._has_withheld = False  # something unacknowledged is not sent again before the address is proven
         self._predefined: dict[str, int] = {}  # names the client has used by their predefined alias
         self._refused: dict[str, None] = {}  # names the client does not want to register
         self._sent: dict[int, core.Publish] = {}  # QoS 1 and 2, by packet id, until the client has them
-        self._unnamed: dict[int, None] = {}  # packet ids sent a second time since the client did not know the alias
+        self._sent_twice: dict[int, None] = {}  # packet ids sent again since the client did not know the alias
         self._burst_left = settings.burst
         self._burst_bytes_left = BURST_BYTES
         self._burst_ends_ms = 0
-        self._done: list[core.Packet] = []
+        self._substitute_acks: list[core.Packet] = []
 
     # -- what the virtual connection asks --------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._queue)
 
     def idle(self) -> bool:
-        """Whether nothing waits and nothing is unacknowledged."""
-        return not self._waiting and not len(self.retransmission)
+        """Whether nothing is queued and nothing is unacknowledged."""
+        return not self._queue and not len(self.retransmission)
 
     def has_room(self) -> bool:
         """Whether the core may hand over more."""
-        if self._has_room(ROOM, WAITING_BYTES_MAX // 2):
+        if self._has_room(QUEUED_MAX, QUEUE_BYTES_MAX // 2):
             return True
-        self.starved = True
+        self.writable_due = True
         return False
 
     def has_drained(self) -> bool:
-        """Whether so little waits that the core may be asked for more."""
-        return self._has_room(ROOM // 2, WAITING_BYTES_MAX // 4)
+        """Whether so little is queued that the core may be asked for more."""
+        return self._has_room(QUEUED_MAX // 2, QUEUE_BYTES_MAX // 4)
 
     def _has_room(self, count: int, size: int) -> bool:
-        return len(self._waiting) < count and self._waiting.size < size
+        return len(self._queue) < count and self._queue.size < size
 
-    def take_done(self) -> list[core.Packet]:
-        """Acknowledgements in place of a client that will never see the message: the core must not wait for it."""
-        done = self._done
-        self._done = []
-        return done
+    def take_substitute_acks(self) -> list[core.Packet]:
+        """Acknowledgements of messages that cannot be sent to the client, so that the core does not wait for them."""
+        acks = self._substitute_acks
+        self._substitute_acks = []
+        return acks
 
     def use_predefined(self, topic_name: str, topic_alias: int) -> None:
-        """The client knows this predefined alias: it has used it."""
+        """The client has used a predefined alias, so it knows it."""
         self._predefined[topic_name] = topic_alias
 
-    def wants(self, topic_name: str) -> None:
-        """The client asks for a topic again that it had refused to register."""
+    def allow(self, topic_name: str) -> None:
+        """The client asks for a topic, which it may have refused to register before."""
         self._refused.pop(topic_name, None)
 
     # -- messages --------------------------------------------------------------------------------------------------
 
     def put(self, message: core.Publish) -> bool:
-        """Add a message; `pump` sends it. False: it was QoS 0 and there is no room."""
-        if message.qos == 0 and not self._waiting.fits(message, self._settings.waiting_max):
+        """Add a message; `send_waiting` sends it. False: it was QoS 0 and the queue is full."""
+        if message.qos == 0 and not self._queue.fits(message, self._settings.waiting_max):
             self._counters.dropped_waiting_full += 1
             return False
-        self._waiting.put(message)
+        self._queue.put(message)
         return True
 
-    def pump(self, now_ms: int) -> None:
-        """Send what may leave now, in order."""
-        if self._withheld and self._wire.proven:
-            self._withheld = False
+    def send_waiting(self, now_ms: int) -> None:
+        """Send the queued messages that may be sent now, in order."""
+        if self._has_withheld and self._peer.is_proven:
+            self._has_withheld = False
             self.send_again(self.retransmission.resume(now_ms), now_ms)
-        waiting = self._waiting
-        while waiting and self._registering is None:
-            message = waiting.first()
+        queue = self._queue
+        while queue and self._registering is None:
+            message = queue.first()
             if message.topic_name in self._refused:
                 self._counters.dropped_unregistered += 1
-                self._drop(waiting.take())
+                self._drop(queue.take())
                 continue
-            if message.qos == 0 and not self._in_pace(now_ms):
+            if message.qos == 0 and not self._burst_allows(now_ms):
                 return
             reference = self._reference(message)
             if reference is not None:
@@ -160,60 +160,60 @@ class Outgoing:
                 size = self._size(reference, message)
                 if self._too_large(size):
                     self._counters.dropped_too_large += 1
-                    self._drop(waiting.take())
+                    self._drop(queue.take())
                     continue
-                if self._wire.may_send(size):
-                    waiting.take()
+                if self._peer.may_send(size):
+                    queue.take()
                     self._publish(message, packet, now_ms)
                     continue
-            # Either the client has no name for the topic, or its address must be proved first: its REGACK does both.
-            self._named = reference is not None
+            # Either the client has no name for the topic, or its address must be proven first: its REGACK does both.
+            self._registers_for_proof = reference is not None
             if not self._register(message, now_ms):
-                self._drop(waiting.take())
+                self._drop(queue.take())
 
     def _publish(self, message: core.Publish, packet: sn.Publish, now_ms: int) -> None:
-        self._wire.send(packet)
+        self._peer.send(packet)
         if packet.qos == 0:
             self._burst_left -= 1
             self._burst_bytes_left -= len(packet.payload)
             return
         again = packet
-        if packet.qos == 2 or self._wire.profile.dup_at_qos_1:
+        if packet.qos == 2 or self._peer.profile.rules.dup_at_qos_1:
             again = sn.Publish(packet.reference, packet.payload, packet.qos, packet.retain, True, packet.packet_id)
         self._sent[packet.packet_id] = message
         self.retransmission.sent(kinds.PUBLISH, packet.packet_id, again, now_ms)
 
     def pubrel(self, packet_id: int, now_ms: int) -> None:
-        """QoS 2: the client has the message, and must let go of its id."""
+        """QoS 2: the client has the message; it is to release the packet id."""
         packet = sn.Pubrel(packet_id)
-        self._wire.send(packet)
+        self._peer.send(packet)
         self.retransmission.sent(kinds.PUBREL, packet_id, packet, now_ms)
 
     def send_again(self, packets: list[sn.SnPacket], now_ms: int) -> None:
-        """What is unacknowledged leaves again."""
+        """Send unacknowledged packets again."""
         for packet in packets:
-            data = encode(packet, self._wire.profile)
-            if len(data) <= PROOF_BYTES_MAX or self._wire.may_send(len(data)):
-                self._wire.send_bytes(data)
+            data = encode(packet, self._peer.profile)
+            if len(data) <= PROOF_BYTES_MAX or self._peer.may_send(len(data)):
+                self._peer.send_bytes(data)
                 continue
             if isinstance(packet, sn.Register):
-                # Its message still waits for a name, and gets one when the address is proven.
+                # Its message is still queued, and is registered when the address is proven.
                 self.retransmission.acknowledged(kinds.REGISTER, packet.packet_id)
                 self._registering = None
-            self._withheld = True
+            self._has_withheld = True
             self._ask_for_proof(now_ms)
 
-    def _in_pace(self, now_ms: int) -> bool:
-        """QoS 0 has no acknowledgement that would pace it."""
+    def _burst_allows(self, now_ms: int) -> bool:
+        """Whether one more QoS 0 message fits this burst. QoS 0 has no acknowledgements that would limit its rate."""
         if now_ms >= self._burst_ends_ms:
             self._burst_ends_ms = now_ms + self._settings.burst_ms
             self._burst_left = self._settings.burst
             self._burst_bytes_left = BURST_BYTES
         return self._burst_left > 0 and self._burst_bytes_left > 0
 
-    def pace_ms(self) -> int:
-        """When the next burst of QoS 0 may leave; 0 if none waits."""
-        if self._waiting and self._registering is None and self._waiting.first().qos == 0:
+    def next_burst_ms(self) -> int:
+        """When the next burst of QoS 0 may be sent; 0 if none is queued."""
+        if self._queue and self._registering is None and self._queue.first().qos == 0:
             return self._burst_ends_ms
         return 0
 
@@ -223,12 +223,12 @@ class Outgoing:
         """How to name a message's topic to this client; None: it has to be registered first."""
         topic_name = message.topic_name
         alias = self.aliases.of(topic_name)
-        if alias is not None and alias.known:
+        if alias is not None and alias.is_known:
             return sn.session_alias(alias.number)
         predefined = self._predefined.get(topic_name)
         if predefined is not None:
             return sn.predefined_alias(predefined)
-        profile = self._wire.profile
+        profile = self._peer.profile
         if profile.short_names and len(topic_name.encode()) == 2:
             return sn.short_name(topic_name)
         if profile.full_names:
@@ -238,128 +238,130 @@ class Outgoing:
         return None
 
     def _size(self, reference: sn.TopicReference, message: core.Publish) -> int:
-        """What a PUBLISH takes at most, its header included, without encoding it."""
+        """The largest size that a PUBLISH can have, its header included, without encoding it."""
         return HEADER_BYTES + 5 + len(reference.name.encode()) + len(message.payload)
 
     def _too_large(self, size: int) -> bool:
-        most = min(self._settings.datagram_bytes_max, PACKET_BYTES_MAX) - WRAPPER_BYTES - len(self._wire.route)
+        size_max = (
+            min(self._settings.datagram_bytes_max, PACKET_BYTES_MAX) - FORWARDER_BYTES - len(self._peer.identity[1])
+        )
         if self.packet_bytes_max:
-            most = min(most, self.packet_bytes_max)
-        return size > most
+            size_max = min(size_max, self.packet_bytes_max)
+        return size > size_max
 
     def _register(self, message: core.Publish, now_ms: int) -> bool:
-        """Give the client an alias for a topic, and wait for its REGACK. False: it cannot be done."""
+        """Give the client an alias for a topic, and wait for its REGACK. False: the message cannot be sent at all."""
         alias = self.aliases.offer(message.topic_name)
         if alias is None:
             self._counters.dropped_unregistered += 1
             return False
         register = sn.Register(self._random.randint(1, ALIAS_LARGEST), message.topic_name, alias.number)
-        data = encode(register, self._wire.profile)
+        data = encode(register, self._peer.profile)
         if self._too_large(len(data)) or self._too_large(self._size(sn.session_alias(alias.number), message)):
             self._counters.dropped_too_large += 1
             return False
-        if len(data) > PROOF_BYTES_MAX and not self._wire.may_send(len(data)):
+        if len(data) > PROOF_BYTES_MAX and not self._peer.may_send(len(data)):
             return self._ask_for_proof(now_ms)
         self._send_register(register, data, now_ms)
         return True
 
     def _ask_for_proof(self, now_ms: int) -> bool:
-        """Have an address answer a REGISTER that is too small to harm anybody, should it be forged."""
+        """Have an address answer a REGISTER that is small enough to be harmless if the address is forged."""
         if self._registering is not None:
             return True
         alias = self.aliases.offer(PROOF_NAME)
         if alias is None:
             self._counters.dropped_unregistered += 1
             return False
-        self._named = True  # whatever the answer says about the name: it is an answer
+        self._registers_for_proof = True
         register = sn.Register(self._random.randint(1, ALIAS_LARGEST), PROOF_NAME, alias.number)
-        self._send_register(register, encode(register, self._wire.profile), now_ms)
+        self._send_register(register, encode(register, self._peer.profile), now_ms)
         return True
 
     def _send_register(self, register: sn.Register, data: bytes, now_ms: int) -> None:
         self._registering = register
-        self._wire.send_bytes(data)
+        self._peer.send_bytes(data)
         self.retransmission.sent(kinds.REGISTER, register.packet_id, register, now_ms)
 
     # -- acknowledgements ------------------------------------------------------------------------------------------
 
     def regack(self, packet: sn.Regack) -> bool:
-        """The client's answer to REGISTER. False: to nothing."""
+        """The client's answer to REGISTER. False: there was no such REGISTER."""
         register = self._registering
         if register is None or register.packet_id != packet.packet_id:
             return False
         self.retransmission.acknowledged(kinds.REGISTER, packet.packet_id)
         self._registering = None
-        # Whoever answers has read a number that was drawn for it: the address is no forged one.
-        self._wire.proven = True
+        # The answer repeats a random number that was sent to the address, so the address is not forged.
+        self._peer.is_proven = True
         if packet.reason < UNSPECIFIED:
             alias = self.aliases.of(register.topic_name)
             if alias is not None:
-                alias.known = True
+                alias.is_known = True
             return True
-        if self._named:
+        if self._registers_for_proof:
             return True
         self.aliases.forget(register.topic_alias)
         if packet.reason != CONGESTION and len(register.topic_name) <= REFUSED_NAME_LENGTH_MAX:
-            # It counts as giving up this one topic, whatever filter it matched.
+            # The client gives up this one topic, whichever filter matched it (1.2, section 6.10).
             self._refused[register.topic_name] = None
             if len(self._refused) > REFUSED_NAMES_MAX:
                 del self._refused[next(iter(self._refused))]
-        elif self._waiting:
+        elif self._queue:
             self._counters.dropped_unregistered += 1
-            self._drop(self._waiting.take())
+            self._drop(self._queue.take())
         return True
 
     def puback(self, packet: sn.Puback) -> list[core.Packet] | None:
-        """The client's answer to a PUBLISH, as the core wants to hear it. None: to nothing."""
+        """The client's answer to a PUBLISH, as packets for the core. None: there was no such PUBLISH."""
         unknown = packet.reason == UNKNOWN_ALIAS
         if unknown and packet.topic_alias:
             self.aliases.forget(packet.topic_alias)
         message = self._sent.get(packet.packet_id)
         if message is None or self.retransmission.acknowledged(kinds.PUBLISH, packet.packet_id) is None:
             return [] if unknown else None
-        if unknown and self._name_again(message):
+        if unknown and self._register_again(message):
             return []
-        self._settled(packet.packet_id)
+        self._finish(packet.packet_id)
         if message.qos == 2:
             # 1.2 refuses a QoS 2 message by PUBACK, since its PUBREC has no return code.
             return [core.Pubrec(packet.packet_id, packet.reason)] if packet.reason >= UNSPECIFIED else []
         return [core.Puback(packet.packet_id, packet.reason)]
 
     def pubrec(self, packet: sn.Pubrec) -> list[core.Packet]:
-        """QoS 2: the client has the message, or refuses it. The core answers one that comes again."""
-        waited = self.retransmission.acknowledged(kinds.PUBLISH, packet.packet_id) is not None
+        """QoS 2: the client has the message, or refuses it. The core answers a PUBREC that comes again."""
+        was_sent = self.retransmission.acknowledged(kinds.PUBLISH, packet.packet_id) is not None
         message = self._sent.get(packet.packet_id)
-        if waited and message is not None and packet.reason == UNKNOWN_ALIAS and self._name_again(message):
+        if was_sent and message is not None and packet.reason == UNKNOWN_ALIAS and self._register_again(message):
             return []
-        self._settled(packet.packet_id)
+        self._finish(packet.packet_id)
         return [core.Pubrec(packet.packet_id, packet.reason)]
 
-    def _name_again(self, message: core.Publish) -> bool:
-        """The client does not know the alias of a message: put it back, to be registered first. Once only."""
+    def _register_again(self, message: core.Publish) -> bool:
+        """The client does not know the alias of a message: queue it again, to be registered first. Once only."""
         packet_id = message.packet_id
-        if packet_id in self._unnamed:
+        if packet_id in self._sent_twice:
             return False
         alias = self.aliases.of(message.topic_name)
         if alias is not None:
             self.aliases.forget(alias.number)
         self._predefined.pop(message.topic_name, None)
         del self._sent[packet_id]
-        self._unnamed[packet_id] = None
-        self._waiting.put_back(message)
+        self._sent_twice[packet_id] = None
+        self._queue.put_back(message)
         return True
 
-    def _settled(self, packet_id: int) -> None:
+    def _finish(self, packet_id: int) -> None:
         self._sent.pop(packet_id, None)
-        self._unnamed.pop(packet_id, None)
+        self._sent_twice.pop(packet_id, None)
 
     def pubcomp(self, packet_id: int) -> None:
-        """QoS 2 is done."""
+        """QoS 2: the exchange is over."""
         self.retransmission.acknowledged(kinds.PUBREL, packet_id)
 
     def _drop(self, message: core.Publish) -> None:
-        """A message that cannot be sent counts as delivered, or it would stop all that come after it."""
+        """A message that cannot be sent counts as delivered, or it would block all that follow it."""
         if message.qos == 1:
-            self._done.append(core.Puback(message.packet_id))
+            self._substitute_acks.append(core.Puback(message.packet_id))
         elif message.qos == 2:
-            self._done.append(core.Pubrec(message.packet_id, UNSPECIFIED))
+            self._substitute_acks.append(core.Pubrec(message.packet_id, UNSPECIFIED))

@@ -1,6 +1,7 @@
-"""Messages that wait for one client: in order, and bounded by what they hold.
+"""A queue of messages to one client: in order, and bounded by what they hold.
 
-Owns: the queue and the count of its bytes. Who waits, and for what, is its user's (`outgoing`, `presence`).
+Owns: the queue and the count of its bytes. `outgoing` keeps messages in one until they can be sent, `client_state`
+keeps the QoS 0 messages of a sleeping client in another.
 """
 
 from collections import deque
@@ -8,12 +9,12 @@ from typing import Final, final
 
 from embermq.protocol import packets as core
 
-WAITING_BYTES_MAX: Final = 512 * 1024
-"""What may wait for one client at QoS 0. A single message is never too large: it fits a datagram."""
+QUEUE_BYTES_MAX: Final = 512 * 1024
+"""What one queue may hold of QoS 0 messages. A single message always fits: it is no larger than a datagram."""
 
 
 @final
-class Waiting:
+class OutgoingQueue:
     """A queue of messages; `size` is the bytes of their topic names and payloads."""
 
     __slots__ = ("size", "_messages")
@@ -26,26 +27,26 @@ class Waiting:
         return len(self._messages)
 
     def first(self) -> core.Publish:
-        """The one that has waited longest."""
+        """The oldest message."""
         return self._messages[0]
 
     def fits(self, message: core.Publish, count_max: int) -> bool:
-        """Whether one more has its place, in number and in bytes."""
+        """Whether one more message is within both bounds, in number and in bytes."""
         count = len(self._messages)
-        return count < count_max and (count == 0 or self.size + _size(message) <= WAITING_BYTES_MAX)
+        return count < count_max and (count == 0 or self.size + _size(message) <= QUEUE_BYTES_MAX)
 
     def put(self, message: core.Publish) -> None:
-        """Add one at the end."""
+        """Add a message at the end."""
         self._messages.append(message)
         self.size += _size(message)
 
     def put_back(self, message: core.Publish) -> None:
-        """Add one at the front."""
+        """Add a message at the front."""
         self._messages.appendleft(message)
         self.size += _size(message)
 
     def take(self) -> core.Publish:
-        """Remove the first."""
+        """Remove the oldest message."""
         message = self._messages.popleft()
         self.size -= _size(message)
         return message

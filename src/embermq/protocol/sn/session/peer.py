@@ -1,31 +1,43 @@
-"""The wire to one peer: where it is, what it speaks, and how much went each way.
+"""One peer of the listener: its address, its wire profile, and how much was sent to it.
 
-Owns: the address and the way to it, which a peer that wakes elsewhere may change, and whether the address is proven.
+Owns: the address and the forwarder's route to it, which change when a client moves, and whether the address is proven
+(docs/mqtt-sn.md, "A datagram is untrusted").
 """
 
 from typing import Final, final
 
-from embermq.protocol.sn.events import Address, Event, Send
-from embermq.protocol.sn.session.counters import SnCounters
+from embermq.protocol.sn.counters import SnCounters
+from embermq.protocol.sn.events import Address, Event, SendDatagram
 from embermq.protocol.sn.settings import SnSettings
 from embermq.protocol.sn.wire.encode import encode
 from embermq.protocol.sn.wire.framing import wrap_route
 from embermq.protocol.sn.wire.kinds import SnPacket
 from embermq.protocol.sn.wire.layouts import Profile
 
+NetworkIdentity = tuple[Address, bytes]
+"""Who sent a datagram: its socket address, and the route behind a forwarder (empty without one)."""
+
 UNPROVEN_RATIO: Final = 3
-"""How many bytes an address that may be a forged one is sent for each that came from it, as QUIC has it."""
+"""How many bytes are sent to an unproven address for each byte that came from it; the same bound as in QUIC."""
+
+
+def send_datagram(identity: NetworkIdentity, packet: bytes, events: list[Event], counters: SnCounters) -> int:
+    """Send an encoded packet, by the route that its receiver has; returns the size of the datagram."""
+    datagram = wrap_route(identity[1], packet)
+    counters.datagrams_sent += 1
+    counters.bytes_sent += len(datagram)
+    events.append(SendDatagram(identity[0], datagram))
+    return len(datagram)
 
 
 @final
-class Wire:
-    """Packets out to one peer, as events for the shell."""
+class Peer:
+    """The other end of a virtual connection: packets go out to it as events for the shell."""
 
     __slots__ = (
-        "address",
-        "route",
+        "identity",
         "profile",
-        "proven",
+        "is_proven",
         "received_bytes",
         "sent_bytes",
         "_settings",
@@ -35,28 +47,29 @@ class Wire:
 
     def __init__(
         self,
-        address: Address,
-        route: bytes,
+        identity: NetworkIdentity,
         profile: Profile,
         settings: SnSettings,
         events: list[Event],
         counters: SnCounters,
     ) -> None:
-        self.address = address
-        self.route = route
+        self.identity = identity
         self.profile: Final = profile
-        self.proven = not settings.prove_address
+        self.is_proven = not settings.prove_address
         self.received_bytes = 0
         self.sent_bytes = 0
         self._settings: Final = settings
         self._events: Final = events
         self._counters: Final = counters
 
-    def move(self, address: Address, route: bytes) -> None:
-        """The peer is somewhere else now, and has to prove it anew."""
-        self.address = address
-        self.route = route
-        self.proven = not self._settings.prove_address
+    def address(self) -> Address:
+        """Where the peer is."""
+        return self.identity[0]
+
+    def move(self, identity: NetworkIdentity) -> None:
+        """The peer has another address now, which has to be proven again."""
+        self.identity = identity
+        self.is_proven = not self._settings.prove_address
         self.received_bytes = 0
         self.sent_bytes = 0
 
@@ -64,17 +77,13 @@ class Wire:
         """Send a packet."""
         self.send_bytes(encode(packet, self.profile))
 
-    def send_bytes(self, data: bytes) -> None:
+    def send_bytes(self, packet: bytes) -> None:
         """Send a packet that is encoded already."""
-        datagram = wrap_route(self.route, data)
-        self.sent_bytes += len(datagram)
-        self._counters.datagrams_sent += 1
-        self._counters.bytes_sent += len(datagram)
-        self._events.append(Send(self.address, datagram))
+        self.sent_bytes += send_datagram(self.identity, packet, self._events, self._counters)
 
     def may_send(self, size: int) -> bool:
-        """Whether a message of that size is not yet too much for an address that nobody has proved."""
-        if self.proven:
+        """Whether a message of that size is within what an address may be sent before it is proven."""
+        if self.is_proven:
             return True
         allowed = UNPROVEN_RATIO * self.received_bytes + self._settings.unproven_bytes
         return self.sent_bytes + size <= allowed

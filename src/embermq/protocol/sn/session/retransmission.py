@@ -1,4 +1,4 @@
-"""Retransmission: what was sent and has not been acknowledged, and when it is sent again (digest section 20).
+"""Retransmission: what was sent and is not acknowledged, and when it is sent again (1.2: 6.13; 2.0: 4.4).
 
 Owns: the unacknowledged packets of one client, their deadlines, and when to give up.
 Never: a clock or a socket: `due` hands back what must be sent now.
@@ -14,7 +14,7 @@ BACKOFF_STEPS_MAX: Final = 16
 
 @final
 class Unacknowledged:
-    """One packet that waits for its answer. `again` is what is sent the next time, with DUP where the profile says."""
+    """One packet without its answer. `again` is what is sent the next time, with DUP where the profile says so."""
 
     __slots__ = ("kind", "packet_id", "again", "tries", "due_ms")
 
@@ -30,11 +30,11 @@ class Unacknowledged:
 class Retransmission:
     """The unacknowledged packets of one client, by kind and packet id, the oldest first."""
 
-    __slots__ = ("_waiting", "_retry_ms", "_tries_max", "_backoff_max_ms", "_backoff", "_random")
+    __slots__ = ("_packets", "_retry_ms", "_tries_max", "_backoff_max_ms", "_backoff", "_random")
 
     def __init__(self, retry_ms: int, tries_max: int, backoff_max_ms: int, backoff: bool, random: Random) -> None:
-        """`backoff`: 2.0's growing pauses; without, 1.2's fixed ones."""
-        self._waiting: dict[tuple[int, int], Unacknowledged] = {}
+        """`backoff`: the pauses grow (2.0); without, they are equal (1.2)."""
+        self._packets: dict[tuple[int, int], Unacknowledged] = {}
         self._retry_ms: Final = retry_ms
         self._tries_max: Final = tries_max
         self._backoff_max_ms: Final = backoff_max_ms
@@ -42,29 +42,25 @@ class Retransmission:
         self._random: Final = random
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._packets)
 
     def sent(self, kind: int, packet_id: int, again: SnPacket, now_ms: int) -> None:
-        """A packet has left that wants an answer. The same again starts anew."""
-        self._waiting[(kind, packet_id)] = Unacknowledged(kind, packet_id, again, now_ms + self._retry_ms)
+        """A packet was sent that has to be answered; an older one of that kind and id is replaced."""
+        self._packets[(kind, packet_id)] = Unacknowledged(kind, packet_id, again, now_ms + self._retry_ms)
 
     def acknowledged(self, kind: int, packet_id: int) -> SnPacket | None:
-        """The answer has come; returns what it answers, or None if nothing of that id waited."""
-        entry = self._waiting.pop((kind, packet_id), None)
+        """The answer has come; returns the packet that it answers, or None if there is none of that id."""
+        entry = self._packets.pop((kind, packet_id), None)
         return None if entry is None else entry.again
-
-    def waits(self, kind: int) -> bool:
-        """Whether a packet of that kind is unacknowledged."""
-        return any(entry.kind == kind for entry in self._waiting.values())
 
     def next_ms(self) -> int:
         """When something is due; 0 for never."""
-        return min((entry.due_ms for entry in self._waiting.values()), default=0)
+        return min((entry.due_ms for entry in self._packets.values()), default=0)
 
     def due(self, now_ms: int) -> list[SnPacket] | None:
-        """What must be sent again now. None: one packet has been tried too often, the client is lost."""
+        """What must be sent again now. None: a packet has been sent too often without an answer."""
         again: list[SnPacket] = []
-        for entry in self._waiting.values():
+        for entry in self._packets.values():
             if entry.due_ms <= now_ms:
                 if entry.tries >= self._tries_max:
                     return None
@@ -74,16 +70,16 @@ class Retransmission:
         return again
 
     def resume(self, now_ms: int) -> list[SnPacket]:
-        """A client that slept is awake: everything is sent again, and counted anew."""
-        for entry in self._waiting.values():
+        """A sleeping client is awake: everything is sent again, and the number of tries starts from 0."""
+        for entry in self._packets.values():
             entry.tries = 0
             entry.due_ms = now_ms + self._retry_ms
-        return [entry.again for entry in self._waiting.values()]
+        return [entry.again for entry in self._packets.values()]
 
     def _pause_ms(self, tries: int) -> int:
         if not self._backoff:
             return self._retry_ms
-        # The drafts start at 5 s and add 2^n seconds and a random part of one: the same in units of our first pause.
+        # The drafts start at 5 s and add 2^n s and a random part of 1 s: the same proportions for another first pause.
         unit_ms = max(1, self._retry_ms // 5)
         steps = min(tries - 1, BACKOFF_STEPS_MAX)
         pause_ms = (unit_ms << steps) + self._random.randint(0, unit_ms)

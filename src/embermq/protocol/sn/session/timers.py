@@ -1,8 +1,8 @@
 """Timers: which virtual connection has something due at which moment.
 
-Owns: one heap. A deadline that moved later is found out when its entry comes up, so moving it costs nothing; entries
-that mean nothing any more are swept out before they outnumber the others, or a stranger that connects over and over
-with a keep alive of a day would fill the memory.
+Owns: one heap. A deadline that moves later costs nothing: it is noticed when the old entry comes up. Stale entries are
+removed before they outnumber the others, or a peer that connects again and again with a keep alive of a day would
+fill the memory.
 """
 
 from heapq import heapify, heappop, heappush
@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from embermq.protocol.sn.session.connection import VirtualConnection
 
-SWEEP_LEAST: Final = 1_024
-"""How many entries there are at least before any are swept out."""
+SWEEP_MIN: Final = 1_024
+"""Below this number of entries no stale ones are removed."""
 
 
 @final
 class Timers:
-    """Virtual connections by when to look at them."""
+    """Virtual connections by the moment of their next deadline."""
 
     __slots__ = ("_heap", "_tie", "_sweep_at")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, VirtualConnection]] = []
         self._tie = 0
-        self._sweep_at = SWEEP_LEAST
+        self._sweep_at = SWEEP_MIN
 
     def __len__(self) -> int:
         return len(self._heap)
 
     def watch(self, connection: "VirtualConnection") -> None:
-        """See to it that a connection is looked at no later than at its present deadline."""
+        """Have `due` return a connection no later than at its present deadline."""
         due_ms = connection.due_ms()
         if due_ms and (connection.watched_ms == 0 or due_ms < connection.watched_ms):
             connection.watched_ms = due_ms
@@ -40,7 +40,7 @@ class Timers:
                 self._sweep()
 
     def _sweep(self) -> None:
-        """Drop what an earlier entry took the place of, and connections that are over."""
+        """Remove entries that an earlier one replaced, and those of connections that have ended."""
         kept: list[tuple[int, int, VirtualConnection]] = []
         for entry in self._heap:
             connection = entry[2]
@@ -52,16 +52,16 @@ class Timers:
                 connection.watched_ms = 0
         heapify(kept)
         self._heap = kept
-        self._sweep_at = max(SWEEP_LEAST, 2 * len(kept))
+        self._sweep_at = max(SWEEP_MIN, 2 * len(kept))
 
     def due(self, now_ms: int) -> list["VirtualConnection"]:
-        """Those whose deadline has passed, in the order of deadlines; each must be watched again."""
+        """The connections whose deadline has passed, in the order of deadlines; each must be watched again."""
         found: list[VirtualConnection] = []
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
             at_ms, _, connection = heappop(heap)
             if connection.watched_ms != at_ms:
-                continue  # an earlier entry took its place
+                continue  # an earlier entry replaced this one
             connection.watched_ms = 0
             due_ms = connection.due_ms()
             if due_ms and due_ms <= now_ms:
@@ -71,5 +71,5 @@ class Timers:
         return found
 
     def next_ms(self) -> int | None:
-        """When to ask next; None while nothing is watched."""
+        """When to call `due` next; None while nothing is watched."""
         return self._heap[0][0] if self._heap else None

@@ -12,8 +12,8 @@ from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.sn.wire import connect_packets as connection
 from embermq.protocol.sn.wire import discovery_packets as discovery
 from embermq.protocol.sn.wire import kinds
-from embermq.protocol.sn.wire import liveness_packets as liveness
 from embermq.protocol.sn.wire import message_packets as messages
+from embermq.protocol.sn.wire import ping_sleep_packets as pings
 from embermq.protocol.sn.wire import will_packets as wills
 from embermq.protocol.sn.wire.fields import (
     BLOB,
@@ -70,16 +70,16 @@ _READERS: Final[dict[int, Callable[[Values], SnPacket]]] = {
     kinds.SUBACK: messages.read_suback,
     kinds.UNSUBSCRIBE: messages.read_unsubscribe,
     kinds.UNSUBACK: messages.read_unsuback,
-    kinds.PINGREQ: liveness.read_pingreq,
-    kinds.PINGRESP: liveness.read_pingresp,
+    kinds.PINGREQ: pings.read_pingreq,
+    kinds.PINGRESP: pings.read_pingresp,
     kinds.DISCONNECT: connection.read_disconnect,
-    kinds.WAKEUP: liveness.read_wakeup,
+    kinds.WAKEUP: pings.read_wakeup,
     kinds.WILLTOPICUPD: wills.read_willtopicupd,
     kinds.WILLTOPICRESP: wills.read_willtopicresp,
     kinds.WILLMSGUPD: wills.read_willmsgupd,
     kinds.WILLMSGRESP: wills.read_willmsgresp,
-    kinds.SLEEPREQ: liveness.read_sleepreq,
-    kinds.SLEEPRESP: liveness.read_sleepresp,
+    kinds.SLEEPREQ: pings.read_sleepreq,
+    kinds.SLEEPRESP: pings.read_sleepresp,
 }
 
 
@@ -97,7 +97,7 @@ def decode_frame(frame: Frame, profile: Profile) -> SnPacket:
     if layout.sessionless is not None and body and (body[0] >> 5) & 3 == 3:
         layout = layout.sessionless
     values = _walk(body, layout)
-    if profile.strict:
+    if profile.rules.strict:
         _check_strict(values, layout, profile)
     return _READERS[layout.kind](values)
 
@@ -205,12 +205,12 @@ def _check_strict(values: Values, layout: Layout, profile: Profile) -> None:
             raise ProtocolError("another version", reason=ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
         if numbers[KEEP_ALIVE] == 0:
             raise ProtocolError("a keep alive of 0")
-        if 0 < numbers[MAX_PACKET] < profile.packet_bytes_max_least:
+        if 0 < numbers[MAX_PACKET] < profile.rules.packet_bytes_max_least:
             raise ProtocolError("a maximum packet size below the least")
     elif layout.kind == kinds.PUBLISH and numbers[DUP] and numbers[QOS] == 0:
         raise MalformedPacket("DUP at QoS 0")
     if (
-        profile.alias_0_malformed
+        profile.rules.alias_0_malformed
         and layout.kind in (kinds.PUBLISH, kinds.PUBWOS, kinds.SUBSCRIBE, kinds.UNSUBSCRIBE)
         and numbers[TOPIC_TYPE] <= PREDEFINED_ALIAS
         and numbers[TOPIC_ALIAS] == 0

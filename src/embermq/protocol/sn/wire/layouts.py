@@ -1,16 +1,17 @@
-"""What a wire profile is made of: layouts (type code and steps of a packet) and the traits a session asks for.
+"""What a wire profile is made of: layouts (type code and fields of a packet) and the traits that a session asks for.
 
-Owns: the shape of the tables in `profiles`, and the two mappings of values that a table can name.
+Owns: the shape of the tables in `profiles`, and the mapping of 1.2's return codes to reason codes and back.
 """
 
 from typing import Final, final
 
+from embermq.protocol.sn.wire import fields as f
 from embermq.protocol.sn.wire import kinds
-from embermq.protocol.sn.wire.fields import FLAGS, SHORT_NAME, Bits, Step
+from embermq.protocol.sn.wire.fields import Bits, Step
 
 CODES: Final = 256
 
-# 1.2's return codes and the reason codes they mean (digest section 21); a code it reserves is an unspecified error.
+# 1.2's return codes (1.2, section 5.3.10) and the reason codes they mean; a code it reserves is an unspecified error.
 CONGESTION: Final = 0xF1
 UNKNOWN_ALIAS: Final = 0xF0
 NOT_SUPPORTED: Final = 0x83
@@ -33,7 +34,7 @@ def flags(*bits: Bits, strict: bool, optional_with: int = -1) -> Step:
         reserved = 0xFF
         for bit in bits:
             reserved &= ~(bit.mask << bit.shift)
-    return Step(FLAGS, optional_with, optional=optional_with >= 0, bits=bits, reserved=reserved)
+    return Step(f.FLAGS, optional_with, optional=optional_with >= 0, bits=bits, reserved=reserved)
 
 
 @final
@@ -73,6 +74,10 @@ class Layout:
         self.will_topic_bits: Final = _inverse(will_topic_types)
         self.sessionless: Final = sessionless
 
+    def has(self, field: int) -> bool:
+        """Whether the packet has a field on this wire, as a step or as a flag."""
+        return any(step.field == field or any(bit.field == field for bit in step.bits) for step in self.steps)
+
 
 def _inverse(topic_types: tuple[int, ...]) -> tuple[int, ...]:
     """The bits of each topic type; -1 where the wire has none."""
@@ -82,71 +87,134 @@ def _inverse(topic_types: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @final
-class Profile:
-    """One wire profile: its layouts by code and by kind, and what differs for a session besides the bytes."""
+class Rules:
+    """What a profile lays down besides its layouts.
+
+    `strict`: an error of a client ends its connection (2.0); else the packet is dropped (1.2 and W).
+    `long_keep_alive_percent`: how long silence may last, in percent of a keep alive of more than a minute.
+    `backs_off`: the pauses between retransmissions grow.
+    `aliases_belong_to_session`: topic aliases outlive the connection, but no sleep, unless the client keeps them.
+    `connect_repeated`: a client sends its CONNECT again until it is answered.
+    `disconnect_answered`: a DISCONNECT of a client is answered by another.
+    `dup_at_qos_1`: a QoS 1 PUBLISH that is sent again has DUP 1.
+    `sleep_is_session_expiry`: the length of a sleep is the session expiry as well.
+    `tells_lost_connection`: a PINGREQ without a connection is answered by DISCONNECT.
+    `unknown_predefined_fatal`: a PUBLISH with a predefined alias that is not defined ends the connection.
+    `has_alias_exists`: REGACK has a reason code for a name that has a predefined alias.
+    """
 
     __slots__ = (
-        "name",
-        "protocol_level",
-        "version",
-        "by_code",
-        "by_kind",
         "strict",
-        "will_dialogue",
-        "full_names",
-        "short_names",
-        "sleeps_by_disconnect",
-        "disconnect_answered",
+        "long_keep_alive_percent",
+        "backs_off",
+        "aliases_belong_to_session",
         "connect_repeated",
+        "disconnect_answered",
         "dup_at_qos_1",
-        "aliases_outlive_connection",
+        "sleep_is_session_expiry",
+        "tells_lost_connection",
         "alias_0_malformed",
+        "unknown_predefined_fatal",
+        "has_alias_exists",
+        "has_connection_encapsulation",
         "packet_bytes_max_least",
     )
 
     def __init__(
         self,
-        name: str,
-        protocol_level: int,
-        version: int,
-        layouts: tuple[Layout, ...],
         *,
         strict: bool,
-        will_dialogue: bool,
-        full_names: bool,
-        sleeps_by_disconnect: bool,
-        disconnect_answered: bool,
-        connect_repeated: bool,
-        dup_at_qos_1: bool,
-        aliases_outlive_connection: bool,
+        long_keep_alive_percent: int,
+        backs_off: bool,
+        aliases_belong_to_session: bool,
+        connect_repeated: bool = True,
+        disconnect_answered: bool = True,
+        dup_at_qos_1: bool = True,
+        sleep_is_session_expiry: bool = False,
+        tells_lost_connection: bool = False,
         alias_0_malformed: bool = False,
+        unknown_predefined_fatal: bool = False,
+        has_alias_exists: bool = False,
+        has_connection_encapsulation: bool = False,
         packet_bytes_max_least: int = 0,
     ) -> None:
-        by_code: list[Layout | None] = [None] * CODES
-        by_kind: list[Layout | None] = [None] * kinds.KINDS
-        for layout in layouts:
-            by_code[layout.code] = layout
-            by_kind[layout.kind] = layout
-            if layout.sessionless is not None:
-                by_kind[layout.sessionless.kind] = layout.sessionless
-        publish = by_kind[kinds.PUBLISH]
-        assert publish is not None
+        self.strict: Final = strict
+        self.long_keep_alive_percent: Final = long_keep_alive_percent
+        self.backs_off: Final = backs_off
+        self.aliases_belong_to_session: Final = aliases_belong_to_session
+        self.connect_repeated: Final = connect_repeated
+        self.disconnect_answered: Final = disconnect_answered
+        self.dup_at_qos_1: Final = dup_at_qos_1
+        self.sleep_is_session_expiry: Final = sleep_is_session_expiry
+        self.tells_lost_connection: Final = tells_lost_connection
+        self.alias_0_malformed: Final = alias_0_malformed
+        self.unknown_predefined_fatal: Final = unknown_predefined_fatal
+        self.has_alias_exists: Final = has_alias_exists
+        self.has_connection_encapsulation: Final = has_connection_encapsulation
+        self.packet_bytes_max_least: Final = packet_bytes_max_least
+
+
+@final
+class Profile:
+    """One wire profile: its layouts by code and by kind, its rules, and traits that can be read off its layouts.
+
+    docs/mqtt-sn.md, "Wire profiles", tells the profiles and their letters.
+    """
+
+    __slots__ = (
+        "name",
+        "protocol_level",
+        "version",
+        "rules",
+        "by_code",
+        "by_kind",
+        "short_names",
+        "full_names",
+        "will_dialogue",
+        "sleeps_by_disconnect",
+        "connect_has_packet_id",
+        "has_session_expiry",
+        "assigns_client_ids",
+        "refuses_by_puback",
+        "subscribe_has_dup",
+        "unsuback_has_reason",
+        "regack_has_topic_type",
+        "acks_omit_alias",
+    )
+
+    def __init__(self, name: str, protocol_level: int, version: int, layouts: tuple[Layout, ...], rules: Rules) -> None:
         self.name: Final = name
         self.protocol_level: Final = protocol_level
         self.version: Final = version
-        self.by_code: Final = by_code
-        self.by_kind: Final = by_kind
-        self.strict: Final = strict
-        self.will_dialogue: Final = will_dialogue
-        self.full_names: Final = full_names
-        self.short_names: Final = SHORT_NAME in publish.topic_types
-        self.sleeps_by_disconnect: Final = sleeps_by_disconnect
-        self.disconnect_answered: Final = disconnect_answered
-        self.connect_repeated: Final = connect_repeated
-        self.dup_at_qos_1: Final = dup_at_qos_1
-        self.aliases_outlive_connection: Final = aliases_outlive_connection
-        self.alias_0_malformed: Final = alias_0_malformed
-        self.packet_bytes_max_least: Final = packet_bytes_max_least
+        self.rules: Final = rules
+        self.by_code: Final[list[Layout | None]] = [None] * CODES
+        self.by_kind: Final[list[Layout | None]] = [None] * kinds.KINDS
+        for layout in layouts:
+            self.by_code[layout.code] = layout
+            self.by_kind[layout.kind] = layout
+            if layout.sessionless is not None:
+                self.by_kind[layout.sessionless.kind] = layout.sessionless
+        self.short_names: Final = f.SHORT_NAME in self.layout(kinds.PUBLISH).topic_types
+        self.full_names: Final = f.FULL_NAME in self.layout(kinds.PUBLISH).topic_types
+        self.will_dialogue: Final = self.by_kind[kinds.WILLTOPICREQ] is not None
+        self.sleeps_by_disconnect: Final = self.by_kind[kinds.SLEEPREQ] is None
+        self.connect_has_packet_id: Final = self.layout(kinds.CONNECT).has(f.PACKET_ID)
+        self.has_session_expiry: Final = self.layout(kinds.CONNECT).has(f.SESSION_EXPIRY)
+        self.assigns_client_ids: Final = self.layout(kinds.CONNACK).has(f.CLIENT_ID)
+        # 1.2 refuses a message of any QoS by a PUBACK, which names the alias.
+        self.refuses_by_puback: Final = self.layout(kinds.PUBACK).has(f.TOPIC_ALIAS)
+        self.subscribe_has_dup: Final = self.layout(kinds.SUBSCRIBE).has(f.DUP)
+        self.unsuback_has_reason: Final = self.layout(kinds.UNSUBACK).has(f.REASON)
+        self.regack_has_topic_type: Final = len(self.layout(kinds.REGACK).topic_types) > 0
+        # B's SUBACK and REGACK have an alias only where the server gives one out.
+        self.acks_omit_alias: Final = self.layout(kinds.SUBACK).has(f.HAS_ALIAS)
+
+    def layout(self, kind: int) -> Layout:
+        """The layout of a kind that the profile has."""
+        layout = self.by_kind[kind]
+        if layout is None:
+            raise ValueError(f"{self.name} has no packet of kind {kind}")
+        return layout
 
     def __repr__(self) -> str:
         return f"Profile({self.name!r})"

@@ -1,7 +1,8 @@
 """The wire profiles as tables: 1.2, early 2.0 (W), the 2.0 draft of 2024 (A), the 2.0 committee draft of 2026 (B).
 
-Owns: every type code and every layout (digest sections 3 to 8).
-Never: code that reads or writes a byte; `decode` and `encode` walk these tables.
+Owns: every type code and every layout (1.2: section 5.4; 2.0: section 3). docs/mqtt-sn.md, "Wire profiles", tells where
+each profile comes from.
+Never: code that reads or writes a byte; `decode` and `encode` go through these tables.
 """
 
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from embermq.protocol.sn.wire import fields as f
 from embermq.protocol.sn.wire import kinds as k
 from embermq.protocol.sn.wire.fields import Bits, Step
-from embermq.protocol.sn.wire.layouts import Layout, Profile, flags
+from embermq.protocol.sn.wire.layouts import Layout, Profile, Rules, flags
 
 _PACKET_ID: Final = Step(f.U16, f.PACKET_ID)
 _ALIAS: Final = Step(f.U16, f.TOPIC_ALIAS)
@@ -115,14 +116,13 @@ V12: Final = Profile(
         Layout(k.PINGRESP, 0x17),
         Layout(k.DISCONNECT, 0x18, (Step(f.U16, f.SESSION_EXPIRY, optional=True),)),
     ),
-    strict=False,
-    will_dialogue=True,
-    full_names=False,
-    sleeps_by_disconnect=True,
-    disconnect_answered=True,
-    connect_repeated=True,
-    dup_at_qos_1=True,
-    aliases_outlive_connection=False,
+    Rules(
+        strict=False,
+        long_keep_alive_percent=110,
+        backs_off=False,
+        aliases_belong_to_session=False,
+        tells_lost_connection=True,
+    ),
 )
 
 _CONNECT_BITS_A: Final = (
@@ -201,14 +201,12 @@ W: Final = Profile(
             ),
         ),
     ),
-    strict=False,
-    will_dialogue=True,
-    full_names=True,
-    sleeps_by_disconnect=True,
-    disconnect_answered=True,
-    connect_repeated=True,
-    dup_at_qos_1=True,
-    aliases_outlive_connection=False,
+    Rules(
+        strict=False,
+        long_keep_alive_percent=110,
+        backs_off=False,
+        aliases_belong_to_session=False,
+    ),
 )
 
 _WILL_FLAGS_2: Final = Step(
@@ -285,14 +283,13 @@ A: Final = Profile(
         Layout(k.DISCONNECT, 0x18, (flags(*_DISCONNECT_BITS_A, strict=True), *_DISCONNECT_REST_A)),
         Layout(k.WAKEUP, 0x19),
     ),
-    strict=True,
-    will_dialogue=False,
-    full_names=True,
-    sleeps_by_disconnect=True,
-    disconnect_answered=True,
-    connect_repeated=True,
-    dup_at_qos_1=True,
-    aliases_outlive_connection=True,
+    Rules(
+        strict=True,
+        long_keep_alive_percent=150,
+        backs_off=True,
+        aliases_belong_to_session=True,
+        sleep_is_session_expiry=True,
+    ),
 )
 
 _ALIAS_IF_FLAG: Final = Step(f.U16, f.TOPIC_ALIAS, when=f.HAS_ALIAS)
@@ -397,16 +394,21 @@ B: Final = Profile(
         Layout(k.SEARCHGW, 0x17, (_ADDRESS,)),
         Layout(k.GWINFO, 0x18, (_GATEWAY, _ADDRESS)),
     ),
-    strict=True,
-    will_dialogue=False,
-    full_names=True,
-    sleeps_by_disconnect=False,
-    disconnect_answered=False,
-    connect_repeated=False,
-    dup_at_qos_1=False,
-    aliases_outlive_connection=True,
-    alias_0_malformed=True,
-    packet_bytes_max_least=10,
+    Rules(
+        strict=True,
+        long_keep_alive_percent=150,
+        backs_off=True,
+        aliases_belong_to_session=True,
+        connect_repeated=False,
+        disconnect_answered=False,
+        dup_at_qos_1=False,
+        tells_lost_connection=True,
+        alias_0_malformed=True,
+        unknown_predefined_fatal=True,
+        has_alias_exists=True,
+        has_connection_encapsulation=True,
+        packet_bytes_max_least=10,
+    ),
 )
 
 PROFILES: Final = (V12, W, A, B)

@@ -40,13 +40,13 @@ class SnCounters:
         self.bytes_received = 0
         self.bytes_sent = 0
         self.clients = 0  # virtual connections now
-        self.clients_lost = 0  # silent for too long, or without acknowledgement after the last retry
+        self.clients_lost = 0  # silent for too long, or without an acknowledgement after the last retry
         self.connects_refused = 0
         self.malformed = 0
         self.protocol_errors = 0
         self.without_connection = 0  # packets that mean nothing outside a virtual connection
         self.unknown_aliases = 0
-        self.repeats = 0  # requests that came again and were answered again
+        self.repeats = 0  # duplicate requests, which were answered again
         self.retransmissions = 0
         self.dropped_too_large = 0  # messages larger than a client's maximum packet size
         self.dropped_waiting_full = 0
@@ -54,7 +54,7 @@ class SnCounters:
         self.dropped_unregistered = 0  # messages whose topic a client refused to register
         self.dropped_sessionless = 0
         self.dropped_wrapper = 0
-        self.dropped_disk_behind = 0  # datagrams, since more waited for the disk than may
+        self.dropped_disk_behind = 0  # datagrams, while too much was pending for the disk
         self.handshakes_dropped = 0
         self.rebinds = 0
         self.rebinds_refused = 0
