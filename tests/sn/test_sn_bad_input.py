@@ -224,5 +224,5 @@ def test_a_busy_udp_port_is_said_in_one_sentence(sn_broker: Broker) -> None:
         async with Broker(sn_port=sn_broker.sn_port):
             pass
 
-    with pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1:\d+: Address already in use; end what"):
+    with pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1:\d+: Address already in use; stop what"):
         asyncio.run(second())
