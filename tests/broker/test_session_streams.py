@@ -26,10 +26,10 @@ class CountingStore(MemoryStore):
     scanned_bytes = 0
 
     def retained_piece(
-        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, looks_max: int
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int
     ) -> RetainedPiece:
         self.scans += 1
-        piece = super().retained_piece(topic_filter, after_topic_name, limit, bytes_max, looks_max)
+        piece = super().retained_piece(topic_filter, after_topic_name, limit, bytes_max, seeks_max)
         self.scanned_bytes += piece.payload_bytes
         return piece
 

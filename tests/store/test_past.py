@@ -39,7 +39,7 @@ def test_the_past_in_pieces_is_the_past_at_once(tmp_path: Path) -> None:
     publish(journal, calls, FIRST_US + 1, {f"a/{number:04}": b"new" for number in range(topics)})
     publish(journal, calls, FIRST_US + 2, {"a/0000": b""})
     for instant_us in range(FIRST_US - 1, FIRST_US + 3):
-        pieces = list(journal.retained_past("a/#", instant_us))
+        pieces = list(journal.retained_as_of_pieces("a/#", instant_us))
         assert len(pieces) == topics // PIECE_TOPICS + 1
         assert all(len(piece) <= PIECE_TOPICS for piece in pieces)
         found = [(kept.topic_name, kept.payload) for piece in pieces for kept in piece]
@@ -53,7 +53,7 @@ def test_large_payloads_make_smaller_pieces(tmp_path: Path) -> None:
     journal, calls = open_journal(tmp_path / "data")
     half = bytes(PIECE_BYTES // 2)
     publish(journal, calls, FIRST_US, {f"a/{number}": half for number in range(6)})
-    pieces = list(journal.retained_past("#", FIRST_US))
+    pieces = list(journal.retained_as_of_pieces("#", FIRST_US))
     assert [len(piece) for piece in pieces] == [2, 2, 2, 0]
     journal.close()
 
@@ -62,4 +62,4 @@ def test_memory_says_that_it_keeps_no_history() -> None:
     with pytest.raises(StoreError, match="no history"):
         MemoryStore().retained_as_of("#", "", 1, FIRST_US)
     with pytest.raises(StoreError, match="no history"):
-        MemoryStore().retained_past("#", FIRST_US)
+        MemoryStore().retained_as_of_pieces("#", FIRST_US)

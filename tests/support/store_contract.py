@@ -201,7 +201,7 @@ class StoreContract:
             after, done, pieces = "", False, 0
             while not done:
                 piece = engine.store.retained_piece(topic_filter, after, 10, 1_000, 7)
-                assert piece.looks <= 7
+                assert piece.seeks <= 7
                 found += names(piece.found)
                 after, done, pieces = piece.after_topic_name, piece.done, pieces + 1
             assert found == whole, topic_filter

@@ -18,7 +18,7 @@ from embermq.store.interface import Retained, Store
 PIECE_MESSAGES: Final = 128
 PIECE_BYTES: Final = 1024 * 1024
 """How many messages, and bytes of payload, one piece holds; a message that is larger is a piece of its own."""
-PIECE_LOOKS: Final = 1_000
+PIECE_SEEKS: Final = 1_000
 """How many topics that do not match are looked at for one piece."""
 
 
@@ -46,7 +46,7 @@ def retained_pieces(store: Store, topic_filter: str, as_of_us: int | None = None
     Now is the moment of each piece: what changes meanwhile is given as it was or as it is. The past does not change.
     """
     if as_of_us is not None:
-        yield from store.retained_past(topic_filter, as_of_us)
+        yield from store.retained_as_of_pieces(topic_filter, as_of_us)
         return
     if not has_wildcard(topic_filter):
         only = store.retained_get(topic_filter)
@@ -54,7 +54,7 @@ def retained_pieces(store: Store, topic_filter: str, as_of_us: int | None = None
         return
     after_topic_name = ""
     while True:
-        piece = store.retained_piece(topic_filter, after_topic_name, PIECE_MESSAGES, PIECE_BYTES, PIECE_LOOKS)
+        piece = store.retained_piece(topic_filter, after_topic_name, PIECE_MESSAGES, PIECE_BYTES, PIECE_SEEKS)
         yield piece.found
         if piece.done:
             return

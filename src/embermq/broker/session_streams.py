@@ -15,10 +15,10 @@ from embermq.store.interface import Retained, RetainedPosition, Store
 PIECE_BYTES: Final = 1024 * 1024
 """About how many bytes of payload are read from the store at a time; the client may take far less."""
 
-PIECE_LOOKS: Final = 1_000
+PIECE_SEEKS: Final = 1_000
 """How many topics that do not match are passed over at a time: `+/x` may match none of a million."""
-LOOK_BYTES: Final = 1024
-"""A look at a topic takes about as long as reading so many bytes."""
+SEEK_BYTES: Final = 1024
+"""One seek takes about as long as reading this many bytes."""
 
 
 @final
@@ -40,11 +40,11 @@ class RetainedStream:
         position = self.position
         if has_wildcard(position.topic_filter):
             piece = store.retained_piece(
-                position.topic_filter, position.after_topic_name, limit, PIECE_BYTES, PIECE_LOOKS
+                position.topic_filter, position.after_topic_name, limit, PIECE_BYTES, PIECE_SEEKS
             )
             found = piece.found
             self.done = piece.done
-            self.piece_cost_bytes = piece.payload_bytes + piece.looks * LOOK_BYTES
+            self.piece_cost_bytes = piece.payload_bytes + piece.seeks * SEEK_BYTES
             position.after_topic_name = piece.after_topic_name
         else:
             only = store.retained_get(position.topic_filter)

@@ -45,16 +45,16 @@ class Retained:
 class RetainedPiece:
     """Some of the retained messages that a filter matches. Go on after `after_topic_name`, unless it is `done`."""
 
-    __slots__ = ("found", "after_topic_name", "done", "payload_bytes", "looks")
+    __slots__ = ("found", "after_topic_name", "done", "payload_bytes", "seeks")
 
     def __init__(
-        self, found: list[Retained], after_topic_name: str, done: bool, payload_bytes: int, looks: int
+        self, found: list[Retained], after_topic_name: str, done: bool, payload_bytes: int, seeks: int
     ) -> None:
         self.found: Final = found
         self.after_topic_name: Final = after_topic_name
         self.done: Final = done
         self.payload_bytes: Final = payload_bytes
-        self.looks: Final = looks  # at topics that did not match: they take their time as well
+        self.seeks: Final = seeks  # past topics that did not match: they take their time as well
 
 
 def packet_id_of(sequence: int) -> int:
@@ -209,11 +209,11 @@ class Store(ABC):
 
     @abstractmethod
     def append_subscribed(
-        self, client_id: str, session_id: int, request: SubscriptionRequest, granted_qos: int, position: bool
+        self, client_id: str, session_id: int, request: SubscriptionRequest, granted_qos: int, owes_retained: bool
     ) -> None:
         """A subscription was made or replaced. `session_id` 0: not persistent, for the history only.
 
-        With `position`, its retained messages are owed too: the session has a `RetainedPosition` until it is sent out.
+        With `owes_retained`, the session has a `RetainedPosition` until all its retained messages are sent.
         """
 
     @abstractmethod
@@ -273,10 +273,10 @@ class Store(ABC):
 
     @abstractmethod
     def retained_piece(
-        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, looks_max: int
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int
     ) -> RetainedPiece:
-        """As `retained_scan`, but for a while only: it ends with the message whose payload makes `bytes_max` in all,
-        or after `looks_max` topics that did not match, and says where to go on.
+        """As `retained_scan`, within bounds of work: it ends with the message whose payload makes `bytes_max` in all,
+        or after `seeks_max` seeks past topics that did not match, and says where to go on.
         """
 
     @abstractmethod
@@ -284,7 +284,7 @@ class Store(ABC):
         """As `retained_scan`, at an instant of the past. A `StoreError` if the history does not reach back so far."""
 
     @abstractmethod
-    def retained_past(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
+    def retained_as_of_pieces(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
         """All of `retained_as_of`, in pieces; one may be empty, so that others can have their turn between two."""
 
     @abstractmethod

@@ -22,10 +22,10 @@ from embermq.store.interface import Queue, Retained, RetainedPiece, RetainedPosi
 from embermq.store.ledger import Ledger
 from embermq.store.log.records import (
     NO_LOCAL_FLAG,
-    POSITION_FLAG,
     RETAIN_AS_PUBLISHED_FLAG,
     RETAIN_FLAG,
     RETAIN_HANDLING_SHIFT,
+    RETAINED_OWED_FLAG,
     SESSION,
     SESSION_EXPIRY,
     SESSION_PACKET,
@@ -37,7 +37,7 @@ from embermq.store.log.writer import Log
 from embermq.store.open_group import ClosedGroup, OpenGroup, QueueTail
 from embermq.store.queue import SessionQueue
 from embermq.store.replay import Progress, replay
-from embermq.store.state.past import retained_as_of, retained_past
+from embermq.store.state.past import retained_as_of, retained_as_of_pieces
 from embermq.store.state.state import State
 
 _logger: Final = logging.getLogger("embermq.store")
@@ -195,7 +195,7 @@ class Journal(Store):
         self._open.append(Kind.SESSION_ENDED, 0, b"", SESSION.pack(session_id), client_id.encode())
 
     def append_subscribed(
-        self, client_id: str, session_id: int, request: SubscriptionRequest, granted_qos: int, position: bool
+        self, client_id: str, session_id: int, request: SubscriptionRequest, granted_qos: int, owes_retained: bool
     ) -> None:
         if self._is_left_out(session_id):
             return
@@ -204,8 +204,8 @@ class Journal(Store):
             flags |= NO_LOCAL_FLAG
         if request.retain_as_published:
             flags |= RETAIN_AS_PUBLISHED_FLAG
-        if position:
-            flags |= POSITION_FLAG
+        if owes_retained:
+            flags |= RETAINED_OWED_FLAG
         if session_id:
             self._open.must_be_durable = True
         self._open.append(
@@ -324,9 +324,9 @@ class Journal(Store):
         return self._state.retained.scan(topic_filter, after_topic_name, limit)
 
     def retained_piece(
-        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, looks_max: int
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int
     ) -> RetainedPiece:
-        return self._state.retained.piece(topic_filter, after_topic_name, limit, bytes_max, looks_max)
+        return self._state.retained.piece(topic_filter, after_topic_name, limit, bytes_max, seeks_max)
 
     def retained_iterate(self, topic_filter: str) -> Iterator[Retained]:
         """Everything that a filter matches as it is now, whatever is published meanwhile."""
@@ -338,8 +338,8 @@ class Journal(Store):
     def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
         return retained_as_of(self._state, self._log, topic_filter, after_topic_name, limit, instant_us)
 
-    def retained_past(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
-        return retained_past(self._state, self._log, topic_filter, instant_us)
+    def retained_as_of_pieces(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
+        return retained_as_of_pieces(self._state, self._log, topic_filter, instant_us)
 
     def retained_admits(self, topic_name: str, payload_bytes: int) -> str:
         return self._ledger.admits(topic_name, payload_bytes) if self._budgeted else ""

@@ -21,7 +21,7 @@ from embermq.store.interface import (
     StoreError,
     packet_id_of,
 )
-from embermq.store.state.retained_keys import SEPARATOR, KeyCursor, Looks, key_topic, ranges, topic_key, walk
+from embermq.store.state.retained_keys import SEPARATOR, BoundedSeeks, KeyCursor, key_topic, ranges, topic_key, walk
 from embermq.store.state.retained_pieces import piece_of
 
 _STALE_MAX: Final = 1_024  # the expiries are made anew when more than this, and than half, are of cleared topics
@@ -69,7 +69,7 @@ class MemoryQueue(Queue):
 
 @final
 class SortedKeys:
-    """The keys of the retained messages, sorted when somebody looks."""
+    """The keys of the retained messages, sorted when somebody seeks."""
 
     __slots__ = ("_added", "_gone", "_keys")
 
@@ -197,7 +197,7 @@ class MemoryStore(Store):
         pass
 
     def append_subscribed(
-        self, client_id: str, session_id: int, request: SubscriptionRequest, granted_qos: int, position: bool
+        self, client_id: str, session_id: int, request: SubscriptionRequest, granted_qos: int, owes_retained: bool
     ) -> None:
         pass
 
@@ -233,17 +233,17 @@ class MemoryStore(Store):
         return self._retained.get(topic_key(topic_name))
 
     def retained_piece(
-        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, looks_max: int
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int
     ) -> RetainedPiece:
-        looks: Looks | None = None
+        seeks: BoundedSeeks | None = None
         if ranges(topic_filter) is None:
-            looks = Looks(ListCursor(self._keys.sorted()), looks_max)
+            seeks = BoundedSeeks(ListCursor(self._keys.sorted()), seeks_max)
             matching: Iterator[Retained] = (
-                self._retained[key] for key in walk(topic_filter, topic_key(after_topic_name), looks)
+                self._retained[key] for key in walk(topic_filter, topic_key(after_topic_name), seeks)
             )
         else:
             matching = iter(self.retained_scan(topic_filter, after_topic_name, limit))
-        return piece_of(matching, looks, after_topic_name, limit, bytes_max)
+        return piece_of(matching, seeks, after_topic_name, limit, bytes_max)
 
     def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
         after_key = topic_key(after_topic_name)
@@ -269,7 +269,7 @@ class MemoryStore(Store):
     def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
         raise StoreError("a store in memory keeps no history")
 
-    def retained_past(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
+    def retained_as_of_pieces(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
         raise StoreError("a store in memory keeps no history")
 
     def retained_totals(self) -> tuple[int, int]:

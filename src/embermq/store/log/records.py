@@ -17,7 +17,7 @@ DUP_FLAG: Final = 0b1000
 NO_LOCAL_FLAG: Final = 0b100
 RETAIN_AS_PUBLISHED_FLAG: Final = 0b1000
 RETAIN_HANDLING_SHIFT: Final = 4
-POSITION_FLAG: Final = 0b100_0000
+RETAINED_OWED_FLAG: Final = 0b100_0000
 
 RECORD_OVERHEAD_BYTES: Final = 32
 """About what a record costs beside its own bytes: for the bound of a group, not for the file."""

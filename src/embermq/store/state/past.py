@@ -39,7 +39,7 @@ def retained_as_of(
     raise StoreError(f"the history of {topic_filter} names messages that are not there")
 
 
-def retained_past(state: State, log: Log, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
+def retained_as_of_pieces(state: State, log: Log, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
     """All messages that were retained at an instant, in store order and in pieces; a piece may be empty."""
     if instant_us < state.history_begins_us():
         raise HistoryTrimmed(instant_us, state.history_begins_us())

@@ -14,7 +14,7 @@ from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
 from embermq.store.interface import Retained, RetainedPiece
 from embermq.store.log.records import QOS_MASK, Group, Kind
 from embermq.store.state.history import CLEARED, COPY, REFERENCE, history_key
-from embermq.store.state.retained_keys import SEPARATOR, KeyCursor, Looks, key_topic, ranges, topic_key, walk
+from embermq.store.state.retained_keys import SEPARATOR, BoundedSeeks, KeyCursor, key_topic, ranges, topic_key, walk
 from embermq.store.state.retained_pieces import piece_of
 from embermq.store.state.retained_sizes import ABSENT, SIZE_BITS, SIZE_MASK, UNKNOWN, Sizes, known
 from embermq.store.state.retained_value import (
@@ -214,21 +214,21 @@ class RetainedState:
         return found
 
     def piece(
-        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, looks_max: int
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int
     ) -> RetainedPiece:
         """As `scan`, within bounds."""
-        looks: Looks | None = None
+        seeks: BoundedSeeks | None = None
         after_key = topic_key(after_topic_name)
         if ranges(topic_filter) is None:
             cursor = RetainedCursor(self._rocks.iterator(RETAINED_END))
-            looks = Looks(cursor, looks_max)
+            seeks = BoundedSeeks(cursor, seeks_max)
             matching: Iterator[tuple[bytes, bytes]] = (
-                (key, cursor.value()) for key in walk(topic_filter, after_key, looks)
+                (key, cursor.value()) for key in walk(topic_filter, after_key, seeks)
             )
         else:
             matching = self._matching(topic_filter, after_key)
         retained = (unpack_retained(key, value) for key, value in matching)
-        return piece_of(retained, looks, after_topic_name, limit, bytes_max)
+        return piece_of(retained, seeks, after_topic_name, limit, bytes_max)
 
     def iterate(self, topic_filter: str) -> Iterator[Retained]:
         """Everything that a filter matches as it is now, whatever changes meanwhile."""

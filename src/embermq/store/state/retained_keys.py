@@ -41,14 +41,14 @@ class KeyCursor(ABC):
 
 
 @final
-class Looks(KeyCursor):
+class BoundedSeeks(KeyCursor):
     """A cursor that stops after so many seeks, as if the keys ended there: `stopped_at` is the last key it saw."""
 
     __slots__ = ("_cursor", "_last", "_max", "count", "stopped_at")
 
-    def __init__(self, cursor: KeyCursor, looks_max: int) -> None:
+    def __init__(self, cursor: KeyCursor, seeks_max: int) -> None:
         self._cursor: Final = cursor
-        self._max: Final = looks_max
+        self._max: Final = seeks_max
         self._last: bytes | None = None
         self.count = 0
         self.stopped_at: bytes | None = None

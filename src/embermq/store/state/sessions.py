@@ -16,11 +16,11 @@ from embermq.protocol.packets import SubscriptionRequest
 from embermq.store.interface import Queue, RetainedPosition, SavedSession
 from embermq.store.log.records import (
     NO_LOCAL_FLAG,
-    POSITION_FLAG,
     QOS_MASK,
     QUEUE_ENTRY_BYTES,
     RETAIN_AS_PUBLISHED_FLAG,
     RETAIN_HANDLING_SHIFT,
+    RETAINED_OWED_FLAG,
     SESSION,
     SESSION_EXPIRY,
     SESSION_PACKET,
@@ -146,7 +146,7 @@ class SessionState:
             return
         topic, flags, offset = group.topics[row], group.flags[row], group.first_offset + row
         batch.put(session_key(session_id, SUBSCRIPTION) + topic, _SUBSCRIPTION.pack(flags, offset))
-        if flags & POSITION_FLAG:
+        if flags & RETAINED_OWED_FLAG:
             batch.put(session_key(session_id, POSITION) + topic, _POSITION.pack(offset, flags & QOS_MASK))
 
     def _stage_acknowledged(self, batch: WriteBatch, acknowledged: dict[int, int]) -> None:
