@@ -5,12 +5,14 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 
+from embermq.protocol.errors import MalformedPacket
 from embermq.protocol.topics import (
     TOPIC_BYTES_MAX,
     check_text,
     check_topic_filter,
     check_topic_name,
     covers,
+    decode_text,
     has_wildcard,
     matches,
 )
@@ -235,3 +237,16 @@ def test_a_wider_filter_covers(granted: str, asked: str) -> None:
 )
 def test_a_narrower_filter_does_not_cover(granted: str, asked: str) -> None:
     assert not covers(granted, asked)
+
+
+@pytest.mark.parametrize(
+    ("raw", "clause"), [(b"\xff", "utf8"), (b"\xed\xa0\x80", "utf8"), (b"\xc0\x80", "utf8"), (b"a\x00b", "null")]
+)
+def test_bytes_that_are_no_mqtt_string_are_refused_with_the_clause_of_their_protocol(raw: bytes, clause: str) -> None:
+    with pytest.raises(MalformedPacket) as caught:
+        decode_text(raw, "utf8", "null")
+    assert caught.value.clause == clause
+
+
+def test_a_byte_order_mark_stays_in_a_string() -> None:
+    assert decode_text(b"\xef\xbb\xbfa", "utf8", "null") == "\ufeffa"

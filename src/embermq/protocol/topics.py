@@ -6,6 +6,8 @@ Never: a trie or a store; those build on `levels`.
 
 from typing import Final
 
+from embermq.protocol.errors import MalformedPacket
+
 TOPIC_BYTES_MAX: Final = 65_535
 
 
@@ -14,6 +16,21 @@ def check_text(text: str) -> str | None:
     if "\x00" in text:
         return "U+0000 in a string"
     return None
+
+
+def decode_text(raw: bytes, utf8_clause: str, null_clause: str) -> str:
+    """Bytes as an MQTT string; the clauses are those of the protocol that is read.
+
+    Python's strict codec refuses surrogates and overlong forms and keeps a U+FEFF.
+    """
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedPacket(f"string is not UTF-8: {error.reason}", utf8_clause) from None
+    problem = check_text(text)
+    if problem is not None:
+        raise MalformedPacket(problem, null_clause)
+    return text
 
 
 def check_topic_name(topic_name: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Final, final
 
 from embermq.protocol.errors import MalformedPacket, ProtocolError
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.topics import check_text, check_topic_filter, check_topic_name
+from embermq.protocol.topics import check_topic_filter, check_topic_name, decode_text
 
 # The rule behind every "this is no packet" that has no statement of its own: a violation closes the connection.
 VIOLATION: Final = "MQTT-4.8.0-1"
@@ -42,15 +42,8 @@ def text_field(text: str) -> bytes:
 
 
 def text_of(raw: bytes) -> str:
-    """Bytes as an MQTT string. Python's strict codec refuses surrogates and overlong forms and keeps a U+FEFF."""
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError as error:
-        raise MalformedPacket(f"string is not UTF-8: {error.reason}", "MQTT-1.5.3-1") from None
-    problem = check_text(text)
-    if problem is not None:
-        raise MalformedPacket(problem, "MQTT-1.5.3-2")
-    return text
+    """Bytes as an MQTT string (1.5.3)."""
+    return decode_text(raw, "MQTT-1.5.3-1", "MQTT-1.5.3-2")
 
 
 def topic_name_of(raw: bytes) -> str:

@@ -1,7 +1,7 @@
 """The packets that open and end a virtual connection: CONNECT, CONNACK, AUTH, DISCONNECT.
 
-Owns: what each of them says, in 2.0's words; 1.2's CleanSession is `clean_start`, its Duration a keep alive or a sleep.
-Never: where a field stands on a wire (`profiles`), or what a session does about it (`engine`).
+Owns: their fields, in 2.0's words; 1.2's CleanSession is `clean_start`, its Duration a keep alive or a sleep.
+Never: the place of a field on a wire (`profiles`), or what a session does about it (`session`).
 """
 
 from typing import Final, final
@@ -43,7 +43,7 @@ from embermq.protocol.sn.wire.will_packets import ConnectWill, fill_will, read_w
 class Connect(SnPacket):
     """A client asks for a virtual connection.
 
-    `will_flag` without `will`: the server has to ask for it (1.2's dialogue). `session_expiry_s` below 0: not said.
+    `will_flag` without `will`: the server has to ask for it (1.2's dialogue). `session_expiry_s` below 0: not written.
     """
 
     __slots__ = (
@@ -148,7 +148,7 @@ def read_connect(values: Values) -> SnPacket:
 
 @final
 class Connack(SnPacket):
-    """The server's answer to CONNECT. Fields below 0 or empty are not said; 1.2 has only the reason."""
+    """The server's answer to CONNECT. Fields below 0 or empty are not written; 1.2 has only the reason."""
 
     __slots__ = (
         "reason",
@@ -242,9 +242,9 @@ def read_auth(values: Values) -> SnPacket:
 
 @final
 class Disconnect(SnPacket):
-    """The orderly end, or (1.2, W, A: with an expiry above 0) the way to sleep.
+    """The orderly end, or (1.2, W, A: with an expiry above 0) the start of a sleep.
 
-    `session_expiry_s` is 1.2's Duration as well; below 0 it is not said. `packet_id`: B, of the packet refused.
+    `session_expiry_s` is 1.2's Duration as well; below 0 it is not written. `packet_id`: B, of the refused packet.
     """
 
     __slots__ = ("reason", "session_expiry_s", "reason_string", "retain_aliases", "packet_id")

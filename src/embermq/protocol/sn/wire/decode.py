@@ -1,6 +1,6 @@
 """Decoding: the bytes of one packet to its class, by the table of its wire profile.
 
-Owns: the walk over a layout, and the checks that hold for any packet of a strict profile.
+Owns: reading a body by the steps of a layout, and the checks that hold for any packet of a strict profile.
 Never: raises anything but `MalformedPacket` or `ProtocolError`, whatever the bytes are.
 """
 
@@ -96,13 +96,13 @@ def decode_frame(frame: Frame, profile: Profile) -> SnPacket:
     body = frame.body
     if layout.sessionless is not None and body and (body[0] >> 5) & 3 == 3:
         layout = layout.sessionless
-    values = _walk(body, layout)
+    values = _read_body(body, layout)
     if profile.rules.strict:
         _check_strict(values, layout, profile)
     return _READERS[layout.kind](values)
 
 
-def _walk(body: bytes, layout: Layout) -> Values:
+def _read_body(body: bytes, layout: Layout) -> Values:
     """Read a body step by step; it has to end where the layout ends."""
     values = Values()
     numbers = values.numbers
@@ -198,11 +198,13 @@ def _read_topic(body: bytes, at: int, values: Values) -> None:
 
 
 def _check_strict(values: Values, layout: Layout, profile: Profile) -> None:
-    """What 2.0 calls an error, and 1.2 and its near relatives only call unusual."""
+    """Errors of 2.0 that 1.2 and W allow."""
     numbers = values.numbers
     if layout.kind == kinds.CONNECT:
         if numbers[VERSION] != profile.version:
-            raise ProtocolError("another version", reason=ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
+            raise ProtocolError(
+                "the version is not the one of its profile", reason=ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
+            )
         if numbers[KEEP_ALIVE] == 0:
             raise ProtocolError("a keep alive of 0")
         if 0 < numbers[MAX_PACKET] < profile.rules.packet_bytes_max_least:

@@ -1,6 +1,6 @@
 """The packets by which clients find a server: ADVERTISE, SEARCHGW, GWINFO.
 
-Owns: what they say. Whether and when they are sent is a setting (`engine`).
+Owns: their fields. Whether and when they are sent is a setting.
 """
 
 from typing import Final, final
@@ -12,7 +12,7 @@ from embermq.protocol.sn.wire.kinds import SnPacket
 
 @final
 class Advertise(SnPacket):
-    """A server is here and says so again in `duration_s`."""
+    """A server announces itself; the next ADVERTISE follows in `duration_s`."""
 
     __slots__ = ("gateway_id", "duration_s")
 
@@ -34,7 +34,7 @@ def read_advertise(values: Values) -> SnPacket:
 
 @final
 class Searchgw(SnPacket):
-    """Is a server near. `radius` in 1.2, W and A; B has opaque `network_information` instead."""
+    """A client searches for a server. `radius` in 1.2, W and A; B has opaque `network_information` instead."""
 
     __slots__ = ("radius", "network_information")
 
@@ -56,7 +56,7 @@ def read_searchgw(values: Values) -> SnPacket:
 
 @final
 class Gwinfo(SnPacket):
-    """The answer to SEARCHGW; the address only when a client answers for the server."""
+    """The answer to SEARCHGW; the address is there only when a client answers for the server."""
 
     __slots__ = ("gateway_id", "gateway_address")
 

@@ -1,7 +1,7 @@
 """Encoding: a packet's class to its bytes, by the table of its wire profile.
 
-Owns: the walk over a layout in the other direction.
-A packet the profile has no layout for, or a value it cannot express, is our own mistake: ValueError.
+Owns: writing a body by the steps of a layout.
+A packet that the profile has no layout for, or a value that it cannot express, is a fault of ours: ValueError.
 """
 
 from embermq.protocol.sn.wire.fields import (
@@ -38,7 +38,7 @@ def encode(packet: SnPacket, profile: Profile) -> bytes:
     packet.fill(values)
     body = bytearray()
     for at, step in enumerate(layout.steps):
-        if _present(step, values) and (not step.optional or _goes_on(layout, at, values)):
+        if _present(step, values) and (not step.optional or _has_more(layout, at, values)):
             _write(body, step, layout, values)
     return write_frame(layout.code, bytes(body))
 
@@ -50,15 +50,15 @@ def _present(step: Step, values: Values) -> bool:
     return step.when < 0 or values.numbers[step.when] != 0
 
 
-def _goes_on(layout: Layout, at: int, values: Values) -> bool:
-    """Whether an optional step, or one after it, has something to say: fields are known by their place."""
+def _has_more(layout: Layout, at: int, values: Values) -> bool:
+    """Whether an optional step, or one after it, has a value: a field is known by its place only."""
     return any(_present(step, values) and values.holds(step.field) for step in layout.steps[at:])
 
 
 def _write(body: bytearray, step: Step, layout: Layout, values: Values) -> None:
     kind = step.kind
     if kind == FLAGS:
-        body.append(_gather(step, layout, values))
+        body.append(_flags_of(step, layout, values))
     elif kind == TOPIC_REST:
         if values.numbers[TOPIC_TYPE] >= SHORT_NAME:
             body += values.blob(NAME)
@@ -84,10 +84,10 @@ def _write(body: bytearray, step: Step, layout: Layout, values: Values) -> None:
         elif kind == ERROR_CODE:
             body.append(number if number >= UNSPECIFIED else 0)
         else:
-            raise ValueError("a step that nobody writes")
+            raise ValueError("a step of an unknown kind")
 
 
-def _gather(step: Step, layout: Layout, values: Values) -> int:
+def _flags_of(step: Step, layout: Layout, values: Values) -> int:
     flags = 0
     for bit in step.bits:
         number = values.numbers[bit.field]

@@ -1,16 +1,15 @@
-"""The fields an MQTT-SN packet is made of, and the steps by which a layout lays them out.
+"""The fields that MQTT-SN packets are made of, and the steps of a layout.
 
 Owns: the names of all fields of all wire profiles, and a flat record of their values.
-Never: which packet has which field where (that is `profiles`), or what a field means to a session.
+Never: which packet has which field in which place (`profiles`), or what a field means to a session.
 A number field holds an int, a blob field bytes; flag bits are number fields like any other.
 """
 
 from typing import Final, final
 
-from embermq.protocol.errors import MalformedPacket
-from embermq.protocol.topics import check_text
+from embermq.protocol.topics import decode_text
 
-# Number fields. An absent one keeps its value of `ABSENT`, so that "0" and "not there" stay apart where they differ.
+# Number fields. An absent field keeps its value of `ABSENT`, which is -1 where 0 has a meaning of its own.
 PACKET_ID: Final = 0
 VERSION: Final = 1
 KEEP_ALIVE: Final = 2
@@ -55,7 +54,7 @@ WILL_RETAIN: Final = 39
 WILL_TOPIC_TYPE: Final = 40
 NUMBERS: Final = 41
 
-# Blob fields, numbered from 64 so that the two sorts cannot be mixed up.
+# Blob fields, numbered from 64 so that the two sorts cannot be confused.
 BLOB: Final = 64
 CLIENT_ID: Final = BLOB + 0
 NAME: Final = BLOB + 1
@@ -71,19 +70,19 @@ BLOBS: Final = 9
 _OPTIONAL: Final = (SESSION_EXPIRY, REMAINING, SERVER_KEEP_ALIVE, SLEEP, WILL_ALIAS)
 ABSENT: Final[list[int]] = [-1 if field in _OPTIONAL else 0 for field in range(NUMBERS)]
 
-# What the two low bits of the flags say about a topic (digest section 4), the same for every profile in the model.
+# What the two low bits of the flags say about a topic, as the model has it; `profiles` maps the bits of each wire.
 SESSION_ALIAS: Final = 0
 PREDEFINED_ALIAS: Final = 1
 SHORT_NAME: Final = 2
 FULL_NAME: Final = 3
 
-# How a step is written.
+# How the field of a step is written.
 FLAGS: Final = 0  # one byte, spread over flag bits
 U8: Final = 1
 U16: Final = 2
 U32: Final = 3
 REST: Final = 4  # a blob up to the end of the packet
-SIZED: Final = 5  # a blob whose length is a number field read before
+SIZED: Final = 5  # a blob whose length is a number field before it
 LEN8: Final = 6  # a blob after its own one-byte length
 LEN16: Final = 7  # a blob after its own two-byte length
 TOPIC_REST: Final = 8  # a subscription's topic: two bytes of alias or short name, or a filter up to the end
@@ -108,7 +107,7 @@ class Step:
     """One field of a layout.
 
     `when`: present only if that flag bit is not 0. `when_full`: present only if that topic type is a full name.
-    `optional`: present only if the packet goes on. `length`: for SIZED, the number field that holds the length.
+    `optional`: present only if the packet has not ended. `length`: for SIZED, the number field that holds the length.
     """
 
     __slots__ = ("kind", "field", "when", "when_full", "optional", "length", "bits", "reserved")
@@ -136,7 +135,7 @@ class Step:
 
 @final
 class Values:
-    """What a packet's fields hold, between its class and its bytes."""
+    """The values of a packet's fields, between its class and its bytes."""
 
     __slots__ = ("numbers", "blobs")
 
@@ -161,19 +160,12 @@ class Values:
         return self.numbers[field] != 0
 
     def holds(self, field: int) -> bool:
-        """Whether a field has another value than an absent one has."""
+        """Whether a field has another value than an absent field has."""
         if field >= BLOB:
             return len(self.blobs[field - BLOB]) > 0
         return self.numbers[field] != ABSENT[field]
 
 
 def text_of(data: bytes) -> str:
-    """Decode a string: strict UTF-8 (no surrogates, 1.7.4-1), no U+0000 (1.7.4-2), a BOM stays (1.7.4-3)."""
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedPacket("a string is not UTF-8", "MQTT-SN-1.7.4-1") from error
-    wrong = check_text(text)
-    if wrong is not None:
-        raise MalformedPacket(wrong, "MQTT-SN-1.7.4-2")
-    return text
+    """Bytes as a string of the standard (2.0: section 1.7.4)."""
+    return decode_text(data, "MQTT-SN-1.7.4-1", "MQTT-SN-1.7.4-2")

@@ -1,6 +1,7 @@
-"""Framing: where an MQTT-SN packet starts and ends in a datagram, and the frames wrapped around one.
+"""Framing: where an MQTT-SN packet starts and ends in a datagram, and the frames around one.
 
-Owns: both length forms (2.1.2), the forwarder frames of 1.2/A and of B, B's connection encapsulation.
+Owns: both length forms (2.0: section 2.1.2), the forwarder frames of 1.2/A (1.2: section 5.5) and of B, and B's
+connection encapsulation.
 Never: what is inside a packet.
 """
 
@@ -31,10 +32,10 @@ class Frame:
 
 @final
 class Envelope:
-    """A datagram without its wrappers.
+    """A datagram without the frames around its packet.
 
-    `route`: the forwarder's frame code and the node's address, empty for a direct sender; it is part of who the
-    sender is. `client_id`: of a connection encapsulation, None without one.
+    `route`: the forwarder's frame code and the node's address, empty for a direct sender; it is part of the sender's
+    network identity. `client_id`: of a connection encapsulation, None without one.
     """
 
     __slots__ = ("route", "client_id", "frame")
@@ -83,13 +84,13 @@ def read_frame(data: bytes) -> Frame:
 
 
 def open_envelope(datagram: bytes) -> Envelope:
-    """Take the wrappers off a datagram: at most one forwarder, and inside it at most one connection encapsulation."""
+    """Remove the frames around a packet: at most one forwarder's, inside it at most one connection encapsulation."""
     route = b""
     length, header, code = read_header(datagram)
     if code == FORWARDER_12 and header == 2 and length < len(datagram):
         if length < 3:
             raise MalformedPacket("a forwarder frame without its control byte")
-        # The control byte is the radius of a broadcast: meaningless on the way in, so it is no part of the route.
+        # The control byte is the radius of a broadcast. It has no meaning here, so it is no part of the route.
         route = bytes((FORWARDER_12,)) + datagram[3:length]
         datagram = datagram[length:]
     elif code == FORWARDER_B:
@@ -118,7 +119,7 @@ def _open_connection(body: bytes) -> tuple[str, bytes]:
 
 
 def wrap_route(route: bytes, packet: bytes) -> bytes:
-    """Wrap a packet for the way it came: `route` as `open_envelope` gave it, empty for none."""
+    """Wrap a packet for a route: as `open_envelope` returned it, empty for none."""
     if not route:
         return packet
     address = route[1:]
@@ -128,6 +129,6 @@ def wrap_route(route: bytes, packet: bytes) -> bytes:
 
 
 def wrap_connection(client_id: str, packet: bytes) -> bytes:
-    """B's connection encapsulation: how a client whose address changed says who it is. Never sent by a server."""
+    """B's connection encapsulation, by which a client whose address changed names itself. A server never sends it."""
     name = client_id.encode()
     return write_frame(CONNECTION_B, len(name).to_bytes(2, "big") + name + packet)

@@ -1,6 +1,6 @@
-"""The kinds of MQTT-SN packets, apart from the type code each wire profile writes for them.
+"""The kinds of MQTT-SN packets, apart from the type code that each wire profile has for them.
 
-Owns: the numbers by which our own tables know a packet, and what every packet can do.
+Owns: the numbers by which the tables of this package name a packet, and the base class of all packets.
 """
 
 from typing import Final
@@ -44,7 +44,7 @@ KINDS: Final = 32
 
 
 class SnPacket(Packet):
-    """What every MQTT-SN packet is: a kind, and values to write."""
+    """The base of every MQTT-SN packet: it has a kind, and values to write."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -53,4 +53,4 @@ class SnPacket(Packet):
         raise NotImplementedError
 
     def fill(self, values: Values) -> None:
-        """Put the packet into flat values; a packet without a body has none."""
+        """Put the packet's fields into flat values; a packet without a body has none."""

@@ -1,8 +1,8 @@
 """The packets that carry messages and their topics: REGISTER, PUBLISH, SUBSCRIBE and their answers.
 
-Owns: what each of them says, in 2.0's words; 1.2's TopicId is a topic alias, its MsgId a packet id.
-Never: where a field stands on a wire (`profiles`), or what a session does about it (`engine`).
-`fill` puts a packet into the flat values that an encoder writes, `read_…` takes it out again.
+Owns: their fields, in 2.0's words; 1.2's TopicId is a topic alias, its MsgId a packet id.
+Never: the place of a field on a wire (`profiles`), or what a session does about it (`session`).
+`fill` puts a packet into the flat values that an encoder writes, `read_...` makes a packet of such values.
 """
 
 from typing import Final, final
@@ -32,7 +32,7 @@ from embermq.protocol.sn.wire.references import TopicReference, fill_reference, 
 
 @final
 class Register(SnPacket):
-    """Give a topic name an alias. From a client the alias is 0: only the server allocates."""
+    """Give a topic name an alias. From a client the alias is 0: only the server assigns aliases."""
 
     __slots__ = ("packet_id", "topic_alias", "topic_name")
 
@@ -136,7 +136,7 @@ def read_publish(values: Values) -> SnPacket:
 
 @final
 class Pubwos(SnPacket):
-    """A publish without a session: 2.0's PUBWOS, 1.2's PUBLISH with QoS -1. Nothing ever answers it."""
+    """A message without a session: 2.0's PUBWOS, 1.2's PUBLISH with QoS -1. It is never answered."""
 
     __slots__ = ("reference", "payload", "retain")
 
@@ -161,7 +161,7 @@ def read_pubwos(values: Values) -> SnPacket:
 
 @final
 class Puback(SnPacket):
-    """QoS 1, the answer; in 1.2 also the refusal of any PUBLISH, then with the alias refused."""
+    """QoS 1, the answer; in 1.2 also the refusal of any PUBLISH, then with the refused alias."""
 
     __slots__ = ("packet_id", "reason", "topic_alias")
 

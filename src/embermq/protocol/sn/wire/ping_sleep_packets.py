@@ -1,6 +1,6 @@
-"""The packets of a client that is there, sleeps or wakes: PINGREQ, SLEEPREQ, WAKEUP and their answers.
+"""The packets of keep alive and sleep: PINGREQ, SLEEPREQ, WAKEUP and their answers.
 
-Owns: what they say. Who sleeps, and what waits for it, is the session's (`engine`).
+Owns: their fields. Which client sleeps, and what is buffered for it, belongs to the session (`session.client_state`).
 """
 
 from typing import Final, final
@@ -23,7 +23,7 @@ from embermq.protocol.sn.wire.kinds import SnPacket
 
 @final
 class Pingreq(SnPacket):
-    """Are you there; with a ClientID (1.2, W, A): a sleeping client wakes and asks for what is buffered."""
+    """A sign of life; with a ClientID (1.2, W, A): a sleeping client wakes and asks for its buffered messages."""
 
     __slots__ = ("packet_id", "client_id", "awake_messages")
 
@@ -47,7 +47,10 @@ def read_pingreq(values: Values) -> SnPacket:
 
 @final
 class Pingresp(SnPacket):
-    """I am here; to an awake client also: asleep again. `messages_remaining` below 0 is not said, 255 is many."""
+    """The answer to PINGREQ; it sends an awake client back to sleep.
+
+    `messages_remaining` below 0 is not written; 255 means 255 or more.
+    """
 
     __slots__ = ("packet_id", "messages_remaining")
 
@@ -69,7 +72,7 @@ def read_pingresp(values: Values) -> SnPacket:
 
 @final
 class Sleepreq(SnPacket):
-    """B: a client will sleep for `sleep_s`."""
+    """B: a client is going to sleep for `sleep_s`."""
 
     __slots__ = ("packet_id", "sleep_s", "retain_aliases")
 
@@ -96,7 +99,7 @@ def read_sleepreq(values: Values) -> SnPacket:
 
 @final
 class Sleepresp(SnPacket):
-    """B: the answer to SLEEPREQ; `sleep_s` below 0 lets the client's value stand."""
+    """B: the answer to SLEEPREQ; with `sleep_s` below 0 the client's value holds."""
 
     __slots__ = ("packet_id", "sleep_s", "reason")
 
@@ -121,7 +124,7 @@ def read_sleepresp(values: Values) -> SnPacket:
 
 @final
 class Wakeup(SnPacket):
-    """A hint to a sleeping client that something waits for it."""
+    """A hint to a sleeping client that messages are buffered for it."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
 """How a packet names its topic: an alias of one of two number spaces, two characters, or the full name.
 
-Owns: `TopicReference` and its place among a packet's values (digest section 4).
-Never: which name an alias stands for (`aliases`).
+Owns: `TopicReference` and its place among a packet's values (1.2: sections 6.5 and 6.7; 2.0: section 4.7).
+Never: which name an alias means (`session.aliases`).
 """
 
 from typing import Final, final
@@ -36,7 +36,7 @@ class TopicReference(Packet):
 
 
 def session_alias(topic_alias: int) -> TopicReference:
-    """An alias that the server gave out in this session."""
+    """An alias that the server assigned in this session."""
     return TopicReference(SESSION_ALIAS, topic_alias)
 
 
@@ -78,9 +78,9 @@ def read_name(values: Values) -> TopicReference:
         name = text_of(values.numbers[TOPIC_ALIAS].to_bytes(2, "big"))
     else:
         name = values.text(NAME)
-    wrong = check_topic_name(name)
-    if wrong is not None:
-        raise MalformedPacket(wrong, "MQTT-SN-4.7.1-1", ReasonCode.TOPIC_NAME_INVALID)
+    problem = check_topic_name(name)
+    if problem is not None:
+        raise MalformedPacket(problem, "MQTT-SN-4.7.1-1", ReasonCode.TOPIC_NAME_INVALID)
     return TopicReference(topic_type, 0, name)
 
 

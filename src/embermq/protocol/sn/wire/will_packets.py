@@ -1,6 +1,6 @@
-"""The will's packets: inside CONNECT (2.0), or asked for and updated one part at a time (1.2).
+"""The packets of the will: inside CONNECT (2.0), or asked for and updated one part at a time (1.2).
 
-Owns: what they say. When a will is published is the broker's.
+Owns: their fields. When a will is published is decided by the broker.
 """
 
 from typing import Final, final
@@ -81,9 +81,9 @@ def read_will(values: Values) -> ConnectWill | None:
 
 
 def _check_will_name(name: str) -> None:
-    wrong = check_topic_name(name)
-    if wrong is not None:
-        raise MalformedPacket(wrong, "MQTT-SN-4.7.1-1", ReasonCode.TOPIC_NAME_INVALID)
+    problem = check_topic_name(name)
+    if problem is not None:
+        raise MalformedPacket(problem, "MQTT-SN-4.7.1-1", ReasonCode.TOPIC_NAME_INVALID)
 
 
 @final
