@@ -5,10 +5,9 @@ import gc
 from embermq.broker.access import AllowAll, Identity
 from embermq.broker.core import Core
 from embermq.broker.counters import Counters
-from embermq.broker.deadlines import STALE_MAX, Deadlines
 from embermq.broker.delivery import Outbound
 from embermq.broker.limits import Limits
-from embermq.broker.session import Session
+from embermq.broker.session import STALE_MAX, Deadlines, Session
 from embermq.store.interface import SavedSession
 from embermq.store.memory import MemoryStore
 from support.core import Bench

@@ -190,7 +190,7 @@ def test_after_a_crash_all_that_may_have_left_has_dup_however_small_the_window()
         for message in messages:
             got.append((message.payload, message.dup))
             assert outbound.puback(message.packet_id)
-        outbound.settle()
+        outbound.record_acknowledged()
         outbound.pump(link)
     assert got == [(b"1", True), (b"2", True), (b"3", True), (b"4", True), (b"5", True), (b"6", False)]
     assert outbound.newest_sent_ever() == 6

@@ -1,7 +1,8 @@
 """The operator's messages: no access rule binds them, limits do, and their answer waits for the disk."""
 
 from embermq.broker.access import OPERATOR, Access, Identity
-from embermq.broker.operator import PIECE_BYTES, PIECE_MESSAGES, retained_message, retained_pieces
+from embermq.broker.operator import retained_message, retained_pieces
+from embermq.broker.retained_delivery import PIECE_BYTES, PIECE_MESSAGES
 from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.budgets import RetainedBudget
@@ -30,8 +31,8 @@ class NobodyMay(Access):
 def test_no_rule_binds_the_operator() -> None:
     bench = Bench(access=NobodyMay())
     message = Publish("a", b"1", 1, True)
-    assert bench.core.publish_unconnected(message, Identity("", "$operator")) == ReasonCode.NOT_AUTHORIZED
-    assert bench.core.publish_unconnected(message, OPERATOR) is None
+    assert bench.core.publish_sessionless(message, Identity("", "$operator")) == ReasonCode.NOT_AUTHORIZED
+    assert bench.core.publish_sessionless(message, OPERATOR) is None
     bench.turn()
     kept = bench.store.retained_get("a")
     assert kept is not None and (kept.payload, kept.client_id) == (b"1", "$operator")
@@ -39,7 +40,7 @@ def test_no_rule_binds_the_operator() -> None:
 
 def test_what_is_not_taken_has_a_reason() -> None:
     bench = Bench(MemoryStore([RetainedBudget("a/#", count_max=1)]))
-    publish = bench.core.publish_unconnected
+    publish = bench.core.publish_sessionless
     assert publish(Publish("a/1", b"1", 0, True), OPERATOR) is None
     assert publish(Publish("a/2", b"1", 0, True), OPERATOR) == ReasonCode.QUOTA_EXCEEDED
     assert publish(Publish("$SYS/broker/version", b"1", 0, True), OPERATOR) == ReasonCode.TOPIC_NAME_INVALID
@@ -51,10 +52,10 @@ def test_the_answer_waits_for_the_disk() -> None:
     store = SlowStore()
     bench = Bench(store)
     answers: list[str] = []
-    bench.core.publish_unconnected(Publish("a", b"1", 0, True), OPERATOR)
+    bench.core.publish_sessionless(Publish("a", b"1", 0, True), OPERATOR)
     bench.core.when_durable(lambda: answers.append("first"))
     bench.core.end_turn()
-    bench.core.publish_unconnected(Publish("a", b"2", 0, True), OPERATOR)
+    bench.core.publish_sessionless(Publish("a", b"2", 0, True), OPERATOR)
     bench.core.when_durable(lambda: answers.append("second"))
     bench.core.end_turn()
     assert answers == []
@@ -69,8 +70,8 @@ def test_the_servers_own_topics_stay_its_own_after_it_has_published_them() -> No
     bench = Bench()
     bench.core.report()
     message = Publish("$SYS/broker/version", b"1", 0, True)
-    assert bench.core.publish_unconnected(message, OPERATOR) == ReasonCode.TOPIC_NAME_INVALID
-    assert bench.core.publish_unconnected(message, Identity("", "c")) == ReasonCode.TOPIC_NAME_INVALID
+    assert bench.core.publish_sessionless(message, OPERATOR) == ReasonCode.TOPIC_NAME_INVALID
+    assert bench.core.publish_sessionless(message, Identity("", "c")) == ReasonCode.TOPIC_NAME_INVALID
     assert bench.store.retained_totals()[0] == 0
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from embermq.broker.limits import Limits
-from embermq.broker.retained_delivery import PIECE
+from embermq.broker.retained_delivery import PIECE_MESSAGES as PIECE
 from embermq.protocol.packets import Puback, Publish, Suback, Subscribe, SubscriptionRequest, Unsubscribe
 from embermq.store.memory import MemoryStore
 from support.clauses import v311

@@ -3,7 +3,7 @@
 import pytest
 
 from embermq.broker import retained_delivery as retained
-from embermq.broker.session_streams import PIECE_BYTES
+from embermq.broker.retained_delivery import PIECE_BYTES
 from embermq.protocol.packets import (
     Pingreq,
     Pingresp,
@@ -87,7 +87,7 @@ def test_a_client_that_leaves_before_its_suback_is_forgotten() -> None:
         bench.lose(client)
         store.finish()
         bench.turn()
-    assert not bench.core._streams._fresh
+    assert not bench.core.retained._pending_subacks
 
 
 def test_thousands_of_filters_take_many_short_turns() -> None:
@@ -152,24 +152,26 @@ def test_a_ping_does_not_start_anything_over() -> None:
     assert client.take() == [Puback(1), Pingresp(), Pingresp()]
 
 
-def test_retained_publishes_are_compared_with_waiting_filters_only_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared = 0
-
-    def counting(topic_filter: str, topic_name: str) -> bool:
-        nonlocal compared
-        compared += 1
-        return False
-
-    monkeypatch.setattr(retained, "matches", counting)
-    monkeypatch.setattr(retained, "COMPARISONS_MAX", 10_000)
-    store = SlowStore()
-    bench = Bench(store)
-    client = bench.join("c")
-    bench.send(client, Subscribe(1, requests(1_000)), *[Publish(f"t/{n}", b"x", 0, True) for n in range(1_000)])
-    assert compared <= 11_000
+@pytest.mark.parametrize(("comparisons_max", "kept"), [(1_000, 20), (55, 5)])
+def test_beyond_a_number_of_comparisons_a_pending_subscription_gets_only_what_is_new(
+    comparisons_max: int, kept: int
+) -> None:
+    store = ShowsDurable()
+    bench = Bench(store, comparisons_max=comparisons_max)
+    client, writer = bench.join("c"), bench.join("w")
+    for n in range(20):
+        bench.send(writer, Publish(f"t/{n}", b"old", 0, True))
+        store.finish()
+        bench.turn()
+    # Each retained message is compared with 10 filters, of which the first matches.
+    bench.send(client, Subscribe(1, [SubscriptionRequest("t/#"), *requests(9)]), turn=False)
+    bench.send(client, *[Publish(f"t/{n}", b"new", 0, True) for n in range(20)])
     store.finish()
     bench.turn()
-    assert isinstance(client.take()[0], Suback)
+    assert isinstance(client.got[0], Suback)
+    got = client.take_messages()
+    assert [m.payload for m in got if m.retain] == [b"old"] * kept
+    assert [m.payload for m in got if not m.retain] == [b"new"] * 20
 
 
 def test_large_messages_are_read_from_the_store_a_few_at_a_time() -> None:

@@ -1,15 +1,13 @@
 """The trie agrees with the rules of matching, leaves nothing behind, and merges what overlaps."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embermq.broker import subscriptions as subscriptions_module
 from embermq.broker.access import Identity
 from embermq.broker.counters import Counters
 from embermq.broker.delivery import Outbound
 from embermq.broker.session import Session
-from embermq.broker.subscriptions import Subscription, Subscriptions
+from embermq.broker.subscriptions import Routes, Subscription
 from embermq.protocol.topics import check_topic_filter, check_topic_name, matches
 from support.clauses import v311
 
@@ -26,64 +24,40 @@ def session(name: str = "c") -> Session:
 @settings(deadline=None)
 @given(st.lists(FILTERS, max_size=8), st.lists(NAMES, max_size=5))
 def test_a_route_is_what_matching_filter_by_filter_says(filters: list[str], names: list[str]) -> None:
-    trie = Subscriptions()
+    trie = Routes()
     owners = {topic_filter: session(topic_filter) for topic_filter in filters}
-    for name in names:  # asked before and after: a remembered route must not outlive a change
-        assert trie.route(name).subscriptions == []
+    for name in names:
+        assert trie.route(name).receivers == []
     for topic_filter, owner in owners.items():
         trie.add(Subscription(owner, topic_filter, 1))
     for name in names:
-        reached = {subscription.topic_filter for subscription in trie.route(name).subscriptions}
+        reached = {subscription.topic_filter for subscription in trie.route(name).receivers}
         assert reached == {topic_filter for topic_filter in owners if matches(topic_filter, name)}
     assert trie.count == len(owners)
     for topic_filter, owner in owners.items():
         trie.remove(owner, topic_filter)
     assert trie.count == 0
     for name in names:
-        assert trie.route(name).subscriptions == []
+        assert trie.route(name).receivers == []
     assert trie._root.children == {}
 
 
 @v311("MQTT-3.3.5-1")
 def test_overlapping_subscriptions_of_one_session_are_one_at_the_highest_qos() -> None:
-    trie = Subscriptions()
+    trie = Routes()
     client = session()
     for topic_filter, qos in (("a/#", 0), ("a/b", 2), ("+/b", 1)):
         trie.add(Subscription(client, topic_filter, qos))
-    [merged] = trie.route("a/b").subscriptions
+    [merged] = trie.route("a/b").receivers
     assert merged.qos == 2
 
 
 def test_removing_what_was_never_there_changes_nothing() -> None:
-    trie = Subscriptions()
+    trie = Routes()
     client, other = session(), session("other")
     trie.add(Subscription(client, "a/b", 1))
     trie.remove(other, "a/b")
     trie.remove(client, "a/b/c")
     trie.remove(client, "a/#")
     assert trie.count == 1
-    assert len(trie.route("a/b").subscriptions) == 1
-
-
-def test_remembered_routes_are_bounded_by_receivers_and_by_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions_module, "ROUTE_CACHE_RECEIVERS_MAX", 1_000)
-    subscriptions = Subscriptions()
-    everybody = [session() for _ in range(50)]
-    for each in everybody:
-        subscriptions.add(Subscription(each, "#", 0))
-    for n in range(500):
-        assert len(subscriptions.route(f"t/{n}").subscriptions) == 50
-        assert len(subscriptions.remembered) <= 20
-    assert len(subscriptions.route("x" * 1_000).subscriptions) == 50
-    assert "x" * 1_000 not in subscriptions.remembered
-    # One that everybody leaves is right at once, remembered or not.
-    for each in everybody:
-        subscriptions.remove(each, "#")
-    assert subscriptions.route("t/499").subscriptions == []
-
-
-def test_a_name_that_may_be_refused_is_not_remembered_because_others_are_taken_unexamined() -> None:
-    subscriptions = Subscriptions()
-    subscriptions.add(Subscription(session(), "$SYS/#", 0))
-    assert len(subscriptions.route("$SYS/broker/uptime").subscriptions) == 1
-    assert not subscriptions.remembered
+    assert len(trie.route("a/b").receivers) == 1

@@ -6,6 +6,7 @@ from embermq.broker.access import Access, AllowAll, Identity
 from embermq.broker.core import Core
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
+from embermq.broker.retained_delivery import COMPARISONS_MAX
 from embermq.protocol.packets import (
     SESSION_NEVER_EXPIRES,
     Connack,
@@ -129,11 +130,24 @@ class Bench:
     """A core, its clock and its clients."""
 
     def __init__(
-        self, store: MemoryStore | None = None, limits: Limits | None = None, access: Access | None = None
+        self,
+        store: MemoryStore | None = None,
+        limits: Limits | None = None,
+        access: Access | None = None,
+        comparisons_max: int = COMPARISONS_MAX,
     ) -> None:
         self.store = store if store is not None else MemoryStore()
         self.now_ms = 1_000_000
-        self.core = Core(self.store, access or AllowAll(), limits or Limits(), lambda: None, self.bug, "test", "seed")
+        self.core = Core(
+            self.store,
+            access or AllowAll(),
+            limits or Limits(),
+            lambda: None,
+            self.bug,
+            "test",
+            "seed",
+            comparisons_max=comparisons_max,
+        )
         self.core.restore(self.now_ms, self.now_ms * 1000)
 
     def bug(self, error: Exception) -> None:
@@ -202,5 +216,5 @@ class Bench:
 
     def publish(self, topic_name: str, payload: bytes, qos: int = 0, retain: bool = False) -> None:
         """A message of somebody else."""
-        self.core.publish_unconnected(Publish(topic_name, payload, qos, retain), Identity("", "somebody"))
+        self.core.publish_sessionless(Publish(topic_name, payload, qos, retain), Identity("", "somebody"))
         self.turn()

@@ -1,12 +1,20 @@
-"""Counters: what happened, by name. `sys_topics` shows them, and every limit that bites has one here."""
+"""Counters: what happened, by name, and the `$SYS/broker/...` topics that show it.
+
+Owns: the counts, one for every limit that has an effect, and the names that dashboards know them by.
+`$SYS` messages are never recorded: they are kept in memory only.
+"""
 
 from collections.abc import Callable
 from typing import Final, final
 
+from embermq.protocol.packets import Publish
+
+SYS_PREFIX: Final = "$SYS/"
+
 
 @final
 class Counters:
-    """Plain integers that only grow, but for `clients_connected`."""
+    """Plain integers that only grow, except `clients_connected`."""
 
     __slots__ = (
         "bytes_received",
@@ -57,5 +65,86 @@ class Counters:
         self.protocol_errors = 0
         self.internal_errors = 0
         self.store_refusals = 0
-        # Transports that count things of their own: each hands back names below `$SYS/broker/` and their counts.
+        # Counts of the transports: each call returns names below `$SYS/broker/` with their values.
         self.others: Final[list[Callable[[], dict[str, int]]]] = []
+
+
+@final
+class SysTopics:
+    """The `$SYS` messages as they were last published."""
+
+    __slots__ = ("messages",)
+
+    def __init__(self) -> None:
+        self.messages: Final[dict[str, Publish]] = {}  # by topic name
+
+    def update(self, values: dict[str, str]) -> list[Publish]:
+        """Replace the messages whose value has changed; returns those."""
+        changed: list[Publish] = []
+        for topic_name, value in values.items():
+            payload = value.encode()
+            before = self.messages.get(topic_name)
+            if before is None or before.payload != payload:
+                message = Publish(topic_name, payload, 0, True)
+                self.messages[topic_name] = message
+                changed.append(message)
+        return changed
+
+
+def sys_values(
+    counters: Counters,
+    *,
+    version: str,
+    uptime_s: int,
+    sessions: int,
+    subscriptions: int,
+    retained: tuple[int, int],
+    store_state: str,
+) -> dict[str, str]:
+    """Every topic name below `$SYS/broker/` with its present value."""
+    connected = counters.clients_connected
+    dropped = (
+        counters.dropped_output_full
+        + counters.dropped_queue_full
+        + counters.dropped_not_authorized
+        + counters.dropped_topic_refused
+        + counters.dropped_retained_budget
+    )
+    values: dict[str, str | int] = {
+        "version": f"EmberMQ {version}",
+        "uptime": f"{uptime_s} seconds",
+        "clients/connected": connected,
+        "clients/active": connected,
+        "clients/disconnected": sessions - connected,
+        "clients/inactive": sessions - connected,
+        "clients/total": sessions,
+        "clients/maximum": counters.clients_maximum,
+        "clients/expired": counters.clients_expired,
+        "connections/refused": counters.connections_refused,
+        "messages/received": counters.messages_received,
+        "messages/sent": counters.messages_sent,
+        "bytes/received": counters.bytes_received,
+        "bytes/sent": counters.bytes_sent,
+        "publish/messages/received": counters.publish_received,
+        "publish/messages/sent": counters.publish_sent,
+        "publish/messages/dropped": dropped,
+        "publish/messages/dropped/output-full": counters.dropped_output_full,
+        "publish/messages/dropped/queue-full": counters.dropped_queue_full,
+        "publish/messages/dropped/not-authorized": counters.dropped_not_authorized,
+        "publish/messages/dropped/topic-refused": counters.dropped_topic_refused,
+        "publish/messages/dropped/retained-budget": counters.dropped_retained_budget,
+        "publish/bytes/received": counters.publish_bytes_received,
+        "publish/bytes/sent": counters.publish_bytes_sent,
+        "retained messages/count": retained[0],
+        "retained messages/bytes": retained[1],
+        "subscriptions/count": subscriptions,
+        "subscriptions/refused": counters.subscriptions_refused,
+        "acks/unknown": counters.acks_unknown,
+        "errors/protocol": counters.protocol_errors,
+        "errors/internal": counters.internal_errors,
+        "store/state": store_state,
+        "store/refusals": counters.store_refusals,
+    }
+    for counts in counters.others:
+        values.update(counts())
+    return {f"$SYS/broker/{name}": str(value) for name, value in values.items()}

@@ -1,6 +1,9 @@
-"""Held effects: what a packet causes, kept back until the commit group it belongs to is durable (decision 3).
+"""Effects: what a packet causes and what must not happen before its commit group is durable.
 
-Owns: one small class per effect, released in the order in which the packets came.
+Owns: the effects of the open group and of the group that is being made durable, in the order in which the packets
+came; the one place where they are counted (`Session.pending`, `Link.waiting`) and released.
+An acknowledgement promises that something is durable, and a message that was delivered cannot be taken back; so both
+wait for the commit. A store that has nothing to wait for releases them at the end of the turn, with the same code.
 """
 
 from abc import ABC, abstractmethod
@@ -8,151 +11,225 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.link import Link
-from embermq.broker.subscriptions import Subscription
 from embermq.protocol.packets import PUBACK, PUBREC, Connack, Packet, Publish, Suback
 from embermq.protocol.topics import matches
+from embermq.store.interface import Store, StoreError
 
 if TYPE_CHECKING:
     from embermq.broker.core import Core
-    from embermq.broker.publishing import Publishing
     from embermq.broker.session import Session
+    from embermq.broker.subscriptions import Subscription
 
 
-class Held(ABC):
-    """One effect that waits."""
+class Effect(ABC):
+    """One effect that waits for a commit.
 
-    __slots__ = ()
+    `session`: later packets of this session must not overtake the effect; None if they may.
+    `link`: the effect is an answer to this link, which counts against what the shell reads from it; None if it is none.
+    """
+
+    __slots__ = ("session", "link")
+
+    session: "Session | None"
+    link: Link | None
 
     @abstractmethod
-    def release(self, core: "Core", publishing: "Publishing") -> None:
-        """The group is durable: let it happen."""
+    def release(self, core: "Core") -> None:
+        """The group is durable: let the effect happen."""
 
 
 @final
-class HeldPublish(Held):
+class Effects:
+    """All effects that wait for a commit."""
+
+    __slots__ = ("pending", "_core", "_store", "_wake", "_bug", "_committing", "_is_committing")
+
+    def __init__(self, core: "Core", store: Store, wake: Callable[[], None], bug: Callable[[Exception], None]) -> None:
+        self.pending: list[Effect] = []  # of the open group
+        self._core: Final = core
+        self._store: Final = store
+        self._wake: Final = wake
+        self._bug: Final = bug
+        self._committing: list[Effect] = []  # of the group that is being made durable
+        self._is_committing = False
+
+    def add(self, effect: Effect) -> None:
+        """Let an effect wait for the commit of the open group."""
+        self.pending.append(effect)
+        session = effect.session
+        if session is not None:
+            session.pending += 1
+        link = effect.link
+        if link is not None:
+            link.waiting += 1
+
+    def commit(self) -> None:
+        """Ask the store to make the open group durable, unless it is still busy with the group before."""
+        while not self._is_committing:
+            effects = self.pending
+            self.pending = []
+            if not self._store.commit(self._committed):
+                self._committing = effects
+                self._is_committing = True
+                return
+            self._release(effects)
+            if not self.pending:
+                return
+
+    def may_commit(self) -> bool:
+        """Whether effects wait, and the store is free to commit their group."""
+        return bool(self.pending) and not self._is_committing
+
+    def pending_publishes(self) -> "list[PublishEffect]":
+        """The messages that are not durable yet, oldest first."""
+        return [effect for effect in [*self._committing, *self.pending] if isinstance(effect, PublishEffect)]
+
+    def _committed(self, error: StoreError | None) -> None:
+        """The store's answer to `commit`. After an error it goes on trying: the effects stay pending."""
+        if error is not None:
+            return
+        effects = self._committing
+        self._committing = []
+        self._is_committing = False
+        self._release(effects)
+        self._wake()
+
+    def _release(self, effects: list[Effect]) -> None:
+        core = self._core
+        for effect in effects:
+            session = effect.session
+            if session is not None:
+                session.pending -= 1
+            link = effect.link
+            if link is not None:
+                link.waiting -= 1
+            try:
+                effect.release(core)
+            except Exception as error:  # a bug of ours in one effect must not stop the effects behind it
+                self._bug(error)
+
+
+@final
+class PublishEffect(Effect):
     """The deliveries of a message, and its acknowledgement to the publisher."""
 
-    __slots__ = ("offset", "_message", "_subscriptions", "_publisher", "_link")
+    __slots__ = ("offset", "_message", "_receivers")
 
     def __init__(
         self,
         message: Publish,
         offset: int,
-        subscriptions: list[Subscription],
+        receivers: "list[Subscription]",
         publisher: "Session | None",
         link: Link | None,
     ) -> None:
+        self.session = publisher
+        self.link = link
         self.offset: Final = offset
         self._message: Final = message
-        self._subscriptions = subscriptions
-        self._publisher: Final = publisher
-        self._link: Final = link
-        if link is not None:
-            link.waiting += 1
+        self._receivers = receivers
 
-    def include(self, subscription: Subscription) -> None:
-        """A subscription made while this waits gets it live if it will be retained: the store cannot show it yet."""
+    def include(self, subscription: "Subscription") -> None:
+        """A subscription made while a retained message is pending gets it live: the store cannot show it yet."""
         message = self._message
-        wanted = message.retain and message.payload and matches(subscription.topic_filter, message.topic_name)
-        # One that replaces another of the same session is in the route already.
-        if wanted and all(present.session is not subscription.session for present in self._subscriptions):
-            self._subscriptions = [*self._subscriptions, subscription]
+        is_wanted = message.retain and message.payload and matches(subscription.topic_filter, message.topic_name)
+        # A subscription that replaces another one of the same session is in the route already.
+        if is_wanted and all(receiver.session is not subscription.session for receiver in self._receivers):
+            self._receivers = [*self._receivers, subscription]
 
-    def release(self, core: "Core", publishing: "Publishing") -> None:
+    def release(self, core: "Core") -> None:
         message = self._message
-        if self._subscriptions:
-            publishing.fan_out(message, self._subscriptions, self._publisher)
+        if self._receivers:
+            core.delivery.fan_out(message, self._receivers, self.session)
         if message.retain:
-            publishing.streams.settled(message)
-        publisher = self._publisher
-        if publisher is not None:
-            publisher.held -= 1
-        link = self._link
-        if link is not None:
-            link.waiting -= 1
-            if message.qos:
-                link.acknowledge(PUBACK if message.qos == 1 else PUBREC, message.packet_id, 0)
+            core.retained.publish_durable(message)
+        link = self.link
+        if link is not None and message.qos:
+            link.acknowledge(PUBACK if message.qos == 1 else PUBREC, message.packet_id, 0)
 
 
 @final
-class HeldAcknowledgement(Held):
+class AcknowledgementEffect(Effect):
     """PUBACK, PUBREC, PUBREL or PUBCOMP that promises something the group records."""
 
-    __slots__ = ("_link", "_packet_type", "_packet_id", "_reason")
+    __slots__ = ("_to", "_packet_type", "_packet_id", "_reason")
 
     def __init__(self, link: Link, packet_type: int, packet_id: int, reason: int = 0) -> None:
-        self._link: Final = link
+        self.session = None
+        self.link = link
+        self._to: Final = link
         self._packet_type: Final = packet_type
         self._packet_id: Final = packet_id
         self._reason: Final = reason
-        link.waiting += 1
 
-    def release(self, core: "Core", publishing: "Publishing") -> None:
-        self._link.waiting -= 1
-        self._link.acknowledge(self._packet_type, self._packet_id, self._reason)
+    def release(self, core: "Core") -> None:
+        self._to.acknowledge(self._packet_type, self._packet_id, self._reason)
 
 
 @final
-class HeldPacket(Held):
-    """SUBACK, UNSUBACK, or what must not overtake them; after SUBACK, retained messages begin to flow."""
+class PacketEffect(Effect):
+    """SUBACK, UNSUBACK, or what must not overtake them. After SUBACK the retained messages are sent."""
 
-    __slots__ = ("_link", "_packet", "_session")
+    __slots__ = ("_from", "_to", "_packet")
 
-    def __init__(self, link: Link, packet: Packet, session: "Session") -> None:
-        self._link: Final = link
+    def __init__(self, session: "Session", link: Link, packet: Packet) -> None:
+        self.session = session
+        self.link = link
+        self._from: Final = session
+        self._to: Final = link
         self._packet: Final = packet
-        self._session: Final = session
-        session.held += 1
-        link.waiting += 1
 
-    def release(self, core: "Core", publishing: "Publishing") -> None:
-        self._session.held -= 1
-        self._link.waiting -= 1
-        self._link.send(self._packet)
+    def release(self, core: "Core") -> None:
+        self._to.send(self._packet)
         if isinstance(self._packet, Suback):
-            core.stream_retained(self._session)
+            core.subscriptions.send_retained(self._from)
 
 
 @final
-class HeldOffer(Held):
-    """A retained message that was added to a lasting queue."""
+class OfferEffect(Effect):
+    """A retained message that was added to a persistent session's queue."""
 
-    __slots__ = ("_session", "_message", "_qos")
+    __slots__ = ("_to", "_message", "_qos")
 
     def __init__(self, session: "Session", message: Publish, qos: int) -> None:
-        self._session: Final = session
+        self.session = None
+        self.link = None
+        self._to: Final = session
         self._message: Final = message
         self._qos: Final = qos
 
-    def release(self, core: "Core", publishing: "Publishing") -> None:
-        session = self._session
-        if not session.ended:
-            session.outbound.offer(session.link, self._message, self._qos, True)
+    def release(self, core: "Core") -> None:
+        if not self._to.has_ended:
+            core.delivery.offer(self._to, self._message, self._qos, True)
 
 
 @final
-class HeldConnack(Held):
-    """The connection's opening: CONNACK, then redelivery, then what the client has sent meanwhile."""
+class ConnackEffect(Effect):
+    """The connection opens: CONNACK, then redelivery, then what the client has sent in the meantime."""
 
-    __slots__ = ("_session", "_link", "_packet")
+    __slots__ = ("_of", "_to", "_packet")
 
     def __init__(self, session: "Session", link: Link, packet: Connack) -> None:
-        self._session: Final = session
-        self._link: Final = link
+        self.session = None
+        self.link = None
+        self._of: Final = session
+        self._to: Final = link
         self._packet: Final = packet
 
-    def release(self, core: "Core", publishing: "Publishing") -> None:
-        core.open(self._session, self._link, self._packet)
+    def release(self, core: "Core") -> None:
+        core.connections.open(self._of, self._to, self._packet)
 
 
 @final
-class HeldAnswer(Held):
-    """The answer to somebody who is no client: what was appended before it is durable."""
+class CallEffect(Effect):
+    """A call to the shell: everything that was appended before is durable."""
 
-    __slots__ = ("_answer",)
+    __slots__ = ("_call",)
 
-    def __init__(self, answer: Callable[[], None]) -> None:
-        self._answer: Final = answer
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.session = None
+        self.link = None
+        self._call: Final = call
 
-    def release(self, core: "Core", publishing: "Publishing") -> None:
-        self._answer()
+    def release(self, core: "Core") -> None:
+        self._call()

@@ -1,34 +1,28 @@
-"""The operator: what the person who runs a server looks at and does to its retained messages.
+"""The operator: what the person who runs a server reads of its retained messages and changes in them.
 
-Owns: walking through them in pieces, retaining and clearing one, and the sentence that a refusal gets.
+Owns: reading them in pieces, retaining and clearing one, and the sentence that a refusal gets.
 Never: a socket, a file. The control socket of a running server and the commands on a stopped one's directory use it.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from embermq.broker.access import OPERATOR
 from embermq.broker.core import Core
 from embermq.broker.limits import Limits
+from embermq.broker.retained_delivery import read_piece
 from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.topics import TOPIC_BYTES_MAX, check_topic_filter, check_topic_name, has_wildcard
+from embermq.protocol.topics import TOPIC_BYTES_MAX, check_topic_filter, check_topic_name
 from embermq.store.interface import Retained, Store
-
-PIECE_MESSAGES: Final = 128
-PIECE_BYTES: Final = 1024 * 1024
-"""How many messages, and bytes of payload, one piece holds; a message that is larger is a piece of its own."""
-PIECE_SEEKS: Final = 1_000
-"""How many topics that do not match are looked at for one piece."""
 
 
 def wrong_topic_name(topic_name: str) -> str:
-    """Why a text is no topic name; empty if it is one."""
+    """Why a text is not a topic name; empty if it is."""
     return _wrong_text(topic_name) or check_topic_name(topic_name) or ""
 
 
 def wrong_topic_filter(topic_filter: str) -> str:
-    """Why a text is no topic filter; empty if it is one."""
+    """Why a text is not a topic filter; empty if it is."""
     return _wrong_text(topic_filter) or check_topic_filter(topic_filter) or ""
 
 
@@ -41,20 +35,16 @@ def _wrong_text(text: str) -> str:
 
 
 def retained_pieces(store: Store, topic_filter: str, as_of_us: int | None = None) -> Iterator[list[Retained]]:
-    """What a filter matches, now or at an instant of the past; a piece may be empty, so that others have their turn.
+    """What a topic filter matches, now or as of an instant, in pieces between which clients are served; some are empty.
 
-    Now is the moment of each piece: what changes meanwhile is given as it was or as it is. The past does not change.
+    "Now" is the moment of each piece: what changes in the meantime is given as it was or as it is.
     """
     if as_of_us is not None:
         yield from store.retained_as_of_pieces(topic_filter, as_of_us)
         return
-    if not has_wildcard(topic_filter):
-        only = store.retained_get(topic_filter)
-        yield [] if only is None else [only]
-        return
     after_topic_name = ""
     while True:
-        piece = store.retained_piece(topic_filter, after_topic_name, PIECE_MESSAGES, PIECE_BYTES, PIECE_SEEKS)
+        piece = read_piece(store, topic_filter, after_topic_name)
         yield piece.found
         if piece.done:
             return
@@ -62,22 +52,22 @@ def retained_pieces(store: Store, topic_filter: str, as_of_us: int | None = None
 
 
 def retained_message(store: Store, topic_name: str, as_of_us: int | None = None) -> Retained | None:
-    """The retained message of one topic, now or at an instant of the past."""
+    """The retained message of one topic, now or as of an instant."""
     if as_of_us is None:
         return store.retained_get(topic_name)
     return next(iter(store.retained_as_of(topic_name, "", 1, as_of_us)), None)
 
 
 def retain(core: Core, store: Store, limits: Limits, message: Publish, durable: Callable[[], None]) -> str:
-    """Publish a retained message, an empty one to clear its topic.
+    """Publish a retained message; an empty one clears its topic.
 
-    Returns why it was refused; if it is empty, the message was taken, and `durable` is called once it is. Raises a
-    `StoreError` while nothing can be made durable.
+    Returns why it was refused; if that is empty, the message was taken, and `durable` is called once it is durable.
+    Raises a `StoreError` while nothing can be made durable.
     """
     size_bytes = len(message.topic_name.encode()) + len(message.payload)
     if size_bytes > limits.packet_bytes_max:
         return f"topic and payload are {size_bytes} bytes, limits.packet_bytes_max is {limits.packet_bytes_max}"
-    reason = core.publish_unconnected(message, OPERATOR)
+    reason = core.publish_sessionless(message, OPERATOR)
     if reason is None:
         core.when_durable(durable)
         return ""
@@ -87,5 +77,5 @@ def retain(core: Core, store: Store, limits: Limits, message: Publish, durable: 
 
 
 def cleared(retained: Retained) -> Publish:
-    """What clears a retained message; whoever gets messages of its topic gets this one as surely as that."""
+    """The message that clears a retained message, at the same QoS, so that subscribers get it as reliably."""
     return Publish(retained.topic_name, b"", retained.qos, True)

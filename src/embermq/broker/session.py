@@ -1,21 +1,30 @@
 """A session: a client's state, which may outlive its connection (3.1.1 section 3.1.2.4).
 
-Owns: the subscriptions, the QoS 2 ids taken from the client, the will, what is owed to the client, its link.
+Owns: the subscriptions, the QoS 2 packet identifiers received from the client, the will, what the client is owed, its
+link; and the deadlines of sessions, one heap for each kind.
+Never: a clock. Time comes in as `now_ms`.
 """
 
-from typing import Final, final
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.access import Identity
-from embermq.broker.delivery import Outbound
 from embermq.broker.link import Link
-from embermq.broker.session_streams import SessionStreams
-from embermq.broker.subscriptions import Subscription
-from embermq.protocol.packets import Will
+from embermq.broker.retained_delivery import SessionStreams
+from embermq.protocol.packets import SESSION_NEVER_EXPIRES, Will
+
+if TYPE_CHECKING:
+    from embermq.broker.delivery import Outbound
+    from embermq.broker.subscriptions import Subscription
+
+STALE_MAX: Final = 1_024
+"""The heap is rebuilt when more entries than this, and more than half of it, are stale."""
 
 
 @final
 class Session:
-    """One client id. `link` is None while no connection is open, and until CONNACK has left."""
+    """One client identifier. `link` is None while no connection is open, and until CONNACK has been sent."""
 
     __slots__ = (
         "client_id",
@@ -32,13 +41,13 @@ class Session:
         "keep_alive_ms",
         "heard_ms",
         "lost_ms",
-        "held",
-        "ended",
+        "pending",
+        "has_ended",
     )
 
-    def __init__(self, client_id: str, session_id: int, identity: Identity, outbound: Outbound) -> None:
+    def __init__(self, client_id: str, session_id: int, identity: Identity, outbound: "Outbound") -> None:
         self.client_id: Final = client_id
-        self.session_id: Final = session_id  # 0: it is not in the store, it ends with its connection
+        self.session_id: Final = session_id  # 0: not in the store, it ends with its connection
         self.identity = identity
         self.link: Link | None = None
         self.opening: Link | None = None  # connected, but CONNACK waits for a commit
@@ -51,11 +60,89 @@ class Session:
         self.keep_alive_ms = 0
         self.heard_ms = 0
         self.lost_ms = 0  # when the last connection ended; 0 while there is one
-        self.held = 0  # what it caused and waits for a commit: nothing later of its own may overtake that
-        self.ended = False
+        self.pending = 0  # effects of this session that wait for a commit; later ones must not overtake them
+        self.has_ended = False
+
+    def connection(self) -> Link | None:
+        """The client's connection, whether CONNACK has been sent or not; None while there is none."""
+        return self.opening if self.link is None else self.link
+
+    def owed(self) -> int:
+        """How many messages the client is still to get; the retained messages of one subscription count as one."""
+        return self.outbound.owed() + len(self.streams)
 
     def keep_alive_due_ms(self) -> int:
-        """When silence has lasted one and a half times the keep-alive (MQTT-3.1.2-24); 0 for never."""
-        if self.keep_alive_ms == 0 or (self.link is None and self.opening is None):
+        """When silence has lasted one and a half times the keep alive (MQTT-3.1.2-24); 0 for never."""
+        if self.keep_alive_ms == 0 or self.connection() is None:
             return 0
         return self.heard_ms + self.keep_alive_ms + self.keep_alive_ms // 2
+
+    def expiry_due_ms(self) -> int:
+        """When the session ends if no client connects; 0 for never, or while it is connected."""
+        if self.has_ended or self.lost_ms == 0 or self.session_expiry_s == SESSION_NEVER_EXPIRES:
+            return 0
+        return max(1, self.lost_ms + self.session_expiry_s * 1000)
+
+
+@final
+class Deadlines:
+    """Sessions by the moment at which something falls due for them.
+
+    The heap remembers when to ask a session for its deadline. One that has moved later is noticed when its entry comes
+    up, so a client that sends a packet moves its keep alive at no cost.
+    """
+
+    __slots__ = ("_due", "_heap", "_watched", "_asked", "_number")
+
+    def __init__(self, due: Callable[[Session], int]) -> None:
+        """`due` tells a session's present deadline in ms, 0 for none."""
+        self._due: Final = due
+        self._heap: list[tuple[int, int]] = []  # when to ask, and the number of the session to ask
+        self._watched: dict[int, Session] = {}  # by number; an entry whose number is not here is stale
+        self._asked: dict[Session, tuple[int, int]] = {}  # the entry of each session
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def watch(self, session: Session) -> None:
+        """Make sure that a session is asked no later than at its present deadline."""
+        due_ms = self._due(session)
+        asked = self._asked.get(session)
+        if due_ms and (asked is None or due_ms < asked[0]):
+            self.forget(session)
+            self._number += 1
+            entry = due_ms, self._number
+            self._asked[session] = entry
+            self._watched[self._number] = session
+            heappush(self._heap, entry)
+
+    def forget(self, session: Session) -> None:
+        """Stop watching a session. Its deadline may be years away, and it must not stay in memory until then."""
+        asked = self._asked.pop(session, None)
+        if asked is None:
+            return
+        del self._watched[asked[1]]
+        if len(self._heap) > 2 * len(self._watched) + STALE_MAX:
+            self._heap = list(self._asked.values())
+            heapify(self._heap)
+
+    def expired(self, now_ms: int) -> list[Session]:
+        """Every session whose deadline has passed, in the order of deadlines; none of them is watched any longer."""
+        found: list[Session] = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            _, number = heappop(self._heap)
+            session = self._watched.pop(number, None)
+            if session is None:
+                continue
+            del self._asked[session]
+            due_ms = self._due(session)
+            if due_ms and due_ms <= now_ms:
+                found.append(session)
+            else:
+                self.watch(session)
+        return found
+
+    def next_ms(self) -> int | None:
+        """When to call `expired` next; None while nothing is watched."""
+        return self._heap[0][0] if self._heap else None

@@ -1,27 +1,30 @@
-"""Subscriptions: which sessions a topic name reaches (3.1.1 section 4.7).
+"""Subscriptions: which sessions a topic name reaches, and what SUBSCRIBE and UNSUBSCRIBE change (3.1.1 3.8, 4.7).
 
-Owns: the trie of filters and the cache of routes. Every walk is a loop, so a topic of 65,535 slashes is only long.
-A session with overlapping subscriptions appears once in a route, at the highest QoS (MQTT-3.3.5-1).
+Owns: the trie of topic filters, the routes that it gives, the records of subscriptions and the answers to clients.
+Every walk through the trie is a loop, so a topic of 65,535 slashes is only long.
+A session with overlapping subscriptions is in a route once, at the highest QoS (MQTT-3.3.5-1).
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
-from embermq.protocol.topics import has_wildcard
+from embermq.broker.counters import SysTopics
+from embermq.broker.effects import Effects, PacketEffect
+from embermq.broker.link import Link
+from embermq.protocol.packets import Delivery, Publish, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
+from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.topics import matches
+from embermq.store.interface import RetainedPosition, Store, StoreError
 
 if TYPE_CHECKING:
+    from embermq.broker.admission import Admission
+    from embermq.broker.retained_delivery import RetainedDelivery
     from embermq.broker.session import Session
-
-ROUTE_CACHE_MAX: Final = 65_536
-"""Topic names whose route is remembered; beyond it the cache starts anew."""
-ROUTE_CACHE_RECEIVERS_MAX: Final = 500_000
-"""Receivers in all remembered routes together: a few thousand clients on `#` would be in every one of them."""
-ROUTE_CACHE_TOPIC_MAX: Final = 256
-"""Characters of a topic name whose route is remembered: long and rare must not fill the memory."""
 
 
 @final
 class Subscription:
-    """What one session wants of one filter."""
+    """What one session asked for with one topic filter."""
 
     __slots__ = ("session", "topic_filter", "qos", "no_local", "retain_as_published")
 
@@ -37,20 +40,39 @@ class Subscription:
 
 @final
 class Route:
-    """Whom a topic name reaches: each session once. `lasting` are those whose queue must know before the commit."""
+    """The sessions that a topic name reaches, each once.
 
-    __slots__ = ("subscriptions", "lasting")
+    `receivers` get every message. (A shared subscription would be a group beside them, of which each message goes to
+    one member.)
+    `persistent` are the receivers whose queue takes a QoS 1 or 2 message in the open commit group.
+    `is_plain`: no receiver has an option that makes its copy of a QoS 0 message differ from the others'.
+    """
 
-    def __init__(self, subscriptions: list[Subscription]) -> None:
-        self.subscriptions: Final = subscriptions
-        self.lasting: Final = [
-            subscription
-            for subscription in subscriptions
-            if subscription.qos > 0 and subscription.session.outbound.queue is not None
+    __slots__ = ("receivers", "persistent", "is_plain")
+
+    def __init__(self, receivers: list[Subscription]) -> None:
+        self.receivers: Final = receivers
+        self.persistent: Final = [
+            receiver for receiver in receivers if receiver.qos > 0 and receiver.session.outbound.queue is not None
         ]
+        self.is_plain: Final = not any(receiver.no_local or receiver.retain_as_published for receiver in receivers)
+
+    def enqueue(self, message: Publish, offset: int, publisher: "Session | None") -> list[Subscription]:
+        """Add a QoS 1 or 2 message to the persistent queues; returns the receivers without those that are full."""
+        full: list[Subscription] = []
+        for receiver in self.persistent:
+            if receiver.no_local and receiver.session is publisher:
+                continue
+            retain = message.retain and receiver.retain_as_published
+            qos = min(message.qos, receiver.qos)
+            if not receiver.session.outbound.accept(message, offset, qos, retain):
+                full.append(receiver)
+        if not full:
+            return self.receivers
+        return [receiver for receiver in self.receivers if receiver not in full]
 
 
-_NOBODY: Final = Route([])  # one for all names that nobody wants: a large set of topics has many of them
+_NO_RECEIVERS: Final = Route([])  # one for all names without a subscription: a large set of topics has many of them
 
 
 @final
@@ -59,21 +81,24 @@ class _Node:
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
-        self.here: dict[Session, Subscription] = {}  # filters that end at this level
-        self.below: dict[Session, Subscription] = {}  # filters that end in '#' after this level
+        self.here: dict[Session, Subscription] = {}  # topic filters that end at this level
+        self.below: dict[Session, Subscription] = {}  # topic filters that end in '#' after this level
 
 
 @final
-class Subscriptions:
-    """The trie of all filters of all sessions."""
+class Routes:
+    """The trie of all topic filters of all sessions."""
 
-    __slots__ = ("_root", "remembered", "_receivers", "count")
+    __slots__ = ("_root", "_watchers", "count")
 
     def __init__(self) -> None:
         self._root: Final = _Node()
-        self.remembered: Final[dict[str, Route]] = {}  # routes by topic name: the quick question of every publish
-        self._receivers = 0  # at least as many as the routes have
-        self.count = 0
+        self._watchers: Final[list[Callable[[str], None]]] = []
+        self.count = 0  # subscriptions
+
+    def watch(self, changed: Callable[[str], None]) -> None:
+        """Have `changed` called with the topic filter of every subscription that is added or removed."""
+        self._watchers.append(changed)
 
     def add(self, subscription: Subscription) -> None:
         """Add a subscription, replacing the session's one of an identical filter (MQTT-3.8.4-3)."""
@@ -92,10 +117,10 @@ class Subscriptions:
         if subscription.session not in place:
             self.count += 1
         place[subscription.session] = subscription
-        self._forget(subscription.topic_filter)
+        self._changed(subscription.topic_filter)
 
     def remove(self, session: "Session", topic_filter: str) -> None:
-        """Take a session's filter out, with the nodes that nobody needs any more."""
+        """Remove a session's subscription, with the nodes that are empty then."""
         levels = topic_filter.split("/")
         multi = levels[-1] == "#"
         if multi:
@@ -115,41 +140,21 @@ class Subscriptions:
             if node.children or node.here or node.below:
                 break
             del path[depth - 1].children[levels[depth - 1]]
-        self._forget(topic_filter)
+        self._changed(topic_filter)
 
-    def _forget(self, topic_filter: str) -> None:
-        if has_wildcard(topic_filter):
-            self._forget_all()
-        else:
-            self.remembered.pop(topic_filter, None)
+    def _changed(self, topic_filter: str) -> None:
+        for changed in self._watchers:
+            changed(topic_filter)
 
     def route(self, topic_name: str) -> Route:
-        """Whom a topic name reaches."""
-        route = self.remembered.get(topic_name)
-        return self.learn(topic_name) if route is None else route
+        """The sessions that a topic name reaches at this moment."""
+        receivers = self._receivers(topic_name)
+        return Route(receivers) if receivers else _NO_RECEIVERS
 
-    def learn(self, topic_name: str) -> Route:
-        """Whom a topic name reaches, if it is not remembered: as a rule it is from now on."""
-        subscriptions = self.matching(topic_name)
-        route = Route(subscriptions) if subscriptions else _NOBODY
-        # What is remembered is not examined again when a client publishes to it, and some names with '$' are refused.
-        if len(topic_name) <= ROUTE_CACHE_TOPIC_MAX and topic_name[0] != "$":
-            receivers = len(subscriptions)
-            if len(self.remembered) >= ROUTE_CACHE_MAX or self._receivers + receivers > ROUTE_CACHE_RECEIVERS_MAX:
-                self._forget_all()
-            self.remembered[topic_name] = route
-            self._receivers += receivers
-        return route
-
-    def _forget_all(self) -> None:
-        self.remembered.clear()
-        self._receivers = 0
-
-    def matching(self, topic_name: str) -> list[Subscription]:
-        """Whom a topic name reaches, worked out anew and not remembered."""
+    def _receivers(self, topic_name: str) -> list[Subscription]:
         first = self._root.children
         if not self._root.below and "+" not in first and topic_name.partition("/")[0] not in first:
-            return []  # as for most names of a large retained set: the walk below would find as much
+            return []  # as for most names of a large retained set: the walk below would find nothing either
         found: dict[Session, Subscription] = {}
         levels = topic_name.split("/")
         nodes = [self._root]
@@ -197,3 +202,113 @@ def _merge(one: Subscription, other: Subscription) -> Subscription:
         one.no_local and other.no_local,
         one.retain_as_published or other.retain_as_published,
     )
+
+
+@final
+class Subscriptions:
+    """SUBSCRIBE and UNSUBSCRIBE. The subscriptions of all sessions are changed here, and nowhere else."""
+
+    __slots__ = ("_store", "_admission", "_routes", "_retained", "_effects", "_sys_topics", "_streams_max")
+
+    def __init__(
+        self,
+        store: Store,
+        admission: "Admission",
+        routes: Routes,
+        retained: "RetainedDelivery",
+        effects: Effects,
+        sys_topics: SysTopics,
+        streams_max: int,
+    ) -> None:
+        """`streams_max`: from this number of unfinished streams of retained messages on, a repeated filter replaces
+        the stream it had."""
+        self._store: Final = store
+        self._admission: Final = admission
+        self._routes: Final = routes
+        self._retained: Final = retained
+        self._effects: Final = effects
+        self._sys_topics: Final = sys_topics
+        self._streams_max: Final = streams_max
+
+    def add(self, session: "Session", request: SubscriptionRequest) -> Subscription:
+        """Give a session a subscription, in place of an older one with the same topic filter."""
+        subscription = Subscription(
+            session, request.topic_filter, request.qos, request.no_local, request.retain_as_published
+        )
+        session.subscriptions[request.topic_filter] = subscription
+        self._routes.add(subscription)
+        return subscription
+
+    def remove_all(self, session: "Session") -> None:
+        """A session has ended."""
+        for topic_filter in session.subscriptions:
+            self._routes.remove(session, topic_filter)
+        session.subscriptions.clear()
+
+    def subscribe(self, session: "Session", link: Link, packet: Subscribe) -> None:
+        """Answer a SUBSCRIBE."""
+        failing = self._store.failing()
+        if failing and session.session_id:
+            raise StoreError(f"the store cannot keep subscriptions now: {failing}")
+        is_at_once = self._need_not_wait(session)
+        self._retained.subscribe_pending(session)
+        reasons = [self._subscribe_one(session, request, is_at_once) for request in packet.requests]
+        suback = Suback(packet.packet_id, reasons)
+        if is_at_once:
+            link.send(suback)
+            self.send_retained(session)
+        else:
+            self._effects.add(PacketEffect(session, link, suback))
+
+    def _need_not_wait(self, session: "Session") -> bool:
+        """While the disk fails, a client whose session is not stored goes on: it may be the one that reads `$SYS`."""
+        return session.session_id == 0 and session.pending == 0 and bool(self._store.failing())
+
+    def _subscribe_one(self, session: "Session", request: SubscriptionRequest, is_at_once: bool) -> int:
+        topic_filter = request.topic_filter
+        existed = topic_filter in session.subscriptions
+        reason = self._admission.subscription_refusal(session, topic_filter, existed)
+        if reason is not None:
+            return reason
+        subscription = self.add(session, request)
+        wants_retained = request.retain_handling == 0 or (request.retain_handling == 1 and not existed)
+        is_owed = wants_retained and request.qos > 0 and session.session_id != 0
+        before_offset = self._retained.live_from(subscription, is_at_once)
+        self._store.append_subscribed(session.client_id, session.session_id, request, request.qos, is_owed)
+        if len(session.streams) >= self._streams_max:
+            # The client asks faster than it reads: the same filter again replaces what is left of the last time.
+            session.streams.drop(topic_filter)
+        if wants_retained:
+            session.streams.add(RetainedPosition(topic_filter, request.qos, before_offset))
+        return request.qos
+
+    def send_retained(self, session: "Session") -> None:
+        """SUBACK has been sent: the retained messages follow; `$SYS`, which no store holds, at once."""
+        started = self._retained.start(session)
+        link = session.link
+        if link is None:
+            return
+        for stream in started:
+            topic_filter = stream.position.topic_filter
+            if topic_filter.startswith("$"):
+                for message in self._sys_topics.messages.values():
+                    if matches(topic_filter, message.topic_name):
+                        link.deliver(Delivery(message, 0, True))
+        self._retained.send_first(session, link, len(started))
+
+    def unsubscribe(self, session: "Session", link: Link, packet: Unsubscribe) -> None:
+        """Answer an UNSUBSCRIBE, also where there was no subscription (MQTT-3.10.4-5)."""
+        reasons: list[int] = []
+        for topic_filter in packet.topic_filters:
+            if session.subscriptions.pop(topic_filter, None) is None:
+                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
+                continue
+            self._routes.remove(session, topic_filter)
+            self._store.append_unsubscribed(session.client_id, session.session_id, topic_filter)
+            session.streams.drop(topic_filter)
+            reasons.append(ReasonCode.SUCCESS)
+        unsuback = Unsuback(packet.packet_id, reasons)
+        if self._need_not_wait(session):
+            link.send(unsuback)
+        else:
+            self._effects.add(PacketEffect(session, link, unsuback))

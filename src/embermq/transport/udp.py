@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.access import Identity
 from embermq.broker.link import Link
-from embermq.broker.sleepers import owed, replace_will
 from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connack, Connect, Delivery, Disconnect, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
@@ -218,7 +217,7 @@ class SnListener(asyncio.DatagramProtocol):
             for connection in list(self.engine.awake):
                 link = self._links.get(connection)
                 if link is not None:
-                    connection.flushed(owed(link), now_ms)
+                    connection.flushed(self._server.core.owed(link), now_ms)
             self._carry_out(self.engine.take_events())
         except Exception as error:
             self._server.bug(error)
@@ -295,7 +294,7 @@ class SnListener(asyncio.DatagramProtocol):
         elif isinstance(event, WillChange):
             link = self._links.get(event.connection)
             if link is not None:
-                replace_will(link, event.will)
+                core.replace_will(link, event.will)
         elif isinstance(event, SessionlessPublish):
             self._publish(event.message)
 
@@ -305,7 +304,7 @@ class SnListener(asyncio.DatagramProtocol):
         """A message without a session is nobody's: it has the rights of the anonymous."""
         try:
             identity = self._server.access.authenticate("", None, None, None)
-            self._server.core.publish_unconnected(message, identity)
+            self._server.core.publish_sessionless(message, identity)
         except Refused:
             self.engine.counters.dropped_sessionless += 1
         except StoreError:

@@ -107,7 +107,7 @@ class WillChange(Event):
 
 @final
 class SessionlessPublish(Event):
-    """A message without a session: `Core.publish_unconnected`."""
+    """A message without a session: `Core.publish_sessionless`."""
 
     __slots__ = ("message",)
 

@@ -1,0 +1,165 @@
+"""Admission: what clients may publish and subscribe to: rights, limits, budgets, and the server's own topics.
+
+Owns: the checks, the count and the report of each refusal, and the cache of admitted topic names.
+
+The cache maps a topic name to its route, and only names that have passed the checks on topic names are put into it, by
+`route`. So one lookup answers two questions: a name that is found may be published to by any client that has the right
+(which depends on the client and is not cached), and these are its receivers. A name goes out of the cache when a
+subscription that may match it is added or removed.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
+
+from embermq.broker.access import OPERATOR, Access, Identity
+from embermq.broker.counters import SYS_PREFIX, Counters
+from embermq.broker.limits import Limits
+from embermq.broker.subscriptions import Route, Routes
+from embermq.protocol.packets import Publish
+from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.topics import has_wildcard
+from embermq.store.interface import Store
+
+if TYPE_CHECKING:
+    from embermq.broker.session import Session
+
+CACHE_TOPICS_MAX: Final = 65_536
+"""How many topic names the cache holds; when it is full it is emptied."""
+CACHE_RECEIVERS_MAX: Final = 500_000
+"""Receivers in all cached routes together: a few thousand clients on `#` would be in every one of them."""
+CACHE_TOPIC_LENGTH_MAX: Final = 256
+"""Characters of a topic name that is cached: long names must not fill the memory."""
+
+
+@final
+class Refusal:
+    """A PUBLISH or SUBSCRIBE that was refused, for the log of the shell."""
+
+    __slots__ = ("client_id", "packet_name", "topic", "reason", "detail")
+
+    def __init__(self, client_id: str, packet_name: str, topic: str, reason: ReasonCode, detail: str) -> None:
+        self.client_id: Final = client_id
+        self.packet_name: Final = packet_name
+        self.topic: Final = topic  # the topic name of a PUBLISH, the topic filter of a SUBSCRIBE
+        self.reason: Final = reason
+        self.detail: Final = detail
+
+
+def ignore_refusal(refusal: Refusal) -> None:
+    """For a core whose refusals are not logged."""
+
+
+@final
+class Admission:
+    """The checks, in one place for all clients."""
+
+    __slots__ = (
+        "admitted",
+        "_store",
+        "_access",
+        "_limits",
+        "_counters",
+        "_routes",
+        "_report",
+        "_topics_max",
+        "_receivers_max",
+        "_receivers",
+    )
+
+    def __init__(
+        self,
+        store: Store,
+        access: Access,
+        limits: Limits,
+        counters: Counters,
+        routes: Routes,
+        report: Callable[[Refusal], None] = ignore_refusal,
+        *,
+        topics_max: int = CACHE_TOPICS_MAX,
+        receivers_max: int = CACHE_RECEIVERS_MAX,
+    ) -> None:
+        self.admitted: Final[dict[str, Route]] = {}  # read by shortcuts; only `route` adds to it
+        self._store: Final = store
+        self._access: Final = access
+        self._limits: Final = limits
+        self._counters: Final = counters
+        self._routes: Final = routes
+        self._report: Final = report
+        self._topics_max: Final = topics_max
+        self._receivers_max: Final = receivers_max
+        self._receivers = 0  # at least as many as the cached routes have
+        routes.watch(self._forget)
+
+    def refusal(self, client_id: str, identity: Identity, message: Publish) -> int | None:
+        """Why a message is not taken, counted and reported; None if it is."""
+        topic_name = message.topic_name
+        if (
+            not self._access.unrestricted
+            and identity is not OPERATOR
+            and not self._access.may_publish(identity, topic_name, message.retain)
+        ):
+            self._counters.dropped_not_authorized += 1
+            detail = "no right to retain" if message.retain else "no right to publish"
+            return self._refuse(client_id, "PUBLISH", topic_name, ReasonCode.NOT_AUTHORIZED, detail)
+        wrong = self._wrong_topic_name(topic_name)
+        if wrong:
+            self._counters.dropped_topic_refused += 1
+            return self._refuse(client_id, "PUBLISH", topic_name, ReasonCode.TOPIC_NAME_INVALID, wrong)
+        if message.retain and message.payload:
+            over = self._store.retained_admits(topic_name, len(message.payload))
+            if over:
+                self._counters.dropped_retained_budget += 1
+                return self._refuse(client_id, "PUBLISH", topic_name, ReasonCode.QUOTA_EXCEEDED, over)
+        return None
+
+    def subscription_refusal(self, session: "Session", topic_filter: str, existed: bool) -> int | None:
+        """Why a subscription is not granted, counted and reported; None if it is."""
+        reason: ReasonCode
+        if not existed and len(session.subscriptions) >= self._limits.subscriptions_max:
+            reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.subscriptions_max is reached"
+        elif topic_filter.count("/") >= self._limits.topic_levels_max:
+            reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "more levels than limits.topic_levels_max"
+        elif not self._access.unrestricted and not self._access.may_subscribe(session.identity, topic_filter):
+            reason, detail = ReasonCode.NOT_AUTHORIZED, "no right to read all that it can match"
+        else:
+            return None
+        self._counters.subscriptions_refused += 1
+        return self._refuse(session.client_id, "SUBSCRIBE", topic_filter, reason, detail)
+
+    def _refuse(self, client_id: str, packet_name: str, topic: str, reason: ReasonCode, detail: str) -> int:
+        self._report(Refusal(client_id, packet_name, topic, reason, detail))
+        return reason
+
+    def _wrong_topic_name(self, topic_name: str) -> str:
+        if topic_name in self.admitted:
+            return ""
+        if topic_name.count("/") >= self._limits.topic_levels_max:
+            return "more levels than limits.topic_levels_max"
+        return "$SYS topics are the server's own" if topic_name.startswith(SYS_PREFIX) else ""
+
+    # -- the cache -----------------------------------------------------------------------------------------------
+
+    def route(self, topic_name: str) -> Route:
+        """The receivers of a topic name that was admitted; from now on it is in the cache, unless it is long."""
+        route = self.admitted.get(topic_name)
+        if route is not None:
+            return route
+        route = self._routes.route(topic_name)
+        if len(topic_name) <= CACHE_TOPIC_LENGTH_MAX:
+            receivers = len(route.receivers)
+            if len(self.admitted) >= self._topics_max or self._receivers + receivers > self._receivers_max:
+                self._forget_all()
+            self.admitted[topic_name] = route
+            self._receivers += receivers
+        return route
+
+    def _forget(self, topic_filter: str) -> None:
+        """A subscription was added or removed."""
+        if has_wildcard(topic_filter):
+            self._forget_all()
+        else:
+            self.admitted.pop(topic_filter, None)
+
+    def _forget_all(self) -> None:
+        self.admitted.clear()
+        self._receivers = 0
