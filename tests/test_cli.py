@@ -173,7 +173,7 @@ def test_passwords_are_set_changed_and_removed(tmp_path: Path) -> None:
 
 def test_passwords_that_cannot_be_set_are_explained(tmp_path: Path, refusal: Callable[..., str]) -> None:
     path = tmp_path / "passwords"
-    assert refusal("passwd", path, "alice", "--delete") == f"ember: {path} names no user 'alice'"
+    assert refusal("passwd", path, "alice", "--delete") == f"ember: {path} has no user 'alice'"
     assert refusal("passwd", path, "alice", "--stdin", stdin="\n") == "ember: expected a password that is not empty"
     assert "cannot write" in refusal("passwd", tmp_path / "none" / "passwords", "alice", "--stdin", stdin="x\n")
 

@@ -176,7 +176,7 @@ def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path) -> None:
         ({"store": {"recording": "filters"}}, "at least one filter in store.recording_filters"),
         ({"listeners": {"host": "0.0.0.0"}}, "listeners.host 0.0.0.0 is reachable from other machines"),
         ({"listeners": {"host": "broker.example"}}, "is reachable from other machines"),
-        ({"access": {"allow_anonymous": False}}, "nobody can connect"),
+        ({"access": {"allow_anonymous": False}}, "no client can connect"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(flags: dict[str, dict[str, Any]], expected: str) -> None:

@@ -1,7 +1,7 @@
 """The command line: `ember serve`, `ember passwd`, `ember config`, ...
 
-Owns: the list of commands, and the exit codes: 0 for done, 2 for what a person can set right, in one sentence.
-Never: what a command does; that is its module's in `embermq.commands`.
+Owns: the list of commands, and the exit codes: 0 for done, 2 with one sentence for an error that the user can correct.
+Never: what a command does; each has a module in `embermq.commands`.
 """
 
 import sys
@@ -38,7 +38,7 @@ def version() -> None:
 
 
 def main() -> None:
-    """What the `ember` command runs."""
+    """The entry point of the `ember` command."""
     try:
         app()
     except ConfigError as error:

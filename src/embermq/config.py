@@ -1,7 +1,7 @@
-"""The settings: one typed tree, filled from a TOML file, the environment and flags, the later over the earlier.
+"""The settings: one typed tree, from a TOML file, the environment and flags; the later overrides the earlier.
 
-Owns: every setting's name, type and default, and the sentence that a wrong one gets. What each setting does is
-written once, in `ember.sample.toml`.
+Owns: every setting's name, type and default, and the sentence for a wrong one. What each setting does is described
+once, in `ember.sample.toml`.
 Never: what is done with a setting; `embed` joins the parts.
 """
 
@@ -57,7 +57,7 @@ def _multicast_group(text: str) -> str:
 
 
 def _directory(value: object) -> object:
-    if value == "":  # to `Path`, the current directory; to a person, a variable that was not set
+    if value == "":  # `Path` takes it for the current directory; it is rather a variable that was not set
         raise ValueError("expected a directory")
     return value
 
@@ -70,13 +70,13 @@ TopicName = Annotated[str, AfterValidator(_topic_name)]
 
 
 class Section(BaseModel):
-    """A table of the file. What it does not know is an error, not a surprise."""
+    """A table of the file. An unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ListenerSettings(Section):
-    """Where clients reach the server. A port of 0 is a free one; one that is not set is not listened on."""
+    """Where clients reach the server. Port 0 is a free port; a port that is not set has no listener."""
 
     host: str = "127.0.0.1"
     tcp: bool = True
@@ -112,7 +112,7 @@ class AccessSettings(Section):
 
 
 class LimitSettings(Section):
-    """The bounds that clients are held to; the defaults are the core's own."""
+    """The limits for clients; the defaults are those of the core."""
 
     packet_bytes_max: Annotated[int, Field(ge=128, le=268_435_460)] = limits.PACKET_BYTES_MAX
     connections_max: Count = limits.CONNECTIONS_MAX
@@ -127,12 +127,12 @@ class LimitSettings(Section):
     session_expiry_max_s: Annotated[int, Field(ge=1, le=0xFFFF_FFFF)] = limits.SESSION_EXPIRY_MAX_S
 
     def limits(self) -> limits.Limits:
-        """As the core wants them."""
+        """The limits as the core takes them."""
         return limits.Limits(**self.model_dump())
 
 
 class BudgetSettings(Section):
-    """What the retained messages of some topics may hold together, and how long each lasts."""
+    """A budget: how many retained messages and bytes some topics may have together, and how long each message lives."""
 
     topic_filter: TopicFilter
     count_max: Annotated[int, Field(ge=0)] = 0
@@ -141,7 +141,7 @@ class BudgetSettings(Section):
 
 
 class StoreSettings(Section):
-    """What lasts, where, and how long."""
+    """Where data is stored, how durably, and for how long."""
 
     directory: Directory = Path("ember-data")
     memory: bool = False
@@ -157,7 +157,7 @@ class StoreSettings(Section):
 
 
 class SnListenerSettings(Section):
-    """MQTT-SN over UDP; it is not listened for until a port is set."""
+    """MQTT-SN over UDP; without a port there is no listener."""
 
     port: Port | None = None
     profile: Literal["auto", "1.2", "2.0", "2.0-a", "2.0-b", "2.0-w"] = "auto"
@@ -178,12 +178,12 @@ class SnListenerSettings(Section):
     multicast_group: Annotated[str, AfterValidator(_multicast_group)] = "225.1.1.1:1883"
 
     def engine(self, keep_alive_max_s: int) -> sn_settings.SnSettings:
-        """As the session engine wants them."""
+        """The settings as the session engine takes them."""
         values = self.model_dump(exclude={"port", "multicast_group"})
         return sn_settings.SnSettings(**values, keep_alive_max_s=keep_alive_max_s)
 
     def group(self) -> tuple[str, int] | None:
-        """Where clients search for servers, if the server takes part in that."""
+        """The multicast group in which clients search for servers; None if the server does not answer there."""
         if not self.answer_search and not self.advertise_s:
             return None
         host, port = self.multicast_group.split(":")
@@ -212,7 +212,7 @@ class Settings(BaseSettings):
     sn: SnListenerSettings = SnListenerSettings()
 
     def anonymous_allowed(self) -> bool:
-        """The setting, or what holds when it is not set: only where no other machine reaches and nobody has a name."""
+        """The setting; if it is not set, only where no other machine can connect and there are no users."""
         asked = self.access.allow_anonymous
         if asked is not None:
             return asked
@@ -238,7 +238,7 @@ def load(path: Path | None = None, flags: Mapping[str, Mapping[str, Any]] | None
 
 
 def load_unchecked(path: Path | None = None, flags: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:
-    """As `load`, each setting right by itself: for commands, to which it is nothing whether a server could start."""
+    """As `load`, but settings are not checked together: for commands that do not start a server."""
     in_file = read_toml(path) if path is not None else {}
     in_file.pop("pipeline", None)  # for `ember pipeline`, which checks it itself (docs/pipeline.md)
     _check_environment()
@@ -269,7 +269,7 @@ def load_unchecked(path: Path | None = None, flags: Mapping[str, Mapping[str, An
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file, or the sentence that says why not."""
+    """The content of a TOML file; a ConfigError says why it cannot be read."""
     try:
         with path.open("rb") as file:
             return tomllib.load(file)
@@ -280,7 +280,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _check_environment() -> None:
-    """A misspelt section is seen here; a misspelt key within one by its section."""
+    """Refuse a variable with an unknown section; pydantic refuses unknown keys of a section."""
     for name in os.environ:
         section, separator, _ = name.upper().removeprefix(ENVIRONMENT_PREFIX).partition("__")
         if name.upper().startswith(ENVIRONMENT_PREFIX) and separator and section.lower() not in Settings.model_fields:
@@ -291,7 +291,7 @@ def _check_environment() -> None:
 
 
 def _place(key: tuple[int | str, ...], flags: Mapping[str, Any], in_file: Mapping[str, Any], path: Path | None) -> str:
-    """Where a setting's value came from, the strongest source first."""
+    """Where the value of a setting came from."""
     if _holds(flags, key):
         flag = "sn_port" if key[0] == "sn" else str(key[-1])
         return f"--{FLAGS.get(flag, flag).replace('_', '-')}"
@@ -311,7 +311,7 @@ def _holds(values: Any, key: tuple[int | str, ...]) -> bool:
 
 
 def _expected(key: tuple[int | str, ...], kind: str, message: str, value: object) -> str:
-    """What a setting should have been, in a few words."""
+    """What was expected of a setting, in a few words."""
     name = ".".join(str(part) for part in key)
     if kind == "extra_forbidden":
         near = get_close_matches(name, all_keys(), n=1)
@@ -337,7 +337,7 @@ def all_keys() -> list[str]:
 
 
 def _check_together(settings: Settings) -> None:
-    """What each setting cannot see alone."""
+    """Check settings that depend on each other."""
     listeners, access = settings.listeners, settings.access
     encrypted = listeners.tls_port is not None or listeners.wss_port is not None
     if encrypted and (listeners.certificate is None or listeners.key is None):
@@ -354,13 +354,13 @@ def _check_together(settings: Settings) -> None:
     if settings.store.recording == "filters" and not settings.store.recording_filters:
         raise ConfigError('store.recording is "filters": expected at least one filter in store.recording_filters')
     if settings.sn.profile == "2.0" and settings.sn.sessionless_profile == "2.0-w":
-        raise ConfigError('sn.sessionless_profile is "2.0-w", which sn.profile = "2.0" does not speak')
+        raise ConfigError('sn.sessionless_profile is "2.0-w", which sn.profile = "2.0" does not include')
     named = access.password_file is not None or access.certificate_as_user
     if not named and not settings.anonymous_allowed():
         raise ConfigError(
-            "access.allow_anonymous is false: expected access.password_file or access.certificate_as_user, else nobody"
-            " can connect"
+            "access.allow_anonymous is false: expected access.password_file or access.certificate_as_user, or"
+            " no client can connect"
             if access.allow_anonymous is False
             else f"listeners.host {listeners.host} is reachable from other machines: set access.password_file, or"
-            " access.allow_anonymous = true (--allow-anonymous) if everybody may connect"
+            " access.allow_anonymous = true (--allow-anonymous) if every client may connect"
         )

@@ -17,10 +17,10 @@ CallSoon = Callable[[Callable[[], None]], None]
 """Runs a function on the broker's thread, from any other."""
 OpenStore = Callable[[CallSoon], Store]
 Progress = Callable[[int, int], None]
-"""Hears how much of a long work is done, of how much."""
+"""Called with how much of a long task is done, and of how much."""
 
 CONTROL_SOCKET: Final = "control.sock"
-"""Where in its directory a running server takes an operator's requests."""
+"""The socket in its data directory on which a running server takes an operator's requests."""
 FOR_EVER: Final = 1 << 62
 
 
@@ -28,7 +28,7 @@ def open_store(settings: "StoreSettings", call_soon: CallSoon) -> Store:
     """The store that the settings describe; a `StoreError` says why it cannot be opened."""
     if settings.memory:
         return MemoryStore(_budgets(settings))
-    # RocksDB, numpy and what they load: not for a broker that keeps nothing.
+    # Imports RocksDB and numpy, which a broker in memory does not need.
     from embermq.store.journal import Journal
 
     return Journal(settings.directory, call_soon, _journal_settings(settings))
@@ -43,7 +43,7 @@ def open_stopped_store(settings: "StoreSettings", call_soon: CallSoon, progress:
 
 
 def rebuild_state(settings: "StoreSettings", progress: Progress | None = None) -> int:
-    """Make the state of a stopped server's directory anew from its log; returns the offset it has reached."""
+    """Rebuild the state in a stopped server's directory from its log; returns the offset it has reached."""
     from embermq.store.journal import rebuild
 
     return rebuild(settings.directory, _journal_settings(settings), progress)
@@ -76,7 +76,7 @@ def embedded_store(data: Path | str | None, store: Store | None) -> OpenStore:
         return lambda call_soon: store
     if data is None:
         return lambda call_soon: MemoryStore()
-    if data == "":  # to `Path`, the current directory
+    if data == "":  # `Path` takes it for the current directory
         raise ConfigError("data: expected a directory, not ''")
 
     def in_directory(call_soon: CallSoon) -> Store:

@@ -1,4 +1,4 @@
-"""What the person who runs the server set wrong; what a peer does wrong is in `protocol.errors`."""
+"""Errors of the user who runs the server; errors of a peer are in `protocol.errors`."""
 
 
 class ConfigError(Exception):

@@ -1,6 +1,6 @@
-"""Instants as people write and read them; the log counts microseconds since 1970, UTC.
+"""Instants as text; the log counts microseconds since 1970, UTC.
 
-Owns: the one reading of a point in time, for commands, options and functions, and its two writings.
+Owns: reading an instant, for commands, options and functions, and writing it for programs and for people.
 """
 
 import re
@@ -20,9 +20,9 @@ _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def instant_us(text: str, now_us: int | None = None) -> int:
-    """The microseconds of what somebody wrote; ValueError says what was expected.
+    """The microseconds since 1970 of a text; ValueError says what was expected.
 
-    Without a zone it is UTC, wherever it is read: a query on a cluster must not depend on the clock of one machine.
+    Without a zone it is UTC: a query on a cluster must not depend on the time zone of one machine.
     """
     if now_us is None:
         now_us = time.time_ns() // 1000
@@ -49,10 +49,10 @@ def microseconds(instant: datetime) -> int:
 
 
 def utc_text(instant_us: int) -> str:
-    """For programs."""
+    """In UTC, for programs."""
     return (EPOCH + timedelta(microseconds=instant_us)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def local_text(instant_us: int) -> str:
-    """For people; what it gives is understood again, zone and all."""
+    """In the local time zone, for people; `instant_us` reads it back."""
     return (EPOCH + timedelta(microseconds=instant_us)).astimezone().isoformat(timespec="microseconds")

@@ -3,7 +3,7 @@
     def test_it(mqtt_broker):
         client.connect(mqtt_broker.host, mqtt_broker.port)
 
-Each test has its own broker: on a free port, with everything in memory, open to all.
+Each test has its own broker: on a free port, in memory, without access rules.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def mqtt_broker() -> "Iterator[Broker]":
-    """A running broker with `host` and `port`; it is gone, with all it held, when the test ends."""
+    """A running broker with `host` and `port`; it ends with the test."""
     # Imported here, since every pytest run in an environment with EmberMQ loads this file.
     from embermq.embed import Broker
 

@@ -227,7 +227,7 @@ def test_a_broker_that_cuts_a_wildcard_short_is_told_of(data: Path) -> None:
     done = import_from(data, f"mqtt://127.0.0.1:{broker.port}", quiet_s=QUIET_FEW_S)
     broker.join()
     assert (done.code, done.text) == (0, "imported 2 messages\n")
-    assert "says that it has 5 retained messages, 2 have come" in done.errors
+    assert "reports 5 retained messages, 2 have come" in done.errors
     broker = CuttingShort(reported=3)
     done = import_from(data, f"mqtt://127.0.0.1:{broker.port}", quiet_s=QUIET_FEW_S)
     broker.join()

@@ -1,4 +1,4 @@
-"""`ember log`: look at the log of a server, running or stopped."""
+"""`ember log`: read the log of a server, running or stopped."""
 
 import os
 import sys
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from embermq.commands.log_lines import Lines
     from embermq.store.log.reader import LogReader
 
-app = typer.Typer(help="Look at the log: what it holds, what arrives, whether it is undamaged.", no_args_is_help=True)
+app = typer.Typer(help="Read the log: list its segments, show its records, check it for damage.", no_args_is_help=True)
 
 Directory = Annotated[
     Path, typer.Argument(parser=named_directory("DIR"), metavar="DIR", help="The server's data directory.")
 ]
 Filter = Annotated[str | None, typer.Option("--filter", help="Only topics that match this topic filter.")]
-Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Only this kind of record; may be given again.")]
+Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Only this kind of record; repeatable.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
@@ -39,9 +39,7 @@ def verify(directory: Directory) -> None:
             blocks += report.blocks
             records += report.records
             damage += len(report.findings)
-            unfinished = (
-                f", {report.unfinished_bytes} bytes of no whole block at its end" if report.unfinished_bytes else ""
-            )
+            unfinished = f", {report.unfinished_bytes} bytes of an incomplete block" if report.unfinished_bytes else ""
             print(f"{report.path}: {report.records} records in {report.blocks} blocks{unfinished}", flush=True)
             for finding in report.findings:
                 print(f"damaged: {finding}", flush=True)
@@ -62,7 +60,7 @@ def stat(directory: Directory, json: Json = False) -> None:
 @app.command()
 def tail(
     directory: Directory,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what arrives, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with new records, until Ctrl-C.")] = False,
     count: Annotated[int, typer.Option("-n", min=0, help="How many of the last records.")] = 10,
     topic_filter: Filter = None,
     kind: Kinds = None,
@@ -115,7 +113,7 @@ def cat(
 
 
 def _log_directory(directory: Path) -> Path:
-    """The log of a data directory; the log's own directory will do as well."""
+    """The log directory of a data directory; the log directory itself is accepted too."""
     return directory / "log" if (directory / "log").is_dir() else directory
 
 
@@ -135,7 +133,7 @@ def _lines(topic_filter: str | None, kinds: list[str] | None, json: bool) -> "Li
 
 
 def _last(reader: "LogReader", lines: "Lines", first: int, end: int, count: int) -> list["pa.RecordBatch"]:
-    """The last `count` records that are chosen, read backwards in steps."""
+    """The last `count` of the chosen records, read backwards in steps."""
     found: list[pa.RecordBatch] = []
     step = max(count, 1000) if lines.chooses else count
     while count > 0 and end > first:
@@ -150,7 +148,7 @@ def _last(reader: "LogReader", lines: "Lines", first: int, end: int, count: int)
 
 @contextmanager
 def _errors_as_sentences() -> Iterator[None]:
-    """Turns what can go wrong with a log into a sentence and an exit code: 1 for damage, 2 for a wrong directory."""
+    """Turns the errors of a log into a sentence and an exit code: 1 for damage, 2 for a wrong directory."""
     from embermq.store.log.errors import LogCorrupt, LogError
 
     try:
@@ -163,7 +161,7 @@ def _errors_as_sentences() -> Iterator[None]:
         raise ConfigError(str(error)) from None
     except PermissionError as error:
         raise ConfigError(f"{error.filename}: not readable for this user") from None
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # `| head` has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         pass

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from embermq.commands.retained_text import printable
 from embermq.errors import ConfigError
-from embermq.instants import utc_text as shown_instant
+from embermq.instants import utc_text
 from embermq.protocol.topics import matches
 from embermq.store.log.records import (
     DUP_FLAG,
@@ -47,7 +47,7 @@ PREVIEW_CHARACTERS: Final = 60
 
 
 def kind_numbers(names: list[str]) -> list[int]:
-    """The kinds of these names; `-` and `_` are the same, and so are small and capital letters."""
+    """The kinds with these names; `-` equals `_`, and case does not matter."""
     numbers = []
     for name in names:
         try:
@@ -59,7 +59,7 @@ def kind_numbers(names: list[str]) -> list[int]:
 
 
 def shown_kind(number: int) -> str:
-    """A kind as people write it; a newer server's as its number."""
+    """The name of a kind; its number if a newer version of the server has added it."""
     return Kind(number).name.lower().replace("_", "-") if number in Kind.__members__.values() else str(number)
 
 
@@ -81,7 +81,7 @@ class Lines:
         return self._topic_filter is not None or bool(self._kinds)
 
     def chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The records that are asked for."""
+        """The records of a batch that are to be shown."""
         if self._kinds:
             batch = batch.filter(pc.is_in(batch.column("kind"), pa.array(self._kinds, pa.int8())))
         if self._topic_filter is not None:
@@ -98,16 +98,16 @@ class Lines:
         batch = batch.set_column(1, "timestamp", batch.column("timestamp").cast(pa.int64()))
         for row in batch.to_pylist():
             print(json.dumps(as_object(row), ensure_ascii=False) if self._json else as_line(row))
-        # Somebody may be watching.
+        # With --follow, a line must be seen at once.
         print(end="", flush=True)
 
 
 def as_object(row: dict[str, Any]) -> dict[str, Any]:
-    """A record as JSON has it: bytes as text where they are, as base64 where they are not."""
+    """A record as a JSON object: bytes as text if they are UTF-8, otherwise as base64."""
     kind, flags = row["kind"] & 0xFF, row["flags"] & 0xFF
     shown: dict[str, Any] = {
         "offset": row["offset"],
-        "timestamp": shown_instant(row["timestamp"]),
+        "timestamp": utc_text(row["timestamp"]),
         "kind": shown_kind(kind),
         "topic": row["topic"],
         "client_id": row["client_id"],
@@ -123,7 +123,7 @@ def as_object(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_line(row: dict[str, Any]) -> str:
-    """A record as one line, which no client can make say something to the terminal."""
+    """A record as one line, without control characters that a client could send to the terminal."""
     kind, flags = row["kind"] & 0xFF, row["flags"] & 0xFF
     if kind in MESSAGES:
         quality = f"{flags & QOS_MASK}{' r' if flags & RETAIN_FLAG else ''}"
@@ -134,13 +134,13 @@ def as_line(row: dict[str, Any]) -> str:
         quality = ""
         payload = " ".join(f"{name}={printable(str(value))}" for name, value in details(kind, row["payload"]).items())
     return (
-        f"{row['offset']:>12}  {shown_instant(row['timestamp'])}  {shown_kind(kind):<16}  {quality:<4}  "
+        f"{row['offset']:>12}  {utc_text(row['timestamp'])}  {shown_kind(kind):<16}  {quality:<4}  "
         f"{printable(row['client_id']):<20}  {printable(row['topic'])}  {payload}"
     ).rstrip()
 
 
 def details(kind: int, payload: bytes) -> dict[str, Any]:
-    """What the payload of a record that is no message says."""
+    """The fields in the payload of a record that is not a message."""
     if kind == Kind.CONNECTED:
         return _connected(payload)
     if kind == Kind.RETAINED_REMOVED:
@@ -161,7 +161,7 @@ def details(kind: int, payload: bytes) -> dict[str, Any]:
 
 
 def _connected(payload: bytes) -> dict[str, Any]:
-    """Protocol, address, user name, and whether the session lasts: a line each, but a user name may have several."""
+    """Protocol, address, user name, kind of session: a line each, but a user name may have several lines."""
     try:
         protocol, address, *user_name, session = payload.decode().split("\n")
     except ValueError:  # not UTF-8, or fewer lines
@@ -182,7 +182,7 @@ def _bytes(name: str, value: bytes) -> dict[str, str]:
 
 
 def print_stat(segments: list["SegmentInfo"], as_json: bool) -> None:
-    """Segments as a table, or as one JSON object each, and their sum."""
+    """Segments as a table with totals, or as one JSON object each."""
     if as_json:
         for info in segments:
             print(
@@ -193,8 +193,8 @@ def print_stat(segments: list["SegmentInfo"], as_json: bool) -> None:
                         "next_offset": info.next_offset,
                         "blocks": info.blocks,
                         "bytes": info.size_bytes,
-                        "first_timestamp": shown_instant(info.first_timestamp_us) if info.blocks else None,
-                        "last_timestamp": shown_instant(info.last_timestamp_us) if info.blocks else None,
+                        "first_timestamp": utc_text(info.first_timestamp_us) if info.blocks else None,
+                        "last_timestamp": utc_text(info.last_timestamp_us) if info.blocks else None,
                     }
                 )
             )
@@ -213,14 +213,14 @@ def print_stat(segments: list["SegmentInfo"], as_json: bool) -> None:
             str(info.next_offset - info.first_offset),
             str(info.blocks),
             decimal(info.size_bytes),
-            shown_instant(info.first_timestamp_us) if info.blocks else "",
-            shown_instant(info.last_timestamp_us) if info.blocks else "",
+            utc_text(info.first_timestamp_us) if info.blocks else "",
+            utc_text(info.last_timestamp_us) if info.blocks else "",
         )
     table.columns[0].footer = f"{len(segments)} segments"
     table.columns[2].footer = str(sum(info.next_offset - info.first_offset for info in segments))
     table.columns[3].footer = str(sum(info.blocks for info in segments))
     table.columns[4].footer = decimal(sum(info.size_bytes for info in segments))
-    # A pipe has no width: without one given, rich would fold the columns.
+    # A pipe has no width: without a given one, rich would fold the columns.
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)

@@ -17,7 +17,7 @@ from embermq.errors import ConfigError
 from embermq.instants import EXPECTED, instant_us
 
 Step = Callable[[int, int], None]
-"""How much is done, of how much; 0 where that is not known."""
+"""How much is done, and of how much; 0 if that is not known."""
 
 
 def named_directory(name: str) -> Callable[[str | Path], Path]:
@@ -37,7 +37,7 @@ def directory_option(name: str, help: str, default: str | bool = True) -> Any:
 
 
 def past_instant_us(option: str, text: str) -> int:
-    """The instant that an option names; ConfigError if it names none, or one that is yet to come."""
+    """The instant that an option names; ConfigError if it names none, or a future one."""
     now_us = time.time_ns() // 1000
     try:
         asked_us = instant_us(text, now_us)
@@ -49,7 +49,7 @@ def past_instant_us(option: str, text: str) -> int:
 
 
 def check_pipeline_tables(config: Path) -> None:
-    """ConfigError if the pipeline would refuse the typed tables of a file. Without Spark nobody can use them."""
+    """ConfigError if the pipeline would refuse the typed tables of a file. Not checked where Spark is not installed."""
     if find_spec("pyspark") is None:
         return
     from embermq.spark.errors import PipelineError
@@ -63,7 +63,7 @@ def check_pipeline_tables(config: Path) -> None:
 
 @contextmanager
 def bar(title: str, unit: str = "") -> Iterator[Step]:
-    """A bar for as long as the context lasts; it shows up with the first step, and only on a terminal."""
+    """A progress bar inside the context; it appears with the first step, and only on a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return

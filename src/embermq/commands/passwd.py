@@ -1,4 +1,4 @@
-"""`ember passwd`: who may connect with which password."""
+"""`ember passwd`: the users of a password file."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ from embermq.errors import ConfigError
 
 
 def passwd(
-    file: Annotated[Path, typer.Argument(help="The password file; made if it is not there.")],
+    file: Annotated[Path, typer.Argument(help="The password file; created if it does not exist.")],
     user: Annotated[str, typer.Argument(help="The user name.")],
     delete: Annotated[bool, typer.Option("--delete", help="Remove the user.")] = False,
     stdin: Annotated[bool, typer.Option("--stdin", help="Read the password from the first line of the input.")] = False,
@@ -20,7 +20,7 @@ def passwd(
 
     if delete:
         if not file.exists() or not write_password(file, user, None):
-            raise ConfigError(f"{file} names no user {user!r}")
+            raise ConfigError(f"{file} has no user {user!r}")
         print(f"removed {user} from {file}")
         return
     if stdin:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from embermq.spark.lake.progress import JobProgress
     from embermq.spark.queries.sql import QueryResult
 
-app = typer.Typer(help="The log as tables on Spark: run the pipeline, ask its tables.", no_args_is_help=True)
+app = typer.Typer(help="The log as tables on Spark: run the pipeline, query its tables.", no_args_is_help=True)
 
 Data = Annotated[Path, directory_option("--data", "The server's data directory.")]
-LakeDirectory = Annotated[Path, directory_option("--lake", "The directory that holds the tables.")]
+LakeDirectory = Annotated[Path, directory_option("--lake", "The directory of the tables.")]
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")]
-Rows = Annotated[int, typer.Option("--limit", min=1, help="Show at most so many rows.")]
+Rows = Annotated[int, typer.Option("--limit", min=1, help="Show at most this many rows.")]
 DATA = Path("ember-data")
 LAKE = Path("ember-lake")
 LOCAL = "local[*]"
@@ -36,7 +36,7 @@ def run(
     data: Data = DATA,
     lake_directory: LakeDirectory = LAKE,
     once: Annotated[
-        bool, typer.Option("--once/--continuous", help="Stop at the log's end of now, or go on with what arrives.")
+        bool, typer.Option("--once/--continuous", help="Stop at the present end of the log, or go on with new records.")
     ] = False,
     master: Master = LOCAL,
     config: Annotated[
@@ -49,7 +49,7 @@ def run(
     records: Annotated[int, typer.Option(min=1, help="The most records that one batch takes.")] = 2_500_000,
     window: Annotated[str, typer.Option(help="The length of a window of topic_stats.")] = "5 minutes",
     skip_trimmed: Annotated[
-        bool, typer.Option("--skip-trimmed", help="Go on where the log begins if it was trimmed before it was read.")
+        bool, typer.Option("--skip-trimmed", help="Skip records that were trimmed before they were read.")
     ] = False,
 ) -> None:
     """Bring all tables up to date, and with --continuous keep them so. SIGTERM and Ctrl-C stop cleanly."""
@@ -68,8 +68,8 @@ def run(
             typed_tables=read_typed_tables(config),
             only=tuple(only or ()),
         )
-        chosen_jobs(settings)  # what --only names is there; before Spark is started for it
-        shown = _Shown()
+        chosen_jobs(settings)  # refuses a wrong --only before Spark is started
+        lines = _ProgressLines()
         print(f"starting Spark on {master}: the first tables take a while", flush=True)
         began_s = time.monotonic()
         done = run_pipeline(
@@ -79,14 +79,14 @@ def run(
             master=master,
             settings=settings,
             spark_settings={"spark.driver.memory": memory},
-            report=shown.show,
+            report=lines.show,
         )
         print(f"{progress_line(done)} | {time.monotonic() - began_s:.1f} s", flush=True)
 
 
 @app.command()
 def status(data: Data = DATA, lake_directory: LakeDirectory = LAKE) -> None:
-    """Say how far the tables are, without starting Spark."""
+    """Show how far the tables are, without starting Spark."""
     with _errors_as_sentences():
         from datetime import UTC, datetime
 
@@ -103,7 +103,7 @@ def status(data: Data = DATA, lake_directory: LakeDirectory = LAKE) -> None:
         progress = read_progress(lake)
         running = lake.is_locked()
         written = progress.get("written")
-        when = f", last word {datetime.fromtimestamp(written, UTC):%Y-%m-%d %H:%M:%S} UTC" if written else ""
+        when = f", last report {datetime.fromtimestamp(written, UTC):%Y-%m-%d %H:%M:%S} UTC" if written else ""
         state = "running" if running else progress.get("state", "never run")
         print(f"pipeline: {'killed' if state == 'running' and not running else state}{when}")
         print(f"log: next offset {end}")
@@ -122,7 +122,7 @@ def query(
     master: Master = LOCAL,
     limit: Rows = 1000,
 ) -> None:
-    """Ask the tables in SQL: messages, retained, retained_closed, retained_history, topic_stats, clients, ..."""
+    """Query the tables in SQL: messages, retained, retained_closed, retained_history, topic_stats, clients, ..."""
     with _errors_as_sentences():
         from embermq.spark.lake.lake import Lake
         from embermq.spark.queries.sql import query_session, run_sql
@@ -142,7 +142,7 @@ def as_of(
     master: Master = LOCAL,
     limit: Rows = 1000,
 ) -> None:
-    """Show what was retained at an instant."""
+    """Show the retained messages as of an instant."""
     with _errors_as_sentences():
         from embermq.commands.options import past_instant_us
         from embermq.protocol.topics import check_topic_filter
@@ -150,7 +150,7 @@ def as_of(
         from embermq.spark.queries.as_of import retained_as_of
         from embermq.spark.queries.sql import QueryResult, query_session
 
-        # Both are looked at before Spark is started for them.
+        # Both are checked before Spark is started.
         past_instant_us("T", instant)
         problem = check_topic_filter(topic_filter)
         if problem is not None:
@@ -183,9 +183,9 @@ def report(
 def compact(
     lake_directory: LakeDirectory = LAKE,
     master: Master = LOCAL,
-    keep_hours: Annotated[float, typer.Option(min=0.0, help="Keep files that were needed in these hours.")] = 168.0,
+    keep_hours: Annotated[float, typer.Option(min=0.0, help="Keep files that were needed in the last hours.")] = 168.0,
 ) -> None:
-    """Join small files and remove those that nothing needs; safe while the pipeline runs."""
+    """Join small files and remove unneeded ones; safe while the pipeline runs."""
     with _errors_as_sentences():
         from embermq.spark.lake.compaction import compact as compact_tables
         from embermq.spark.lake.lake import Lake
@@ -215,17 +215,17 @@ def audit(data: Data = DATA, lake_directory: LakeDirectory = LAKE, master: Maste
                 print(f"  {example}")
         if violations:
             raise typer.Exit(1)
-        print(f"all {len(RULES)} rules hold")
+        print(f"all {len(RULES)} rules are kept")
 
 
-class _Shown:
-    """Prints a line of progress now and then, if it says something new."""
+class _ProgressLines:
+    """Prints a line of progress every few seconds, unless nothing has changed."""
 
-    __slots__ = ("_next_s", "_said")
+    __slots__ = ("_next_s", "_last_line")
 
     def __init__(self) -> None:
         self._next_s = 0.0
-        self._said = ""
+        self._last_line = ""
 
     def show(self, progress: "list[JobProgress]") -> None:
         from embermq.spark.lake.progress import progress_line
@@ -234,14 +234,14 @@ class _Shown:
         if now_s >= self._next_s:
             self._next_s = now_s + LINE_EVERY_S
             line = progress_line(progress)
-            if line != self._said:
-                self._said = line
+            if line != self._last_line:
+                self._last_line = line
                 print(line, flush=True)
 
 
 @contextmanager
 def _errors_as_sentences() -> Iterator[None]:
-    """What went wrong as one sentence: the pipeline's own errors and the log's."""
+    """Turns the errors of the pipeline and of the log into the one sentence of a command."""
     from embermq.spark.errors import PipelineError
     from embermq.spark.session import what_is_missing
     from embermq.store.log.errors import LogError
@@ -268,7 +268,7 @@ def _print_table(columns: list[str], rows: list[list[Any]]) -> None:
     table = Table(*columns)
     for row in rows:
         table.add_row(*map(_cell, row))
-    # A table in a file or a pipe is cut nowhere.
+    # Rows are not folded in a file or a pipe.
     Console(width=None if sys.stdout.isatty() else 10_000).print(table)
 
 

@@ -1,4 +1,4 @@
-"""`ember retained`: look at the retained messages of a server, change them, move them. It may run or be stopped."""
+"""`ember retained`: list, change, export and import the retained messages of a server, running or stopped."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from embermq.protocol.packets import Publish
 
 app = typer.Typer(
-    help="Look at retained messages, change them, move them; on a running server, or on a stopped one's directory.",
+    help="List, change, export and import retained messages, of a running server or in the directory of a stopped one.",
     no_args_is_help=True,
 )
 
@@ -34,18 +34,18 @@ AsOf = Annotated[
     typer.Option(
         "--as-of",
         metavar="T",
-        help="As it was: 2026-01-31T14:03 (UTC unless it names a zone), seconds since 1970, or 15m ago.",
+        help="As of an instant: 2026-01-31T14:03 (UTC unless it names a zone), seconds since 1970, or 15m ago.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
-Qos = Annotated[int, typer.Option("--qos", min=0, max=2, help="The QoS that it is kept with.")]
+Qos = Annotated[int, typer.Option("--qos", min=0, max=2, help="The QoS of the retained message.")]
 
 
 @app.command()
 def ls(
     topic_filter: Filter = "#", as_of: AsOf = None, json: Json = False, data: Data = None, config: Config = None
 ) -> None:
-    """List what is retained, or was at a time."""
+    """List the retained messages, of now or as of an instant."""
     from embermq.commands.retained_text import HEADER, PREVIEW_BYTES, as_json, as_line, printable
 
     with errors_as_sentences():
@@ -71,7 +71,7 @@ def ls(
 def get(
     topic_name: Topic,
     as_of: AsOf = None,
-    raw: Annotated[bool, typer.Option("--raw", help="The payload's bytes as they are, nothing else.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print only the bytes of the payload, unchanged.")] = False,
     json: Json = False,
     data: Data = None,
     config: Config = None,
@@ -103,7 +103,7 @@ def get(
 def set_(
     topic_name: Topic,
     payload: Annotated[str | None, typer.Argument(metavar="[PAYLOAD]", help="The payload, as text.")] = None,
-    stdin: Annotated[bool, typer.Option("--stdin", help="Read the payload from the input, byte by byte.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Read the payload from the input, any bytes.")] = False,
     qos: Qos = 1,
     data: Data = None,
     config: Config = None,
@@ -116,7 +116,7 @@ def set_(
         raise ConfigError("expected PAYLOAD or --stdin, one of them")
     with errors_as_sentences():
         _check_name(topic_name)
-        # What was no UTF-8 on the command line comes out as it went in.
+        # Bytes of the command line that are not UTF-8 stay as they are.
         given = sys.stdin.buffer.read() if payload is None else os.fsencode(payload)
         if not given:
             raise ConfigError("expected a payload that is not empty: `ember retained clear` clears a topic")
@@ -134,7 +134,7 @@ def clear(
     data: Data = None,
     config: Config = None,
 ) -> None:
-    """Clear what is retained. Subscribers are told by an empty message, as MQTT has it."""
+    """Clear retained messages. Subscribers get a message with an empty payload, as in MQTT."""
     from embermq.commands.options import bar
     from embermq.commands.retained_text import printable
 
@@ -168,7 +168,7 @@ def export(
     data: Data = None,
     config: Config = None,
 ) -> None:
-    """Write retained messages to a file, a JSON object a line. A file that is there is replaced once all is written."""
+    """Write retained messages to a file, a JSON object a line. An existing file is replaced when all is written."""
     with errors_as_sentences():
         _check_filter(topic_filter)
         as_of_us = _as_of_us(as_of)
@@ -197,9 +197,10 @@ def import_(
     topic_filter: Annotated[
         str | None, typer.Option("--filter", show_default="all; of a broker: #", help="Only topics that match.")
     ] = None,
-    qos: Annotated[int, typer.Option(min=0, max=2, help="The QoS that messages of a broker are kept with.")] = 1,
+    qos: Annotated[int, typer.Option(min=0, max=2, help="The QoS of messages that come from a broker.")] = 1,
     quiet: Annotated[
-        float, typer.Option(min=0.1, max=600, help="Seconds without a retained message until a broker has sent all.")
+        float,
+        typer.Option(min=0.1, max=600, help="Seconds without a retained message that mean the end."),
     ] = QUIET_S,
     ca: Annotated[Path | None, typer.Option(help="The authority of the broker's certificate, PEM.")] = None,
     data: Data = None,
@@ -229,8 +230,8 @@ def import_(
 
 
 @dataclass(slots=True)
-class Imported:
-    """How an import went; a failure is what ended it early."""
+class ImportResult:
+    """What an import has done, and the error that ended it early."""
 
     retained: int = 0
     refused: int = 0
@@ -239,7 +240,7 @@ class Imported:
 
 def _import_broker(
     server: "Target", url: str, topic_filter: str, qos: int, quiet_s: float, ca: Path | None, step: "Step"
-) -> Imported:
+) -> ImportResult:
     from embermq.commands.retained_import import RetainedSource, broker_address
     from embermq.protocol.packets import Publish
 
@@ -258,14 +259,14 @@ def _import_broker(
         reported = source.reported_count() if topic_filter == "#" and imported.failure is None else None
         if reported is not None and reported > count:
             print(
-                f"ember: the broker says that it has {reported} retained messages, {count} have come: it may cut a"
-                " wildcard short (then import with --filter, part by part), or they changed meanwhile",
+                f"ember: the broker reports {reported} retained messages, {count} have come: it may send only a"
+                " part for a wildcard (then import with several narrower --filter), or they have changed",
                 file=sys.stderr,
             )
     return imported
 
 
-def _import_file(server: "Target", file: Path, topic_filter: str | None, step: "Step") -> Imported:
+def _import_file(server: "Target", file: Path, topic_filter: str | None, step: "Step") -> ImportResult:
     from embermq.commands.retained_text import from_json
     from embermq.protocol.topics import matches
 
@@ -299,20 +300,20 @@ def _opened(file: Path) -> BinaryIO:
         raise ConfigError(f"cannot read {file}: {error.strerror or error}") from None
 
 
-def _retain_all(server: "Target", messages: "Iterable[Publish]") -> Imported:
+def _retain_all(server: "Target", messages: "Iterable[Publish]") -> ImportResult:
     """Retain messages; the first that are refused are shown."""
     from embermq.commands.retained_text import printable
     from embermq.store.interface import StoreError
 
-    waiting: deque[str] = deque()  # their answers come in the same order
-    imported = Imported()
+    waiting: deque[str] = deque()  # the answers come in the same order
+    imported = ImportResult()
 
     def noted() -> "Iterator[Publish]":
         try:
             for message in messages:
                 waiting.append(message.topic_name)
                 yield message
-        except ConfigError as error:  # what came before it is retained all the same
+        except ConfigError as error:  # the messages before it are retained
             imported.failure = error
 
     try:
@@ -342,7 +343,7 @@ def _export_lines(server: "Target", topic_filter: str, as_of_us: int | None) -> 
 
 
 def _write_file(file: Path, lines: Iterable[bytes]) -> int:
-    """All lines or nothing; readable for its owner only, as the messages were."""
+    """Write all lines, or leave the old file. Only its owner can read it."""
     unfinished = file.with_name(f"{file.name}.unfinished")
     try:
         count = 0

@@ -1,9 +1,9 @@
-"""The retained messages of any live MQTT broker, so that its users can move in.
+"""The retained messages of another MQTT broker, to import them.
 
-Owns: one connection as an MQTT 3.1.1 client, and the judgement that all retained messages have come.
-MQTT has no word for "that was the last retained message". So: a wildcard's retained messages follow its SUBACK in one
-stream, and when none has come for the quiet time they are all here. Live messages neither count nor prolong it.
-The subscription asks for QoS 0: brokers bound what they queue at QoS 1 and 2, and some drop the rest without a word.
+Owns: one connection as an MQTT 3.1.1 client, and the decision that all retained messages have come.
+MQTT does not mark the last retained message. They follow the SUBACK in one stream, so they are complete when none has
+come for the quiet time; live messages do not restart that time. The subscription asks for QoS 0: brokers bound what
+they queue at QoS 1 and 2, and some drop the rest silently.
 """
 
 import os
@@ -40,7 +40,7 @@ CONNECT_TIMEOUT_S: Final = 10.0
 KEEP_ALIVE_S: Final = 60
 PING_S: Final = 20.0
 TOTAL_MAX_S: Final = 3600.0
-"""No broker is listened to for longer: one that goes on and on sends something else than what it has retained."""
+"""The longest import. A broker that sends retained messages for longer is sending something else."""
 READ_BYTES: Final = 256 * 1024
 
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
@@ -49,7 +49,7 @@ _COUNT_TOPIC: Final = "$SYS/broker/retained messages/count"
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where a broker is, and who asks. Never shown as a whole: it holds a password."""
+    """The address of a broker, with user name and password. `str` leaves the last two out."""
 
     host: str
     port: int
@@ -64,7 +64,7 @@ class BrokerAddress:
 def broker_address(url: str) -> BrokerAddress:
     """The address that `mqtt://[user[:password]@]host[:port]` or `mqtts://...` names.
 
-    A password is better left to the environment: everybody on the machine may read a command line.
+    A password belongs into the environment: every user of the machine can read a command line.
     """
     try:
         parts = urlsplit(url)
@@ -76,7 +76,7 @@ def broker_address(url: str) -> BrokerAddress:
     password = unquote(parts.password) if parts.password is not None else os.environ.get(PASSWORD_VARIABLE)
     user_name = unquote(parts.username) if parts.username else None
     if password is not None and user_name is None:
-        password = None  # 3.1.2-22: no password without a user name
+        password = None  # MQTT-3.1.2-22: no password without a user name
     return BrokerAddress(
         host,
         port if port is not None else _PORTS[parts.scheme],
@@ -88,7 +88,7 @@ def broker_address(url: str) -> BrokerAddress:
 
 @final
 class RetainedSource:
-    """A connection to a broker, for one subscription after the other."""
+    """A connection to a broker, for one subscription after another."""
 
     __slots__ = ("_address", "_connection", "_decoder", "_packet_id", "_packets", "_quiet_s", "_sent_s")
 
@@ -101,7 +101,7 @@ class RetainedSource:
         self._sent_s = 0.0
         self._connection: Final = _connect(address, ca)
         try:
-            self._enter()
+            self._handshake()
         except BaseException:
             self._connection.close()
             raise
@@ -117,11 +117,11 @@ class RetainedSource:
         self._connection.close()
 
     def messages(self, topic_filter: str) -> Iterator[Publish]:
-        """The retained messages that a filter matches, as they come. What the broker says is durable nowhere yet."""
+        """The retained messages that a filter matches, as they come."""
         self._packet_id += 1
         self._send(Subscribe(self._packet_id, [SubscriptionRequest(topic_filter, 0)]))
         deadline_s = time.monotonic() + TOTAL_MAX_S
-        quiet_s = 0.0  # time spent here, not with whoever takes the messages
+        quiet_s = 0.0  # time spent waiting here; the caller's time does not count
         accepted = False
         while quiet_s < (self._quiet_s if accepted else CONNECT_TIMEOUT_S):
             since_s = time.monotonic()
@@ -141,9 +141,9 @@ class RetainedSource:
             raise ConfigError(f"{self._address} does not answer a subscription to {topic_filter}")
 
     def reported_count(self) -> int | None:
-        """How many retained messages the broker says it has, `$SYS` ones not counted; None if it does not say.
+        """The broker's own count of its retained messages, without those of `$SYS`; None if it publishes none.
 
-        It is the last figure it has published, up to some seconds old.
+        The count may be some seconds old.
         """
         count: int | None = None
         own = 0
@@ -152,11 +152,11 @@ class RetainedSource:
                 own += 1
                 if message.topic_name == _COUNT_TOPIC and message.payload.isdigit():
                     count = int(message.payload)
-        except ConfigError:  # it may keep them from us
+        except ConfigError:  # the broker may refuse a subscription to $SYS
             return None
         return None if count is None else max(0, count - own)
 
-    def _enter(self) -> None:
+    def _handshake(self) -> None:
         address = self._address
         client_id = f"ember-import-{secrets.token_hex(4)}"
         self._send(Connect(client_id, True, KEEP_ALIVE_S, None, address.user_name, address.password))
@@ -181,7 +181,7 @@ class RetainedSource:
             raise self._lost(error) from None
 
     def _receive(self, timeout_s: float) -> list[Packet]:
-        """What has come, at the latest after a time; nothing then."""
+        """The packets that have come; an empty list after the timeout."""
         if self._packets:
             packets, self._packets = self._packets, []
             return packets

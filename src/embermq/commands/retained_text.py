@@ -12,12 +12,12 @@ from embermq.store.interface import Retained
 
 PREVIEW_CHARACTERS: Final = 60
 PREVIEW_BYTES: Final = 4 * PREVIEW_CHARACTERS
-"""So much of a payload has these characters in it, whatever they are."""
+"""Enough bytes for PREVIEW_CHARACTERS characters: one has at most 4 bytes in UTF-8."""
 HEADER: Final = f"{'TIME':<32}  QOS  {'BYTES':>8}  TOPIC  PAYLOAD"
 
 
 def as_line(retained: Retained, payload_bytes: int) -> str:
-    """A message as one line, which no client can make say something to the terminal."""
+    """A message as one line, without control characters that a client could send to the terminal."""
     payload = printable(retained.payload.decode("utf-8", "backslashreplace"))
     if len(payload) > PREVIEW_CHARACTERS or payload_bytes > len(retained.payload):
         payload = f"{payload[:PREVIEW_CHARACTERS]}…"
@@ -28,7 +28,7 @@ def as_line(retained: Retained, payload_bytes: int) -> str:
 
 
 def as_json(retained: Retained) -> str:
-    """A message as one line of JSON: its payload as text where it is UTF-8, as base64 under another name if not."""
+    """A message as one line of JSON: its payload as text if it is UTF-8, otherwise as `payload_base64`."""
     shown: dict[str, Any] = {"topic": retained.topic_name}
     try:
         shown["payload"] = retained.payload.decode()
@@ -48,8 +48,8 @@ def as_json(retained: Retained) -> str:
 def from_json(line: bytes) -> Publish:
     """The message of a line that `as_json` wrote, or one with a topic and a payload at least.
 
-    Raises a `ValueError` that says what was expected. When it was retained, and by whom, is not taken over: it is
-    retained anew.
+    Raises a `ValueError` that says what was expected. Timestamp, client id and offset of the line are ignored: the
+    message is retained as a new one.
     """
     try:
         given = json.loads(line)
@@ -76,7 +76,7 @@ def from_json(line: bytes) -> Publish:
 
 
 def printable(text: str) -> str:
-    """Text with everything that could move a cursor written out."""
+    """Text with control characters written as escapes."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

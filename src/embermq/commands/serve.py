@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("embermq")
 
-Directory = Annotated[Path | None, directory_option("--data", "Directory to keep everything in.", "ember-data")]
+Directory = Annotated[Path | None, directory_option("--data", "Directory for all data.", "ember-data")]
 
 
 def serve(
@@ -36,11 +36,11 @@ def serve(
     unix: Annotated[Path | None, typer.Option(help="Unix socket to listen on.")] = None,
     sn_port: Annotated[int | None, typer.Option(help="UDP port for MQTT-SN.")] = None,
     allow_anonymous: Annotated[
-        bool, typer.Option("--allow-anonymous", help="Let clients in without a user name, from other machines too.")
+        bool, typer.Option("--allow-anonymous", help="Accept clients without a user name, from other machines too.")
     ] = False,
     config: Annotated[Path | None, typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file, TOML.")] = None,
 ) -> None:
-    """Run the server until SIGTERM or Ctrl-C; SIGHUP reads users, rights and certificate again."""
+    """Run the server until SIGTERM or Ctrl-C. SIGHUP reads users, rights and certificate again."""
     if data is not None and memory:
         raise ConfigError("--data and --memory: expected one of them, not both")
     run(
@@ -58,7 +58,7 @@ def serve(
                 },
                 "sn": {"port": sn_port},
                 "access": {"allow_anonymous": allow_anonymous or None},
-                # A directory asked for on the command line is stronger than `memory = true` in a file.
+                # --data overrides `memory = true` in a file.
                 "store": {"directory": data, "memory": True if memory else False if data is not None else None},
             },
         )
@@ -82,7 +82,7 @@ def read_settings(config: Path | None, flags: dict[str, dict[str, Any]]) -> "Set
 
 
 def run(settings: "Settings", beside: AbstractAsyncContextManager[str] | None = None) -> None:
-    """Serve until a signal comes. `beside` runs while the server does, and says at its start what it is."""
+    """Serve until a signal comes. `beside` runs while the server runs; entering it gives a line to print at start."""
     from embermq.embed import loop_factory
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -92,7 +92,7 @@ def run(settings: "Settings", beside: AbstractAsyncContextManager[str] | None = 
 async def _serve(settings: "Settings", beside: AbstractAsyncContextManager[str]) -> None:
     from embermq.embed import Broker
 
-    # Whatever any part creates is for this user alone; RocksDB, for one, makes its files by the umask.
+    # Every new file is for this user alone; RocksDB, for example, creates its files by the umask.
     os.umask(0o077)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -147,13 +147,13 @@ def _reload(broker: "Broker") -> None:
     try:
         broker.reload()
     except ConfigError as error:
-        logger.error("not reloaded, the old settings stay in force: %s", error)
+        logger.error("not reloaded, the old settings stay in use: %s", error)
     else:
         logger.info("users, rights and certificate were read again")
 
 
 def _collect_rarely() -> None:
-    """Packets and records are freed by counting; looking for cycles among them cost 5 % of a retained write's time."""
+    """Packets and records are freed by reference counts; the search for cycles took 5 % of a retained write."""
     import gc
 
     gc.collect()
@@ -162,11 +162,11 @@ def _collect_rarely() -> None:
 
 
 def _raise_file_limit(connections_max: int) -> None:
-    """Every connection is an open file, and the usual limit is 1024; a process may raise its own up to a ceiling."""
+    """Raise the soft limit of open files, usually 1024: each connection is one."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections_max + 1024  # the store's and the system's own
+    wanted = connections_max + 1024  # for the store and the process itself
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

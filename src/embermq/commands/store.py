@@ -1,4 +1,4 @@
-"""`ember store`: what a server keeps, and making its state anew from the log."""
+"""`ember store`: what a server has stored, and rebuilding its state from the log."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from embermq.commands.server_access.target import Stat
     from embermq.config import StoreSettings
 
-app = typer.Typer(help="Look at what a server keeps, and make its state anew from the log.", no_args_is_help=True)
+app = typer.Typer(help="Show what a server has stored, and rebuild its state from the log.", no_args_is_help=True)
 
 
 @app.command()
@@ -20,7 +20,7 @@ def stat(
     data: Data = None,
     config: Config = None,
 ) -> None:
-    """Show what the store holds: the log, the retained messages, the budgets. The server may run or be stopped."""
+    """Show the log, the retained messages and the budgets. The server may run or be stopped."""
     with errors_as_sentences():
         settings = settings_of(data, config)
         with open_target(data, config) as server:
@@ -42,11 +42,11 @@ def stat(
 
 @app.command()
 def rebuild(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask if the log has lost its beginning.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask if the log was trimmed.")] = False,
     data: Data = None,
     config: Config = None,
 ) -> None:
-    """Throw the state away and make it anew from the log. The server must not run."""
+    """Delete the state and rebuild it from the log. The server must not run."""
     from embermq.commands.options import bar
     from embermq.engines import rebuild_state
     from embermq.store.errors import StoreBusy
@@ -57,7 +57,7 @@ def rebuild(
         if begins and not yes:
             typer.confirm(
                 f"The log begins at {begins}. What was retained or queued before, and not since, is only in the state,"
-                " and would be lost. Go on?",
+                " and would be lost. Continue?",
                 abort=True,
                 err=True,
             )
@@ -70,7 +70,7 @@ def rebuild(
 
 
 def _log_begins(settings: "StoreSettings") -> str:
-    """From where on the log is kept; empty if nothing of it was trimmed."""
+    """Where the log begins; empty if nothing of it was trimmed."""
     from embermq.instants import local_text
     from embermq.store.log.reader import LogReader
 

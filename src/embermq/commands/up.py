@@ -1,6 +1,6 @@
 """`ember up`: the server, and the pipeline on Spark beside it in a process of its own.
 
-The pipeline reads the log's files and nothing else of the server: if it fails, the server does not notice.
+The pipeline reads the log's files and nothing else of the server: if it fails, the server goes on.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from embermq.errors import ConfigError
 
 logger = logging.getLogger("embermq")
 
-AGAIN_FIRST_S: Final = 5.0
-AGAIN_MAX_S: Final = 60.0
+RESTART_FIRST_S: Final = 5.0
+RESTART_MAX_S: Final = 60.0
 STOP_GRACE_S: Final = 30.0
 """How long a pipeline may take to finish its batch when it is told to stop."""
 
@@ -29,7 +29,7 @@ def up(
     host: Annotated[str | None, typer.Option(show_default="127.0.0.1", help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(show_default="1883", help="Port for plain TCP, 0 for a free one.")] = None,
     data: Directory = None,
-    lake: Annotated[Path, directory_option("--lake", "Directory that holds the tables.")] = Path("ember-lake"),
+    lake: Annotated[Path, directory_option("--lake", "Directory of the tables.")] = Path("ember-lake"),
     master: Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")] = "local[*]",
     sn_port: Annotated[int | None, typer.Option(help="UDP port for MQTT-SN.")] = None,
     config: Annotated[Path | None, typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file, TOML.")] = None,
@@ -89,7 +89,7 @@ class Pipeline:
                 await process.wait()
 
     async def _keep_running(self) -> None:
-        again_s = AGAIN_FIRST_S
+        restart_s = RESTART_FIRST_S
         while True:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -101,16 +101,16 @@ class Pipeline:
                 *self._arguments,
                 stdin=asyncio.subprocess.DEVNULL,
                 preexec_fn=_end_with_parent,
-                start_new_session=True,  # Ctrl-C is for the server, which then stops its child in order
+                start_new_session=True,  # Ctrl-C is for the server, which then stops its child cleanly
             )
             code = await self._process.wait()
-            logger.warning("the pipeline ended with code %d and starts again in %.0f s", code, again_s)
-            await asyncio.sleep(again_s)
-            again_s = min(2 * again_s, AGAIN_MAX_S)
+            logger.warning("the pipeline ended with code %d and is started again in %.0f s", code, restart_s)
+            await asyncio.sleep(restart_s)
+            restart_s = min(2 * restart_s, RESTART_MAX_S)
 
 
 def _end_with_parent() -> None:
-    """In the child: have the system stop it if the server is killed, so that no pipeline is left holding the lake."""
+    """In the child: have the system stop it if the server is killed, so that no pipeline keeps the lake locked."""
     if sys.platform == "linux":
         import ctypes
         import signal

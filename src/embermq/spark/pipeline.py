@@ -90,7 +90,7 @@ def _run_jobs(
                 break
             stopping.wait(POLL_S)
         _stop(list(queries.values()))
-        _watch(queries, progress, log.bounds())  # the batches that ended meanwhile
+        _watch(queries, progress, log.bounds())  # count the batches that ended since
         state = "stopped" if stopping.is_set() else "done"
     finally:
         _stop(list(queries.values()))

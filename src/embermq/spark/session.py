@@ -107,10 +107,10 @@ def java_home() -> str:
 
 def _java_version(java: Path) -> int | None:
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)
+        result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = _VERSION.search(said.stderr + said.stdout)
+    match = _VERSION.search(result.stderr + result.stdout)
     return int(match[1]) if match else None
 
 
@@ -164,8 +164,8 @@ def launch_java(master: str, settings: Mapping[str, str] | None, log: Path, inhe
     try:
         gateway = launch_gateway(conf, {"pass_fds": inherited, "stderr": descriptor})  # type: ignore[no-untyped-call] # untyped there
     except PySparkRuntimeError:
-        said = log.read_text(errors="replace").splitlines()
-        reasons = [line.strip() for line in said if _JAVA_COMPLAINT.search(line)]
+        written = log.read_text(errors="replace").splitlines()
+        reasons = [line.strip() for line in written if _JAVA_COMPLAINT.search(line)]
         raise JavaNotStarted(f"Java did not start: {reasons[0] if reasons else 'no reason given'} ({log})") from None
     finally:
         os.close(descriptor)

@@ -122,7 +122,7 @@ def errors_as_sentences() -> Iterator[None]:
         sys.stdout.flush()
     except StoreError as error:
         raise ConfigError(str(error)) from None
-    except BrokenPipeError:  # `| head`
+    except BrokenPipeError:  # `| head` has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

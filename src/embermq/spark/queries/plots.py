@@ -66,11 +66,11 @@ def bar_plot(bars: Sequence[tuple[str, float, str]]) -> str:
         return '<p class="none">Nothing yet.</p>'
     highest = max(value for _, value, _ in bars) or 1.0
     height = BAR_HEIGHT * len(bars) + 4
-    room = WIDTH - BAR_NAME_WIDTH - 130
+    width_max = WIDTH - BAR_NAME_WIDTH - 130
     parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img">']
     for number, (name, value, label) in enumerate(bars):
         top = number * BAR_HEIGHT + 2
-        width = max(1.0, room * value / highest)
+        width = max(1.0, width_max * value / highest)
         shown = name if len(name) <= NAME_CHARACTERS_MAX else name[: NAME_CHARACTERS_MAX - 1] + "…"
         parts.append(
             f'<text class="tick end" x="{BAR_NAME_WIDTH - 8}" y="{top + 15}">{escape(shown)}'

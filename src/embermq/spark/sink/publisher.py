@@ -62,7 +62,7 @@ class Publisher:
             raise
 
     def publish(self, headers: Sequence[int], topics: Sequence[bytes], payloads: Sequence[bytes | None]) -> None:
-        """One message a row; `headers` holds the first byte of each: PUBLISH with its QoS and RETAIN."""
+        """One message a row; `headers` has the first byte of each: PUBLISH with its QoS and RETAIN."""
         outgoing = self._outgoing
         unacknowledged = self._unacknowledged
         pack = _U16.pack

@@ -1,6 +1,6 @@
 """The offsets of a stream as Spark keeps them in a checkpoint, and whether they belong to this log.
 
-Owns: what a stream offset holds beside the log's offset, so that one log can be told from another.
+Owns: what a stream offset has beside the log's offset, so that one log can be told from another.
 Never: how far a stream may read; the reader decides that.
 """
 
