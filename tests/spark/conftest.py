@@ -27,9 +27,9 @@ TEST_SETTINGS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All that is in this folder needs Spark and shares its one session: `make test-spark` runs it by itself.
+    """All tests of this folder need Spark and share one session: `make test-spark` runs them alone.
 
-    A busy machine makes Spark slow long before it makes it wrong, hence the patience.
+    On a busy machine Spark is slow, hence the long timeout.
     """
     for item in items:
         if Path(__file__).parent in item.path.parents:
@@ -39,29 +39,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def spark_leftovers() -> Iterator[None]:
-    """What Spark leaves behind where it is killed lies in one directory. Its name is short: sockets lie there too."""
+def scratch() -> Iterator[Path]:
+    """A directory for all that Spark writes, also when it is killed. Its name is short: it has unix sockets too."""
     directory = tempfile.mkdtemp(prefix="ember-")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", directory)
         patch.setenv("SPARK_LOCAL_DIRS", directory)
-        yield
+        yield Path(directory)
     shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(scratch: Path) -> Iterator[SparkSession]:
     missing = what_is_missing()
     if missing:
         pytest.skip(missing)
-    session = build_session("local[2]", "embermq-tests", TEST_SETTINGS)
+    # By default the warehouse is made in the current directory.
+    settings = {**TEST_SETTINGS, "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    session = build_session("local[2]", "embermq-tests", settings)
     yield session
     session.stop()
 
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Iterator[Callable[..., Recorder]]:
-    """Makes logs: `recorder()` opens the one in `tmp_path / "data"`."""
+    """Opens logs to write: `recorder()` opens the one in `tmp_path / "data"`."""
     opened: list[Recorder] = []
 
     def open_log(name: str = "data", **options: int) -> Recorder:
