@@ -42,7 +42,8 @@ def sn(sn_broker: Broker) -> Iterator[Callable[..., SnClient]]:
             client = stack.enter_context(SnClient(profile, address, client_id))
             client.predefined.update(PREDEFINED)
             if connect:
-                assert client.connect(**options).reason == 0
+                connack = client.connect(**options)  # type: ignore[arg-type]  # the options are those of `connect`
+                assert connack.reason == 0
             return client
 
         yield make

@@ -87,7 +87,7 @@ def test_a_message_without_a_session_is_dropped_where_a_name_is_needed(join: Joi
     reader = join(A, "r")
     assert reader.connect(auth=basic("writer")).reason == 0
     reader.subscribe("public/#")
-    join(A, "stranger").send_bytes(pubwos(A, "public/guests", b"x"))
+    join(A, "sender").send_bytes(pubwos(A, "public/guests", b"x"))
     assert reader.drain() == []
     assert guarded._server is not None
     assert guarded._server._datagrams[0].engine.counters.dropped_sessionless == 1
@@ -108,12 +108,12 @@ def test_what_is_not_granted_is_refused(join: Join, profile: str) -> None:
 
 
 def test_a_message_without_a_session_has_the_rights_of_the_anonymous(join: Join) -> None:
-    reader, stranger = join(A, "r"), join(A, "stranger")
+    reader, sender = join(A, "r"), join(A, "sender")
     reader.connect()
     reader.subscribe("public/#")
-    stranger.send_bytes(pubwos(A, "public/other", b"no"))
-    stranger.send_bytes(pubwos(A, "public/guests", b"no", retain=True))
-    stranger.send_bytes(pubwos(A, "public/guests", b"yes"))
+    sender.send_bytes(pubwos(A, "public/other", b"no"))
+    sender.send_bytes(pubwos(A, "public/guests", b"no", retain=True))
+    sender.send_bytes(pubwos(A, "public/guests", b"yes"))
     assert reader.await_messages(1) == [Message("public/guests", b"yes")]
     assert reader.drain() == []
 

@@ -37,9 +37,9 @@ def unharmed(sn_broker: Broker, sn: Sn) -> Iterator[None]:
 
 @pytest.mark.usefixtures("unharmed")
 def test_every_malformed_vector_from_a_stranger_is_dropped(sn: Sn, sn_broker: Broker) -> None:
-    stranger = sn(V12, "stranger", connect=False)
+    sender = sn(V12, "sender", connect=False)
     for vector in REJECTED:
-        stranger.send_bytes(bytes.fromhex(vector.hex))
+        sender.send_bytes(bytes.fromhex(vector.hex))
     sn(V12, "barrier").ping()
     assert listener_of(sn_broker).engine.counters.malformed > 20
 
@@ -60,19 +60,19 @@ def test_every_malformed_vector_inside_a_session(sn: Sn, profile: str) -> None:
 
 @pytest.mark.usefixtures("unharmed")
 def test_every_packet_cut_at_every_byte_from_a_stranger(sn: Sn) -> None:
-    stranger = sn(V12, "stranger", connect=False)
+    sender = sn(V12, "sender", connect=False)
     for vector in VECTORS:
         data = bytes.fromhex(vector.hex)
         for size in range(2, len(data)):
-            stranger.send_bytes(data[:size])
-            stranger.send_bytes(bytes([size]) + data[1:size])
+            sender.send_bytes(data[:size])
+            sender.send_bytes(bytes([size]) + data[1:size])
     sn(V12, "barrier").ping()
 
 
 @pytest.mark.usefixtures("unharmed")
 def test_random_and_mutated_datagrams(sn: Sn) -> None:
     random = Random(1883)
-    clients = [sn(profile, f"fuzz{profile}") for profile in PROFILES] + [sn(V12, "stranger", connect=False)]
+    clients = [sn(profile, f"fuzz{profile}") for profile in PROFILES] + [sn(V12, "sender", connect=False)]
     for vector in VECTORS:
         for _ in range(8):
             data = bytearray(bytes.fromhex(vector.hex))
@@ -96,12 +96,12 @@ def test_a_datagram_of_64_kib(sn: Sn, profile: str) -> None:
 @ALL
 @pytest.mark.usefixtures("unharmed")
 def test_packets_of_a_session_before_connect_are_not_processed(sn: Sn, profile: str) -> None:
-    stranger, subscriber = sn(profile, "stranger", connect=False), sn(profile, "subscriber")
+    sender, subscriber = sn(profile, "sender", connect=False), sn(profile, "subscriber")
     subscriber.subscribe("predefined/#", 1)
-    stranger.send("PUBLISH", stranger.publish_bytes((1, b"\0\1", b""), b"x", 1, False, 7))
-    stranger.send("PUBLISH", stranger.publish_bytes((1, b"\0\1", b""), b"x", 0, False, 0))
-    stranger.send("SUBSCRIBE", bytes([0 if profile == V12 else 3, 0, 7]) + b"#")
-    stranger.send("PUBREL", b"\0\7" + (b"\0" if profile == A else b""))
+    sender.send("PUBLISH", sender.publish_bytes((1, b"\0\1", b""), b"x", 1, False, 7))
+    sender.send("PUBLISH", sender.publish_bytes((1, b"\0\1", b""), b"x", 0, False, 0))
+    sender.send("SUBSCRIBE", bytes([0 if profile == V12 else 3, 0, 7]) + b"#")
+    sender.send("PUBREL", b"\0\7" + (b"\0" if profile == A else b""))
     assert subscriber.drain() == []
 
 
@@ -176,8 +176,8 @@ def test_a_protected_frame_is_dropped_and_counted(sn: Sn, sn_broker: Broker) -> 
 
 
 def test_what_was_dropped_is_shown(sn_broker: Broker, sn: Sn) -> None:
-    stranger = sn(V12, "stranger", connect=False)
-    stranger.send_bytes(b"\0")
+    sender = sn(V12, "sender", connect=False)
+    sender.send_bytes(b"\0")
     sn(V12, "barrier").ping()
     server = sn_broker._server
     assert server is not None

@@ -1,4 +1,4 @@
-"""Peers not written here: the client `mqtt-sn-12`, and scapy's layers as a second opinion on the bytes of 1.2."""
+"""Clients and codecs that are not ours: the client `mqtt-sn-12`, and scapy's layers for the bytes of 1.2."""
 
 import subprocess
 import sys
@@ -6,18 +6,22 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from mqttsn12.client.MqttSnClient import MqttSnClient, MqttSnListener, MqttSnMessage
+from mqttsn12.client.MqttSnClient import (  # type: ignore[import-untyped]  # it has no types
+    MqttSnClient,
+    MqttSnListener,
+    MqttSnMessage,
+)
 
 from embermq import Broker
 from support.sn_client import A, Message, SnClient
-from support.sn_vectors import VECTORS_12
+from support.sn_vectors import VECTORS_12, Vector
 from support.wire import Wire
 
 Mqtt = Callable[..., Wire]
 Peer = Callable[..., MqttSnClient]
 
 
-class Listener(MqttSnListener):
+class Listener(MqttSnListener):  # type: ignore[misc]  # it has no types
     """Keeps what arrives."""
 
     def __init__(self) -> None:
@@ -40,7 +44,7 @@ def peer(sn_broker: Broker) -> Iterator[Peer]:
         client.set_keep_alive(30)
         client.set_timeout(5)
         if will:
-            client.set_will(**will)  # type: ignore[arg-type]  # its own names
+            client.set_will(**will)
         client.open("127.0.0.1", sn_broker.sn_port)
         opened.append(client)
         if connect:
@@ -71,10 +75,10 @@ def test_it_publishes_and_mqtt_hears(peer: Peer, mqtt: Mqtt, qos: int) -> None:
 def test_it_publishes_without_a_session(peer: Peer, mqtt: Mqtt) -> None:
     subscriber = mqtt()
     subscriber.subscribe("predefined/#", "ab")
-    stranger = peer("stranger", connect=False)
-    stranger.send_publish_predefined(7, b"by number", -1, False)
+    sender = peer("sender", connect=False)
+    sender.send_publish_predefined(7, b"by number", -1, False)
     assert subscriber.receive_message().topic_name == "predefined/seven"
-    stranger.send_publish("ab", b"short", -1, False)
+    sender.send_publish("ab", b"short", -1, False)
     assert subscriber.receive_message().topic_name == "ab"
 
 
@@ -132,13 +136,13 @@ STANDARD_12 = [vector for vector in VECTORS_12 if vector.name != "publish-sessio
 
 
 @pytest.mark.parametrize("vector", STANDARD_12, ids=lambda vector: vector.name)
-def test_scapy_reads_and_writes_the_same_bytes(vector) -> None:
+def test_scapy_reads_and_writes_the_same_bytes(vector: Vector) -> None:
     from scapy.contrib import mqttsn
 
     data = bytes.fromhex(vector.hex)
     layers = mqttsn.MQTTSN(data)
     assert (layers.len, layers.type) == (len(data), data[1])
-    body = layers.payload.copy()  # its fields, written anew
+    body = layers.payload.copy()  # its fields, encoded again
     body.raw_packet_cache = None
     if body:
         assert bytes(mqttsn.MQTTSN(type=layers.type) / body) == data

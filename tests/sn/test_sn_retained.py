@@ -36,13 +36,13 @@ def test_a_retained_publish_replaces_the_one_before(sn: Sn, profile: str, qos: i
 @sn2("MQTT-SN-4.26-1")
 def test_a_retained_pubwos_replaces_the_one_before(sn: Sn, profile: str) -> None:
     publisher, subscriber = sn(profile), sn(profile)
-    stranger = sn(profile, connect=False)
+    sender = sn(profile, connect=False)
     publisher.publish("a/b", b"first", 1, retain=True)
-    stranger.send_bytes(pubwos(profile, "a/b", b"second", retain=True))
+    sender.send_bytes(pubwos(profile, "a/b", b"second", retain=True))
     publisher.ping()
     subscriber.subscribe("a/b", 2)
     assert subscriber.drain() == [retained(b"second")]
-    stranger.send_bytes(pubwos(profile, "a/b", b"", retain=True))
+    sender.send_bytes(pubwos(profile, "a/b", b"", retain=True))
     publisher.ping()
     assert subscriber.drain() == [Message("a/b", b"")]
     subscriber.subscribe("a/b")

@@ -390,7 +390,7 @@ def test_a_pinned_listener_refuses_other_versions(sn: Sn, sn_options: dict[str, 
     assert sn(V12, "old", connect=False).connect().reason == 3
     assert sn(A, connect=False).connect().reason == 0x84
     assert sn(B, connect=False).connect().reason == 0
-    stranger, subscriber = sn(B, connect=False), sn(B)
+    sender, subscriber = sn(B, connect=False), sn(B)
     subscriber.subscribe("a/b")
-    stranger.send_bytes(pubwos(B, "a/b", b"x"))
+    sender.send_bytes(pubwos(B, "a/b", b"x"))
     assert subscriber.await_messages(1) == [Message("a/b", b"x")]

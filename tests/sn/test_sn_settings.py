@@ -13,7 +13,7 @@ from embermq import Broker
 from embermq.config import load
 from embermq.errors import ConfigError
 from embermq.protocol.sn.settings import SnSettings
-from embermq.protocol.sn.wire.profiles import PROFILES, A, B
+from embermq.protocol.sn.wire.profiles import B
 from support.sn_client import V12, Message, SnClient
 
 
@@ -38,13 +38,6 @@ def test_a_file_sets_all_of_it(tmp_path: Path) -> None:
     assert (settings.port, engine.profiles, engine.pubwos_profile) == (0, (B,), B)
     assert (engine.retry_ms, engine.predefined) == (10, {1: "a/b", 2: "a/c"})
     assert settings.group() == ("225.1.1.1", 1883)
-
-
-def test_profiles_by_name() -> None:
-    assert SnSettings().profiles == PROFILES
-    assert SnSettings(profile="2.0").profiles == (A, B)
-    with pytest.raises(ValueError, match="no MQTT-SN profile"):
-        SnSettings(profile="3.0")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from random import Random
 
+import pytest
+
 from embermq.protocol import packets as core
 from embermq.protocol.sn.events import (
     ClientLost,
@@ -21,6 +23,10 @@ from embermq.protocol.sn.wire import packets as sn
 from embermq.protocol.sn.wire.decode import decode
 from embermq.protocol.sn.wire.encode import encode
 from embermq.protocol.sn.wire.layouts import Profile
+from embermq.protocol.sn.wire.profiles import PROFILES, V12, A, B, W
+
+ALL = pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+TWO = pytest.mark.parametrize("profile", [A, B], ids=lambda profile: profile.name)
 
 HOST = ("192.0.2.1", 1000)
 ELSEWHERE = ("198.51.100.9", 2000)
@@ -119,6 +125,21 @@ class Harness:
         profile = connection.peer.profile
         return [decode(data, profile) for data in self.feed(encode(packet, profile), connection.peer.address())]  # type: ignore[arg-type]
 
+    def connects(self) -> list[core.Connect]:
+        """The core's CONNECTs, in order."""
+        return [event.connect for event in self.events if isinstance(event, ConnectRequest)]
+
+    def will_dialogue(self, clean: bool, topic: str, message: bytes = b"bye") -> core.Will | None:
+        """CONNECT with a will, as 1.2 asks for it; an empty topic deletes it. Returns the will that the core gets."""
+        connect = sn.Connect("dev1", clean, version=1, will_flag=True, keep_alive_s=len(self.sent) + 1)
+        assert self.feed(encode(connect, V12)) == [bytes.fromhex("02 06")]
+        answer = self.feed(encode(sn.WillTopic(topic, 1, True), V12))
+        if topic:
+            assert answer == [bytes.fromhex("02 08")]
+            answer = self.feed(encode(sn.WillMsg(message), V12))
+        assert answer == [bytes.fromhex("03 05 00")]
+        return self.connects()[-1].will
+
     def received(self) -> list[core.Packet]:
         return [event.packet for event in self.events if isinstance(event, PacketReceived)]
 
@@ -136,3 +157,41 @@ class Harness:
 
     def writable(self) -> int:
         return sum(isinstance(event, ClientWritable) for event in self.events)
+
+
+def one(packets: list[sn.SnPacket]) -> sn.SnPacket:
+    assert len(packets) == 1, packets
+    return packets[0]
+
+
+def registered(
+    harness: Harness, connection: VirtualConnection, packets: list[sn.SnPacket], reason: int = 0
+) -> list[sn.SnPacket]:
+    """Answer the one REGISTER; returns what follows."""
+    register = one(packets)
+    assert isinstance(register, sn.Register)
+    return harness.ask(connection, sn.Regack(register.packet_id, register.topic_alias, reason))
+
+
+def fall_asleep(
+    harness: Harness, connection: VirtualConnection, seconds: int = 100, retain_aliases: bool = False
+) -> None:
+    """Let a client sleep, as its profile has it."""
+    if connection.peer.profile.sleeps_by_disconnect:
+        answer = harness.ask(connection, sn.Disconnect(session_expiry_s=seconds, retain_aliases=retain_aliases))
+        assert answer == [sn.Disconnect()]
+    else:
+        assert harness.ask(connection, sn.Sleepreq(9, seconds, retain_aliases)) == [sn.Sleepresp(9)]
+
+
+def ping_of(connection: VirtualConnection, packet_id: int = 5) -> sn.Pingreq:
+    """The PINGREQ by which a sleeping client wakes."""
+    profile = connection.peer.profile
+    return sn.Pingreq(0 if profile in (V12, W) else packet_id, "" if profile is B else connection.client_id)
+
+
+def pingresp(profile: Profile, remaining: int, packet_id: int = 5) -> sn.Pingresp:
+    """The PINGRESP that sends a client back to sleep."""
+    if profile is V12:
+        return sn.Pingresp()
+    return sn.Pingresp(0 if profile is W else packet_id, remaining)

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
 from embermq.protocol.sn.wire import packets as sn
-from embermq.protocol.sn.wire.fields import PREDEFINED_ALIAS
+from embermq.protocol.sn.wire.decode import READERS
+from embermq.protocol.sn.wire.fields import PREDEFINED_ALIAS, Values
 from embermq.protocol.sn.wire.layouts import Profile
 from embermq.protocol.sn.wire.profiles import V12, A, B, W
 
@@ -26,6 +27,10 @@ class Rejected(NamedTuple):
     profile: Profile
     hex: str
     error: type[PeerError]
+
+
+def vector_id(vector: Vector | Rejected) -> str:
+    return f"{vector.profile.name}-{vector.name}"
 
 
 AB = sn.full_name("a/b")
@@ -382,3 +387,19 @@ REJECTED = [
     Rejected("connect-bit-7", B, "0e 01 81 00 01 02 00 3c 00 00 64 65 76 31", MalformedPacket),
     Rejected("sleepreq-0", B, "09 13 01 12 34 00 00 00 00", ProtocolError),
 ]
+
+
+def packets_of(module: str) -> list[sn.SnPacket]:
+    """The packets of all vectors whose classes are in a module, without repetition."""
+    found: list[sn.SnPacket] = []
+    for vector in VECTORS:
+        if type(vector.packet).__module__.endswith("." + module) and vector.packet not in found:
+            found.append(vector.packet)
+    return found
+
+
+def filled_and_read(packet: sn.SnPacket) -> sn.SnPacket:
+    """A packet put into flat values and read from them again, without a wire between."""
+    values = Values()
+    packet.fill(values)
+    return READERS[packet.kind()](values)

@@ -47,7 +47,7 @@ from embermq.protocol.sn.wire.framing import Frame, read_frame
 from embermq.protocol.sn.wire.kinds import SnPacket
 from embermq.protocol.sn.wire.layouts import REASON_OF_RETURN_CODE, UNSPECIFIED, Layout, Profile
 
-_READERS: Final[dict[int, Callable[[Values], SnPacket]]] = {
+READERS: Final[dict[int, Callable[[Values], SnPacket]]] = {
     kinds.ADVERTISE: discovery.read_advertise,
     kinds.SEARCHGW: discovery.read_searchgw,
     kinds.GWINFO: discovery.read_gwinfo,
@@ -99,7 +99,7 @@ def decode_frame(frame: Frame, profile: Profile) -> SnPacket:
     values = _read_body(body, layout)
     if profile.rules.strict:
         _check_strict(values, layout, profile)
-    return _READERS[layout.kind](values)
+    return READERS[layout.kind](values)
 
 
 def _read_body(body: bytes, layout: Layout) -> Values:

@@ -6,7 +6,9 @@ import pytest
 
 from embermq.protocol import packets as core
 from embermq.protocol.sn.wire.profiles import PROFILES
-from support.sn_harness import Harness
+from support.sn_harness import (
+    Harness,
+)
 from support.sn_vectors import VECTORS
 
 CLIENTS_MAX = 6
