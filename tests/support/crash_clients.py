@@ -177,13 +177,22 @@ class Publisher(Peer):
             self.checker.wrong(f"{self.client_id}: packet type {kind} for a message with QoS {qos}")
         self._fill()
 
+    def publish_last(self) -> None:
+        """One message that every session wants, while nothing else is in flight: it is the last of every queue."""
+        assert not self.sending
+        assert not self.inflight
+        self._publish_next(*next((name, qos) for name, qos in self._streams if name.startswith(LIVE)))
+        self.flush()
+
     def _fill(self) -> None:
         while self.sending and len(self.inflight) < WINDOW:
-            topic_name, qos = self._random.choice(self._streams)
-            number = self._numbers[topic_name] = self._numbers[topic_name] + 1
-            packet_id = self._new_packet_id()
-            self.inflight[packet_id] = (topic_name, number, qos, False)
-            self._publish(packet_id, topic_name, number, qos, dup=False)
+            self._publish_next(*self._random.choice(self._streams))
+
+    def _publish_next(self, topic_name: str, qos: int) -> None:
+        number = self._numbers[topic_name] = self._numbers[topic_name] + 1
+        packet_id = self._new_packet_id()
+        self.inflight[packet_id] = (topic_name, number, qos, False)
+        self._publish(packet_id, topic_name, number, qos, dup=False)
 
     def _new_packet_id(self) -> int:
         while True:
