@@ -13,14 +13,15 @@ from threading import Event
 
 import pytest
 
-import embermq.store.log.writer as log_module
 from embermq.protocol.packets import Publish, SubscriptionRequest
 from embermq.store.budgets import RetainedBudget
 from embermq.store.errors import HistoryTrimmed, StateAhead, StoreBusy
 from embermq.store.interface import Store, StoreError
 from embermq.store.journal import Journal, JournalSettings, rebuild
-from embermq.store.state.rocks import Rocks
+from embermq.store.state.rocks import FLUSH_BYTES
+from embermq.store.state.state import StateSettings
 from support.crashed_directory import copy_as_crashed
+from support.state_samples import BreakableDatabase
 from support.store_contract import Engine, LastingContract, names
 
 Opener = Callable[[Callable[[Callable[[], None]], None], tuple[RetainedBudget, ...]], Store]
@@ -311,7 +312,7 @@ class BadDisk:
                 raise OSError(code, os.strerror(code))
             return real(descriptor, *arguments)
 
-        monkeypatch.setattr(log_module.os, call, failing)
+        monkeypatch.setattr(os, call, failing)
 
 
 @pytest.mark.parametrize(
@@ -370,26 +371,14 @@ def test_closing_on_a_bad_disk_ends_and_keeps_what_was_acknowledged(
     engine.store.close()
 
 
-class BrokenDatabase:
-    """A database after a failed flush: it can be read and closed, and takes nothing any more."""
-
-    def __init__(self, real: object) -> None:
-        self.real = real
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.real, name)
-
-    def write(self, batch: object, options: object) -> None:
-        raise Exception("IO error: No space left on device")
-
-
-def test_a_state_that_takes_nothing_any_more_is_opened_again_and_caught_up(engine: Engine) -> None:
+def test_a_state_that_takes_nothing_any_more_is_opened_again_and_caught_up(tmp_path: Path) -> None:
+    database = BreakableDatabase()
+    engine = Engine(opener(tmp_path / "data", state=StateSettings(open_database=database.open)))
     engine.turn()
     for number in range(20):
         engine.publish(f"a/{number}")
         engine.commit()
-    rocks = as_journal(engine)._state._rocks
-    rocks._db = BrokenDatabase(rocks._db)  # type: ignore[assignment]
+    database.broken = True
     engine.publish("b")
     next_offset = engine.store.next_offset()
     errors = engine.commit()
@@ -399,26 +388,31 @@ def test_a_state_that_takes_nothing_any_more_is_opened_again_and_caught_up(engin
     assert engine.store.retained_get("b") is not None
     assert engine.store.next_offset() == next_offset
     assert engine.reopen().next_offset() == next_offset
+    engine.store.close()
 
 
-def test_a_state_on_a_full_disk_can_still_be_read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_on_a_full_disk_can_still_be_read(tmp_path: Path) -> None:
+    database = BreakableDatabase()
+    has_room = Event()
+    settings = StateSettings(
+        open_database=database.open, free_bytes=lambda directory: FLUSH_BYTES if has_room.is_set() else 0
+    )
+    engine = Engine(opener(tmp_path / "data", state=settings))
     engine.turn()
     engine.publish("a")
     engine.commit()
-    rocks = as_journal(engine)._state._rocks
-    room = Event()
-    monkeypatch.setattr(Rocks, "has_room", lambda self: room.is_set())
-    rocks._db = BrokenDatabase(rocks._db)  # type: ignore[assignment]
+    database.broken = True
     engine.publish("b")
     reports: list[StoreError | None] = []
     assert engine.store.commit(reports.append) is False
     engine.calls.get(timeout=30)()
     assert len(reports) == 1 and reports[0] is not None
     assert names(engine.store.retained_scan("#", "", 10)) == ["a"]
-    room.set()
+    has_room.set()
     engine.calls.get(timeout=30)()
     assert reports[1:] == [None]
     assert names(engine.store.retained_scan("#", "", 10)) == ["a", "b"]
+    engine.store.close()
 
 
 # -- retention -----------------------------------------------------------------------------------------------------
@@ -542,7 +536,7 @@ def _fill(engine: Engine) -> None:
 
 def _everything(store: Store) -> object:
     assert isinstance(store, Journal)
-    retained = [(r.topic_name, r.payload, r.offset, r.timestamp_us) for r in store.retained_iterate("#")]
+    retained = [(r.topic_name, r.payload, r.offset, r.timestamp_us) for r in store.retained_scan("#", "", 1_000_000)]
     past = [
         [(r.topic_name, r.payload, r.offset) for r in store.retained_as_of("#", "", 100, 1_000_000 + 1_000 * at)]
         for at in range(0, 45, 3)

@@ -14,6 +14,7 @@ from embermq.store.errors import HistoryTrimmed
 from embermq.store.interface import Queue, SavedSession, StoreError
 from embermq.store.journal import Journal, JournalSettings
 from embermq.store.state.retained_keys import topic_key
+from embermq.store.state.state import StateSettings
 from support.crashed_directory import copy_as_crashed
 
 TOPICS = ["a", "a/b", "a/b/c", "a/c", "b", "b/c", "/", "a/\x01", "a\x02", "$x/a", "ü/b"]
@@ -24,6 +25,9 @@ SETTINGS = JournalSettings(
     segment_bytes=16 * 1024,
     retention_bytes=48 * 1024,
     budgets=(RetainedBudget("a/#", count_max=1_000), RetainedBudget("#", bytes_max=10**9)),
+    # Small numbers make rare things happen often.
+    state=StateSettings(flush_records=120, chunk_entries=4, clean_every=8, forgotten_topics=3),
+    merged_records=30,
 )
 
 
@@ -176,8 +180,8 @@ class Walk:
 
     def check(self) -> None:
         expected = self.model.retained(self.now_us)
-        found = list(self.journal.retained_iterate("#"))
-        everything = {r.topic_name: r.payload for r in [*found, *self.journal.retained_iterate("$x/#")]}
+        found = list(self.journal.retained_scan("#", "", 100_000))
+        everything = {r.topic_name: r.payload for r in [*found, *self.journal.retained_scan("$x/#", "", 100_000)]}
         assert everything == expected
         sizes = {topic_name: len(topic_name.encode()) + len(payload) for topic_name, payload in expected.items()}
         assert self.journal.retained_totals() == (len(sizes), sum(sizes.values()))
@@ -223,13 +227,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_journal_answers_as_the_model_does(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Small numbers make rare things happen often.
-    monkeypatch.setattr("embermq.store.state.state.FLUSH_RECORDS", 120)
-    monkeypatch.setattr("embermq.store.replay.MERGED_RECORDS", 30)
-    monkeypatch.setattr("embermq.store.state.history.CHUNK_TOPICS", 3)
-    monkeypatch.setattr("embermq.store.state.sessions.CLEAN_EVERY", 8)
-    monkeypatch.setattr("embermq.store.state.sessions.CHUNK_BYTES", 4 * 8)
+def test_the_journal_answers_as_the_model_does(seed: int, tmp_path: Path) -> None:
     walk = Walk(seed, tmp_path)
     for _ in range(14):
         for _ in range(8):

@@ -8,6 +8,8 @@ from embermq.store.log.blocks import Record
 from embermq.store.log.records import Group, Kind
 from embermq.store.log.writer import Log
 
+TESTS = Path(__file__).parent.parent
+"""Where another process finds `support`."""
 NOW_US = 1_700_000_000_000_000
 
 Row = tuple[int, int, int, int, bytes, bytes, bytes, bytes]

@@ -9,17 +9,16 @@ throughput is not bound by it. A group that nobody waits for is written in the b
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, final
 
 from embermq.protocol.packets import Publish, SubscriptionRequest
 from embermq.protocol.topics import matches
-from embermq.store.budgets import RetainedBudget
+from embermq.store.budgets import BudgetLedger, RetainedBudget
 from embermq.store.committer import Committer, Done, Retention, Work, sync_segments
 from embermq.store.directory import DataDirectory
 from embermq.store.interface import Queue, Retained, RetainedPiece, RetainedPosition, SavedSession, Store, StoreError
-from embermq.store.ledger import Ledger
 from embermq.store.log.records import (
     NO_LOCAL_FLAG,
     RETAIN_AS_PUBLISHED_FLAG,
@@ -36,9 +35,8 @@ from embermq.store.log.records import (
 from embermq.store.log.writer import Log
 from embermq.store.open_group import ClosedGroup, OpenGroup, QueueTail
 from embermq.store.queue import SessionQueue
-from embermq.store.replay import Progress, replay
-from embermq.store.state.past import retained_as_of, retained_as_of_pieces
-from embermq.store.state.state import State
+from embermq.store.replay import MERGED_RECORDS, Progress, replay
+from embermq.store.state.state import State, StateSettings
 
 _logger: Final = logging.getLogger("embermq.store")
 
@@ -62,6 +60,8 @@ class JournalSettings:
     retention_bytes: int = 10 * 1024 * 1024 * 1024
     retention_age_s: int = 7 * 24 * 3600
     budgets: tuple[RetainedBudget, ...] = ()
+    state: StateSettings = field(default_factory=StateSettings)
+    merged_records: int = MERGED_RECORDS
 
 
 @final
@@ -106,7 +106,7 @@ class Journal(Store):
             raise
         self._open: Final = OpenGroup(self._log.next_offset, self._log.last_timestamp_us, self._log.first_offset)
         self._budgeted: Final = bool(settings.budgets)  # if not, the ledger has nothing to say
-        self._ledger: Final = Ledger(self._state.retained.account(), self._state.retained.size)
+        self._ledger: Final = BudgetLedger(self._state.retained.account(), self._state.retained.size)
         self._committing = False  # somebody waits for a group
         self._background = False  # a group is on its way for which nobody waits
         self._trim_before = 0
@@ -285,7 +285,7 @@ class Journal(Store):
             return
         for tail, last in closed.tails:
             tail.durable = last
-        self._ledger.settle(closed.group.first_offset + len(closed.group))
+        self._ledger.applied(closed.group.first_offset + len(closed.group))
         if done is None:
             self._background = False
         else:
@@ -328,18 +328,14 @@ class Journal(Store):
     ) -> RetainedPiece:
         return self._state.retained.piece(topic_filter, after_topic_name, limit, bytes_max, seeks_max)
 
-    def retained_iterate(self, topic_filter: str) -> Iterator[Retained]:
-        """Everything that a filter matches as it is now, whatever is published meanwhile."""
-        return self._state.retained.iterate(topic_filter)
-
     def retained_totals(self) -> tuple[int, int]:
         return self._state.retained.totals()
 
     def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
-        return retained_as_of(self._state, self._log, topic_filter, after_topic_name, limit, instant_us)
+        return self._state.history.as_of(self._log, topic_filter, after_topic_name, limit, instant_us)
 
     def retained_as_of_pieces(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
-        return retained_as_of_pieces(self._state, self._log, topic_filter, instant_us)
+        return self._state.history.as_of_pieces(self._log, topic_filter, instant_us)
 
     def retained_admits(self, topic_name: str, payload_bytes: int) -> str:
         return self._ledger.admits(topic_name, payload_bytes) if self._budgeted else ""
@@ -347,7 +343,7 @@ class Journal(Store):
     def retained_expired(self, now_us: int, limit: int) -> list[str]:
         # One that was replaced a moment ago is not expired: a removal now would take the new message.
         expired = self._state.retained.expired(now_us, limit)
-        return [topic_name for topic_name in expired if not self._ledger.is_changing(topic_name)]
+        return [topic_name for topic_name in expired if not self._ledger.is_pending(topic_name)]
 
     def retained_budget_totals(self) -> list[tuple[str, int, int]]:
         return self._state.retained.budget_totals()
@@ -370,12 +366,12 @@ def _open_log(directory: DataDirectory, settings: JournalSettings) -> Log:
 
 
 def _open_state(directory: DataDirectory, log: Log, settings: JournalSettings, progress: Progress | None) -> State:
-    state = State(directory.state, settings.budgets)
+    state = State(directory.state, settings.budgets, settings.state)
     try:
         state.retained.history_floor = log.first_offset
         if settings.durability != "sync":
             sync_segments(log, state.applied_offset() + 1)  # replaying flushes, and the state must stay behind
-        replay(log, state, progress)
+        replay(log, state, progress, settings.merged_records)
         directory.keep_private()
     except BaseException:
         state.close()

@@ -21,8 +21,16 @@ from embermq.store.interface import (
     StoreError,
     packet_id_of,
 )
-from embermq.store.state.retained_keys import SEPARATOR, BoundedSeeks, KeyCursor, key_topic, ranges, topic_key, walk
-from embermq.store.state.retained_pieces import piece_of
+from embermq.store.state.retained_keys import (
+    SEPARATOR,
+    BoundedSeeks,
+    KeyCursor,
+    key_topic,
+    piece_of,
+    ranges,
+    topic_key,
+    walk,
+)
 
 _STALE_MAX: Final = 1_024  # the expiries are made anew when more than this, and than half, are of cleared topics
 _INSORT_MAX: Final = 32  # up to so many new keys are put in one by one; more are sorted in at once

@@ -13,15 +13,15 @@ from embermq.store.log.writer import Log
 from embermq.store.state.state import State
 
 MERGED_RECORDS: Final = 2_000
-"""Small groups are applied together up to so many records."""
+"""Small groups are applied together, up to this many records."""
 
 _logger: Final = logging.getLogger("embermq.store")
 
 Progress = Callable[[int, int], None]
-"""Hears how many records were applied, of how many."""
+"""Is told how many records were applied, of how many."""
 
 
-def replay(log: Log, state: State, progress: Progress | None = None) -> None:
+def replay(log: Log, state: State, progress: Progress | None = None, merged_records: int = MERGED_RECORDS) -> None:
     """Bring the state up to the end of the log."""
     applied = state.applied_offset()
     if applied >= log.next_offset:
@@ -32,9 +32,9 @@ def replay(log: Log, state: State, progress: Progress | None = None) -> None:
     start = max(applied + 1, log.first_offset)
     if start > applied + 1:
         _logger.warning("the log no longer has offsets %d to %d: the state goes on without", applied + 1, start - 1)
-        state.begin_history(start, log.segments()[0].first_timestamp_us)
+        state.history.begin(start, log.segments()[0].first_timestamp_us)
     total = log.next_offset - start
-    for group in merged(log.groups_from(start)):
+    for group in merged(log.groups_from(start), merged_records):
         state.apply(group)
         if state.wants_flush():
             state.flush(wait=False)
@@ -42,13 +42,13 @@ def replay(log: Log, state: State, progress: Progress | None = None) -> None:
             progress(group.first_offset + len(group) - start, total)
 
 
-def merged(groups: Iterable[Group]) -> Iterator[Group]:
+def merged(groups: Iterable[Group], records_max: int) -> Iterator[Group]:
     """The same records in fewer groups."""
     gathered: Group | None = None
     for group in groups:
         if gathered is None:
             gathered = group
-        elif len(gathered) + len(group) > MERGED_RECORDS:
+        elif len(gathered) + len(group) > records_max:
             yield gathered
             gathered = group
         else:

@@ -1,59 +1,59 @@
 """The history of retained messages: for each topic the instants at which its message changed.
 
-Owns: the key space (topic, time, offset), the answer to "what was retained then", and forgetting with the log.
+Owns: the changes of each topic, what was retained at an instant, and forgetting with the log.
 A change is a reference to its record in the log. Before the record is trimmed, the message that was current at the
 log's new beginning is copied here, unless it is current still: then the retained message itself is the copy.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Final, final
 
 from rocksdict import RdictIter, WriteBatch
 
+from embermq.store.errors import HistoryTrimmed, StoreError
+from embermq.store.interface import Retained
+from embermq.store.log.blocks import Record
 from embermq.store.log.records import QOS_MASK, RETAIN_FLAG, Group, Kind
-from embermq.store.state.retained_keys import SEPARATOR, KeyCursor, walk
-from embermq.store.state.retained_value import RETAINED, pack_retained, value_offset
+from embermq.store.log.writer import Log
+from embermq.store.state.retained import (
+    CLEARED,
+    COPY,
+    RETAINED,
+    RetainedState,
+    packed_record,
+    unpack_retained,
+    value_offset,
+)
+from embermq.store.state.retained_keys import (
+    AFTER_TOPIC,
+    CHANGED_AT,
+    HISTORY,
+    HISTORY_END,
+    SEPARATOR,
+    TERMINATOR,
+    KeyCursor,
+    escape,
+    key_topic,
+    topic_key,
+    unescape,
+    walk,
+)
 from embermq.store.state.rocks import Rocks
-
-HISTORY: Final = b"H"
-HISTORY_END: Final = b"I"
-CLEARED: Final = b"\x00"
-REFERENCE: Final = b"\x01"
-COPY: Final = b"\x02"  # then the message, packed
 
 CHUNK_TOPICS: Final = 4_000
 CHUNK_BYTES: Final = 4 * 1024 * 1024
-"""How much of a log that is to be trimmed is looked at before others have their turn."""
+"""How much of a log that is to be trimmed is read before other groups may be applied."""
+PIECE_TOPICS: Final = 128
+PIECE_BYTES: Final = 1024 * 1024
+"""How many topics, and how many bytes of payload, one piece of an answer covers."""
 STEPS_MAX: Final = 8
-"""So many changes of a topic are stepped over before a search: most have few, and a step costs a tenth of a search."""
+"""Up to this many changes of a topic are stepped over before a seek: most have few, a step costs a tenth of a seek."""
 
-_TERMINATOR: Final = b"\x00"
-_AFTER_TOPIC: Final = b"\x01"
-_WHEN: Final = Struct(">QQ")  # timestamp (us), offset
+_BEGINS: Final = b"\x00history"
+_NUMBER: Final = Struct("<Q")
 _OFFSET_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
-_ESCAPED: Final = re.compile(rb"\x02([\x01\x02])|\x01")
-
-
-def _escape(key: bytes) -> bytes:
-    """A topic key with room below its lowest byte for a terminator; the order stays the same."""
-    if b"\x01" in key or b"\x02" in key:
-        key = key.replace(b"\x02", b"\x02\x02").replace(b"\x01", b"\x02\x01")
-    return key.replace(SEPARATOR, b"\x01")
-
-
-def _unescape(escaped: bytes) -> bytes:
-    if b"\x02" not in escaped:
-        return escaped.replace(b"\x01", SEPARATOR)
-    return _ESCAPED.sub(lambda found: found[1] or SEPARATOR, escaped)
-
-
-def history_key(key: bytes, timestamp_us: int, offset: int) -> bytes:
-    """Where a change of a topic key at an instant is kept."""
-    if b"\x01" in key or b"\x02" in key:
-        return HISTORY + _escape(key) + _TERMINATOR + _WHEN.pack(timestamp_us, offset)
-    return HISTORY + key.replace(SEPARATOR, b"\x01") + _TERMINATOR + _WHEN.pack(timestamp_us, offset)
+_ATTEMPTS: Final = 3  # a trim may move a message from the log to the state between two reads
 
 
 @final
@@ -80,24 +80,24 @@ class _TopicCursor(KeyCursor):
         self._escaped = b""
 
     def seek(self, key: bytes) -> bytes | None:
-        self._iterator.seek(HISTORY + _escape(key))
+        self._iterator.seek(HISTORY + escape(key))
         return self._topic()
 
     def next(self) -> bytes | None:
         iterator = self._iterator
-        prefix = HISTORY + self._escaped + _TERMINATOR
+        prefix = HISTORY + self._escaped + TERMINATOR
         for _ in range(STEPS_MAX):
             if not iterator.valid() or not iterator.key().startswith(prefix):
                 return self._topic()
             iterator.next()
-        iterator.seek(HISTORY + self._escaped + _AFTER_TOPIC)
+        iterator.seek(HISTORY + self._escaped + AFTER_TOPIC)
         return self._topic()
 
     def change_at(self, instant_us: int) -> tuple[int, int, bytes] | None:
         """Timestamp, offset and value of the current topic's last change up to an instant. Asked once for a topic."""
         iterator = self._iterator
-        prefix = HISTORY + self._escaped + _TERMINATOR
-        last = prefix + _WHEN.pack(instant_us, _OFFSET_MAX)
+        prefix = HISTORY + self._escaped + TERMINATOR
+        last = prefix + CHANGED_AT.pack(instant_us, _OFFSET_MAX)
         found = value = b""
         for _ in range(STEPS_MAX):
             key: bytes = iterator.key() if iterator.valid() else HISTORY_END
@@ -110,112 +110,189 @@ class _TopicCursor(KeyCursor):
             found, value = iterator.key(), iterator.value()
         if not found:
             return None
-        timestamp_us, offset = _WHEN.unpack_from(found, len(prefix))
+        timestamp_us, offset = CHANGED_AT.unpack_from(found, len(prefix))
         return timestamp_us, offset, value
 
     def _topic(self) -> bytes | None:
         if not self._iterator.valid():
             return None
         found: bytes = self._iterator.key()
-        self._escaped = found[1 : found.index(_TERMINATOR, 1)]
-        return _unescape(self._escaped)
+        self._escaped = found[1 : found.index(TERMINATOR, 1)]
+        return unescape(self._escaped)
 
 
-def changes_as_of(rocks: Rocks, topic_filter: str, after_key: bytes, limit: int, instant_us: int) -> list[Change]:
-    """For up to `limit` topics that had a retained message at an instant, the change that made it so."""
-    found: list[Change] = []
-    for change in past_changes(rocks, topic_filter, after_key, instant_us):
-        if change is not None:
-            found.append(change)
-            if len(found) == limit:
+@final
+class History:
+    """The history in the state. The log, where most messages of it are, comes with each question."""
+
+    __slots__ = ("_begins_us", "_chunk_bytes", "_chunk_topics", "_retained", "_rocks")
+
+    def __init__(
+        self,
+        rocks: Rocks,
+        retained: RetainedState,
+        chunk_topics: int = CHUNK_TOPICS,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self._rocks: Final = rocks
+        self._retained: Final = retained
+        self._chunk_topics: Final = chunk_topics
+        self._chunk_bytes: Final = chunk_bytes
+        self.load()
+
+    def load(self) -> None:
+        """Take the beginning from the database."""
+        self._begins_us = int.from_bytes(self._rocks.get(_BEGINS) or b"", "little")
+
+    def begins_us(self) -> int:
+        """From which instant on the history is known; 0 if nothing of it was trimmed."""
+        return self._begins_us
+
+    def begin(self, first_offset: int, instant_us: int) -> None:
+        """The log has no records before an offset, and the history knows nothing before an instant."""
+        self._retained.history_floor = max(self._retained.history_floor, first_offset)
+        self._rocks.write(lambda batch: batch.put(_BEGINS, _NUMBER.pack(instant_us)))
+        self._begins_us = instant_us
+
+    # -- as of an instant ----------------------------------------------------------------------------------------
+
+    def as_of(self, log: Log, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
+        """Up to `limit` messages that were retained at an instant, in store order."""
+        if limit <= 0:
+            return []
+        for _ in range(_ATTEMPTS):
+            self._check_known(instant_us)
+            changes = self.changes_as_of(topic_filter, after_topic_name, limit, instant_us)
+            found = [self._message(log, change) for change in changes]
+            complete = [retained for retained in found if retained is not None]
+            if len(complete) == len(found):
+                return complete
+        raise StoreError(f"the history of {topic_filter} names messages that are missing")
+
+    def as_of_pieces(self, log: Log, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
+        """All messages that were retained at an instant, in store order and in pieces; a piece may be empty."""
+        self._check_known(instant_us)
+        piece: list[Retained] = []
+        topics = size_bytes = 0
+        for change in self._last_changes(topic_filter, b"", instant_us):
+            topics += 1
+            if change is not None:
+                message = self._message(log, change)
+                # The log may have been trimmed between two pieces: then the history has the message by now.
+                found = [message] if message else self.as_of(log, key_topic(change.key), "", 1, instant_us)
+                piece += found
+                size_bytes += sum(len(retained.payload) for retained in found)
+            if topics >= PIECE_TOPICS or size_bytes >= PIECE_BYTES:
+                yield piece
+                piece = []
+                topics = size_bytes = 0
+        yield piece
+
+    def changes_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Change]:
+        """For up to `limit` topics that had a retained message at an instant, the change that made it so."""
+        found: list[Change] = []
+        for change in self._last_changes(topic_filter, topic_key(after_topic_name), instant_us):
+            if change is not None:
+                found.append(change)
+                if len(found) == limit:
+                    break
+        return found
+
+    def _check_known(self, instant_us: int) -> None:
+        if instant_us < self._begins_us:
+            raise HistoryTrimmed(instant_us, self._begins_us)
+
+    def _last_changes(self, topic_filter: str, after_key: bytes, instant_us: int) -> Iterator[Change | None]:
+        """For each topic the change that was its last at an instant; None if nothing was retained then."""
+        cursor = _TopicCursor(self._rocks.iterator(HISTORY_END))
+        for key in walk(topic_filter, after_key, cursor):
+            change = cursor.change_at(instant_us)
+            if change is None or change[2] == CLEARED:
+                yield None
+            else:
+                timestamp_us, offset, value = change
+                yield Change(key, timestamp_us, offset, value[1:])
+
+    def _message(self, log: Log, change: Change) -> Retained | None:
+        if change.copy:
+            return unpack_retained(change.key, change.copy)
+        # Most messages of recent instants are retained still, and the state is quicker to ask than the log.
+        current = self._retained.get(key_topic(change.key))
+        if current is not None and current.offset == change.offset:
+            return current
+        record = log.read(change.offset)
+        return None if record is None else _from_record(change.key, record)
+
+    # -- forgetting ----------------------------------------------------------------------------------------------
+
+    def forget(self, groups: Iterable[Group], before_offset: int) -> Iterator[None]:
+        """Drop the changes that only the log before an offset could tell, copying what outlives it.
+
+        `groups` is that part of the log. Done in pieces: other groups may be applied between two of them.
+        """
+        seen: dict[bytes, tuple[int, bytes]] = {}
+        seen_bytes = 0
+        for group in groups:
+            for row in range(min(len(group), before_offset - group.first_offset)):
+                kind = group.kinds[row]
+                removed = kind == Kind.RETAINED_REMOVED
+                if not removed and not (kind == Kind.PUBLISH and group.flags[row] & RETAIN_FLAG):
+                    continue
+                key = group.topics[row].replace(b"/", SEPARATOR)
+                value = b"" if removed or not group.payloads[row] else packed_record(group, row)
+                seen[key] = group.first_offset + row, value
+                seen_bytes += len(key) + len(value)
+                if len(seen) >= self._chunk_topics or seen_bytes >= self._chunk_bytes:
+                    self._forget_topics(seen, before_offset)
+                    seen.clear()
+                    seen_bytes = 0
+                    yield
+            yield
+            if group.first_offset + len(group) >= before_offset:
                 break
-    return found
+        self._forget_topics(seen, before_offset)
 
+    def _forget_topics(self, seen: dict[bytes, tuple[int, bytes]], before_offset: int) -> None:
+        if not seen:
+            return
+        iterator = self._rocks.iterator(HISTORY_END)
+        current = self._rocks.get_many([RETAINED + key for key in seen])
 
-def past_changes(rocks: Rocks, topic_filter: str, after_key: bytes, instant_us: int) -> Iterator[Change | None]:
-    """For each topic with a history, the change that was its last at an instant; None if nothing was retained then."""
-    cursor = _TopicCursor(rocks.iterator(HISTORY_END))
-    for key in walk(topic_filter, after_key, cursor):
-        change = cursor.change_at(instant_us)
-        if change is None or change[2] == CLEARED:
-            yield None
-        else:
-            timestamp_us, offset, value = change
-            yield Change(key, timestamp_us, offset, value[1:])
-
-
-def forget(rocks: Rocks, groups: Iterable[Group], before_offset: int) -> Iterator[None]:
-    """Drop the changes that only the log before an offset could tell, copying what outlives it.
-
-    `groups` is that part of the log. Done in pieces: whoever drives this may apply other groups between two of them.
-    """
-    seen: dict[bytes, tuple[int, bytes]] = {}
-    seen_bytes = 0
-    for group in groups:
-        for row in range(min(len(group), before_offset - group.first_offset)):
-            kind = group.kinds[row]
-            removed = kind == Kind.RETAINED_REMOVED
-            if not removed and not (kind == Kind.PUBLISH and group.flags[row] & RETAIN_FLAG):
-                continue
-            key = group.topics[row].replace(b"/", SEPARATOR)
-            value = b"" if removed else _value(group, row)
-            seen[key] = group.first_offset + row, value
-            seen_bytes += len(key) + len(value)
-            if len(seen) >= CHUNK_TOPICS or seen_bytes >= CHUNK_BYTES:
-                _forget_topics(rocks, seen, before_offset)
-                seen.clear()
-                seen_bytes = 0
-                yield
-        yield
-        if group.first_offset + len(group) >= before_offset:
-            break
-    _forget_topics(rocks, seen, before_offset)
-
-
-def _value(group: Group, row: int) -> bytes:
-    payload = group.payloads[row]
-    if not payload:
-        return b""
-    return pack_retained(
-        group.first_offset + row,
-        group.timestamps_us[row],
-        0,
-        group.flags[row] & QOS_MASK,
-        group.client_ids[row],
-        group.properties[row],
-        payload,
-    )
-
-
-def _forget_topics(rocks: Rocks, seen: dict[bytes, tuple[int, bytes]], before_offset: int) -> None:
-    if not seen:
-        return
-    iterator = rocks.iterator(HISTORY_END)
-    current = rocks.get_many([RETAINED + key for key in seen])
-
-    def fill(batch: WriteBatch) -> None:
-        for (key, (offset, value)), retained in zip(seen.items(), current, strict=True):
-            newest: bytes | None = None
-            for change in _changes_before(iterator, key, before_offset):
-                if newest is not None:
+        def fill(batch: WriteBatch) -> None:
+            for (key, (offset, value)), retained in zip(seen.items(), current, strict=True):
+                newest: bytes | None = None
+                for change in _changes_before(iterator, key, before_offset):
+                    if newest is not None:
+                        batch.delete(newest)
+                    newest = change
+                if newest is None or CHANGED_AT.unpack_from(newest, len(newest) - CHANGED_AT.size)[1] != offset:
+                    continue  # a later piece meets the newest one
+                if not value:
                     batch.delete(newest)
-                newest = change
-            if newest is None or _WHEN.unpack_from(newest, len(newest) - _WHEN.size)[1] != offset:
-                continue  # a later piece meets the newest one
-            if not value:
-                batch.delete(newest)
-            elif retained is None or value_offset(retained) != offset:
-                batch.put(newest, COPY + value)
+                elif retained is None or value_offset(retained) != offset:
+                    batch.put(newest, COPY + value)
 
-    rocks.write(fill)
+        self._rocks.write(fill)
 
 
 def _changes_before(iterator: RdictIter, key: bytes, before_offset: int) -> Iterator[bytes]:
-    prefix = HISTORY + _escape(key) + _TERMINATOR
+    prefix = HISTORY + escape(key) + TERMINATOR
     iterator.seek(prefix)
     while iterator.valid():
         found: bytes = iterator.key()
-        if not found.startswith(prefix) or _WHEN.unpack_from(found, len(prefix))[1] >= before_offset:
+        if not found.startswith(prefix) or CHANGED_AT.unpack_from(found, len(prefix))[1] >= before_offset:
             return
         yield found
         iterator.next()
+
+
+def _from_record(key: bytes, record: Record) -> Retained:
+    return Retained(
+        key_topic(key),
+        record.payload,
+        record.flags & QOS_MASK,
+        record.properties,
+        record.offset,
+        record.timestamp_us,
+        record.client_id.decode(),
+    )

@@ -1,32 +1,39 @@
 """Retained messages in the state: by topic, counted, with their expiries and their history.
 
-Owns: what a group's retained publishes and clears change, and every question about retained messages.
-Never: the log; where a message of the past has to come from there, the caller brings it.
+Owns: a retained message as bytes, what a group's retained publishes and clears change, and every question about what
+is retained now. What was retained at an instant is a question to `history`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, final
 
-from rocksdict import RdictIter, Snapshot, WriteBatch
+from rocksdict import RdictIter, WriteBatch
 
 from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
 from embermq.store.interface import Retained, RetainedPiece
 from embermq.store.log.records import QOS_MASK, Group, Kind
-from embermq.store.state.history import CLEARED, COPY, REFERENCE, history_key
-from embermq.store.state.retained_keys import SEPARATOR, BoundedSeeks, KeyCursor, key_topic, ranges, topic_key, walk
-from embermq.store.state.retained_pieces import piece_of
-from embermq.store.state.retained_sizes import ABSENT, SIZE_BITS, SIZE_MASK, UNKNOWN, Sizes, known
-from embermq.store.state.retained_value import (
-    HEAD,
-    RETAINED,
-    RETAINED_END,
-    pack_retained,
-    unpack_retained,
-    value_size,
+from embermq.store.state.retained_keys import (
+    SEPARATOR,
+    BoundedSeeks,
+    KeyCursor,
+    history_key,
+    key_topic,
+    piece_of,
+    ranges,
+    topic_key,
+    walk,
 )
+from embermq.store.state.retained_sizes import ABSENT, SIZE_BITS, SIZE_MASK, UNKNOWN, Sizes, known
 from embermq.store.state.rocks import Rocks
 
+RETAINED: Final = b"R"
+RETAINED_END: Final = b"S"
+HEAD: Final = Struct("<QQQBHI")  # offset, timestamp (us), expires (us, 0 never), qos, lengths: client id, properties
+# What a change of a topic made of its retained message, as the first byte of its value.
+CLEARED: Final = b"\x00"
+REFERENCE: Final = b"\x01"  # to the record in the log
+COPY: Final = b"\x02"  # then the message, packed
 TOTALS: Final = b"\x00totals"
 BUDGET: Final = b"\x00budget/"
 BUDGET_END: Final = b"\x00budget0"
@@ -34,6 +41,48 @@ EXPIRY: Final = b"E"
 _TOTALS: Final = Struct("<QQ")  # count, bytes
 _INSTANT: Final = Struct(">Q")
 _PUBLISH: Final = int(Kind.PUBLISH)
+
+
+def packed_record(group: Group, row: int, expires_us: int = 0) -> bytes:
+    """The retained message that a record of a group makes, as the state keeps it."""
+    client_id, properties = group.client_ids[row], group.properties[row]
+    head = HEAD.pack(
+        group.first_offset + row,
+        group.timestamps_us[row],
+        expires_us,
+        group.flags[row] & QOS_MASK,
+        len(client_id),
+        len(properties),
+    )
+    return head + client_id + properties + group.payloads[row]
+
+
+def unpack_retained(key: bytes, value: bytes) -> Retained:
+    """The message of a topic key."""
+    offset, timestamp_us, _, qos, client_id_bytes, property_bytes = HEAD.unpack_from(value)
+    client_id_end = HEAD.size + client_id_bytes
+    payload_at = client_id_end + property_bytes
+    return Retained(
+        key_topic(key),
+        value[payload_at:],
+        qos,
+        value[client_id_end:payload_at],
+        offset,
+        timestamp_us,
+        value[HEAD.size : client_id_end].decode(),
+    )
+
+
+def value_offset(value: bytes) -> int:
+    """Where in the log the message is."""
+    return int.from_bytes(value[:8], "little")
+
+
+def value_size(key: bytes, value: bytes) -> int:
+    """Its bytes as totals and budgets count them: topic and payload."""
+    _, _, _, _, client_id_bytes, property_bytes = HEAD.unpack_from(value)
+    size_bytes: int = len(key) + len(value) - HEAD.size - client_id_bytes - property_bytes
+    return size_bytes
 
 
 @final
@@ -65,23 +114,39 @@ class RetainedCursor(KeyCursor):
 
 
 @final
+class RetainedChanges:
+    """What the records of one group make of the totals; true once the batch with the records is written."""
+
+    __slots__ = ("account", "keys", "known", "totals")
+
+    def __init__(
+        self, totals: tuple[int, int], account: RetainedAccount, keys: Sequence[bytes], known: Sequence[int]
+    ) -> None:
+        self.totals: Final = totals
+        self.account: Final = account
+        self.keys: Final = keys
+        self.known: Final = known  # what is known of each key from now on
+
+
+@final
 class RetainedState:
-    """The retained part of the state. `history_floor`: older log offsets are not there to be referred to."""
+    """The retained part of the state. `history_floor`: the log does not hold older offsets, or will not for long."""
 
     __slots__ = (
         "_account",
         "_budgets",
         "_rocks",
+        "_make_sizes",
         "_sizes",
-        "_staged_account",
-        "_staged_sizes",
-        "_staged_totals",
         "_totals",
         "history_floor",
     )
 
-    def __init__(self, rocks: Rocks, budgets: Sequence[RetainedBudget]) -> None:
+    def __init__(
+        self, rocks: Rocks, budgets: Sequence[RetainedBudget], make_sizes: Callable[[], Sizes] = Sizes
+    ) -> None:
         self._rocks: Final = rocks
+        self._make_sizes: Final = make_sizes
         self._budgets: Final = tuple(budgets)
         self.history_floor = 0
         self.load()
@@ -90,16 +155,15 @@ class RetainedState:
         """Take the totals from the database."""
         totals = self._rocks.get(TOTALS)
         self._totals: tuple[int, int] = _TOTALS.unpack(totals) if totals else (0, 0)
-        self._staged_totals = self._totals
         self._account = self._load_account()
-        self._staged_account = self._account
-        self._sizes = Sizes()
-        self._staged_sizes: tuple[list[bytes], list[int]] = [], []
+        self._sizes = self._make_sizes()
 
     # -- applying ------------------------------------------------------------------------------------------------
 
-    def stage(self, batch: WriteBatch, group: Group, rows: list[int]) -> None:
-        """Put in the batch what these records, retained publishes and removals, change. `settle` once it is written."""
+    def stage(self, batch: WriteBatch, group: Group, rows: list[int]) -> RetainedChanges:
+        """Put in the batch what these records, retained publishes and removals, change. `adopt` what this returns once
+        the batch is written.
+        """
         topics, payloads, kinds = group.topics, group.payloads, group.kinds
         first_offset, timestamps_us = group.first_offset, group.timestamps_us
         put = batch.put
@@ -131,19 +195,9 @@ class RetainedState:
                 new_bytes = len(key) + len(payload)
                 count += 1
                 size_bytes += new_bytes
-                offset = first_offset + row
                 expires_us = _stage_expiry(batch, key, timestamps_us[row], account) if counted else 0
-                remember.append(UNKNOWN if expires_us else known(offset, new_bytes))
-                value = pack_retained(
-                    offset,
-                    timestamps_us[row],
-                    expires_us,
-                    group.flags[row] & QOS_MASK,
-                    group.client_ids[row],
-                    group.properties[row],
-                    payload,
-                )
-                put(RETAINED + key, value)
+                remember.append(UNKNOWN if expires_us else known(first_offset + row, new_bytes))
+                put(RETAINED + key, packed_record(group, row, expires_us))
             else:
                 remember.append(ABSENT)
                 # Unless it was read that there is none: what is remembered may be another topic's of the same hash.
@@ -154,9 +208,7 @@ class RetainedState:
         put(TOTALS, _TOTALS.pack(count, size_bytes))
         for topic_filter, budget_count, budget_bytes in account.totals():
             put(BUDGET + topic_filter.encode(), _TOTALS.pack(budget_count, budget_bytes))
-        self._staged_totals = count, size_bytes
-        self._staged_account = account
-        self._staged_sizes = list(newest), remember
+        return RetainedChanges((count, size_bytes), account, list(newest), remember)
 
     def _read_unknown(self, keys: Iterable[bytes], remembered: list[int]) -> dict[bytes, bytes | None]:
         """The messages that have to be read before they are replaced, None where there is none.
@@ -173,11 +225,11 @@ class RetainedState:
             return {}
         return dict(zip(unknown, self._rocks.get_many([RETAINED + key for key in unknown]), strict=True))
 
-    def settle(self) -> None:
-        """What was staged is written."""
-        self._totals = self._staged_totals
-        self._account = self._staged_account
-        self._sizes.remember(*self._staged_sizes)
+    def adopt(self, changes: RetainedChanges) -> None:
+        """The batch that these changes were staged in is written."""
+        self._totals = changes.totals
+        self._account = changes.account
+        self._sizes.remember(changes.keys, changes.known)
 
     def _leave(self, batch: WriteBatch, key: bytes, old: bytes) -> int:
         """What goes with a message that is replaced or cleared; returns how large it was."""
@@ -230,11 +282,6 @@ class RetainedState:
         retained = (unpack_retained(key, value) for key, value in matching)
         return piece_of(retained, seeks, after_topic_name, limit, bytes_max)
 
-    def iterate(self, topic_filter: str) -> Iterator[Retained]:
-        """Everything that a filter matches as it is now, whatever changes meanwhile."""
-        for key, value in self._matching(topic_filter, b"", self._rocks.snapshot()):
-            yield unpack_retained(key, value)
-
     def totals(self) -> tuple[int, int]:
         return self._totals
 
@@ -257,12 +304,10 @@ class RetainedState:
                 break
         return found
 
-    def _matching(
-        self, topic_filter: str, after_key: bytes, snapshot: Snapshot | None = None
-    ) -> Iterator[tuple[bytes, bytes]]:
+    def _matching(self, topic_filter: str, after_key: bytes) -> Iterator[tuple[bytes, bytes]]:
         spans = ranges(topic_filter)
         if spans is None:
-            cursor = RetainedCursor(self._rocks.iterator(RETAINED_END, snapshot))
+            cursor = RetainedCursor(self._rocks.iterator(RETAINED_END))
             for key in walk(topic_filter, after_key, cursor):
                 yield key, cursor.value()
             return
@@ -272,7 +317,7 @@ class RetainedState:
             if high and low >= high:
                 continue
             end = RETAINED + high if high else RETAINED_END
-            for full_key, value in self._rocks.items(RETAINED + low, end, snapshot):
+            for full_key, value in self._rocks.items(RETAINED + low, end):
                 yield full_key[1:], value
 
     def _load_account(self) -> RetainedAccount:

@@ -1,19 +1,32 @@
-"""The order of retained messages, and how a topic filter walks through it.
+"""The keys of retained messages and of their changes, and how a topic filter walks through them.
 
-Owns: the key of a topic name, and the walk: a range for `#`, a skip scan for `+`.
+Owns: the key of a topic name and of a change, the walk (a range for `#`, a skip scan for `+`), and its bounds.
 Never: where the keys are kept; an engine hands in a cursor over its own.
 A key is the topic name with `/` as the lowest byte (U+0000 is never in a topic name). So a topic is followed by all
-that is below it and nothing else: a subtree is one range, and the first key past it is known without looking.
+that is below it and nothing else: a subtree is one range, and the first key past it is known without a seek. The key of
+a change is that of its topic, then a byte that is lower still, then the instant: so each topic's changes lie together.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final, final
+
+from embermq.store.interface import Retained, RetainedPiece
 
 SEPARATOR: Final = b"\x00"
 AFTER_SUBTREE: Final = b"\x01"  # appended to a key: above everything below that key, below everything else
 DOLLAR: Final = b"$"
-AFTER_DOLLAR: Final = b"%"  # the byte after '$': what a leading wildcard passes over ends here (4.7.2-1)
+AFTER_DOLLAR: Final = b"%"  # the byte after '$': what a leading wildcard passes over ends here (MQTT-4.7.2-1)
+
+HISTORY: Final = b"H"
+HISTORY_END: Final = b"I"
+TERMINATOR: Final = b"\x00"  # of the topic in the key of a change
+AFTER_TOPIC: Final = b"\x01"  # in its place: above every change of the topic
+CHANGED_AT: Final = Struct(">QQ")  # timestamp (us), offset
+
+_ESCAPED: Final = re.compile(rb"\x02([\x01\x02])|\x01")
 
 
 def topic_key(topic_name: str) -> bytes:
@@ -24,6 +37,27 @@ def topic_key(topic_name: str) -> bytes:
 def key_topic(key: bytes) -> str:
     """The topic name of a key."""
     return key.replace(SEPARATOR, b"/").decode()
+
+
+def escape(key: bytes) -> bytes:
+    """A topic key without its lowest byte, which becomes free for a terminator; the order stays the same."""
+    if b"\x01" in key or b"\x02" in key:
+        key = key.replace(b"\x02", b"\x02\x02").replace(b"\x01", b"\x02\x01")
+    return key.replace(SEPARATOR, b"\x01")
+
+
+def unescape(escaped: bytes) -> bytes:
+    """The topic key that `escape` was given."""
+    if b"\x02" not in escaped:
+        return escaped.replace(b"\x01", SEPARATOR)
+    return _ESCAPED.sub(lambda found: found[1] or SEPARATOR, escaped)
+
+
+def history_key(key: bytes, timestamp_us: int, offset: int) -> bytes:
+    """Where the change of a topic key at an instant is kept."""
+    # Few topics have bytes to escape: a call for each of them costs more than asking.
+    escaped = escape(key) if b"\x01" in key or b"\x02" in key else key.replace(SEPARATOR, b"\x01")
+    return HISTORY + escaped + TERMINATOR + CHANGED_AT.pack(timestamp_us, offset)
 
 
 class KeyCursor(ABC):
@@ -42,7 +76,7 @@ class KeyCursor(ABC):
 
 @final
 class BoundedSeeks(KeyCursor):
-    """A cursor that stops after so many seeks, as if the keys ended there: `stopped_at` is the last key it saw."""
+    """A cursor that stops after `seeks_max` seeks, as if the keys ended there: `stopped_at` is the last key it saw."""
 
     __slots__ = ("_cursor", "_last", "_max", "count", "stopped_at")
 
@@ -140,3 +174,21 @@ def _after_wildcard(pattern: list[bytes], levels: list[bytes], depth: int) -> by
         if pattern[depth] == b"+":
             return SEPARATOR.join(levels[: depth + 1]) + AFTER_SUBTREE
     return b""
+
+
+def piece_of(
+    matching: Iterator[Retained], seeks: BoundedSeeks | None, after_topic_name: str, limit: int, bytes_max: int
+) -> RetainedPiece:
+    """The first of `matching`, within the bounds; `seeks` is the cursor they are found with, if that may stop early."""
+    found: list[Retained] = []
+    payload_bytes = 0
+    for retained in matching:
+        found.append(retained)
+        payload_bytes += len(retained.payload)
+        if len(found) >= limit or payload_bytes >= bytes_max:
+            return RetainedPiece(found, retained.topic_name, False, payload_bytes, seeks.count if seeks else 0)
+    if seeks is None:
+        return RetainedPiece(found, after_topic_name, True, payload_bytes, 0)
+    if seeks.stopped_at is None:
+        return RetainedPiece(found, after_topic_name, True, payload_bytes, seeks.count)
+    return RetainedPiece(found, key_topic(seeks.stopped_at), False, payload_bytes, seeks.count)

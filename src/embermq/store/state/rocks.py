@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, RLock
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 from rocksdict import (
     BlockBasedIndexType,
@@ -23,7 +23,6 @@ from rocksdict import (
     Rdict,
     RdictIter,
     ReadOptions,
-    Snapshot,
     UniversalCompactOptions,
     WriteBatch,
     WriteOptions,
@@ -39,8 +38,8 @@ FLUSH_BYTES: Final = 8 * 1024 * 1024  # a memtable is flushed from here on: it b
 MEMTABLE_BYTES_MAX: Final = 24 * 1024 * 1024  # where RocksDB itself would flush, without asking; above `FLUSH_BYTES`
 MEMTABLES_MAX: Final = 3
 MEMTABLE_FILTER_RATIO: Final = 0.05  # of a memtable: spares most reads the search in it
-RUNS_MIN: Final = 10  # so many sorted runs are let be: merging sooner costs writes more than it gives readers
-SUPERSEDED_PERCENT_MAX: Final = 200  # so much beside the oldest run, and everything is merged into one
+RUNS_MIN: Final = 10  # fewer sorted runs are not merged: that would cost writes more than it gives readers
+SUPERSEDED_PERCENT_MAX: Final = 200  # with more than this beside the oldest run, everything is merged into one
 BACKGROUND_JOBS_MAX: Final = 3  # a flush, a large merge, and the small ones that must not wait for it
 OPEN_FILES_MAX: Final = 256
 INFO_LOG_BYTES_MAX: Final = 1024 * 1024
@@ -48,12 +47,29 @@ PROBE_BYTES: Final = 64 * 1024
 STALL_WAIT_S: Final = 0.002
 STALL_WAITS_MAX: Final = 15_000
 
+Filled = TypeVar("Filled")
+
 _MEMTABLE_PROPERTY: Final = "rocksdb.cur-size-active-mem-table"
 
 
-def _options() -> Options:
+def open_database(
+    directory: Path, block_cache_bytes: int = BLOCK_CACHE_BYTES, memtables_max: int = MEMTABLES_MAX
+) -> Rdict:
+    """A database with these options, whatever the options it was made with."""
+    options = _options(block_cache_bytes, memtables_max)
+    # Named, or a database that exists would be opened with the options and the cache it was made with.
+    return Rdict(str(directory), options, {"default": options})
+
+
+def free_bytes(directory: Path) -> int:
+    """How much the disk of a directory still takes, by its own account."""
+    disk = os.statvfs(directory)
+    return disk.f_bavail * disk.f_frsize
+
+
+def _options(block_cache_bytes: int, memtables_max: int) -> Options:
     table = BlockBasedOptions()
-    table.set_block_cache(Cache.new_hyper_clock_cache(BLOCK_CACHE_BYTES, BLOCK_BYTES))
+    table.set_block_cache(Cache.new_hyper_clock_cache(block_cache_bytes, BLOCK_BYTES))
     table.set_block_size(BLOCK_BYTES)
     table.set_bloom_filter(BLOOM_BITS_PER_KEY, False)
     # Index and filters share the bounded cache, cut in small blocks: a whole filter would not fit and never stay.
@@ -68,7 +84,7 @@ def _options() -> Options:
     options.set_block_based_table_factory(table)
     options.set_compression_type(DBCompressionType.lz4())
     options.set_write_buffer_size(MEMTABLE_BYTES_MAX)
-    options.set_max_write_buffer_number(MEMTABLES_MAX)
+    options.set_max_write_buffer_number(memtables_max)
     options.set_max_open_files(OPEN_FILES_MAX)
     options.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER_RATIO)
     options.set_memtable_whole_key_filtering(True)
@@ -93,28 +109,45 @@ def _options() -> Options:
 class Rocks:
     """One open database. Readers on any thread, one writer."""
 
-    __slots__ = ("_bounds", "_db", "_directory", "_never_set", "_write_options", "lock")
+    __slots__ = (
+        "_bounds",
+        "_db",
+        "_directory",
+        "_free_bytes",
+        "_never_set",
+        "_open_database",
+        "_stall_waits_max",
+        "_write_options",
+        "lock",
+    )
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        open_database: Callable[[Path], Rdict] = open_database,
+        free_bytes: Callable[[Path], int] = free_bytes,
+        stall_waits_max: int = STALL_WAITS_MAX,
+    ) -> None:
         self._directory: Final = directory
+        self._open_database: Final = open_database
+        self._free_bytes: Final = free_bytes
+        self._stall_waits_max: Final = stall_waits_max
         self._write_options: Final = WriteOptions()
         self._write_options.disable_wal = True  # type: ignore[method-assign,assignment]  # an attribute in truth
         # A write that has to wait for a flush would stop every thread, since it keeps the interpreter's lock.
         self._write_options.no_slowdown = True
         self._never_set: Final = Event()
         self._bounds: Final[dict[bytes, ReadOptions]] = {}  # kept: see `items`
-        self.lock: Final = RLock()  # held by whoever opens it again, until it is caught up: nobody sees less meanwhile
+        self.lock: Final = RLock()  # taken until a database that was opened again is caught up
         self._db: Rdict | None = self._open()
 
     def _open(self) -> Rdict:
         try:
-            options = _options()
-            # Named, or a database that exists would be opened with the options and the cache it was made with.
-            return Rdict(str(self._directory), options, {"default": options})
+            return self._open_database(self._directory)
         except Exception as error:  # rocksdict raises nothing more special
             raise StoreError(
                 f"the state in {self._directory} cannot be opened ({error}):"
-                " `ember store rebuild` makes it anew from the log"
+                " `ember store rebuild` makes a new one from the log"
             ) from error
 
     def reopen(self) -> None:
@@ -130,7 +163,6 @@ class Rocks:
 
         OSError, as it comes, if the disk takes nothing at all.
         """
-        disk = os.statvfs(self._directory)
         probe = self._directory / "probe"
         try:
             with open(probe, "wb", opener=_privately) as file:
@@ -140,7 +172,7 @@ class Rocks:
         finally:
             with suppress(OSError):
                 probe.unlink(missing_ok=True)
-        return disk.f_bavail * disk.f_frsize >= FLUSH_BYTES
+        return self._free_bytes(self._directory) >= FLUSH_BYTES
 
     def _use(self) -> Rdict:
         if self._db is None:
@@ -157,36 +189,35 @@ class Rocks:
             values: list[bytes | None] = self._use().get(keys)  # type: ignore[arg-type,assignment]  # a list for a list
         return values
 
-    def items(self, low: bytes, high: bytes, snapshot: Snapshot | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """Keys from `low` up to but without `high`, as they are now or in a snapshot."""
+    def items(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Keys from `low` up to but without `high`, as they are when the first is asked for."""
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(high)
         # A generator, because the bound must live as long as the iterator: rocksdict keeps only a pointer to it.
         with self.lock:
-            found = (self._use() if snapshot is None else snapshot).items(from_key=low, read_opt=bounds)
+            found = self._use().items(from_key=low, read_opt=bounds)
         yield from found
 
-    def iterator(self, high: bytes, snapshot: Snapshot | None = None) -> RdictIter:
+    def iterator(self, high: bytes) -> RdictIter:
         """For seeking about below the end of a key space; unset until the first seek."""
         bounds = self._bounds.get(high)
         if bounds is None:
             bounds = self._bounds[high] = ReadOptions()
             bounds.set_iterate_upper_bound(high)
         with self.lock:
-            return (self._use() if snapshot is None else snapshot).iter(bounds)
+            return self._use().iter(bounds)
 
-    def snapshot(self) -> Snapshot:
-        with self.lock:
-            return self._use().snapshot()
+    def write(self, fill: Callable[[WriteBatch], Filled]) -> Filled:
+        """Write all that `fill` puts in a batch, or nothing; returns what `fill` returned for that batch.
 
-    def write(self, fill: Callable[[WriteBatch], None]) -> None:
-        """All that `fill` puts in a batch, or nothing. It is called again if a flush or compaction must come first."""
-        for _ in range(STALL_WAITS_MAX):
+        `fill` is called again if a flush or compaction must come first.
+        """
+        for _ in range(self._stall_waits_max):
             batch = WriteBatch(raw_mode=True)
-            fill(batch)
+            filled = fill(batch)
             try:
                 self._use().write(batch, self._write_options)
-                return
+                return filled
             except StoreError:
                 raise
             except Exception as error:  # rocksdict raises nothing more special
@@ -199,7 +230,7 @@ class Rocks:
         return self._use().property_int_value(_MEMTABLE_PROPERTY) or 0
 
     def flush(self, wait: bool) -> None:
-        """Make everything written so far last; without `wait`, soon."""
+        """Make durable everything that was written so far; without `wait`, soon."""
         try:
             self._use().flush(wait)
         except Exception as error:  # rocksdict raises nothing more special

@@ -33,9 +33,10 @@ from embermq.store.state.rocks import Rocks
 
 SESSIONS: Final = b"S"
 SESSIONS_END: Final = b"T"
-CHUNK_BYTES: Final = 1024 * QUEUE_ENTRY_BYTES  # a queue is read in pieces, so no key may hold very much more than one
+CHUNK_ENTRIES: Final = 1024
+"""The entries of a queue under one key: a queue is read in pieces, and a piece should be about one key."""
 CLEAN_EVERY: Final = 1024
-"""Acknowledged messages keep their keys until so many are done: a range tombstone for each would make reads slow."""
+"""Keys of acknowledged messages are deleted this many at a time: a tombstone for each range would slow down reads."""
 
 # What follows the session id in a key, in this order.
 CLIENT: Final = b"\x00"  # -> client id length, client id, user name
@@ -72,24 +73,27 @@ def _number_key(session_id: int, space: bytes, number: int) -> bytes:
 class SessionState:
     """The sessions' part of the state."""
 
-    __slots__ = ("_rocks",)
+    __slots__ = ("_chunk_bytes", "_clean_every", "_rocks")
 
-    def __init__(self, rocks: Rocks) -> None:
+    def __init__(self, rocks: Rocks, chunk_entries: int = CHUNK_ENTRIES, clean_every: int = CLEAN_EVERY) -> None:
         self._rocks: Final = rocks
+        self._chunk_bytes: Final = chunk_entries * QUEUE_ENTRY_BYTES
+        self._clean_every: Final = clean_every
 
     # -- applying ------------------------------------------------------------------------------------------------
 
     def stage(self, batch: WriteBatch, group: Group, rows: list[int]) -> None:
         """Put in the batch what these records change."""
         acknowledged: dict[int, int] = {}
+        chunk_bytes = self._chunk_bytes
         for row in rows:
             kind = group.kinds[row]
             payload = group.payloads[row]
             if kind == Kind.QUEUED:
                 session_id, first_sequence = SESSION_SEQUENCE.unpack_from(payload)
-                for at in range(SESSION_SEQUENCE.size, len(payload), CHUNK_BYTES):
-                    batch.put(_number_key(session_id, CHUNK, first_sequence), payload[at : at + CHUNK_BYTES])
-                    first_sequence += CHUNK_BYTES // QUEUE_ENTRY_BYTES
+                for at in range(SESSION_SEQUENCE.size, len(payload), chunk_bytes):
+                    batch.put(_number_key(session_id, CHUNK, first_sequence), payload[at : at + chunk_bytes])
+                    first_sequence += chunk_bytes // QUEUE_ENTRY_BYTES
             elif kind == Kind.ACKNOWLEDGED:
                 session_id, sequence = SESSION_SEQUENCE.unpack(payload)
                 acknowledged[session_id] = sequence
@@ -157,7 +161,7 @@ class SessionState:
             keys, self._rocks.get_many(keys), acknowledged.items(), strict=True
         ):
             _, cleaned = _PAIR.unpack(old) if old else (0, 0)
-            if sequence - cleaned >= CLEAN_EVERY:
+            if sequence - cleaned >= self._clean_every:
                 cleaned = sequence
                 keep = self._chunk_of(session_id, sequence + 1)
                 batch.delete_range(_number_key(session_id, CHUNK, 0), _number_key(session_id, CHUNK, keep))

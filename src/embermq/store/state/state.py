@@ -1,62 +1,88 @@
-"""The state: what the log says now, kept by key (docs/architecture.md, decision 5).
+"""The state: what the log says now, kept by key (docs/architecture.md).
 
 Owns: the database, its schema version, the offset up to which the log has been applied, and applying a group.
-Never: the log. It is always behind the log and never ahead of it; what a crash takes is applied again from there.
+Never: the log. The state is always behind the log and never ahead; what a crash takes is applied again from there.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from typing import Final, final
 
-from rocksdict import WriteBatch
+from rocksdict import Rdict, WriteBatch
 
 from embermq.store.budgets import RetainedBudget
 from embermq.store.errors import NewerSchema, StoreError
 from embermq.store.log.records import RETAIN_FLAG, Group, Kind
-from embermq.store.state.history import Change, changes_as_of, forget, past_changes
-from embermq.store.state.retained import RetainedState
-from embermq.store.state.retained_keys import topic_key
+from embermq.store.state import history, rocks, sessions
+from embermq.store.state.history import History
+from embermq.store.state.retained import RetainedChanges, RetainedState
+from embermq.store.state.retained_sizes import Sizes
 from embermq.store.state.rocks import FLUSH_BYTES, Rocks
 from embermq.store.state.sessions import SessionState
 
 SCHEMA_VERSION: Final = 1
 FLUSH_RECORDS: Final = 100_000
-"""So many applied records are flushed at the latest: a start applies no more than these again."""
+"""The state is flushed after this many applied records at the latest: a start applies no more than these again."""
 GROUP_WEIGHT: Final = 10
-"""Reading a group costs a start about as much as so many records."""
+"""Reading a group costs a start about as much as this many records."""
 
 _SCHEMA: Final = b"\x00schema"
 _APPLIED: Final = b"\x00applied"
-_HISTORY_BEGINS: Final = b"\x00history"
 _NUMBER: Final = Struct("<Q")
 _PUBLISH: Final = int(Kind.PUBLISH)  # comparing with a member of an enum costs three times as much
 _RETAINED_REMOVED: Final = int(Kind.RETAINED_REMOVED)
 _HISTORY_ONLY: Final = frozenset((int(Kind.CONNECTED), int(Kind.RETAINED_COPY)))
 
 
+@dataclass(frozen=True, slots=True)
+class StateSettings:
+    """The bounds of the state's work and what it stands on; tests make rare things frequent with small ones."""
+
+    flush_records: int = FLUSH_RECORDS
+    chunk_entries: int = sessions.CHUNK_ENTRIES
+    clean_every: int = sessions.CLEAN_EVERY
+    forgotten_topics: int = history.CHUNK_TOPICS
+    schema_version: int = SCHEMA_VERSION
+    stall_waits_max: int = rocks.STALL_WAITS_MAX
+    make_sizes: Callable[[], Sizes] = Sizes
+    open_database: Callable[[Path], Rdict] = rocks.open_database
+    free_bytes: Callable[[Path], int] = rocks.free_bytes
+
+
 @final
 class State:
     """The state of one directory. One thread applies; another may ask."""
 
-    __slots__ = ("_applied", "_history_begins_us", "_rocks", "_unflushed", "retained", "sessions")
+    __slots__ = (
+        "_applied",
+        "_flush_records",
+        "_rocks",
+        "_schema_version",
+        "_unflushed",
+        "history",
+        "retained",
+        "sessions",
+    )
 
-    def __init__(self, directory: Path, budgets: Sequence[RetainedBudget] = ()) -> None:
-        self._rocks: Final = Rocks(directory)
+    def __init__(
+        self, directory: Path, budgets: Sequence[RetainedBudget] = (), settings: StateSettings | None = None
+    ) -> None:
+        settings = settings if settings is not None else StateSettings()
+        self._flush_records: Final = settings.flush_records
+        self._schema_version: Final = settings.schema_version
+        self._rocks: Final = Rocks(directory, settings.open_database, settings.free_bytes, settings.stall_waits_max)
         try:
             self._check_schema(directory)
-            self.retained: Final = RetainedState(self._rocks, budgets)
-            self.sessions: Final = SessionState(self._rocks)
-            self._load()
+            self.retained: Final = RetainedState(self._rocks, budgets, settings.make_sizes)
+            self.history: Final = History(self._rocks, self.retained, settings.forgotten_topics)
+            self.sessions: Final = SessionState(self._rocks, settings.chunk_entries, settings.clean_every)
+            self._applied = self._number(_APPLIED)
+            self._unflushed = 0
         except BaseException:
             self._rocks.close()
             raise
-
-    def _load(self) -> None:
-        self._applied = self._number(_APPLIED)
-        self._history_begins_us = self._number(_HISTORY_BEGINS)
-        self._unflushed = 0
-        self.retained.load()
 
     def reopen(self, catch_up: Callable[["State"], None]) -> None:
         """Begin again after a failed write, once the disk has room; `catch_up` applies what was lost on the way.
@@ -67,7 +93,10 @@ class State:
             raise StoreError("the state cannot be written: no space left on its disk")
         with self._rocks.lock:
             self._rocks.reopen()
-            self._load()
+            self._applied = self._number(_APPLIED)
+            self._unflushed = 0
+            self.retained.load()
+            self.history.load()
             catch_up(self)
 
     def applied_offset(self) -> int:
@@ -93,57 +122,37 @@ class State:
                 session_rows.append(row)
         applied = group.first_offset + len(group) - 1
 
-        def fill(batch: WriteBatch) -> None:
-            if retained_rows:
-                self.retained.stage(batch, group, retained_rows)
+        def fill(batch: WriteBatch) -> RetainedChanges | None:
+            changes = self.retained.stage(batch, group, retained_rows) if retained_rows else None
             if session_rows:
                 self.sessions.stage(batch, group, session_rows)
             batch.put(_APPLIED, _NUMBER.pack(applied))
+            return changes
 
-        self._rocks.write(fill)
-        if retained_rows:
-            self.retained.settle()
+        changes = self._rocks.write(fill)
+        if changes is not None:
+            self.retained.adopt(changes)
         self._unflushed += applied - self._applied + GROUP_WEIGHT
         self._applied = applied
 
     def wants_flush(self) -> bool:
         """Whether enough was applied since the last flush."""
-        return self._unflushed >= FLUSH_RECORDS or self._rocks.memtable_bytes() >= FLUSH_BYTES
+        return self._unflushed >= self._flush_records or self._rocks.memtable_bytes() >= FLUSH_BYTES
 
     def flush(self, wait: bool) -> None:
-        """Make what was applied last. The log must hold all of it durably before."""
+        """Make durable what was applied. The log must hold all of it durably before."""
         self._rocks.flush(wait)
         self._unflushed = 0
 
     def owed_offset(self) -> int | None:
-        """The lowest log offset that any session is still owed; None if nobody is owed anything."""
+        """The lowest log offset that any session is still owed; None if none is owed anything."""
         return min((offset for offset in self.sessions.owed_offsets() if offset is not None), default=None)
 
-    # -- the past ------------------------------------------------------------------------------------------------
-
-    def history_begins_us(self) -> int:
-        """From which instant on the past is known; 0 if nothing of it was trimmed."""
-        return self._history_begins_us
-
-    def changes_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Change]:
-        """For up to `limit` topics that had a retained message at an instant, the change that made it so."""
-        return changes_as_of(self._rocks, topic_filter, topic_key(after_topic_name), limit, instant_us)
-
-    def past_changes(self, topic_filter: str, instant_us: int) -> Iterator[Change | None]:
-        """For each topic in turn, the change that was its last at an instant; None if nothing was retained then."""
-        return past_changes(self._rocks, topic_filter, b"", instant_us)
-
-    def begin_history(self, first_offset: int, instant_us: int) -> None:
-        """Before an offset the log is not there to be referred to, and before an instant the past is not known."""
-        self.retained.history_floor = max(self.retained.history_floor, first_offset)
-        self._rocks.write(lambda batch: batch.put(_HISTORY_BEGINS, _NUMBER.pack(instant_us)))
-        self._history_begins_us = instant_us
-
     def forget(self, groups: Iterable[Group], before_offset: int, last_timestamp_us: int) -> Iterator[None]:
-        """Let go of the log before an offset, whose last record has this timestamp; in pieces, then flushed."""
-        # First the word that it is gone, then the deed: a crash between them must not leave half a past.
-        self.begin_history(before_offset, last_timestamp_us)
-        yield from forget(self._rocks, groups, before_offset)
+        """Drop what refers to the log before an offset; `last_timestamp_us` is that of its last record. In pieces."""
+        # Record the new beginning before anything is deleted, so that a crash in between leaves no partial history.
+        self.history.begin(before_offset, last_timestamp_us)
+        yield from self.history.forget(groups, before_offset)
         self.flush(wait=True)
 
     def close(self) -> None:
@@ -158,10 +167,10 @@ class State:
 
     def _check_schema(self, directory: Path) -> None:
         found = self._number(_SCHEMA)
-        if found > SCHEMA_VERSION:
+        if found > self._schema_version:
             raise NewerSchema(
-                f"the state in {directory} has schema {found}, this EmberMQ knows schemas up to {SCHEMA_VERSION}:"
-                " use a newer EmberMQ, or make it anew from the log with `ember store rebuild`"
+                f"the state in {directory} has schema {found}, this EmberMQ knows schemas up to {self._schema_version}:"
+                " use a newer EmberMQ, or make a new state from the log with `ember store rebuild`"
             )
         if not found:
-            self._rocks.write(lambda batch: batch.put(_SCHEMA, _NUMBER.pack(SCHEMA_VERSION)))
+            self._rocks.write(lambda batch: batch.put(_SCHEMA, _NUMBER.pack(self._schema_version)))

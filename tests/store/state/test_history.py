@@ -1,15 +1,20 @@
-"""The past in pieces: the same answer as at once, with turns for others in between."""
+"""The history: what was retained at an instant, at once and in pieces."""
 
 from pathlib import Path
 from queue import SimpleQueue
+from random import Random
 
 import pytest
 
 from embermq.protocol.packets import Publish
-from embermq.store.interface import StoreError
+from embermq.store.errors import StoreError
 from embermq.store.journal import Journal
+from embermq.store.log.records import Group
 from embermq.store.memory import MemoryStore
-from embermq.store.state.past import PIECE_BYTES, PIECE_TOPICS
+from embermq.store.state.history import PIECE_BYTES, PIECE_TOPICS, STEPS_MAX
+from embermq.store.state.retained_keys import history_key, key_topic
+from embermq.store.state.state import State
+from support.state_samples import retained
 
 FIRST_US = 1_000_000
 
@@ -32,7 +37,7 @@ def publish(journal: Journal, calls: "SimpleQueue[object]", now_us: int, message
     assert finished == [None]
 
 
-def test_the_past_in_pieces_is_the_past_at_once(tmp_path: Path) -> None:
+def test_pieces_give_what_one_answer_gives(tmp_path: Path) -> None:
     journal, calls = open_journal(tmp_path / "data")
     topics = 3 * PIECE_TOPICS
     publish(journal, calls, FIRST_US, {f"a/{number:04}": b"old" for number in range(0, topics, 3)})
@@ -63,3 +68,43 @@ def test_memory_says_that_it_keeps_no_history() -> None:
         MemoryStore().retained_as_of("#", "", 1, FIRST_US)
     with pytest.raises(StoreError, match="no history"):
         MemoryStore().retained_as_of_pieces("#", FIRST_US)
+
+
+def test_an_instant_is_found_among_few_changes_and_among_many(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    topics = {f"a/{changes:02}": changes for changes in range(1, 3 * STEPS_MAX)}
+    group = Group(1)
+    for change in range(max(topics.values())):
+        for topic_name, changes in topics.items():
+            if change < changes:
+                retained(group, topic_name.encode(), b"" if change % 5 == 4 else b"%d" % change, 1_000 + change)
+    state.apply(group)
+    for instant in range(-1, max(topics.values()) + 1):
+        newest = {name: min(changes - 1, instant) for name, changes in topics.items()}
+        expected = [(name, 1_000 + at) for name, at in newest.items() if at >= 0 and at % 5 != 4]
+        found = state.history.changes_as_of("#", "", len(topics), 1_000 + instant)
+        assert [(key_topic(change.key), change.timestamp_us) for change in found] == expected
+    state.close()
+
+
+def test_history_keys_sort_by_topic_then_time() -> None:
+    rng = Random(5)
+    parts = [b"a", b"\x00", b"\x01", b"\x02", b"b", b"\xc3\xbc"]
+    keys = {b"".join(rng.choice(parts) for _ in range(rng.randint(1, 5))) for _ in range(200)}
+    moments = [(key, at, at * 7) for key in keys for at in (0, 255, 256)]
+    assert sorted(moments) == sorted(moments, key=lambda moment: history_key(*moment))
+
+
+def test_the_history_tells_odd_topics_apart(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    topics = [b"a", b"a/b", b"a\x01", b"a\x02", b"a\x01/\x02", b"/", b"a//b"]
+    first, second = Group(1), Group(1 + len(topics))
+    for topic in topics:
+        retained(first, topic, b"1", timestamp_us=5)
+        retained(second, topic, b"2", timestamp_us=9)
+    state.apply(first)
+    state.apply(second)
+    found = state.history.changes_as_of("#", "", 100, 7)
+    assert sorted(key_topic(change.key).encode() for change in found) == sorted(topics)
+    assert {change.timestamp_us for change in found} == {5}
+    state.close()

@@ -10,7 +10,7 @@ from embermq.store.log.records import RETAIN_FLAG, Group, Kind
 from embermq.store.log.writer import CHECK_BYTES
 from support.log_samples import Row, fill, open_log, segment_files
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "log-format.md").read_text()
+PAGE = (Path(__file__).parent.parent.parent.parent / "docs" / "log-format.md").read_text()
 
 
 def dumps() -> list[bytes]:

@@ -11,6 +11,7 @@ import pytest
 from embermq.store.log.errors import LogCorrupt, NewerFormat
 from embermq.store.log.segments import ENTRY_BYTES, SEGMENT_HEADER, SEGMENT_MAGIC, encode_segment_header
 from support.log_samples import (
+    TESTS,
     block_positions,
     fill,
     flipped,
@@ -134,7 +135,7 @@ def test_what_a_killed_writer_had_appended_is_there(tmp_path: Path) -> None:
     program = f"""
 import sys
 from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
+sys.path.insert(0, {str(TESTS)!r})
 from support.log_samples import NOW_US, open_log, sample_group
 log = open_log(Path({str(tmp_path / "log")!r}), segment_bytes=20_000)
 while True:

@@ -11,6 +11,7 @@ import pytest
 from embermq.store.log.writer import Log
 from support.log_samples import (
     NOW_US,
+    TESTS,
     fill,
     open_log,
     replayed,
@@ -134,7 +135,7 @@ def test_a_full_disk_gives_its_error_and_the_log_goes_on_when_there_is_room(tmp_
     program = f"""
 import resource, signal, sys
 from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
+sys.path.insert(0, {str(TESTS)!r})
 from support.log_samples import NOW_US, replayed, rows_of, sample_group
 from embermq.store.log.writer import Log
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -1,0 +1,106 @@
+"""Retained messages in the state: what a write reads, what it counts, and what a reader is shown."""
+
+from pathlib import Path
+
+from embermq.store.budgets import RetainedBudget
+from embermq.store.log.records import Group
+from embermq.store.state.retained_sizes import Sizes
+from embermq.store.state.state import State, StateSettings
+from support.clauses import v311
+from support.state_samples import WatchedDatabase, retained, write
+
+
+def opened(directory: Path, database: WatchedDatabase) -> State:
+    return State(directory, settings=StateSettings(open_database=database.open))
+
+
+def test_a_topic_is_read_once_and_the_totals_stay_true(tmp_path: Path) -> None:
+    watched = WatchedDatabase()
+    state = opened(tmp_path, watched)
+    for messages in (
+        [(b"a", b"1"), (b"b", b"22")],
+        [(b"a", b"4444"), (b"a", b"333")],
+        [(b"b", b"")],
+        [(b"b", b"55555"), (b"a", b"")],
+        [(b"a", b"")],
+    ):
+        write(state, *messages)
+    assert watched.read == [b"Ra", b"Rb"]
+    assert state.retained.totals() == (1, 6)
+    state.close()
+
+
+@v311("MQTT-3.3.1-10")
+def test_a_clear_takes_effect_though_two_topics_share_a_hash(tmp_path: Path) -> None:
+    state = State(tmp_path, settings=StateSettings(make_sizes=lambda: Sizes(hash_of=lambda key: 7)))
+    write(state, (b"a", b"1"))
+    write(state, (b"b", b"2"))
+    write(state, (b"b", b""))  # now "a" is taken for cleared as well
+    write(state, (b"a", b""))
+    assert state.retained.get("a") is None
+    assert state.retained.get("b") is None
+    state.close()
+
+
+def test_a_new_process_reads_again(tmp_path: Path) -> None:
+    watched = WatchedDatabase()
+    state = opened(tmp_path, watched)
+    write(state, (b"a", b"1"))
+    state.close()
+    state = opened(tmp_path, watched)
+    write(state, (b"a", b"22"))
+    write(state, (b"a", b"333"))
+    assert watched.read == [b"Ra", b"Ra"]
+    assert state.retained.totals() == (1, 4)
+    state.close()
+
+
+def test_a_message_whose_record_is_trimmed_is_read_for_the_history(tmp_path: Path) -> None:
+    watched = WatchedDatabase()
+    state = opened(tmp_path, watched)
+    write(state, (b"a", b"old"), (b"b", b"old"))
+    write(state, (b"b", b"newer"))
+    state.history.begin(3, 1_000)
+    watched.read.clear()
+    write(state, (b"a", b"new"), (b"b", b"newest"))
+    assert watched.read == [b"Ra"]
+    [change] = state.history.changes_as_of("a", "", 10, 1_001)
+    assert change.copy.endswith(b"old")
+    state.close()
+
+
+def test_an_expiry_goes_with_its_message(tmp_path: Path) -> None:
+    watched = WatchedDatabase()
+    state = State(tmp_path, [RetainedBudget("#", 0, 0, 60)], StateSettings(open_database=watched.open))
+    write(state, (b"a", b"1"))
+    assert state.retained.expired(1 << 60, 10) == ["a"]
+    write(state, (b"a", b""))
+    assert state.retained.expired(1 << 60, 10) == []
+    assert watched.read == [b"Ra", b"Ra"]
+    assert state.retained.totals() == (0, 0)
+    state.close()
+
+
+def test_a_budget_that_is_new_counts_what_is_there(tmp_path: Path) -> None:
+    state = State(tmp_path / "state")
+    group = Group(1)
+    retained(group, b"a/1", b"12")
+    retained(group, b"a/2", b"12")
+    retained(group, b"b", b"12")
+    retained(group, b"$x", b"12")
+    state.apply(group)
+    state.close()
+    budgets = (RetainedBudget("a/#", 5), RetainedBudget("#", 5))
+    state = State(tmp_path / "state", budgets)
+    assert state.retained.budget_totals() == [("a/#", 2, 10), ("#", 4, 17)]
+    group = Group(5)
+    retained(group, b"a/1", b"")
+    state.apply(group)
+    state.close()
+    state = State(tmp_path / "state", budgets)
+    assert state.retained.budget_totals() == [("a/#", 1, 5), ("#", 3, 12)]
+    state.close()
+    State(tmp_path / "state", budgets[1:]).close()
+    state = State(tmp_path / "state", budgets)
+    assert state.retained.budget_totals() == [("a/#", 1, 5), ("#", 3, 12)]
+    state.close()

@@ -1,0 +1,75 @@
+"""RocksDB as the state uses it: its options, writes that would wait, a disk that is full."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from embermq.store.errors import StoreError
+from embermq.store.state.rocks import BLOCK_CACHE_BYTES, FLUSH_BYTES, MEMTABLES_MAX, Rocks, open_database
+from support.state_samples import StallingDatabase, WatchedDatabase
+
+
+def test_a_database_that_exists_is_opened_with_the_options_of_today(tmp_path: Path) -> None:
+    Rocks(tmp_path, partial(open_database, block_cache_bytes=4 * 1024 * 1024, memtables_max=5)).close()
+    database = WatchedDatabase()
+    rocks = Rocks(tmp_path, database.open)
+    cache_bytes = database.real.property_int_value("rocksdb.block-cache-capacity")
+    rocks.close()
+    newest = max(tmp_path.glob("OPTIONS-*"))
+    assert cache_bytes == BLOCK_CACHE_BYTES
+    assert f"max_write_buffer_number={MEMTABLES_MAX}\n" in newest.read_text()
+
+
+def test_a_damaged_database_is_a_sentence_that_names_the_way_out(tmp_path: Path) -> None:
+    Rocks(tmp_path).close()
+    (tmp_path / "CURRENT").write_bytes(b"nonsense")
+    with pytest.raises(StoreError, match="ember store rebuild"):
+        Rocks(tmp_path)
+
+
+def test_a_write_that_would_wait_is_filled_again_and_gives_what_was_written(tmp_path: Path) -> None:
+    rocks = Rocks(tmp_path, StallingDatabase(stalls=2).open)
+    filled: list[int] = []
+
+    def fill(batch: object) -> int:
+        filled.append(len(filled) + 1)
+        batch.put(b"k", b"%d" % filled[-1])  # type: ignore[attr-defined]
+        return filled[-1]
+
+    assert rocks.write(fill) == 3
+    assert rocks.get(b"k") == b"3"
+    rocks.close()
+
+
+def test_a_write_gives_up_when_the_disk_never_keeps_up(tmp_path: Path) -> None:
+    rocks = Rocks(tmp_path, StallingDatabase(stalls=1_000).open, stall_waits_max=2)
+    with pytest.raises(StoreError, match="does not keep up"):
+        rocks.write(lambda batch: None)
+    rocks.close()
+
+
+def test_a_disk_has_room_for_a_flush_or_has_not(tmp_path: Path) -> None:
+    free = [FLUSH_BYTES, FLUSH_BYTES - 1]
+    rocks = Rocks(tmp_path, free_bytes=lambda directory: free.pop(0))
+    assert rocks.has_room()
+    assert not rocks.has_room()
+    assert not (tmp_path / "probe").exists()
+    rocks.close()
+
+
+def test_items_are_those_of_one_key_space_as_they_are_when_the_first_is_asked_for(tmp_path: Path) -> None:
+    rocks = Rocks(tmp_path)
+
+    def put(key: bytes, value: bytes) -> None:
+        rocks.write(lambda batch: batch.put(key, value))
+
+    put(b"Aa", b"1")
+    put(b"Ac", b"2")
+    put(b"B", b"3")
+    items = rocks.items(b"A", b"B")
+    assert next(items) == (b"Aa", b"1")
+    put(b"Ab", b"4")
+    assert list(items) == [(b"Ac", b"2")]
+    assert rocks.get_many([b"B", b"none"]) == [b"3", None]
+    rocks.close()

@@ -1,0 +1,100 @@
+"""The state: a view of the log that can be lost, cut at any batch, and caught up again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from embermq.store.errors import NewerSchema
+from embermq.store.log.records import Group, Kind
+from embermq.store.state.state import State, StateSettings
+from support.crashed_directory import copy_as_crashed
+from support.state_samples import StallingDatabase, retained
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[State]:
+    state = State(tmp_path / "state")
+    yield state
+    state.close()
+
+
+def test_a_new_state_has_applied_nothing(state: State) -> None:
+    assert state.applied_offset() == 0
+    assert state.owed_offset() is None
+    assert state.retained.totals() == (0, 0)
+
+
+def test_records_that_were_applied_before_are_passed_over(state: State) -> None:
+    group = Group(1)
+    retained(group, b"a", b"12")
+    retained(group, b"b", b"1")
+    state.apply(group)
+    state.apply(group)
+    longer = Group(1)
+    retained(longer, b"a", b"12")
+    retained(longer, b"b", b"1")
+    retained(longer, b"c", b"1")
+    state.apply(longer)
+    assert state.applied_offset() == 3
+    assert state.retained.totals() == (3, 3 + 4)
+
+
+def test_an_old_group_does_not_bring_back_what_was_cleared(state: State) -> None:
+    first, second = Group(1), Group(2)
+    retained(first, b"a", b"12")
+    retained(second, b"a", b"")
+    for group in (first, second, first):
+        state.apply(group)
+    assert state.retained.get("a") is None
+    assert state.applied_offset() == 2
+
+
+def test_the_state_lasts_without_a_log_of_its_own_once_flushed(tmp_path: Path) -> None:
+    state = State(tmp_path / "state")
+    group = Group(1)
+    retained(group, b"a", b"12")
+    state.apply(group)
+    state.flush(wait=True)
+    later = Group(2)
+    retained(later, b"b", b"12")
+    state.apply(later)
+    copy_as_crashed(tmp_path / "state", tmp_path / "crashed")  # the memtable is gone
+    state.close()
+    state = State(tmp_path / "crashed")
+    assert state.applied_offset() == 1
+    assert state.retained.totals() == (1, 3)
+    state.apply(later)
+    assert state.retained.totals() == (2, 6)
+    state.close()
+
+
+def test_a_newer_schema_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    State(tmp_path / "state", settings=StateSettings(schema_version=2)).close()
+    with pytest.raises(NewerSchema, match="has schema 2, this EmberMQ knows schemas up to 1"):
+        State(tmp_path / "state")
+
+
+def test_a_flush_is_wanted_after_enough_records(tmp_path: Path) -> None:
+    state = State(tmp_path / "state", settings=StateSettings(flush_records=30))
+    group = Group(1)
+    for _ in range(20):
+        group.append(1, Kind.PUBLISH, 0, b"a", b"x", b"")
+    assert not state.wants_flush()
+    state.apply(group)
+    assert state.wants_flush()
+    state.flush(wait=False)
+    assert not state.wants_flush()
+    state.close()
+
+
+def test_a_group_that_had_to_wait_is_counted_once(tmp_path: Path) -> None:
+    database = StallingDatabase(stalls=0)
+    state = State(tmp_path / "state", settings=StateSettings(open_database=database.open))
+    database.stalls = 2
+    group = Group(1)
+    retained(group, b"a", b"12")
+    state.apply(group)
+    assert database.stalls == 0
+    assert state.retained.totals() == (1, 3)
+    state.close()
