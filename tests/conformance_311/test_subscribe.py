@@ -134,3 +134,8 @@ def test_a_malformed_filter_spoils_the_whole_packet(join: Join, space: str) -> N
     client.assert_closed()
     join().publish(f"{space}/a", b"hi", qos=1)
     join("c", clean=False, session_present=1).assert_silent()
+
+
+@v311("MQTT-3.8.4-5")
+def test_a_shared_subscription_is_refused_rather_than_granted_and_never_served(join: Join, space: str) -> None:
+    assert join().subscribe((f"$share/group/{space}", 1), (space, 1)) == [0x80, 1]

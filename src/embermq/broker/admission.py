@@ -29,6 +29,8 @@ CACHE_RECEIVERS_MAX: Final = 500_000
 """Receivers in all cached routes together: a few thousand clients on `#` would be in every one of them."""
 CACHE_TOPIC_LENGTH_MAX: Final = 256
 """Characters of a topic name that is cached: long names must not fill the memory."""
+SHARED_PREFIX: Final = "$share/"
+"""MQTT 5 section 4.8.2. As an ordinary topic filter it would be granted and never match anything."""
 
 
 @final
@@ -115,7 +117,9 @@ class Admission:
     def subscription_refusal(self, session: "Session", topic_filter: str, existed: bool) -> int | None:
         """Why a subscription is not granted, counted and reported; None if it is."""
         reason: ReasonCode
-        if not existed and len(session.subscriptions) >= self._limits.subscriptions_max:
+        if topic_filter.startswith(SHARED_PREFIX):
+            reason, detail = ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions are not supported"
+        elif not existed and len(session.subscriptions) >= self._limits.subscriptions_max:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.subscriptions_max is reached"
         elif topic_filter.count("/") >= self._limits.topic_levels_max:
             reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "more levels than limits.topic_levels_max"
