@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq import __version__
 from embermq.broker.access import Access
+from embermq.broker.admission import Refusal
 from embermq.broker.core import Core
 from embermq.broker.limits import Limits
 from embermq.store.interface import Store
 from embermq.transport.authentication import Authenticator
 from embermq.transport.frames import Frames
+from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
 from embermq.transport.stream import DISK, TURN, WAITING_MAX, StreamConnection
 
 if TYPE_CHECKING:
@@ -64,7 +66,17 @@ class Server:
         self.limits: Final = limits
         self.frames: Final = Frames()
         self.touched: list[StreamConnection] = []
-        self.core: Final = Core(store, access, limits, self._wake, self.bug, __version__, secrets.token_hex(4))
+        self._refusals: Final = RateLimitedLog(logger, "refused packets")
+        self.core: Final = Core(
+            store,
+            access,
+            limits,
+            self._wake,
+            self.bug,
+            __version__,
+            secrets.token_hex(4),
+            report_refusal=self._log_refusal,
+        )
         self.authenticator: Final = Authenticator(access, self.begin_turn, threads=AUTHENTICATION_THREADS)
         self.end_of_turn: Final[list[Callable[[], None]]] = []
         """Called when the core has ended a turn and the connections are written to: what a listener gathers itself."""
@@ -211,6 +223,18 @@ class Server:
         self.core.counters.internal_errors += 1
         logger.error("internal error", exc_info=error)
 
+    def _log_refusal(self, refusal: Refusal) -> None:
+        """A client published or subscribed to what it may not, which 3.1.1 cannot tell it: say so in the log."""
+        self._refusals.log(
+            logging.WARNING,
+            "%s of %s to %s refused: %s (0x%02X)",
+            refusal.packet_name,
+            shown_name(refusal.client_id),
+            shown_name(refusal.topic),
+            refusal.detail,
+            refusal.reason,
+        )
+
     def _end_turn(self) -> None:
         self._in_turn = False
         try:
@@ -263,6 +287,7 @@ class Server:
     def _tick(self) -> None:
         self._wall_ahead_s = time.time() - time.monotonic()
         now_ms = self.begin_turn()
+        self._refusals.flush()
         try:
             self.core.tick(now_ms, time.time_ns() // 1000)
             if self._sys_interval_ms and now_ms >= self._next_report_ms:

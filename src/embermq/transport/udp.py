@@ -34,6 +34,7 @@ from embermq.store.interface import StoreError
 from embermq.transport.addresses import shown
 from embermq.transport.authentication import Authenticator
 from embermq.transport.multicast import Group, hear_group, speak_to_group
+from embermq.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from embermq.transport.server import Server
@@ -46,8 +47,6 @@ SO_RCVBUFFORCE: Final = 33
 """Linux: past net.core.rmem_max, for a privileged process. The socket module has no name for it."""
 CHECKS_MAX: Final = 32
 """How many passwords may wait to be checked. Anybody can send a CONNECT, and each costs milliseconds of a core."""
-LINES_A_SECOND: Final = 50
-"""How many lines a second the log has about clients of MQTT-SN: anybody can cause one with a forged datagram."""
 QUIET: Final = frozenset({ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN})
 
 
@@ -82,7 +81,7 @@ class SnLink(Link):
 
     def close(self, reason: ReasonCode, detail: str) -> None:
         level = logging.DEBUG if reason in QUIET else logging.WARNING
-        self._listener.say(level, "%r (%s) disconnected: %s", self._connection.client_id, self.address(), detail)
+        self._listener.log.log(level, "%r (%s) disconnected: %s", self._connection.client_id, self.address(), detail)
         self._connection.close(reason, self._listener.touch())
         self._listener.forget(self._connection)
 
@@ -98,6 +97,7 @@ class SnListener(asyncio.DatagramProtocol):
 
     def __init__(self, server: "Server", settings: SnSettings) -> None:
         self.engine: Final = Engine(settings, SystemRandom())
+        self.log: Final = RateLimitedLog(logger, "MQTT-SN clients")  # a forged datagram can cause a line
         self._server: Final = server
         self._links: Final[dict[VirtualConnection, SnLink]] = {}
         self._transport: asyncio.DatagramTransport | None = None
@@ -108,8 +108,6 @@ class SnListener(asyncio.DatagramProtocol):
         self._groups: Final[list[Group]] = []
         self._hearing: asyncio.BaseTransport | None = None  # the socket in the group that clients search in
         self._advertising: asyncio.TimerHandle | None = None
-        self._lines_ms = 0
-        self._lines = 0
         # One thread of its own: a flood of CONNECTs here does not delay clients on TCP.
         self._authenticator: Final = Authenticator(
             server.access, self.touch, threads=1, waiting_max=CHECKS_MAX, name="authenticate-sn"
@@ -157,21 +155,6 @@ class SnListener(asyncio.DatagramProtocol):
         self._transport = None
         self._hearing = None
         self._authenticator.close()
-
-    def say(self, level: int, line: str, *arguments: str) -> None:
-        """Write about a client to the log, or leave it out and say how many were."""
-        if not logger.isEnabledFor(level):
-            return
-        now_ms = self._server.now_ms()
-        if now_ms - self._lines_ms >= 1000:
-            left_out = self._lines - LINES_A_SECOND
-            if left_out > 0:
-                logger.warning("%d more lines about MQTT-SN clients were left out", left_out)
-            self._lines_ms = now_ms
-            self._lines = 0
-        self._lines += 1
-        if self._lines <= LINES_A_SECOND:
-            logger.log(level, line, *arguments)
 
     def forget(self, connection: VirtualConnection) -> None:
         """The core has let go of a client."""
@@ -285,7 +268,9 @@ class SnListener(asyncio.DatagramProtocol):
         elif isinstance(event, ClientLost):
             link = self._links.pop(event.connection, None)
             if link is not None:
-                self.say(logging.WARNING, "%r (%s) lost: %s", event.connection.client_id, link.address(), event.reason)
+                self.log.log(
+                    logging.WARNING, "%r (%s) lost: %s", event.connection.client_id, link.address(), event.reason
+                )
                 core.lost(link, event.reason, self._server.begin_turn())
         elif isinstance(event, RuleViolation):
             link = self._links.get(event.connection)

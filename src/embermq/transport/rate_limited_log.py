@@ -1,0 +1,61 @@
+"""A log that clients cannot flood: a bounded number of lines a second, and a count of those that were left out.
+
+Owns: how many lines were written in this second. Anybody who reaches a port can cause lines, so what a client can
+repeat as fast as it likes is logged through here.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, final
+
+LINES_A_SECOND: Final = 50
+NAME_CHARACTERS_MAX: Final = 100
+"""How many characters of a client identifier or topic are logged; each may have 65,535."""
+
+
+def shown_name(name: str) -> str:
+    """A name that a client chose, for a log line: cut to a bounded length, and without line breaks or control codes."""
+    return repr(name if len(name) <= NAME_CHARACTERS_MAX else name[:NAME_CHARACTERS_MAX] + "...")
+
+
+@final
+class RateLimitedLog:
+    """Lines about one kind of event."""
+
+    __slots__ = ("_logger", "_about", "_lines_a_second", "_now_s", "_second_began_s", "_lines")
+
+    def __init__(
+        self,
+        logger: logging.Logger,
+        about: str,
+        lines_a_second: int = LINES_A_SECOND,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`about` names the lines where the number of those left out is logged: "refused packets"."""
+        self._logger: Final = logger
+        self._about: Final = about
+        self._lines_a_second: Final = lines_a_second
+        self._now_s: Final = now_s
+        self._second_began_s = 0.0
+        self._lines = 0  # of this second, written or left out
+
+    def log(self, level: int, line: str, *arguments: object) -> None:
+        """Write a line, or leave it out if there were too many in this second."""
+        if not self._logger.isEnabledFor(level):
+            return
+        self.flush()
+        self._lines += 1
+        if self._lines <= self._lines_a_second:
+            self._logger.log(level, line, *arguments)
+
+    def flush(self) -> None:
+        """If a second has passed, write how many lines were left out. Without a call the next line does it."""
+        now_s = self._now_s()
+        if now_s - self._second_began_s < 1:
+            return
+        left_out = self._lines - self._lines_a_second
+        if left_out > 0:
+            self._logger.warning("%d more lines about %s were left out", left_out, self._about)
+        self._second_began_s = now_s
+        self._lines = 0
