@@ -3,31 +3,38 @@
 import pytest
 
 from embermq.broker.access import AllowAll, Identity
-from embermq.broker.admission import CACHE_TOPIC_LENGTH_MAX, Admission
+from embermq.broker.admission import (
+    CACHE_RECEIVERS_MAX,
+    CACHE_TOPIC_LENGTH_MAX,
+    CACHE_TOPICS_MAX,
+    Admission,
+    Refusal,
+)
 from embermq.broker.counters import Counters
-from embermq.broker.delivery import Outbound
 from embermq.broker.limits import Limits
-from embermq.broker.session import Session
 from embermq.broker.subscriptions import Routes, Subscription
-from embermq.protocol.packets import Publish
+from embermq.protocol.packets import Puback, Publish, Suback, Subscribe, SubscriptionRequest
 from embermq.protocol.reasons import ReasonCode
+from embermq.store.budgets import RetainedBudget
 from embermq.store.memory import MemoryStore
+from support.core import Bench, ScriptedAccess, new_session
 
 CLIENT = Identity("", "c")
 
 
-def session(name: str = "c") -> Session:
-    return Session(name, 0, Identity("", name), Outbound(None, 10, 10, Counters()))
-
-
-def admission_of(routes: Routes, **options: int) -> Admission:
-    return Admission(MemoryStore(), AllowAll(), Limits(topic_levels_max=3), Counters(), routes, **options)
+def admission_of(
+    routes: Routes, topics_max: int = CACHE_TOPICS_MAX, receivers_max: int = CACHE_RECEIVERS_MAX
+) -> Admission:
+    limits = Limits(topic_levels_max=3)
+    return Admission(
+        MemoryStore(), AllowAll(), limits, Counters(), routes, topics_max=topics_max, receivers_max=receivers_max
+    )
 
 
 def test_the_cache_is_bounded_by_receivers_by_names_and_by_length() -> None:
     routes = Routes()
     admission = admission_of(routes, topics_max=15, receivers_max=1_000)
-    clients = [session() for _ in range(50)]
+    clients = [new_session() for _ in range(50)]
     for each in clients:
         routes.add(Subscription(each, "#", 0))
     for n in range(500):
@@ -46,7 +53,7 @@ def test_the_cache_is_bounded_by_receivers_by_names_and_by_length() -> None:
 def test_a_subscription_that_comes_or_goes_changes_a_cached_route_at_once(topic_filter: str) -> None:
     routes = Routes()
     admission = admission_of(routes)
-    client = session()
+    client = new_session()
     assert admission.route("t/1").receivers == []
     routes.add(Subscription(client, topic_filter, 0))
     assert [receiver.session for receiver in admission.route("t/1").receivers] == [client]
@@ -57,13 +64,75 @@ def test_a_subscription_that_comes_or_goes_changes_a_cached_route_at_once(topic_
 @pytest.mark.parametrize("topic_name", ["$SYS/broker/uptime", "a/b/c/d"])
 def test_a_name_that_can_be_routed_is_not_admitted_by_that(topic_name: str) -> None:
     routes = Routes()
-    routes.add(Subscription(session(), topic_name, 0))
+    routes.add(Subscription(new_session(), topic_name, 0))
     admission = admission_of(routes)
     assert len(routes.route(topic_name).receivers) == 1
     assert admission.refusal("c", CLIENT, Publish(topic_name, b"x")) == ReasonCode.TOPIC_NAME_INVALID
     assert topic_name not in admission.admitted
 
 
+def test_every_refusal_is_reported_with_client_topic_and_reason() -> None:
+    refusals: list[Refusal] = []
+    bench = Bench(
+        MemoryStore([RetainedBudget("open/#", count_max=1)]),
+        Limits(topic_levels_max=3, subscriptions_max=1),
+        ScriptedAccess("open", may_retain=True),
+        report_refusal=refusals.append,
+    )
+    client = bench.join("c")
+    bench.send(client, Publish("closed", b"x"), Publish("closed", b"x", 0, True))
+    bench.send(client, Publish("open/2/3/4", b"x", 1, packet_id=1))
+    bench.send(client, Publish("open/1", b"x", 0, True), Publish("open/2", b"x", 0, True), Publish("open/2", b"x"))
+    asked = ["closed", "$share/g/open", "open/+/+/+", "open/1", "open/2", "open/1"]
+    bench.send(client, Subscribe(2, [SubscriptionRequest(topic_filter) for topic_filter in asked]))
+    found = [(r.packet_name, r.client_id, r.topic, r.reason, r.detail) for r in refusals]
+    assert found == [
+        ("PUBLISH", "c", "closed", 0x87, "no right to publish"),
+        ("PUBLISH", "c", "closed", 0x87, "no right to retain"),
+        ("PUBLISH", "c", "open/2/3/4", 0x90, "more levels than limits.topic_levels_max"),
+        ("PUBLISH", "c", "open/2", 0x97, bench.store.retained_admits("open/2", 1)),
+        ("SUBSCRIBE", "c", "closed", 0x87, "no right to read all that it can match"),
+        ("SUBSCRIBE", "c", "$share/g/open", 0x9E, "shared subscriptions are not supported"),
+        ("SUBSCRIBE", "c", "open/+/+/+", 0x8F, "more levels than limits.topic_levels_max"),
+        ("SUBSCRIBE", "c", "open/2", 0x97, "limits.subscriptions_max is reached"),
+    ]
+
+
 def test_other_names_that_begin_with_a_dollar_are_admitted() -> None:
     admission = admission_of(Routes())
     assert admission.refusal("c", CLIENT, Publish("$data/x", b"x")) is None
+
+
+def test_a_shared_subscription_is_refused_and_the_filters_beside_it_are_granted() -> None:
+    bench = Bench()
+    client = bench.join("c")
+    filters = ("$share/group/t", "t", "$share/x", "$shared/t")
+    bench.send(client, Subscribe(1, [SubscriptionRequest(topic_filter, 1) for topic_filter in filters]))
+    refused = ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+    assert client.take() == [Suback(1, [refused, 1, refused, 1])]
+    assert bench.core.counters.subscriptions_refused == 2
+    bench.publish("t", b"x")
+    assert client.payloads() == [b"x"]
+
+
+def test_limits_bite_at_their_number_and_not_before() -> None:
+    bench = Bench(limits=Limits(subscriptions_max=2, topic_levels_max=3))
+    client = bench.join("c")
+    asked = [SubscriptionRequest(f) for f in ("a/b/c", "b", "a/b/c/d", "c", "b")]
+    bench.send(client, Subscribe(1, asked))
+    assert client.take() == [Suback(1, [0, 0, ReasonCode.QUOTA_EXCEEDED, ReasonCode.QUOTA_EXCEEDED, 0])]
+    bench.send(client, Publish("a/b/c/d", b"", 1, packet_id=1), Publish("a/b/c", b"", 1, packet_id=2))
+    assert client.take()[:2] == [Puback(1, ReasonCode.TOPIC_NAME_INVALID), Publish("a/b/c", b"")]
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_nobody_else_speaks_for_the_server(retain: bool) -> None:
+    bench = Bench()
+    client = bench.join()
+    bench.subscribed(client, "$SYS/#")
+    bench.core.report()
+    client.take()
+    for packet_id, topic_name in enumerate(("$SYS/broker/version", "$SYS/broker/mine"), 1):
+        bench.send(client, Publish(topic_name, b"mine", 1, retain, packet_id=packet_id))
+        assert client.take() == [Puback(packet_id, 0x90)]
+    assert bench.core.counters.dropped_topic_refused == 2

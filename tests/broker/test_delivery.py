@@ -1,4 +1,4 @@
-"""QoS 1 and 2 towards a client: windows, packet ids, redelivery; with a session's own memory and a lasting queue."""
+"""QoS 1 and 2 towards a client: windows, packet ids, redelivery; with a session's own memory and a persistent queue."""
 
 import pytest
 
@@ -13,13 +13,13 @@ from support.clauses import v311
 from support.core import Bench, ScriptedLink
 
 
-@pytest.fixture(params=[False, True], ids=["memory", "lasting"])
-def lasting(request: pytest.FixtureRequest) -> bool:
+@pytest.fixture(params=[False, True], ids=["memory", "persistent"])
+def persistent(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-def bench_with(lasting: bool, **limits: int) -> Bench:
-    return Bench(MemoryStore(queues=lasting), Limits(**limits))
+def bench_with(persistent: bool, **limits: int) -> Bench:
+    return Bench(MemoryStore(queues=persistent), Limits(**limits))
 
 
 class DamagedQueue(Queue):
@@ -45,8 +45,8 @@ def test_packet_ids_count_up_and_come_round_without_zero() -> None:
     assert [packet_id_of(n) for n in (1, 2, PACKET_IDS, PACKET_IDS + 1)] == [1, 2, PACKET_IDS, 1]
 
 
-def test_no_more_than_the_window_is_in_flight_and_an_ack_makes_room(lasting: bool) -> None:
-    bench = bench_with(lasting, inflight_max=3)
+def test_no_more_than_the_window_is_in_flight_and_an_ack_makes_room(persistent: bool) -> None:
+    bench = bench_with(persistent, inflight_max=3)
     client = bench.join("c", clean=False)
     bench.subscribed(client, "t", 1)
     for n in range(5):
@@ -59,8 +59,8 @@ def test_no_more_than_the_window_is_in_flight_and_an_ack_makes_room(lasting: boo
     assert client.payloads() == [b"4"]
 
 
-def test_a_client_may_ask_for_a_smaller_window(lasting: bool) -> None:
-    bench = bench_with(lasting)
+def test_a_client_may_ask_for_a_smaller_window(persistent: bool) -> None:
+    bench = bench_with(persistent)
     client = bench.join("c", clean=False, receive_maximum=1)
     bench.subscribed(client, "t", 1)
     for n in range(3):
@@ -69,8 +69,8 @@ def test_a_client_may_ask_for_a_smaller_window(lasting: bool) -> None:
 
 
 @v311("MQTT-4.4.0-1", "MQTT-3.3.1-1")
-def test_what_was_not_acknowledged_comes_again_in_order_with_dup_and_the_same_id(lasting: bool) -> None:
-    bench = bench_with(lasting)
+def test_what_was_not_acknowledged_comes_again_in_order_with_dup_and_the_same_id(persistent: bool) -> None:
+    bench = bench_with(persistent)
     client = bench.join("c", clean=False)
     bench.subscribed(client, "t", 2)
     for n in range(4):
@@ -87,8 +87,8 @@ def test_what_was_not_acknowledged_comes_again_in_order_with_dup_and_the_same_id
     ]
 
 
-def test_what_came_while_the_client_was_away_follows_without_dup(lasting: bool) -> None:
-    bench = bench_with(lasting)
+def test_what_came_while_the_client_was_away_follows_without_dup(persistent: bool) -> None:
+    bench = bench_with(persistent)
     client = bench.join("c", clean=False)
     bench.subscribed(client, "t", 1)
     bench.publish("t", b"before", qos=1)
@@ -102,8 +102,8 @@ def test_what_came_while_the_client_was_away_follows_without_dup(lasting: bool) 
     assert got[0].packet_id == sent[0].packet_id
 
 
-def test_a_full_queue_drops_the_newest_and_counts_it(lasting: bool) -> None:
-    bench = bench_with(lasting, queue_messages_max=3)
+def test_a_full_queue_drops_the_newest_and_counts_it(persistent: bool) -> None:
+    bench = bench_with(persistent, queue_messages_max=3)
     client = bench.join("c", clean=False)
     bench.subscribed(client, "t", 1)
     bench.lose(client)
@@ -114,8 +114,8 @@ def test_a_full_queue_drops_the_newest_and_counts_it(lasting: bool) -> None:
     assert bench.core.counters.dropped_queue_full == 2
 
 
-def test_when_packet_ids_run_out_the_next_message_waits(lasting: bool) -> None:
-    bench = bench_with(lasting, inflight_max=PACKET_IDS, queue_messages_max=PACKET_IDS + 100)
+def test_when_packet_ids_run_out_the_next_message_waits(persistent: bool) -> None:
+    bench = bench_with(persistent, inflight_max=PACKET_IDS, queue_messages_max=PACKET_IDS + 100)
     client = bench.join("c", clean=False)
     bench.subscribed(client, "t", 1)
     for n in range(PACKET_IDS + 2):
@@ -129,8 +129,8 @@ def test_when_packet_ids_run_out_the_next_message_waits(lasting: bool) -> None:
     assert [(m.payload, m.packet_id) for m in client.take_messages()] == [(b"65535", 1), (b"65536", 2)]
 
 
-def test_a_reader_that_is_full_gets_qos_1_later_and_qos_0_never(lasting: bool) -> None:
-    bench = bench_with(lasting)
+def test_a_reader_that_is_full_gets_qos_1_later_and_qos_0_never(persistent: bool) -> None:
+    bench = bench_with(persistent)
     client = bench.join("c", clean=False)
     bench.subscribed(client, "t", 1)
     client.room = 1
@@ -145,8 +145,8 @@ def test_a_reader_that_is_full_gets_qos_1_later_and_qos_0_never(lasting: bool) -
     assert client.payloads() == [b"1"]
 
 
-def test_acks_for_nothing_are_counted_and_change_nothing(lasting: bool) -> None:
-    bench = bench_with(lasting)
+def test_acks_for_nothing_are_counted_and_change_nothing(persistent: bool) -> None:
+    bench = bench_with(persistent)
     client = bench.join("c", clean=False)
     bench.subscribed(client, "t", 2)
     bench.publish("t", b"x", qos=2)
@@ -163,8 +163,8 @@ def test_acks_for_nothing_are_counted_and_change_nothing(lasting: bool) -> None:
 
 
 @v311("MQTT-4.3.3-1")
-def test_pubrel_comes_again_for_a_repeated_pubrec(lasting: bool) -> None:
-    bench = bench_with(lasting)
+def test_pubrel_comes_again_for_a_repeated_pubrec(persistent: bool) -> None:
+    bench = bench_with(persistent)
     client = bench.join("c", clean=False)
     bench.subscribed(client, "t", 2)
     bench.publish("t", b"x", qos=2)
@@ -232,8 +232,8 @@ def test_a_puback_that_nothing_follows_from_is_done_without_a_turn_and_is_a_sign
     assert not bench.core.acknowledged(client, message.packet_id, bench.now_ms), "it has no session any more"
 
 
-def test_a_puback_that_makes_room_is_left_to_the_turn(lasting: bool) -> None:
-    bench = bench_with(lasting, inflight_max=1)
+def test_a_puback_that_makes_room_is_left_to_the_turn(persistent: bool) -> None:
+    bench = bench_with(persistent, inflight_max=1)
     client = bench.join("c", clean=False)
     bench.subscribed(client, "t", 1)
     bench.publish("t", b"0", qos=1)
@@ -281,8 +281,8 @@ def test_without_a_disk_to_wait_for_messages_keep_their_order_all_the_same() -> 
     assert one.take() == [Pubrec(1), Puback(2)]
 
 
-def test_a_client_that_is_away_gets_what_another_one_published_meanwhile(lasting: bool) -> None:
-    bench = bench_with(lasting)
+def test_a_client_that_is_away_gets_what_another_one_published_meanwhile(persistent: bool) -> None:
+    bench = bench_with(persistent)
     away, writer = bench.join("away", clean=False), bench.join("w")
     bench.subscribed(away, "t", 1)
     bench.lose(away)
@@ -290,3 +290,96 @@ def test_a_client_that_is_away_gets_what_another_one_published_meanwhile(lasting
     bench.send(writer, Publish("t", b"b", 1, False, False, 2))
     assert writer.take() == [Puback(1), Puback(2)]
     assert bench.join("away", clean=False).payloads() == [b"a", b"b"]
+
+
+# What one session has in memory is bounded in bytes, whatever its client reads and acknowledges.
+
+KIB = 1024
+
+
+def limited_in_bytes(persistent: bool) -> tuple[Bench, ScriptedLink]:
+    bench = Bench(MemoryStore(queues=persistent), Limits(queue_bytes_max=100 * KIB))
+    client = bench.join("c", clean=False)
+    bench.subscribed(client, "t", 1)
+    return bench, client
+
+
+def in_memory(bench: Bench) -> int:
+    [session] = bench.core.sessions()
+    outbound = session.outbound
+    waiting = [] if outbound.queue is not None else list(outbound.backlog)
+    return sum(len(queued.message.payload) for queued in [*outbound.inflight.values(), *waiting])
+
+
+def test_large_messages_that_are_not_acknowledged_close_the_window_early(persistent: bool) -> None:
+    bench, client = limited_in_bytes(persistent)
+    for n in range(50):
+        bench.publish("t", b"%02d" % n + bytes(10 * KIB), 1)
+    got = client.take_messages()
+    assert len(got) == 10
+    assert in_memory(bench) <= 111 * KIB
+    dropped = bench.core.counters.dropped_queue_full
+    assert dropped == (0 if persistent else 40)
+    bench.send(client, *[Puback(message.packet_id) for message in got])
+    for n in range(50, 60):
+        bench.publish("t", b"%02d" % n + bytes(10 * KIB), 1)
+    while more := client.take_messages():
+        got += more
+        bench.send(client, *[Puback(message.packet_id) for message in more])
+    wanted = range(60) if persistent else [*range(10), *range(50, 60)]
+    assert [int(message.payload[:2]) for message in got] == list(wanted)
+
+
+def test_the_queue_of_a_client_that_is_away_is_bounded_in_bytes_where_it_is_in_memory(persistent: bool) -> None:
+    bench, client = limited_in_bytes(persistent)
+    bench.lose(client)
+    for n in range(50):
+        bench.publish("t", b"%02d" % n + bytes(10 * KIB), 1)
+    assert in_memory(bench) <= 111 * KIB
+    assert bench.core.counters.dropped_queue_full == (0 if persistent else 40)
+
+
+def test_one_message_goes_however_large(persistent: bool) -> None:
+    bench, client = limited_in_bytes(persistent)
+    for n in range(3):
+        bench.publish("t", b"%d" % n + bytes(200 * KIB), 1)
+        [message] = client.take_messages()
+        assert message.payload[:1] == b"%d" % n
+        bench.send(client, Puback(message.packet_id))
+    assert bench.core.counters.dropped_queue_full == 0
+
+
+def test_a_client_that_is_back_gets_its_window_again_as_fast_as_it_reads(persistent: bool) -> None:
+    bench, client = limited_in_bytes(persistent)
+    for n in range(8):
+        bench.publish("t", b"%d" % n, 1)
+    assert len(client.take_messages()) == 8
+    bench.lose(client)
+    bench.publish("t", b"8", 1)
+    client = bench.join("c", clean=False, room=3)
+    again = client.take_messages()
+    assert [(message.payload, message.dup) for message in again] == [(b"0", True), (b"1", True), (b"2", True)]
+    # What comes meanwhile must wait, and an acknowledgement of what was to come again is heeded.
+    bench.publish("t", b"9", 1)
+    bench.send(client, Puback(5))
+    assert client.take_messages() == []
+    client.room = 100
+    bench.core.writable(client)
+    bench.turn()
+    assert [(message.payload, message.dup) for message in client.take_messages()] == [
+        (b"3", True),
+        (b"5", True),
+        (b"6", True),
+        (b"7", True),
+        (b"8", False),
+        (b"9", False),
+    ]
+
+
+def test_acknowledged_messages_weigh_nothing(persistent: bool) -> None:
+    bench, client = limited_in_bytes(persistent)
+    for _ in range(500):
+        bench.send(client, Publish("t", bytes(KIB), 1, packet_id=1))
+        [message] = client.take_messages()
+        bench.send(client, Puback(message.packet_id))
+    assert bench.core.counters.dropped_queue_full == 0

@@ -1,35 +1,18 @@
 """The operator's messages: no access rule binds them, limits do, and their answer waits for the disk."""
 
-from embermq.broker.access import OPERATOR, Access, Identity
+from embermq.broker.access import OPERATOR, Identity
 from embermq.broker.operator import retained_message, retained_pieces
 from embermq.broker.retained_delivery import PIECE_BYTES, PIECE_MESSAGES
 from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.budgets import RetainedBudget
 from embermq.store.memory import MemoryStore
-from support.core import Bench, SlowStore
-
-
-class NobodyMay(Access):
-    """Lets everybody in, and nobody do anything."""
-
-    def __init__(self) -> None:
-        super().__init__(slow=False, unrestricted=False)
-
-    def authenticate(
-        self, client_id: str, user_name: str | None, password: bytes | None, certificate: str | None
-    ) -> Identity:
-        return Identity(user_name or "", client_id)
-
-    def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
-        return False
-
-    def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
-        return False
+from support.core import Bench, ScriptedAccess
+from support.stores import ScriptedStore
 
 
 def test_no_rule_binds_the_operator() -> None:
-    bench = Bench(access=NobodyMay())
+    bench = Bench(access=ScriptedAccess("nothing"))
     message = Publish("a", b"1", 1, True)
     assert bench.core.publish_sessionless(message, Identity("", "$operator")) == ReasonCode.NOT_AUTHORIZED
     assert bench.core.publish_sessionless(message, OPERATOR) is None
@@ -49,7 +32,7 @@ def test_what_is_not_taken_has_a_reason() -> None:
 
 
 def test_the_answer_waits_for_the_disk() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
     bench = Bench(store)
     answers: list[str] = []
     bench.core.publish_sessionless(Publish("a", b"1", 0, True), OPERATOR)

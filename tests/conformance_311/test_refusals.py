@@ -11,9 +11,9 @@ from embermq.broker.access import Access, Identity
 from embermq.broker.limits import Limits
 from embermq.protocol.errors import Refused
 from embermq.protocol.reasons import ReasonCode
-from embermq.store.memory import MemoryStore
 from support import wire
 from support.clauses import v311
+from support.stores import ScriptedStore
 from support.wire import CONNACK, PUBACK, Connack, Will, Wire
 
 Started = Callable[..., Callable[[], Wire]]
@@ -53,20 +53,6 @@ class House(Access):
 
     def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
         return topic_filter.startswith("open/")
-
-
-class Ailing(MemoryStore):
-    """A store that can be told to fail for a while."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.trouble = ""
-
-    def at_once(self) -> bool:
-        return False
-
-    def failing(self) -> str:
-        return self.trouble
 
 
 ME = {"user_name": "me", "password": b"secret"}
@@ -146,7 +132,7 @@ def test_a_filter_that_is_not_permitted_fails_and_the_others_are_granted(started
 
 @v311("MQTT-4.8.0-2")
 def test_a_fault_of_the_store_ends_the_connection_that_needed_it_and_no_other(started: Started) -> None:
-    store = Ailing()
+    store = ScriptedStore(late=False, at_once=False, queues=False)
     dial = started(store=store)
     bystander, writer = dial(), dial()
     bystander.connect("b")
@@ -229,3 +215,20 @@ def test_one_log_line_says_why_a_client_was_disconnected(
     (line,) = [record.getMessage() for record in caplog.records]
     assert "offender" in line
     assert word in line
+
+
+def test_a_refused_publish_and_a_refused_subscribe_are_logged_with_client_topic_and_reason(
+    started: Started, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = started(access=House())()
+    client.connect("offender", **ME)
+    with caplog.at_level(logging.WARNING, "embermq"):
+        client.publish("closed/door", b"x", qos=1)
+        assert client.subscribe(("closed/#", 1), ("open/a", 1)) == [0x80, 1]
+        for _ in range(200):
+            client.publish("closed/\n" + "x" * 1_000, b"x", qos=1)
+    first, second, third, *more = caplog.messages
+    assert first == "PUBLISH of 'offender' to 'closed/door' refused: no right to publish (0x87)"
+    assert second == "SUBSCRIBE of 'offender' to 'closed/#' refused: no right to read all that it can match (0x87)"
+    assert "\n" not in third and len(third) < 250
+    assert len(more) < 150

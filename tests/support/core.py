@@ -1,13 +1,21 @@
-"""The core without sockets: links that write down what they are told, a clock that is moved by hand, a slow disk."""
+"""The core without sockets: links that write down what they are told, and a clock that is moved by hand."""
 
 from collections.abc import Callable
 
 from embermq.broker.access import Access, AllowAll, Identity
+from embermq.broker.admission import Refusal, ignore_refusal
 from embermq.broker.core import Core
+from embermq.broker.counters import Counters
+from embermq.broker.delivery import Outbound
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
 from embermq.broker.retained_delivery import COMPARISONS_MAX
+from embermq.broker.session import Session
 from embermq.protocol.packets import (
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
     SESSION_NEVER_EXPIRES,
     Connack,
     Connect,
@@ -24,10 +32,16 @@ from embermq.protocol.packets import (
     Will,
 )
 from embermq.protocol.reasons import ReasonCode
-from embermq.store.interface import StoreError
+from embermq.store.interface import Store
 from embermq.store.memory import MemoryStore
+from support.stores import ScriptedStore
 
-ACKS = {4: Puback, 5: Pubrec, 6: Pubrel, 7: Pubcomp}
+ACKNOWLEDGEMENTS: dict[int, Callable[[int, int], Packet]] = {
+    PUBACK: Puback,
+    PUBREC: Pubrec,
+    PUBREL: Pubrel,
+    PUBCOMP: Pubcomp,
+}
 
 
 class ScriptedLink(Link):
@@ -37,8 +51,7 @@ class ScriptedLink(Link):
         super().__init__(supervises_keep_alive)
         self.got: list[Packet] = []
         self.closed: ReasonCode | None = None
-        self.room = room  # how many more messages the client takes before it "reads too slowly"
-        self.stash: list[Packet] = []
+        self.room = room  # how many more messages the client takes before it is a slow reader
         self.is_open = False
         self.on_open: Callable[[], None] = lambda: None
 
@@ -56,7 +69,7 @@ class ScriptedLink(Link):
         return self.deliver(Delivery(message))
 
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
-        self.got.append(ACKS[packet_type](packet_id, reason))
+        self.got.append(ACKNOWLEDGEMENTS[packet_type](packet_id, reason))
 
     def send(self, packet: Packet) -> None:
         self.got.append(packet)
@@ -83,47 +96,33 @@ class ScriptedLink(Link):
         return [message.payload for message in self.take_messages()]
 
 
-class SlowStore(MemoryStore):
-    """A store whose disk takes as long as the test wants: `finish` ends the commit under way."""
+class ScriptedAccess(Access):
+    """Every client is who it says. A session belongs to its user.
 
-    def __init__(self, *, queues: bool = True) -> None:
-        super().__init__(queues=queues)
-        self.done: Callable[[StoreError | None], None] | None = None
-        self.trouble = ""
+    `allowed`: the beginning of the topic names and filters that may be used; `may_retain`: whether messages may be
+    retained there. With `allowed` None there are no rules.
+    """
 
-    def at_once(self) -> bool:
-        return False
-
-    def commit(self, done: Callable[[StoreError | None], None]) -> bool:
-        assert self.done is None, "one commit at a time"
-        self.done = done
-        return False
-
-    def finish(self) -> None:
-        assert self.done is not None, "nothing is being committed"
-        done, self.done = self.done, None
-        done(None)
-
-    def failing(self) -> str:
-        return self.trouble
-
-
-class NamedUsers(Access):
-    """Everybody has a name and may do everything with what is their own."""
-
-    def __init__(self) -> None:
-        super().__init__(slow=False, unrestricted=True)
+    def __init__(self, allowed: str | None = None, may_retain: bool = False) -> None:
+        super().__init__(slow=False, unrestricted=allowed is None)
+        self._allowed = allowed or ""
+        self._may_retain = may_retain
 
     def authenticate(
-        self, client_id: str, user_name: str | None, password: bytes | None, certificate: str | None
+        self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
     ) -> Identity:
         return Identity(user_name or "", client_id)
 
     def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
-        return True
+        return topic_name.startswith(self._allowed) and (self._may_retain or not retain)
 
     def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
-        return True
+        return topic_filter.startswith(self._allowed)
+
+
+def new_session(client_id: str = "c") -> Session:
+    """A session that belongs to no core."""
+    return Session(client_id, 0, Identity("", client_id), Outbound(None, 10, 10, Counters()))
 
 
 class Bench:
@@ -131,9 +130,12 @@ class Bench:
 
     def __init__(
         self,
-        store: MemoryStore | None = None,
+        store: Store | None = None,
         limits: Limits | None = None,
         access: Access | None = None,
+        *,
+        report_refusal: Callable[[Refusal], None] = ignore_refusal,
+        shortcuts: bool = True,
         comparisons_max: int = COMPARISONS_MAX,
     ) -> None:
         self.store = store if store is not None else MemoryStore()
@@ -146,6 +148,8 @@ class Bench:
             self.bug,
             "test",
             "seed",
+            report_refusal=report_refusal,
+            shortcuts=shortcuts,
             comparisons_max=comparisons_max,
         )
         self.core.restore(self.now_ms, self.now_ms * 1000)
@@ -180,9 +184,30 @@ class Bench:
             self.turn()
         return link
 
-    def join(self, client_id: str = "", **options: object) -> ScriptedLink:
-        """Connect, and see to it that the server said yes."""
-        link = self.connect(client_id, **options)  # type: ignore[arg-type]
+    def join(
+        self,
+        client_id: str = "",
+        *,
+        clean: bool = True,
+        will: Will | None = None,
+        keep_alive_s: int = 0,
+        receive_maximum: int = 65_535,
+        expiry_s: int = SESSION_NEVER_EXPIRES,
+        room: int = 1_000_000,
+        user: str = "",
+    ) -> ScriptedLink:
+        """Connect, wait for the commit, and take the CONNACK off, which must say yes."""
+        link = self.connect(
+            client_id,
+            clean=clean,
+            will=will,
+            keep_alive_s=keep_alive_s,
+            receive_maximum=receive_maximum,
+            expiry_s=expiry_s,
+            room=room,
+            user=user,
+        )
+        self.commit()
         connack = link.got.pop(0)
         assert isinstance(connack, Connack)
         assert connack.reason == ReasonCode.SUCCESS
@@ -197,6 +222,13 @@ class Bench:
         while self.core.end_turn():
             pass
 
+    def commit(self) -> None:
+        """Finish the commits of a late store until none is under way."""
+        store = self.store
+        while isinstance(store, ScriptedStore) and store.done is not None:
+            store.finish()
+            self.turn()
+
     def pass_s(self, seconds: float) -> None:
         self.now_ms += int(seconds * 1000)
         self.core.tick(self.now_ms, self.now_ms * 1000)
@@ -206,15 +238,26 @@ class Bench:
         self.core.lost(link, "gone", self.now_ms)
         self.turn()
 
-    def subscribe(self, link: ScriptedLink, topic_filter: str, qos: int = 0, **options: object) -> None:
-        self.send(link, Subscribe(1, [SubscriptionRequest(topic_filter, qos, **options)]))  # type: ignore[arg-type]
+    def subscribe(
+        self,
+        link: ScriptedLink,
+        topic_filter: str,
+        qos: int = 0,
+        *,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        retain_handling: int = 0,
+    ) -> None:
+        request = SubscriptionRequest(topic_filter, qos, no_local, retain_as_published, retain_handling)
+        self.send(link, Subscribe(1, [request]))
 
     def subscribed(self, link: ScriptedLink, topic_filter: str, qos: int = 0) -> None:
-        """Subscribe, and take the SUBACK off."""
+        """Subscribe, wait for the commit, and take the SUBACK off."""
         self.subscribe(link, topic_filter, qos)
+        self.commit()
         assert link.got.pop(0) == Suback(1, [qos])
 
     def publish(self, topic_name: str, payload: bytes, qos: int = 0, retain: bool = False) -> None:
-        """A message of somebody else."""
+        """A message without a session."""
         self.core.publish_sessionless(Publish(topic_name, payload, qos, retain), Identity("", "somebody"))
         self.turn()

@@ -21,10 +21,11 @@ from embermq.protocol.packets import (
     Subscribe,
     SubscriptionRequest,
 )
+from embermq.store.interface import Store
 from embermq.store.memory import MemoryStore
 from embermq.transport.server import Server
 from embermq.transport.stream import WAITING_MAX, StreamConnection
-from support.core import SlowStore
+from support.stores import ScriptedStore
 
 PINGS = encode(Pingreq()) * 1_000
 
@@ -85,7 +86,7 @@ class Peer:
 Scenario = Callable[[Server], Coroutine[None, None, None]]
 
 
-def run(scenario: Scenario, store: MemoryStore | None = None, group_bytes_max: int = 1 << 20, **limits: int) -> None:
+def run(scenario: Scenario, store: Store | None = None, group_bytes_max: int = 1 << 20, **limits: int) -> None:
     async def whole() -> None:
         server = Server(
             store=store if store is not None else MemoryStore(),
@@ -140,7 +141,7 @@ def test_a_slow_subscriber_is_heard_although_its_output_is_full() -> None:
 
 @pytest.mark.parametrize("packet", [Pingreq(), Pubrel(7)])
 def test_answers_that_wait_for_the_disk_are_bounded_for_each_client(packet: Packet) -> None:
-    store = SlowStore()
+    store = ScriptedStore()
 
     async def scenario(server: Server) -> None:
         hasty, other = Peer(server), Peer(server)
@@ -166,25 +167,9 @@ def test_answers_that_wait_for_the_disk_are_bounded_for_each_client(packet: Pack
     run(scenario, store)
 
 
-class SizedStore(SlowStore):
-    """A slow store that says how much waits in it."""
-
-    waiting_bytes = 0
-
-    def append_publish(self, message: Publish, client_id: str, qos2_session_id: int = 0) -> int:
-        self.waiting_bytes += len(message.payload)
-        return super().append_publish(message, client_id, qos2_session_id)
-
-    def commit(self, done: Callable[..., None]) -> bool:
-        self.waiting_bytes = 0
-        return super().commit(done)
-
-    def group_bytes(self) -> int:
-        return self.waiting_bytes
-
-
 def test_a_group_is_held_to_its_size_within_a_turn_too() -> None:
-    store = SizedStore()
+    store = ScriptedStore()
+    store.counts_bytes = True
 
     async def scenario(server: Server) -> None:
         peers = [Peer(server) for _ in range(20)]
@@ -204,10 +189,11 @@ def test_a_group_is_held_to_its_size_within_a_turn_too() -> None:
 
 
 def test_a_client_whose_connack_waits_is_not_read_from_because_the_disk_has_caught_up() -> None:
-    store = SizedStore()
+    store = ScriptedStore()
+    store.counts_bytes = True
 
     async def scenario(server: Server) -> None:
-        store.waiting_bytes = 20_000
+        store.gathered_bytes = 20_000
         peer = Peer(server)
         connect = Connect("persistent", False, session_expiry_s=SESSION_NEVER_EXPIRES)
         await peer.send(connect)
@@ -223,7 +209,7 @@ def test_a_client_whose_connack_waits_is_not_read_from_because_the_disk_has_caug
 
 
 def test_a_connect_that_is_not_answered_in_time_leaves_no_trace() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
 
     async def scenario(server: Server) -> None:
         peer = Peer(server)

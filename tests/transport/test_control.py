@@ -14,12 +14,12 @@ from embermq.broker.access import AllowAll
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import Publish
 from embermq.store.budgets import RetainedBudget
-from embermq.store.interface import RetainedPiece
+from embermq.store.interface import Store
 from embermq.store.memory import MemoryStore
 from embermq.transport import control
 from embermq.transport.addresses import unix_address
 from embermq.transport.server import Server
-from support.core import SlowStore
+from support.stores import ScriptedStore
 
 TIMEOUT_S = 20
 
@@ -74,7 +74,7 @@ class Place:
 
 
 @asynccontextmanager
-async def serving(path: Path, store: MemoryStore, limits: Limits | None = None) -> AsyncIterator[Place]:
+async def serving(path: Path, store: Store, limits: Limits | None = None) -> AsyncIterator[Place]:
     server = Server(store=store, access=AllowAll(), limits=limits or Limits(), sys_interval_s=0)
     await server.start()
     await server.listen_control(path)
@@ -89,7 +89,7 @@ async def serving(path: Path, store: MemoryStore, limits: Limits | None = None) 
 def run(
     tmp_path: Path,
     test: Callable[[Place], Awaitable[None]],
-    store: MemoryStore | None = None,
+    store: Store | None = None,
     limits: Limits | None = None,
 ) -> None:
     async def served() -> None:
@@ -172,7 +172,7 @@ def test_answers_come_in_the_order_of_requests(tmp_path: Path) -> None:
 
 
 def test_nothing_is_answered_before_it_is_durable(tmp_path: Path) -> None:
-    store = SlowStore()
+    store = ScriptedStore()
 
     async def test(place: Place) -> None:
         operator = await place.operator()
@@ -196,7 +196,7 @@ def test_nothing_is_answered_before_it_is_durable(tmp_path: Path) -> None:
 
 def test_a_disk_that_fails_is_told_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "FAILING_CHECK_S", 0.05)
-    store = SlowStore()
+    store = ScriptedStore()
 
     async def test(place: Place) -> None:
         operator = await place.operator()
@@ -219,23 +219,8 @@ def test_a_disk_that_fails_is_told_instead(tmp_path: Path, monkeypatch: pytest.M
     run(tmp_path, test, store)
 
 
-class Counting(MemoryStore):
-    """Counts what is read out of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scanned = 0
-
-    def retained_piece(
-        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int
-    ) -> RetainedPiece:
-        piece = super().retained_piece(topic_filter, after_topic_name, limit, bytes_max, seeks_max)
-        self.scanned += len(piece.found)
-        return piece
-
-
 def test_a_listing_waits_for_its_reader_and_nobody_else_does(tmp_path: Path) -> None:
-    store = Counting()
+    store = ScriptedStore(late=False, queues=False)
     for number in range(4_000):
         store.append_publish(Publish(f"a/{number:04}", bytes(10_000), 0, True), "c")
 
@@ -248,7 +233,7 @@ def test_a_listing_waits_for_its_reader_and_nobody_else_does(tmp_path: Path) -> 
             other.set(f"b/{number}", b"1")
             assert await other.answer() == {"done": {}}
         # 40 MB wait to be read; what was taken out for them fits between the two.
-        assert store.scanned < 1_000
+        assert store.piece_messages < 1_000
         topics = [first["message"]["topic"]]
         while "message" in (answer := await idle.answer()):
             topics.append(answer["message"]["topic"])

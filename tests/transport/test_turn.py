@@ -22,11 +22,12 @@ from embermq.protocol.packets import (
     Subscribe,
     SubscriptionRequest,
 )
+from embermq.store.interface import Store
 from embermq.store.memory import MemoryStore
 from embermq.transport.server import Server
 from embermq.transport.stream import READ_MUCH_BYTES, StreamConnection
 from support.clauses import v311
-from support.core import SlowStore
+from support.stores import ScriptedStore
 
 
 class CountingTransport:
@@ -89,7 +90,7 @@ async def joined(server: Server, name: str, *filters: str, qos: int = 0, stuck: 
     return connection, transport
 
 
-async def started(store: MemoryStore | None = None, **limits: int) -> Server:
+async def started(store: Store | None = None, **limits: int) -> Server:
     store = store if store is not None else MemoryStore()
     server = Server(store=store, access=AllowAll(), limits=Limits(**limits), sys_interval_s=0)
     await server.start()
@@ -229,7 +230,7 @@ def test_a_bug_of_ours_ends_one_connection_and_is_counted(monkeypatch: pytest.Mo
 
 def test_a_client_that_goes_while_its_acknowledgement_waits_takes_nobody_with_it() -> None:
     async def scenario() -> None:
-        server = await started(store := SlowStore())
+        server = await started(store := ScriptedStore())
         leaver, gone = await joined(server, "leaver")
         writer, acks = await joined(server, "w")
         leaver.data_received(encode(Publish("t", b"x", 1, packet_id=1)))

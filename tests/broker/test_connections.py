@@ -1,44 +1,25 @@
-"""Sessions in time: keep-alives, expiries, wills, limits. A day passes in a millisecond."""
-
-import pytest
+"""How clients come and go: keep alive, expiry, takeover. A day passes in a millisecond."""
 
 from embermq.broker.access import Identity
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import (
     Connack,
     Connect,
-    Disconnect,
     Pingreq,
-    Puback,
-    Publish,
-    Suback,
-    Subscribe,
-    SubscriptionRequest,
-    Will,
 )
 from embermq.protocol.reasons import ReasonCode
 from support.clauses import v311
-from support.core import Bench, NamedUsers, ScriptedLink
-
-WILL = Will("will", b"gone", 1, True)
-
-
-def watcher(bench: Bench) -> object:
-    link = bench.join("watcher")
-    bench.subscribed(link, "will", 1)
-    return link
+from support.core import Bench, ScriptedAccess, ScriptedLink
 
 
 @v311("MQTT-3.1.2-24")
 def test_a_silent_client_is_lost_at_one_and_a_half_times_its_keep_alive() -> None:
     bench = Bench()
-    watch = watcher(bench)
-    client = bench.join("c", keep_alive_s=10, will=WILL)
+    client = bench.join("c", keep_alive_s=10)
     bench.pass_s(14.9)
     assert client.closed is None
     bench.pass_s(0.2)
     assert client.closed == ReasonCode.KEEP_ALIVE_TIMEOUT
-    assert watch.payloads() == [b"gone"]
 
 
 def test_the_core_leaves_a_client_alone_whose_transport_supervises_the_keep_alive() -> None:
@@ -94,47 +75,6 @@ def test_a_connected_session_does_not_expire() -> None:
     assert [session.client_id for session in bench.core.sessions()] == ["c"]
 
 
-@pytest.mark.parametrize("how", ["lost", "takeover", "protocol error", "keep-alive"])
-@v311("MQTT-3.1.2-8")
-def test_a_will_is_published_on_every_abnormal_end_and_once(how: str) -> None:
-    bench = Bench()
-    watch = watcher(bench)
-    client = bench.join("c", keep_alive_s=10, will=WILL)
-    if how == "lost":
-        bench.lose(client)
-    elif how == "takeover":
-        bench.join("c")
-    elif how == "protocol error":
-        bench.send(client, Suback(1, [0]))
-    else:
-        bench.pass_s(16)
-    bench.pass_s(3600)
-    messages = watch.take_messages()
-    assert [(m.payload, m.qos, m.retain) for m in messages] == [(b"gone", 1, False)]
-
-
-@v311("MQTT-3.14.4-3")
-def test_no_will_after_disconnect_and_nothing_behind_it_is_read() -> None:
-    bench = Bench()
-    watch = watcher(bench)
-    client = bench.join("c", will=WILL)
-    bench.send(client, Disconnect(), Publish("will", b"late", 1, packet_id=1))
-    bench.core.lost(client, "closed", bench.now_ms)
-    bench.turn()
-    assert watch.take_messages() == []
-    assert client.closed == ReasonCode.SUCCESS
-
-
-def test_a_new_connection_replaces_the_will() -> None:
-    bench = Bench()
-    watch = watcher(bench)
-    client = bench.join("c", clean=False, will=WILL)
-    bench.send(client, Disconnect())
-    client = bench.join("c", clean=False)
-    bench.lose(client)
-    assert watch.take_messages() == []
-
-
 def test_a_clean_start_forgets_the_subscriptions_and_what_was_owed() -> None:
     bench = Bench()
     client = bench.join("c", clean=False)
@@ -157,42 +97,8 @@ def test_an_empty_client_id_needs_a_clean_session() -> None:
     assert len({session.client_id for session in bench.core.sessions()}) == 2
 
 
-def test_limits_bite_at_their_number_and_not_before() -> None:
-    bench = Bench(limits=Limits(subscriptions_max=2, topic_levels_max=3))
-    client = bench.join("c")
-    asked = [SubscriptionRequest(f) for f in ("a/b/c", "b", "a/b/c/d", "c", "b")]
-    bench.send(client, Subscribe(1, asked))
-    assert client.take() == [Suback(1, [0, 0, ReasonCode.QUOTA_EXCEEDED, ReasonCode.QUOTA_EXCEEDED, 0])]
-    bench.send(client, Publish("a/b/c/d", b"", 1, packet_id=1), Publish("a/b/c", b"", 1, packet_id=2))
-    assert client.take()[:2] == [Puback(1, ReasonCode.TOPIC_NAME_INVALID), Publish("a/b/c", b"")]
-
-
-def test_a_topic_of_slashes_overflows_nothing() -> None:
-    bench = Bench(limits=Limits(topic_levels_max=100_000))
-    client = bench.join("c")
-    slashes = "/" * 65_535
-    bench.send(client, Subscribe(1, [SubscriptionRequest(slashes), SubscriptionRequest("+" + slashes[1:])]))
-    client.take()
-    bench.publish(slashes, b"deep", retain=True)
-    assert client.payloads() == [b"deep"]
-    bench.subscribe(client, "#")
-    assert client.payloads() == [b"deep"]
-    bench.lose(client)
-    assert bench.core.sessions() == []
-
-
-def test_no_local_spares_the_publisher_its_own_messages() -> None:
-    bench = Bench()
-    client = bench.join("c")
-    bench.subscribe(client, "t", 1, no_local=True)
-    client.take()
-    bench.send(client, Publish("t", b"mine", 1, packet_id=1))
-    bench.publish("t", b"theirs", qos=1)
-    assert client.payloads() == [b"theirs"]
-
-
 def test_a_user_cannot_take_the_session_of_another() -> None:
-    bench = Bench(access=NamedUsers())
+    bench = Bench(access=ScriptedAccess())
     owner = bench.join("c", clean=False, user="owner")
     bench.subscribed(owner, "t", 1)
     thief = bench.connect("c", clean=False, user="thief")

@@ -1,4 +1,4 @@
-"""Nothing that promises something leaves before the commit; nothing overtakes (decision 3)."""
+"""Effects: nothing that promises something is sent before the commit, and nothing overtakes."""
 
 from embermq.protocol.packets import (
     Connack,
@@ -18,22 +18,14 @@ from embermq.protocol.packets import (
 )
 from embermq.protocol.reasons import ReasonCode
 from support.clauses import v311
-from support.core import Bench, SlowStore
-
-
-def joined(bench: Bench, store: SlowStore, name: str, **options: object) -> object:
-    link = bench.connect(name, **options)  # type: ignore[arg-type]
-    if store.done is not None:
-        store.finish()
-        bench.turn()
-    assert isinstance(link.got.pop(0), Connack)
-    return link
+from support.core import Bench
+from support.stores import ScriptedStore
 
 
 def test_puback_and_delivery_wait_for_the_commit() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
     bench = Bench(store)
-    reader, writer = joined(bench, store, "r"), joined(bench, store, "w")
+    reader, writer = bench.join("r"), bench.join("w")
     bench.send(reader, Subscribe(1, [SubscriptionRequest("t", 1)]))
     store.finish()
     assert reader.take() == [Suback(1, [1])]
@@ -45,9 +37,9 @@ def test_puback_and_delivery_wait_for_the_commit() -> None:
 
 
 def test_qos_0_goes_at_once_but_not_before_an_earlier_message_of_its_publisher() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
     bench = Bench(store)
-    reader, writer, other = (joined(bench, store, name) for name in ("r", "w", "o"))
+    reader, writer, other = (bench.join(name) for name in ("r", "w", "o"))
     bench.send(reader, Subscribe(1, [SubscriptionRequest("t", 1)]))
     store.finish()
     reader.take()
@@ -62,9 +54,9 @@ def test_qos_0_goes_at_once_but_not_before_an_earlier_message_of_its_publisher()
 
 
 def test_while_one_group_is_written_the_next_one_gathers() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
     bench = Bench(store)
-    writer = joined(bench, store, "w")
+    writer = bench.join("w")
     bench.send(writer, Publish("t", b"x", 1, packet_id=1))
     bench.send(writer, Publish("t", b"x", 1, packet_id=2))
     bench.send(writer, Publish("t", b"x", 1, packet_id=3))
@@ -78,7 +70,7 @@ def test_while_one_group_is_written_the_next_one_gathers() -> None:
 
 @v311("MQTT-3.2.0-1")
 def test_nothing_comes_before_connack_and_what_was_sent_after_connect_waits() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
     bench = Bench(store)
     link = bench.connect("c", clean=False)
     link.on_open = lambda: bench.core.receive(link, [Pingreq()], bench.now_ms)
@@ -90,9 +82,9 @@ def test_nothing_comes_before_connack_and_what_was_sent_after_connect_waits() ->
 
 
 def test_a_ping_does_not_overtake_what_its_client_waits_for() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
     bench = Bench(store)
-    writer = joined(bench, store, "w")
+    writer = bench.join("w")
     bench.send(writer, Unsubscribe(4, ["a"]), Pingreq())
     assert writer.take() == []
     store.finish()
@@ -101,9 +93,9 @@ def test_a_ping_does_not_overtake_what_its_client_waits_for() -> None:
 
 @v311("MQTT-4.3.3-2")
 def test_qos_2_repeats_are_answered_and_delivered_once() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
     bench = Bench(store)
-    reader, writer = joined(bench, store, "r"), joined(bench, store, "w")
+    reader, writer = bench.join("r"), bench.join("w")
     bench.send(reader, Subscribe(1, [SubscriptionRequest("t", 2)]))
     store.finish()
     reader.take()
@@ -126,9 +118,9 @@ def test_qos_2_repeats_are_answered_and_delivered_once() -> None:
 
 
 def test_pubrel_waits_until_it_is_known_that_the_client_has_the_message() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
     bench = Bench(store)
-    reader = joined(bench, store, "r", clean=False)
+    reader = bench.join("r", clean=False)
     bench.send(reader, Subscribe(1, [SubscriptionRequest("t", 2)]))
     store.finish()
     reader.take()
@@ -142,9 +134,9 @@ def test_pubrel_waits_until_it_is_known_that_the_client_has_the_message() -> Non
 
 
 def test_a_failing_store_takes_nothing_that_must_last_and_goes_on_with_the_rest() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
     bench = Bench(store)
-    reader, writer, held = (joined(bench, store, name) for name in ("r", "w", "h"))
+    reader, writer, held = (bench.join(name) for name in ("r", "w", "h"))
     bench.send(reader, Subscribe(1, [SubscriptionRequest("t", 1)]))
     store.finish()
     reader.take()
@@ -166,9 +158,9 @@ def test_a_failing_store_takes_nothing_that_must_last_and_goes_on_with_the_rest(
 
 
 def test_a_client_without_a_record_subscribes_while_the_store_fails_and_misses_nothing_that_waits() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
     bench = Bench(store)
-    writer, reader, again = (joined(bench, store, name) for name in ("w", "r", "a"))
+    writer, reader, again = (bench.join(name) for name in ("w", "r", "a"))
     bench.send(again, Subscribe(1, [SubscriptionRequest("+", 1)]))
     store.finish()
     again.take()
@@ -182,6 +174,7 @@ def test_a_client_without_a_record_subscribes_while_the_store_fails_and_misses_n
     bench.send(reader, Subscribe(1, [SubscriptionRequest("+", 1)]), Unsubscribe(2, ["x"]))
     suback, only, unsuback = reader.take()
     assert (suback, unsuback) == (Suback(1, [1]), Unsuback(2, [ReasonCode.NO_SUBSCRIPTION_EXISTED]))
+    assert isinstance(only, Publish)
     assert (only.topic_name, only.payload, only.retain) == ("kept", b"old", True)
     bench.send(again, Subscribe(3, [SubscriptionRequest("+", 0)]))
     assert again.take()[0] == Suback(3, [0])
@@ -201,9 +194,9 @@ def test_a_client_without_a_record_subscribes_while_the_store_fails_and_misses_n
 
 
 def test_a_qos_2_message_that_was_refused_by_the_store_may_be_sent_again() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
     bench = Bench(store)
-    writer = joined(bench, store, "w", clean=False)
+    writer = bench.join("w", clean=False)
     store.trouble = "no space left"
     bench.send(writer, Publish("t", b"x", 2, packet_id=1))
     assert writer.closed is not None
@@ -211,8 +204,8 @@ def test_a_qos_2_message_that_was_refused_by_the_store_may_be_sent_again() -> No
     while store.done is not None:
         store.finish()
         bench.turn()
-    again = joined(bench, store, "w", clean=False)
-    reader = joined(bench, store, "r")
+    again = bench.join("w", clean=False)
+    reader = bench.join("r")
     bench.send(reader, Subscribe(1, [SubscriptionRequest("t", 2)]))
     store.finish()
     reader.take()
@@ -222,16 +215,16 @@ def test_a_qos_2_message_that_was_refused_by_the_store_may_be_sent_again() -> No
 
 
 def test_a_will_on_a_failing_store_harms_nobody() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
     bench = Bench(store)
-    writer = joined(bench, store, "w", will=Will("t", b"gone", 1))
+    writer = bench.join("w", will=Will("t", b"gone", 1))
     store.trouble = "no space left"
     bench.lose(writer)
     assert bench.core.counters.store_refusals == 1
 
 
 def test_a_connection_lost_before_its_connack_leaves_no_trace() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
     bench = Bench(store)
     link = bench.connect("c", clean=False)
     bench.lose(link)
@@ -242,7 +235,7 @@ def test_a_connection_lost_before_its_connack_leaves_no_trace() -> None:
 
 @v311("MQTT-3.1.4-2")
 def test_a_takeover_while_connack_waits_ends_the_first() -> None:
-    store = SlowStore()
+    store = ScriptedStore()
     bench = Bench(store)
     first = bench.connect("c", clean=False)
     second = bench.connect("c", clean=False)

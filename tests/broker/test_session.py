@@ -1,20 +1,18 @@
-"""Deadlines, and that nothing waits for one which nobody needs any more."""
+"""Sessions and their deadlines, and that nothing of a session stays in memory when it has ended."""
 
 import gc
 
-from embermq.broker.access import AllowAll, Identity
+from embermq.broker.access import AllowAll
 from embermq.broker.core import Core
-from embermq.broker.counters import Counters
-from embermq.broker.delivery import Outbound
 from embermq.broker.limits import Limits
 from embermq.broker.session import STALE_MAX, Deadlines, Session
 from embermq.store.interface import SavedSession
-from embermq.store.memory import MemoryStore
-from support.core import Bench
+from support.core import Bench, new_session
+from support.stores import ScriptedStore
 
 
 def session(keep_alive_ms: int) -> Session:
-    made = Session("c", 0, Identity("", "c"), Outbound(None, 1, 1, Counters()))
+    made = new_session()
     made.keep_alive_ms = keep_alive_ms
     return made
 
@@ -63,20 +61,10 @@ def test_a_client_that_left_is_not_remembered_until_its_keep_alive_would_have_en
     assert kept == []
 
 
-class Remembers(MemoryStore):
-    """A store with one session in it."""
-
-    def __init__(self, ended_us: int, expiry_s: int) -> None:
-        super().__init__()
-        self._saved = SavedSession(1, "away", "", expiry_s, ended_us, [], set(), [], None)
-
-    def sessions(self) -> list[SavedSession]:
-        return [self._saved]
-
-
 def restored(up_ms: int, away_s: int, expiry_s: int) -> Core:
     wall_us = 1_800_000_000_000_000
-    store = Remembers(wall_us - away_s * 1_000_000, expiry_s)
+    ended_us = wall_us - away_s * 1_000_000
+    store = ScriptedStore(saved=[SavedSession(1, "away", "", expiry_s, ended_us, [], set(), [], None)])
     core = Core(store, AllowAll(), Limits(), lambda: None, lambda error: None, "test", "seed")
     core.restore(up_ms, wall_us)
     core.tick(up_ms, wall_us)
@@ -93,3 +81,20 @@ def test_a_session_expires_although_the_machine_was_started_a_minute_ago() -> No
 def test_a_clock_that_was_set_back_ends_no_session() -> None:
     [session] = restored(up_ms=60_000, away_s=-86_400, expiry_s=3_600).sessions()
     assert session.link is None
+
+
+def test_a_session_counts_what_its_client_is_owed() -> None:
+    bench = Bench(limits=Limits(inflight_max=2))
+    for n in range(5):
+        bench.publish(f"retained/{n}", b"x", qos=1, retain=True)
+    client = bench.join("c", clean=False)
+    assert bench.core.owed(client) == 0
+    bench.subscribed(client, "t", 1)
+    for _ in range(5):
+        bench.publish("t", b"x", qos=1)
+    assert bench.core.owed(client) == 5
+    client.take()
+    bench.subscribed(client, "retained/#", 1)
+    assert bench.core.owed(client) == 6, "the retained messages that are still to be read count as one"
+    bench.lose(client)
+    assert bench.core.owed(client) == 0, "the link has no session any more"

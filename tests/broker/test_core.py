@@ -22,7 +22,7 @@ class Load:
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._log = directory / "log"
         self.journal = Journal(directory, self.calls.put)
-        self.bench = Bench(self.journal)  # type: ignore[arg-type]  # any store will do
+        self.bench = Bench(self.journal)
         self.reader, self.writer = self.bench.join("reader"), self.bench.join("writer")
         self.bench.send(self.reader, Subscribe(1, [SubscriptionRequest("t", 0)]))
         self.reader.take()

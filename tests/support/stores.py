@@ -1,0 +1,192 @@
+"""A store whose commits, failures and answers a test decides."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from embermq.protocol.packets import Publish, SubscriptionRequest
+from embermq.store.budgets import RetainedBudget
+from embermq.store.interface import Retained, RetainedPiece, RetainedPosition, SavedSession, Store, StoreError
+from embermq.store.memory import MemoryStore
+
+Record = tuple[object, ...]
+
+
+class ScriptedStore(Store):
+    """Two stores in memory: one has everything that was appended, the other what is durable, as readers of a disk see.
+
+    `late`: a commit takes until the test calls `finish`; else it is done at once.
+    `at_once`: whether the store says that nothing has to wait for a commit; as a rule, when it is not `late`.
+    `queues`: persistent sessions have a queue in the store, as on a disk.
+    `saved`: the sessions that it remembers at start.
+    """
+
+    def __init__(
+        self,
+        *,
+        late: bool = True,
+        at_once: bool | None = None,
+        queues: bool = True,
+        budgets: Sequence[RetainedBudget] = (),
+        saved: Sequence[SavedSession] = (),
+    ) -> None:
+        self.done: Callable[[StoreError | None], None] | None = None  # of the commit under way
+        self.trouble = ""  # why nothing can be made durable
+        self.commits = 0
+        self.background_commits = 0
+        self.pieces = 0  # read, with the messages and bytes of payload in them
+        self.piece_messages = 0
+        self.piece_bytes = 0
+        self.gathered_bytes = 0  # of payload in the open group
+        self.counts_bytes = False  # whether `group_bytes` tells them
+        self.records: list[Record] = []  # all that was appended: next offset, kind, fields
+        self._late = late
+        self._at_once = not late if at_once is None else at_once
+        self._saved = list(saved)
+        self._newest = MemoryStore(budgets, queues=queues)
+        self._durable = MemoryStore(budgets)
+        self._open: list[Callable[[Store], object]] = []  # what the durable store does not have yet, in order
+        self._closed: list[Callable[[Store], object]] = []
+
+    def finish(self) -> None:
+        """The commit under way is done."""
+        assert self.done is not None, "nothing is being committed"
+        done, self.done = self.done, None
+        self._apply(self._closed)
+        self._closed = []
+        done(None)
+
+    def fail(self, trouble: str) -> None:
+        """The commit under way cannot be done now; the store goes on trying until `finish`."""
+        assert self.done is not None, "nothing is being committed"
+        self.trouble = trouble
+        self.done(StoreError(trouble))
+
+    def _apply(self, changes: list[Callable[[Store], object]]) -> None:
+        for change in changes:
+            change(self._durable)
+
+    def _append(self, kind: str, *fields: object) -> None:
+        self.records.append((self._newest.next_offset(), kind, *fields))
+
+    # -- appending to the open group -------------------------------------------------------------------------------
+
+    def begin_turn(self, now_us: int) -> None:
+        self._newest.begin_turn(now_us)
+        self._open.append(lambda store: store.begin_turn(now_us))
+
+    def next_offset(self) -> int:
+        return self._newest.next_offset()
+
+    def append_publish(self, message: Publish, client_id: str, qos2_session_id: int = 0) -> int:
+        fields = (message.topic_name, message.payload, message.qos, message.retain, message.properties)
+        self._append("publish", client_id, qos2_session_id, *fields)
+        self.gathered_bytes += len(message.payload)
+        self._open.append(lambda store: store.append_publish(message, client_id, qos2_session_id))
+        return self._newest.append_publish(message, client_id, qos2_session_id)
+
+    def append_retained_removed(self, topic_name: str, reason: str) -> None:
+        self._append("retained removed", topic_name, reason)
+        self._newest.append_retained_removed(topic_name, reason)
+        self._open.append(lambda store: store.append_retained_removed(topic_name, reason))
+
+    def append_pubrel(self, session_id: int, client_id: str, packet_id: int) -> None:
+        self._append("pubrel", session_id, client_id, packet_id)
+
+    def append_connected(self, client_id: str, user_name: str, persistent: bool, protocol: str, address: str) -> None:
+        self._append("connected", client_id, user_name, persistent, protocol, address)
+
+    def append_disconnected(self, client_id: str, session_id: int, reason: str, sent: int = 0) -> None:
+        self._append("disconnected", client_id, session_id, reason, sent)
+
+    def open_session(self, client_id: str, user_name: str, session_expiry_s: int) -> SavedSession:
+        self._append("session opened", client_id, user_name, session_expiry_s)
+        self._open.append(lambda store: store.open_session(client_id, user_name, session_expiry_s))
+        return self._newest.open_session(client_id, user_name, session_expiry_s)
+
+    def append_session_resumed(self, session_id: int, client_id: str, session_expiry_s: int) -> None:
+        self._append("session resumed", session_id, client_id, session_expiry_s)
+
+    def end_session(self, session_id: int, client_id: str) -> None:
+        self._append("session ended", session_id, client_id)
+
+    def append_subscribed(
+        self, client_id: str, session_id: int, request: SubscriptionRequest, granted_qos: int, position: bool
+    ) -> None:
+        self._append("subscribed", client_id, session_id, repr(request), granted_qos, position)
+
+    def append_unsubscribed(self, client_id: str, session_id: int, topic_filter: str) -> None:
+        self._append("unsubscribed", client_id, session_id, topic_filter)
+
+    def append_position(self, session_id: int, client_id: str, position: RetainedPosition, done: bool) -> None:
+        where = (position.topic_filter, position.qos, position.before_offset, position.after_topic_name)
+        self._append("position", session_id, client_id, *where, done)
+
+    # -- commit ----------------------------------------------------------------------------------------------------
+
+    def at_once(self) -> bool:
+        return self._at_once
+
+    def commit(self, done: Callable[[StoreError | None], None]) -> bool:
+        assert self.done is None, "one commit at a time"
+        self.commits += 1
+        self.gathered_bytes = 0
+        changes, self._open = self._open, []
+        if not self._late:
+            self._apply(changes)
+            return True
+        self._closed = changes
+        self.done = done
+        return False
+
+    def commit_in_background(self) -> None:
+        self.background_commits += 1
+
+    def group_bytes(self) -> int:
+        return self.gathered_bytes if self.counts_bytes else 0
+
+    def failing(self) -> str:
+        return self.trouble
+
+    def close(self) -> None:
+        pass
+
+    # -- views -----------------------------------------------------------------------------------------------------
+
+    def _view(self) -> MemoryStore:
+        """What readers see: without a late commit, everything."""
+        return self._durable if self._late else self._newest
+
+    def retained_get(self, topic_name: str) -> Retained | None:
+        return self._view().retained_get(topic_name)
+
+    def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
+        return self._view().retained_scan(topic_filter, after_topic_name, limit)
+
+    def retained_piece(
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int
+    ) -> RetainedPiece:
+        piece = self._view().retained_piece(topic_filter, after_topic_name, limit, bytes_max, seeks_max)
+        self.pieces += 1
+        self.piece_messages += len(piece.found)
+        self.piece_bytes += piece.payload_bytes
+        return piece
+
+    def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
+        return self._newest.retained_as_of(topic_filter, after_topic_name, limit, instant_us)
+
+    def retained_as_of_pieces(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
+        return self._newest.retained_as_of_pieces(topic_filter, instant_us)
+
+    def retained_totals(self) -> tuple[int, int]:
+        return self._view().retained_totals()
+
+    def sessions(self) -> Iterable[SavedSession]:
+        return self._saved
+
+    def retained_admits(self, topic_name: str, payload_bytes: int) -> str:
+        return self._newest.retained_admits(topic_name, payload_bytes)
+
+    def retained_budget_totals(self) -> list[tuple[str, int, int]]:
+        return self._newest.retained_budget_totals()
+
+    def retained_expired(self, now_us: int, limit: int) -> list[str]:
+        return self._newest.retained_expired(now_us, limit)
