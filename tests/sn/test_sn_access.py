@@ -78,7 +78,7 @@ def test_a_wrong_password_is_refused_and_nothing_is_left(
 
 @closed
 @ALL
-def test_without_a_name_nobody_is_let_in_where_one_is_needed(join: Join, profile: str) -> None:
+def test_a_client_without_a_name_is_refused_where_one_is_needed(join: Join, profile: str) -> None:
     assert join(profile, "w").connect().reason == (3 if profile == V12 else 0x87)
 
 

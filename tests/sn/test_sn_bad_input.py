@@ -1,4 +1,4 @@
-"""Datagrams nobody meant, over real UDP: dropped or answered, counted, and nobody else is harmed."""
+"""Bad datagrams over real UDP: dropped or answered, counted, and no other client is harmed."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def unharmed(sn_broker: Broker, sn: Sn) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("unharmed")
-def test_every_malformed_vector_from_a_stranger_is_dropped(sn: Sn, sn_broker: Broker) -> None:
+def test_every_malformed_vector_without_a_connection_is_dropped(sn: Sn, sn_broker: Broker) -> None:
     sender = sn(V12, "sender", connect=False)
     for vector in REJECTED:
         sender.send_bytes(bytes.fromhex(vector.hex))
@@ -59,7 +59,7 @@ def test_every_malformed_vector_inside_a_session(sn: Sn, profile: str) -> None:
 
 
 @pytest.mark.usefixtures("unharmed")
-def test_every_packet_cut_at_every_byte_from_a_stranger(sn: Sn) -> None:
+def test_every_packet_cut_at_every_byte_without_a_connection(sn: Sn) -> None:
     sender = sn(V12, "sender", connect=False)
     for vector in VECTORS:
         data = bytes.fromhex(vector.hex)
@@ -108,7 +108,7 @@ def test_packets_of_a_session_before_connect_are_not_processed(sn: Sn, profile: 
 @ALL
 @pytest.mark.parametrize("alias", [0x0000, 0xFFFF, 0x1234])
 @pytest.mark.usefixtures("unharmed")
-def test_aliases_that_nobody_has(sn: Sn, profile: str, alias: int) -> None:
+def test_aliases_that_were_not_given_out(sn: Sn, profile: str, alias: int) -> None:
     client = sn(profile, "alias")
     body = client.publish_bytes((0, alias.to_bytes(2), b""), b"x", 1, True, 7)
     if profile == B and alias == 0:
@@ -131,7 +131,7 @@ def test_retain_handling_3_and_qos_3_are_protocol_errors(sn: Sn, profile: str) -
 
 @ALL
 @pytest.mark.usefixtures("unharmed")
-def test_somebody_else_cannot_speak_for_a_client_from_another_address(sn: Sn, profile: str) -> None:
+def test_another_address_cannot_speak_for_a_client(sn: Sn, profile: str) -> None:
     victim = sn(profile, "victim")
     victim.subscribe("a/b", 1)
     other = sn(profile, "other", connect=False)

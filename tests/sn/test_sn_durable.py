@@ -63,7 +63,7 @@ def test_a_kept_session_and_its_queue_survive(tmp_path: Path, profile: str) -> N
 
 
 @ALL
-def test_a_sleeper_fetches_from_a_lasting_queue(tmp_path: Path, profile: str) -> None:
+def test_a_sleeping_client_fetches_from_a_persistent_queue(tmp_path: Path, profile: str) -> None:
     with served(tmp_path) as broker, client_of(broker, profile) as sleeper:
         sleeper.connect(clean=False, expiry=600)
         sleeper.subscribe("a/b", 1)

@@ -53,7 +53,7 @@ def test_large_retained_messages_at_qos_0_come_at_the_pace_of_their_names(
     assert sorted(got) == sorted(Message(f"large/{n}", b"%d" % n * 10_000, 0, True) for n in range(60))
 
 
-def test_a_client_that_does_not_answer_holds_up_nobody(sn: Callable[..., SnClient], mqtt: Callable[..., Wire]) -> None:
+def test_a_client_that_does_not_answer_delays_no_other(sn: Callable[..., SnClient], mqtt: Callable[..., Wire]) -> None:
     publisher = mqtt()
     retain_many(publisher, 1)
     deaf, other = sn(A, "deaf"), sn(A, "other")

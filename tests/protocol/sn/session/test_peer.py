@@ -18,7 +18,7 @@ from support.sn_harness import (
 
 @ALL
 def test_an_unproven_address_is_sent_little_more_than_it_sent(profile: Profile) -> None:
-    """A forged address must not be flooded with what somebody else asked for."""
+    """A forged address must not be flooded with what another host asked for."""
     harness = Harness(retry_ms=1_000, retries_max=3)
     victim = harness.connect(profile, keep_alive_s=600)
     harness.ask(victim, sn.Subscribe(1, sn.full_name("a/b")))
