@@ -39,6 +39,18 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "broker": ("protocol", "store.interface", "broker"),
     "access": ("protocol", "broker.access", "errors", "access"),
     "transport": ("protocol", "store.interface", "broker", "transport"),
+    "spark.source": ("protocol", "store.log", "instants", "spark.errors", "spark.options", "spark.source"),
+    "spark.sink": ("protocol", "spark.errors", "spark.options", "spark.sink"),
+    "spark.lake": ("store.log", "spark.errors", "spark.source", "spark.lake"),
+    "spark.jobs": (
+        "protocol",
+        "store.log",
+        "spark.errors",
+        "spark.options",
+        "spark.source",
+        "spark.lake",
+        "spark.jobs",
+    ),
     "spark": ("protocol", "store.log", "instants", "spark"),
 }
 # third-party parts that only certain packages may know; "" is the top and the commands

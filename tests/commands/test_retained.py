@@ -1,64 +1,20 @@
 """`ember retained` on a running server and on a stopped one's directory: the same answers from both."""
 
-import errno
 import json
-import os
 import random
 import socket
-import subprocess
-import sys
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from embermq import Broker
-from embermq.commands.server_access.running import connect
-from embermq.errors import ConfigError
-from embermq.store.directory import DataDirectory
-from embermq.store.log.records import Group
-from embermq.store.log.writer import Log
 from embermq.transport.addresses import unix_address
-from support.ember_command import Done, ember, sentence, server, wire
+from support.ember_command import DataPlace, ember, sentence, server, wire
 from support.server_process import ServerProcess
 
 BINARY = bytes(range(256))
-
-
-class Place:
-    """A data directory and, if it runs, its server."""
-
-    def __init__(self, data: Path, broker: Broker | None) -> None:
-        self.data = data
-        self.broker = broker
-
-    def retained(self, *arguments: str | Path, stdin: bytes = b"") -> Done:
-        return ember("retained", *arguments, "--data", self.data, stdin=stdin)
-
-    def set(self, topic_name: str, payload: bytes, *options: str) -> None:
-        done = self.retained("set", topic_name, "--stdin", *options, stdin=payload)
-        assert (done.code, done.printed, done.errors) == (0, b"", "")
-
-    def topics(self, *arguments: str) -> dict[str, str]:
-        """What `ls --json` says: topic and payload, in its order."""
-        done = self.retained("ls", *arguments, "--json")
-        assert done.code == 0, done
-        found = [json.loads(line) for line in done.lines]
-        return {each["topic"]: each.get("payload", each.get("payload_base64")) for each in found}
-
-
-@pytest.fixture(params=["running", "stopped"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    data = tmp_path / "data"
-    with server(data) as broker:
-        if request.param == "running":
-            yield Place(data, broker)
-            return
-    yield Place(data, None)
 
 
 def now_s() -> str:
@@ -75,7 +31,7 @@ def now_s() -> str:
 # -- looking and changing ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_set_is_got_listed_and_cleared(place: Place) -> None:
+def test_what_is_set_is_got_listed_and_cleared(place: DataPlace) -> None:
     assert place.retained("set", "a/b", "hello").code == 0
     place.set("a/c", b"there", "--qos", "2")
     place.set("b", "grüße\n".encode())
@@ -89,7 +45,7 @@ def test_what_is_set_is_got_listed_and_cleared(place: Place) -> None:
     assert (absent.code, absent.printed, absent.errors) == (1, b"", "ember: nothing is retained on a/b\n")
 
 
-def test_an_empty_listing_says_so_beside_the_output(place: Place) -> None:
+def test_an_empty_listing_says_so_beside_the_output(place: DataPlace) -> None:
     said = "ember: nothing is retained that matches a/#"
     assert place.retained("ls", "a/#") == (0, b"", f"{said}\n")
     place.set("a/b", b"1")
@@ -98,7 +54,7 @@ def test_an_empty_listing_says_so_beside_the_output(place: Place) -> None:
     assert place.retained("ls", "b", "--json") == (0, b"", "")
 
 
-def test_a_message_is_shown_with_all_that_is_known_of_it(place: Place) -> None:
+def test_a_message_is_shown_with_all_that_is_known_of_it(place: DataPlace) -> None:
     place.set("a/b", b"x" * 500, "--qos", "2")
     header, line = place.retained("ls").lines
     assert header.split() == ["TIME", "QOS", "BYTES", "TOPIC", "PAYLOAD"]
@@ -110,7 +66,7 @@ def test_a_message_is_shown_with_all_that_is_known_of_it(place: Place) -> None:
     assert place.topics("--as-of", shown["timestamp"]) == {"a/b": "x" * 500}
 
 
-def test_nothing_that_a_client_sent_reaches_the_terminal_as_it_is(place: Place) -> None:
+def test_nothing_that_a_client_sent_reaches_the_terminal_as_it_is(place: DataPlace) -> None:
     place.set("a\x1b[2Jb", b"\x1b[31mred\x07")
     line = place.retained("ls").lines[1]
     assert line.isprintable() and line.endswith(r"a\x1b[2Jb  \x1b[31mred\x07")
@@ -118,7 +74,7 @@ def test_nothing_that_a_client_sent_reaches_the_terminal_as_it_is(place: Place) 
     assert place.retained("clear", "#", "--dry-run").lines == [r"a\x1b[2Jb"]
 
 
-def test_binary_payloads_come_back_as_they_were(place: Place, tmp_path: Path) -> None:
+def test_binary_payloads_come_back_as_they_were(place: DataPlace, tmp_path: Path) -> None:
     place.set("binary", BINARY)
     assert place.retained("get", "binary", "--raw").printed == BINARY
     assert place.topics() == {"binary": b64encode(BINARY).decode()}
@@ -128,7 +84,7 @@ def test_binary_payloads_come_back_as_they_were(place: Place, tmp_path: Path) ->
     assert place.retained("get", "binary", "--raw").printed == BINARY
 
 
-def test_a_payload_of_megabytes(place: Place) -> None:
+def test_a_payload_of_megabytes(place: DataPlace) -> None:
     payload = random.Random(4).randbytes(5_000_000)
     place.set("large", payload)
     assert place.retained("get", "large", "--raw").printed == payload
@@ -137,7 +93,7 @@ def test_a_payload_of_megabytes(place: Place) -> None:
         assert "limits.packet_bytes_max" in sentence(too_large)
 
 
-def test_filters_mean_what_they_mean_in_mqtt(place: Place) -> None:
+def test_filters_mean_what_they_mean_in_mqtt(place: DataPlace) -> None:
     for topic_name in ("a", "a/b", "a/b/c", "x/b", "$hidden/b"):
         place.set(topic_name, b"1")
     assert list(place.topics("a/#")) == ["a", "a/b", "a/b/c"]
@@ -148,7 +104,7 @@ def test_filters_mean_what_they_mean_in_mqtt(place: Place) -> None:
     assert place.topics("nothing/#") == {}
 
 
-def test_the_past_is_answered_for_any_instant(place: Place) -> None:
+def test_the_past_is_answered_for_any_instant(place: DataPlace) -> None:
     empty = now_s()
     place.set("a", b"1")
     place.set("b", b"1")
@@ -167,7 +123,7 @@ def test_the_past_is_answered_for_any_instant(place: Place) -> None:
     assert [json.loads(line)["payload"] for line in exported.lines] == ["1", "1"]
 
 
-def test_a_dry_run_clears_nothing_and_many_are_asked_about(place: Place) -> None:
+def test_a_dry_run_clears_nothing_and_many_are_asked_about(place: DataPlace) -> None:
     for number in range(3):
         place.set(f"a/{number}", b"1")
     dry = place.retained("clear", "a/+", "--dry-run")
@@ -187,7 +143,7 @@ def test_a_dry_run_clears_nothing_and_many_are_asked_about(place: Place) -> None
 # -- export and import -------------------------------------------------------------------------------------------------
 
 
-def test_ten_thousand_messages_move_and_are_the_same(place: Place, tmp_path: Path) -> None:
+def test_ten_thousand_messages_move_and_are_the_same(place: DataPlace, tmp_path: Path) -> None:
     rng = random.Random(10_000)
     lines = []
     for number in range(10_000):
@@ -217,7 +173,7 @@ def test_ten_thousand_messages_move_and_are_the_same(place: Place, tmp_path: Pat
     assert place.topics() == {}
 
 
-def test_a_bad_line_is_named_and_what_is_before_it_stays(place: Place, tmp_path: Path) -> None:
+def test_a_bad_line_is_named_and_what_is_before_it_stays(place: DataPlace, tmp_path: Path) -> None:
     good = '{"topic": "a", "payload": "1"}\n\n'
     for bad, expected in (
         ("nonsense", "expected a JSON object"),
@@ -241,14 +197,14 @@ def test_a_bad_line_is_named_and_what_is_before_it_stays(place: Place, tmp_path:
     assert place.topics() == {"a": "1"}
 
 
-def test_only_topics_that_match_are_imported(place: Place) -> None:
+def test_only_topics_that_match_are_imported(place: DataPlace) -> None:
     lines = b"".join(b'{"topic": "%s", "payload": "1"}\n' % topic for topic in (b"a/1", b"b/1", b"a/2", b"$x"))
     assert place.retained("import", "-", "--filter", "a/+", stdin=lines).text == "imported 2 messages\n"
     assert place.topics() == {"a/1": "1", "a/2": "1"}
     assert place.retained("import", "-", stdin=lines).text == "imported 4 messages\n"
 
 
-def test_an_export_that_fails_leaves_what_was_there(place: Place, tmp_path: Path) -> None:
+def test_an_export_that_fails_leaves_what_was_there(place: DataPlace, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text("precious")
     place.set("a", b"1")
@@ -365,7 +321,7 @@ def test_commands_and_clients_do_not_stand_in_each_others_way(tmp_path: Path) ->
         try:
             assert ember("retained", "import", "-", "--data", data, stdin=lines).text == "imported 5000 messages\n"
             # A reader that does not read: the listing waits, nobody else does.
-            with socket.socket(socket.AF_UNIX) as idle, _socket_path(data) as path:
+            with socket.socket(socket.AF_UNIX) as idle, unix_address(data / "control.sock") as path:
                 idle.connect(path)
                 idle.sendall(b'{"op": "ls", "filter": "#"}\n' * 50)
                 before = len(published)
@@ -379,152 +335,3 @@ def test_commands_and_clients_do_not_stand_in_each_others_way(tmp_path: Path) ->
             stop.set()
             load.join()
         assert len(ember("retained", "ls", "load/#", "--json", "--data", data).lines) == min(50, len(published))
-
-
-def _socket_path(data: Path) -> AbstractContextManager[str]:
-    return unix_address(data / "control.sock")
-
-
-def test_a_pipe_that_is_closed_early_is_no_error(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    with server(data):
-        lines = b"".join(b'{"topic": "a/%d", "payload": "%s"}\n' % (n, b"x" * 200) for n in range(3_000))
-        assert ember("retained", "import", "-", "--data", data, stdin=lines).code == 0
-        command = [sys.executable, "-m", "embermq", "retained", "ls", "--json", "--data", str(data)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            assert process.stdout is not None and process.stderr is not None
-            assert process.stdout.readline().startswith(b'{"topic": "a/0"')
-            process.stdout.close()
-            assert process.stderr.read() == b""
-            assert process.wait(30) == 0
-
-
-# -- what can be set right ---------------------------------------------------------------------------------------------
-
-
-def test_bad_input_is_one_sentence(place: Place, tmp_path: Path) -> None:
-    for arguments, expected in (
-        (("ls", "a/#/b"), "a/#/b: expected a topic filter: '#' is not the last character of the filter"),
-        (("ls", "a+"), "'+' does not occupy a whole level"),
-        (("ls", ""), "empty topic filter"),
-        (("ls", "\udcff"), "expected a topic filter: not UTF-8"),
-        (("ls", "x" * 70_000), "longer than 65535 bytes"),
-        (("ls", "--as-of", "yesterday"), "--as-of yesterday: expected an instant such as 2026-01-31T14:03:07Z"),
-        (("ls", "--as-of", "2999-01-01"), "not in the future"),
-        (("ls", "--as-of", "99999999999999"), "not in the future"),
-        (("get", "a/+"), "expected a topic name: wildcard in a topic name"),
-        (("get", "a", "--raw", "--json"), "--raw and --json: expected one of them"),
-        (("set", "a"), "expected PAYLOAD or --stdin"),
-        (("set", "a", "1", "--stdin"), "expected PAYLOAD or --stdin"),
-        (("set", "a", ""), "expected a payload that is not empty"),
-        (("set", "#", "1"), "wildcard in a topic name"),
-        (("set", "$SYS/broker/version", "1"), "not retained on $SYS/broker/version: $SYS topics are the server's own"),
-        (("set", "/".join("x" * 200), "1"), "at most 128 levels"),
-        (("clear", "a/b#"), "expected a topic filter"),
-        (("import",), "expected FILE or --from URL"),
-        (("import", "x", "--from", "mqtt://x"), "expected FILE or --from URL"),
-        (("import", "x", "--filter", "#/"), "expected a topic filter"),
-        (("import", "--from", "http://x"), "--from: expected mqtt://host:1883"),
-        (("import", "--from", "mqtt://"), "--from: expected mqtt://host:1883"),
-        (("import", "--from", "mqtt://x:port"), "--from: expected mqtt://host:1883"),
-        (("import", "--from", "mqtt://x/topic"), "--from: expected mqtt://host:1883"),
-    ):
-        assert expected in sentence(place.retained(*arguments))
-    missing = place.retained("import", tmp_path / "none")
-    assert (missing.code, missing.errors) == (2, f"ember: cannot read {tmp_path}/none: No such file or directory\n")
-    assert place.topics() == {}
-
-
-def test_a_directory_that_is_none_is_not_made(tmp_path: Path) -> None:
-    missing = tmp_path / "none"
-    for arguments in (("ls",), ("set", "a", "1"), ("import", "-")):
-        assert "is not the data directory of a server" in sentence(ember("retained", *arguments, "--data", missing))
-    (tmp_path / "file").write_text("")
-    assert "is not the data directory" in sentence(ember("retained", "ls", "--data", tmp_path / "file"))
-    assert "is not the data directory" in sentence(ember("retained", "ls", "--data", tmp_path))
-    assert not missing.exists()
-
-
-def test_a_server_in_memory_has_nothing_to_reach(tmp_path: Path) -> None:
-    done = ember("retained", "ls", environment={"EMBERMQ_STORE__MEMORY": "true"})
-    assert "store.memory is true" in sentence(done)
-
-
-def test_the_settings_name_the_directory_whether_or_not_a_server_could_start(place: Place, tmp_path: Path) -> None:
-    place.set("a", b"1")
-    config = tmp_path / "ember.toml"
-    config.write_text(f"[listeners]\nhost = '0.0.0.0'\n[store]\ndirectory = '{place.data}'\n")
-    assert ember("retained", "get", "a", "--config", config).text == "1\n"
-    assert ember("retained", "get", "a", environment={"EMBERMQ_STORE__DIRECTORY": str(place.data)}).text == "1\n"
-    config.write_text("[store]\ndirectroy = 'x'\n")
-    assert "there is no setting store.directroy" in sentence(ember("retained", "ls", "--config", config))
-
-
-def test_a_server_without_an_answer_is_one_sentence(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    held = DataDirectory(data)
-    try:
-        expected = f"{data} is in use by another server, process {os.getpid()}, and its control socket does not answer"
-        assert expected in sentence(ember("retained", "ls", "--data", data))
-        with socket.socket(socket.AF_UNIX) as deaf, _socket_path(data) as path:
-            deaf.bind(path)
-            assert expected in sentence(ember("retained", "ls", "--data", data))
-            deaf.listen()
-            silent = connect(data / "control.sock", answer_timeout_s=0.2)
-            assert silent is not None
-            with silent, pytest.raises(ConfigError, match=r"^the server does not answer on .*\.sock within 0\.2 s$"):
-                list(silent.messages("#"))
-    finally:
-        held.close()
-
-
-def test_a_server_that_ends_during_an_import(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    (data / "log").mkdir(parents=True)
-    with socket.socket(socket.AF_UNIX) as listener, _socket_path(data) as path:
-        listener.bind(path)
-        listener.listen()
-
-        def answer_three() -> None:
-            connection, _ = listener.accept()
-            with connection, connection.makefile("rb") as requests:
-                for _ in range(5):
-                    assert json.loads(requests.readline())["op"] == "set"
-                connection.sendall(b'{"done":{}}\n{"refused":"full"}\n{"done":{}}\n')
-
-        dying = threading.Thread(target=answer_three)
-        dying.start()
-        lines = b"".join(b'{"topic": "a/%d", "payload": "1"}\n' % number for number in range(5))
-        done = ember("retained", "import", "-", "--data", data, stdin=lines)
-        dying.join()
-    assert (done.code, done.text) == (2, "imported 2 messages, 1 were refused\n")
-    assert done.errors == f"refused a/1: full\nember: the server on {data}/control.sock ended before it had answered\n"
-
-
-def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = tmp_path / "data"
-    with server(data):
-        pass
-
-    def full(log: Log, group: Group, now_us: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Log, "append", full)
-        done = ember("retained", "set", "a", "1", "--data", data)
-        assert sentence(done) == "nothing can be made durable: No space left on device"
-    assert ember("retained", "ls", "--data", data).printed == b""
-    assert ember("retained", "set", "a", "1", "--data", data).code == 0
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a moment")
-def test_another_user_is_told_that_the_directory_is_not_theirs(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    with ServerProcess(data, tmp_path / "log"):
-        assert ember("retained", "ls", "--data", data).code == 0
-        os.seteuid(65534)
-        try:
-            done = ember("retained", "ls", "--data", data)
-        finally:
-            os.seteuid(0)
-    assert sentence(done) == f"{data} is not accessible for this user"

@@ -19,7 +19,7 @@ from embermq.spark.lake.compaction import compact
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.progress import read_progress
 from embermq.spark.lake.tables import TABLES, read_table, table_names
-from embermq.spark.pipeline import run
+from embermq.spark.pipeline import failure_reason, run
 from support.lakes import retained_of
 from support.recorded import Recorder
 
@@ -211,3 +211,15 @@ def test_told_to_stop_while_spark_starts_it_starts_no_job(spark: SparkSession, t
     assert made.lake.table_names() == []
     assert read_progress(made.lake)["state"] == "stopped"
     made.made.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x\nTraceback\n  File y\nembermq.store.errors.LogTrimmed: offset 1 is gone\n\tat z", "offset 1 is gone"),
+        ("a\nCaused by: java.io.IOException: No space left on device\n\tat b", "No space left on device (IOException)"),
+        ("only this", "only this"),
+    ],
+)
+def test_a_failed_query_is_told_in_one_sentence(text: str, reason: str) -> None:
+    assert failure_reason(text) == reason

@@ -1,6 +1,7 @@
 """Commands of `ember` run in this process, which is quicker than one of their own, and a server for them to reach."""
 
 import io
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -72,3 +73,25 @@ def wire(broker: Broker, client_id: str, **options: Any) -> Wire:
     client = Wire(("127.0.0.1", broker.port))
     assert client.connect(client_id, **options).return_code == 0
     return client
+
+
+class DataPlace:
+    """A data directory and, if it runs, its server."""
+
+    def __init__(self, data: Path, broker: Broker | None) -> None:
+        self.data = data
+        self.broker = broker
+
+    def retained(self, *arguments: str | Path, stdin: bytes = b"") -> Done:
+        return ember("retained", *arguments, "--data", self.data, stdin=stdin)
+
+    def set(self, topic_name: str, payload: bytes, *options: str) -> None:
+        done = self.retained("set", topic_name, "--stdin", *options, stdin=payload)
+        assert (done.code, done.printed, done.errors) == (0, b"", "")
+
+    def topics(self, *arguments: str) -> dict[str, str]:
+        """What `ls --json` says: topic and payload, in its order."""
+        done = self.retained("ls", *arguments, "--json")
+        assert done.code == 0, done
+        found = [json.loads(line) for line in done.lines]
+        return {each["topic"]: each.get("payload", each.get("payload_base64")) for each in found}

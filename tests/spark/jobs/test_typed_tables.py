@@ -1,7 +1,6 @@
-"""`topic_stats`, `clients` and typed payloads, each against plain Python."""
+"""Typed tables: rows, rejects, and wrong settings."""
 
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,88 +9,10 @@ from pyspark.sql import SparkSession
 from embermq.spark.errors import PipelineError
 from embermq.spark.jobs.catalog import JobSettings
 from embermq.spark.jobs.typed_tables import TypedTable, read_typed_tables
-from embermq.spark.queries.gaps import gaps
-from embermq.store.log.records import SESSION, SESSION_EXPIRY, SESSION_SEQUENCE, Kind
 from support.lakes import feed, job_named, new_lake, rows
 from support.recorded import Recorder
 
 Recorders = Callable[..., Recorder]
-
-
-@pytest.mark.long
-def test_statistics_add_up_over_batches_that_cut_windows(
-    spark: SparkSession, recorder: Recorders, tmp_path: Path
-) -> None:
-    made = recorder()
-    for number in range(120):
-        made.publish(f"t/{number % 5}", b"x" * (number % 9), step_us=7_000_000 if number % 40 else 900_000_000)
-    made.flush()
-    job = job_named("topic_stats", JobSettings(stats_window="1 minute"))
-    lake = new_lake(spark, tmp_path / "lake", job)
-    feed(spark, lake, made.data, job, [1, 39, 121])
-    feed(spark, lake, made.data, job, [30, 121])
-    expected: dict[tuple[str, int], list[int]] = {}
-    for _, at_us, topic, payload, *_ in made.published:
-        window = expected.setdefault((topic, at_us // 60_000_000), [0, 0, at_us, at_us, 0])
-        window[4] = max(window[4], at_us - window[3])
-        window[0], window[1], window[3] = window[0] + 1, window[1] + len(payload), at_us
-    found = {}
-    for row in rows(spark, lake, "topic_stats"):
-        first, last = (int(row[name].timestamp() * 1e6 + 0.5) for name in ("first_seen", "last_seen"))
-        key = (row["topic"], int(row["window_start"].timestamp()) // 60)
-        assert key not in found
-        found[key] = [row["messages"], row["bytes"], first, last, row["longest_silence_us"]]
-    assert found == expected
-    silences = {row["topic"]: row["silence_us"] for row in gaps(spark, lake).collect()}
-    for topic in {topic for topic, _ in expected}:
-        times = [at_us for _, at_us, name, *_ in made.published if name == topic]
-        assert silences[topic] == max(after - before for before, after in pairwise(times))
-
-
-@pytest.mark.long
-def test_clients_come_and_go_in_the_table(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:
-    made = recorder()
-    made.record(Kind.CONNECTED, 0, "", b"MQTT 3.1.1\n127.0.0.1:9\nan\nna\npersistent", "c1")
-    opened = made.record(Kind.SESSION_OPENED, 0, "", SESSION_EXPIRY.pack(0, 3600) + b"anna", "c1")
-    made.publish("a", b"not a client's event")
-    made.record(Kind.SUBSCRIBED, 0b101_0110, "a/#", SESSION.pack(opened), "c1")
-    made.record(Kind.UNSUBSCRIBED, 0, "a/#", SESSION.pack(opened), "c1")
-    made.record(Kind.DISCONNECTED, 0, "", SESSION_SEQUENCE.pack(opened, 4) + b"keep alive", "c1")
-    made.record(Kind.SESSION_ENDED, 0, "", SESSION.pack(opened), "c1")
-    made.flush()
-    job = job_named("clients")
-    lake = new_lake(spark, tmp_path / "lake", job)
-    feed(spark, lake, made.data, job, [1, 5])
-    feed(spark, lake, made.data, job, [1, 8])
-    found = sorted(rows(spark, lake, "clients"), key=lambda row: int(row["offset"]))
-    said = [{key: value for key, value in row.items() if value is not None} for row in found]
-    for row in said:
-        assert row.pop("client_id") == "c1" and row.pop("timestamp") is not None
-    session = {"session_id": opened}
-    assert said == [
-        {
-            "offset": 1,
-            "event": "connected",
-            "protocol": "MQTT 3.1.1",
-            "address": "127.0.0.1:9",
-            "user_name": "an\nna",  # a user name may hold a line end
-            "persistent": True,
-        },
-        {"offset": 2, "event": "session_opened", **session, "session_expiry_s": 3600, "user_name": "anna"},
-        {
-            "offset": 4,
-            "event": "subscribed",
-            **session,
-            "topic_filter": "a/#",
-            "qos": 2,
-            "no_local": True,
-            "retain_as_published": False,
-            "retain_handling": 1,
-        },
-        {"offset": 5, "event": "unsubscribed", **session, "topic_filter": "a/#"},
-        {"offset": 6, "event": "disconnected", **session, "reason": "keep alive"},
-        {"offset": 7, "event": "session_ended", **session},
-    ]
 
 
 @pytest.mark.long

@@ -1,0 +1,74 @@
+"""What a session needs: Java, the packages, and settings that keep others out. No Spark session is needed."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from embermq.spark import session
+from embermq.spark.errors import JavaMissing
+from support.recorded import Recorder
+
+
+def test_rows_cross_over_sockets_that_only_the_user_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    local = session.session_settings("local[2]")
+    assert local["spark.python.unix.domain.socket.enabled"] == "true"
+    assert Path(local["spark.python.unix.domain.socket.dir"]).stat().st_mode & 0o777 == 0o700
+    assert "spark.python.unix.domain.socket.enabled" not in session.session_settings("spark://somewhere:7077")
+    monkeypatch.setattr(session, "_socket_directory", lambda: "/tmp/" + "a" * 60)
+    assert "spark.python.unix.domain.socket.enabled" not in session.session_settings("local[2]")
+
+
+def test_without_java_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(session, "_JAVA_PLACES", ())
+    with pytest.raises(JavaMissing):
+        session.java_home()
+    assert session.what_is_missing() == (
+        "the pipeline needs Java 17 or newer and none was found: install one, or set JAVA_HOME to it"
+    )
+
+
+def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, version in (("old", "11.0.2"), ("new", "21.0.1")):
+        java = tmp_path / name / "bin" / "java"
+        java.parent.mkdir(parents=True)
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        java.chmod(0o755)
+    monkeypatch.setenv("PATH", "/bin")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    monkeypatch.setattr(session, "_JAVA_PLACES", (str(tmp_path),))
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert session.java_home() == str(tmp_path / "new")
+
+
+def test_java_that_does_not_start_is_told_in_one_sentence(tmp_path: Path) -> None:
+    Recorder(tmp_path / "data").close()
+    arguments = ["--data", str(tmp_path / "data"), "--lake", str(tmp_path / "lake"), "--memory", "2x"]
+    command = [sys.executable, "-m", "embermq", "pipeline", "run", *arguments]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    log = tmp_path / "lake" / "_embermq" / "pipeline.log"
+    assert said.returncode == 2
+    assert said.stderr.strip() == f"ember: Java did not start: Invalid maximum heap size: -Xmx2x ({log})"
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_on_one_machine_spark_listens_on_loopback_only() -> None:
+    for master in ("local", "local[*]", "local[4]", "local[2, 3]"):
+        assert session.session_settings(master)["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.bindAddress" not in session.session_settings("spark://somewhere:7077")
+    assert session.session_settings("local", {"spark.driver.host": "::1"})["spark.driver.host"] == "::1"
+
+
+def test_without_the_extra_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "find_spec", lambda name: None)
+    assert session.what_is_missing() == "the pipeline needs Spark, which is an extra: pip install 'embermq[spark]'"
+
+
+def test_the_server_and_its_commands_import_no_spark() -> None:
+    code = "import sys, embermq, embermq.cli, embermq.spark; print([m for m in sys.modules if m.startswith('pyspark')])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
