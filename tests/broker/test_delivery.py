@@ -25,7 +25,9 @@ def bench_with(persistent: bool, **limits: int) -> Bench:
 class DamagedQueue(Queue):
     """A queue whose messages are not there any more."""
 
-    def push(self, message: Publish, offset: int, qos: int, retain: bool) -> int:
+    def push(
+        self, message: Publish, offset: int, qos: int, retain: bool, subscription_ids: tuple[int, ...] = ()
+    ) -> int:
         raise NotImplementedError
 
     def read(self, after_sequence: int, limit: int) -> list[Delivery]:

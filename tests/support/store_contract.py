@@ -253,6 +253,21 @@ class StoreContract:
         engine.commit()
         assert [queued.released for queued in queue.read(0, 10)] == [False, True, False]
 
+    def test_a_queued_message_has_the_identifiers_of_its_subscriptions(self, engine: Engine) -> None:
+        engine.turn()
+        queue = engine.store.open_session("device", "user", 3600).queue
+        assert queue is not None
+        pushed = [(), (), (1,), (1,), (1, 268_435_455), (), (7,), (7,)]
+        for ids in pushed:
+            message = Publish("a", b"x", 1)
+            queue.push(message, engine.store.append_publish(message, "publisher"), 1, False, ids)
+        engine.commit()
+        assert [queued.subscription_ids for queued in queue.read(0, 100)] == pushed
+        assert [queued.subscription_ids for queued in queue.read(3, 3)] == pushed[3:6]
+        queue.acknowledge(4)
+        engine.commit()
+        assert [queued.subscription_ids for queued in queue.read(0, 100)] == pushed[4:]
+
     def test_a_budget_of_messages_refuses_only_what_is_new(self, engine: Engine) -> None:
         engine.budgets = (RetainedBudget("a/#", count_max=2),)
         store = engine.reopen()
@@ -388,6 +403,45 @@ class LastingContract(StoreContract):
         (found,) = _reopened_sessions(engine)
         assert found.queue is not None
         assert (found.queue.acknowledged(), found.queue.last(), found.queue.read(0, 5)) == (3001, 3001, [])
+
+    def test_subscription_identifiers_are_there_after_a_restart(self, engine: Engine) -> None:
+        engine.turn()
+        store = engine.store
+        session_id = store.open_session("device", "", 3600).session_id
+        for request in (
+            SubscriptionRequest("a", 1, subscription_id=1),
+            SubscriptionRequest("b", 1, subscription_id=268_435_455),
+            SubscriptionRequest("c", 1, subscription_id=9),
+            SubscriptionRequest("c", 1),  # a replacement without an identifier
+            SubscriptionRequest("d", 1),
+        ):
+            store.append_subscribed("device", session_id, request, 1, False)
+        (found,) = _reopened_sessions(engine)
+        ids = {request.topic_filter: request.subscription_id for request, _ in found.subscriptions}
+        assert ids == {"a": 1, "b": 268_435_455, "c": 0, "d": 0}
+
+    def test_identifiers_of_queued_messages_are_there_after_a_restart(self, engine: Engine) -> None:
+        engine.turn()
+        queue = engine.store.open_session("device", "", 3600).queue
+        assert queue is not None
+        rng = Random(3)
+        pushed: list[tuple[int, ...]] = []
+        for number in range(3000):
+            if number < 100 or rng.random() < 0.05:
+                ids = tuple(rng.sample(range(1, 100_000), rng.randint(0, 3)))
+            pushed.append(ids)
+            queue.push(Publish("a", b"%d" % number, 1), -1, 1, False, ids)
+            if number in (50, 1500):  # the second group has more entries than one key of the state
+                engine.commit()
+        (found,) = _reopened_sessions(engine)
+        queue = found.queue
+        assert queue is not None
+        assert [queued.subscription_ids for queued in queue.read(0, 10_000)] == pushed
+        queue.acknowledge(2000)
+        queue.push(Publish("a", b"next", 1), -1, 1, False, (5,))
+        (found,) = _reopened_sessions(engine)
+        assert found.queue is not None
+        assert [queued.subscription_ids for queued in found.queue.read(0, 10_000)] == [*pushed[2000:], (5,)]
 
     def test_a_position_moves_and_ends(self, engine: Engine) -> None:
         engine.turn()

@@ -258,9 +258,12 @@ class Pubcomp(Packet):
 
 @final
 class SubscriptionRequest(Packet):
-    """One filter of a SUBSCRIBE with its options (5.0, 3.8.3.1). 3.1.1 has only the QoS; the rest is 0."""
+    """One filter of a SUBSCRIBE with its options (5.0, 3.8.3.1). 3.1.1 has only the QoS; the rest is 0.
 
-    __slots__ = ("topic_filter", "qos", "no_local", "retain_as_published", "retain_handling")
+    `subscription_id` is the SUBSCRIBE's Subscription Identifier (5.0, 3.8.2.1.2), one for all its filters; 0: none.
+    """
+
+    __slots__ = ("topic_filter", "qos", "no_local", "retain_as_published", "retain_handling", "subscription_id")
 
     def __init__(
         self,
@@ -269,24 +272,25 @@ class SubscriptionRequest(Packet):
         no_local: bool = False,
         retain_as_published: bool = False,
         retain_handling: int = 0,
+        subscription_id: int = 0,
     ) -> None:
         self.topic_filter: Final = topic_filter
         self.qos: Final = qos
         self.no_local: Final = no_local
         self.retain_as_published: Final = retain_as_published
         self.retain_handling: Final = retain_handling
+        self.subscription_id: Final = subscription_id
 
 
 @final
 class Subscribe(Packet):
     """Ask for subscriptions (3.8)."""
 
-    __slots__ = ("packet_id", "requests", "subscription_id")
+    __slots__ = ("packet_id", "requests")
 
-    def __init__(self, packet_id: int, requests: list[SubscriptionRequest], subscription_id: int = 0) -> None:
+    def __init__(self, packet_id: int, requests: list[SubscriptionRequest]) -> None:
         self.packet_id: Final = packet_id
         self.requests: Final = requests
-        self.subscription_id: Final = subscription_id
 
 
 @final

@@ -71,7 +71,9 @@ class Queue(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def push(self, message: Publish, offset: int, qos: int, retain: bool) -> int:
+    def push(
+        self, message: Publish, offset: int, qos: int, retain: bool, subscription_ids: tuple[int, ...] = ()
+    ) -> int:
         """Add a message at the end, in the open group; returns its sequence number.
 
         `offset` is its record in the log; below 0 there is none that lasts (a retained message may be older than the

@@ -31,6 +31,7 @@ from embermq.store.log.records import (
     SESSION_POSITION,
     SESSION_SEQUENCE,
     Kind,
+    subscription_id_property,
 )
 from embermq.store.log.writer import Log
 from embermq.store.open_group import ClosedGroup, OpenGroup, QueueTail
@@ -181,7 +182,7 @@ class Journal(Store):
         self._open.must_be_durable = True
         payload = SESSION_EXPIRY.pack(0, session_expiry_s) + user_name.encode()
         session_id = self._open.append(Kind.SESSION_OPENED, 0, b"", payload, client_id.encode())
-        queue = self._queue(session_id, 0, 0, set())
+        queue = self._queue(session_id, 0, 0, set(), False)
         return SavedSession(session_id, client_id, user_name, session_expiry_s, 0, [], set(), [], queue)
 
     def append_session_resumed(self, session_id: int, client_id: str, session_expiry_s: int) -> None:
@@ -209,7 +210,12 @@ class Journal(Store):
         if session_id:
             self._open.must_be_durable = True
         self._open.append(
-            Kind.SUBSCRIBED, flags, request.topic_filter.encode(), SESSION.pack(session_id), client_id.encode()
+            Kind.SUBSCRIBED,
+            flags,
+            request.topic_filter.encode(),
+            SESSION.pack(session_id),
+            client_id.encode(),
+            subscription_id_property(request.subscription_id),
         )
 
     def append_unsubscribed(self, client_id: str, session_id: int, topic_filter: str) -> None:
@@ -351,8 +357,8 @@ class Journal(Store):
     def sessions(self) -> Iterable[SavedSession]:
         return self._state.sessions.load(self._queue)
 
-    def _queue(self, session_id: int, acknowledged: int, last: int, released: set[int]) -> Queue:
-        tail = QueueTail(session_id, acknowledged, last)
+    def _queue(self, session_id: int, acknowledged: int, last: int, released: set[int], has_ids: bool) -> Queue:
+        tail = QueueTail(session_id, acknowledged, last, has_ids)
         return SessionQueue(tail, released, self._open, self._state.sessions, self._log)
 
 

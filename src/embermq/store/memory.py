@@ -47,10 +47,14 @@ class MemoryQueue(Queue):
         self._acknowledged = 0
         self._last = 0
 
-    def push(self, message: Publish, offset: int, qos: int, retain: bool) -> int:
+    def push(
+        self, message: Publish, offset: int, qos: int, retain: bool, subscription_ids: tuple[int, ...] = ()
+    ) -> int:
         self._last += 1
         sequence = self._last
-        self._messages[sequence] = Delivery(message, qos, retain, packet_id=packet_id_of(sequence), sequence=sequence)
+        self._messages[sequence] = Delivery(
+            message, qos, retain, False, packet_id_of(sequence), subscription_ids, sequence
+        )
         return sequence
 
     def read(self, after_sequence: int, limit: int) -> list[Delivery]:

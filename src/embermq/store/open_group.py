@@ -7,6 +7,7 @@ Never: a file, a thread. `journal` closes it; the committer makes it durable.
 from array import array
 from typing import Final, final
 
+from embermq.store.log.queued_ids import RUN_BYTES, IdRun, add_ids, pack_runs
 from embermq.store.log.records import QUEUE_ENTRY_BYTES, RECORD_OVERHEAD_BYTES, SESSION_SEQUENCE, Group, Kind
 
 
@@ -14,15 +15,17 @@ from embermq.store.log.records import QUEUE_ENTRY_BYTES, RECORD_OVERHEAD_BYTES, 
 class QueueTail:
     """The sequence numbers of one session's queue, and the entries that were pushed since the last commit."""
 
-    __slots__ = ("acknowledged", "durable", "entries", "last", "recorded", "session_id")
+    __slots__ = ("acknowledged", "durable", "entries", "has_ids", "id_runs", "last", "recorded", "session_id")
 
-    def __init__(self, session_id: int, acknowledged: int, last: int) -> None:
+    def __init__(self, session_id: int, acknowledged: int, last: int, has_ids: bool = False) -> None:
         self.session_id: Final = session_id
         self.last = last  # the newest that was pushed
         self.durable = last  # the newest that may be read
         self.acknowledged = acknowledged
         self.recorded = acknowledged  # of which the log has a record, or will have with the group that is closed
         self.entries = array("Q")  # as `queue_entry` makes them
+        self.id_runs: list[IdRun] = []  # the Subscription Identifiers of these entries
+        self.has_ids = has_ids  # whether any entry may have Subscription Identifiers: else none are looked for
 
 
 @final
@@ -61,11 +64,15 @@ class OpenGroup:
     def is_empty(self) -> bool:
         return not self.group.topics and not self._dirty
 
-    def push(self, tail: QueueTail, entry: int) -> int:
+    def push(self, tail: QueueTail, entry: int, subscription_ids: tuple[int, ...] = ()) -> int:
         """Add an entry to a queue; returns its sequence number."""
         self._dirty[tail.session_id] = tail
         self.must_be_durable = self.must_be_applied = True
         self.group.size_bytes += QUEUE_ENTRY_BYTES
+        if subscription_ids:
+            tail.has_ids = True
+            add_ids(tail.id_runs, len(tail.entries), subscription_ids)
+            self.group.size_bytes += RUN_BYTES
         tail.entries.append(entry)
         tail.last += 1
         return tail.last
@@ -88,8 +95,9 @@ class OpenGroup:
         for tail in self._dirty.values():
             if tail.entries:
                 head = SESSION_SEQUENCE.pack(tail.session_id, tail.last - len(tail.entries) + 1)
-                self.append(Kind.QUEUED, 0, b"", head + tail.entries.tobytes(), b"")
+                self.append(Kind.QUEUED, 0, b"", head + tail.entries.tobytes(), b"", pack_runs(tail.id_runs))
                 tail.entries = array("Q")
+                tail.id_runs = []
             if tail.acknowledged > tail.recorded:
                 payload = SESSION_SEQUENCE.pack(tail.session_id, tail.acknowledged)
                 self.append(Kind.ACKNOWLEDGED, 0, b"", payload, b"")

@@ -19,6 +19,8 @@ from embermq.store.state.sessions import SessionState
 READ_BYTES: Final = 1024 * 1024
 """About how many bytes of payload one read gives: as many messages as may be asked for could fill the memory."""
 
+_NO_IDS: Final[dict[int, tuple[int, ...]]] = {}
+
 
 @final
 class SessionQueue(Queue):
@@ -42,13 +44,15 @@ class SessionQueue(Queue):
         self._log: Final = log
         self._read_bytes: Final = read_bytes
 
-    def push(self, message: Publish, offset: int, qos: int, retain: bool) -> int:
+    def push(
+        self, message: Publish, offset: int, qos: int, retain: bool, subscription_ids: tuple[int, ...] = ()
+    ) -> int:
         open_group = self._open
         if offset < open_group.reference_floor or offset < 0:
             flags = message.qos | (RETAIN_FLAG if message.retain else 0)
             topic = message.topic_name.encode()
             offset = open_group.append(Kind.RETAINED_COPY, flags, topic, message.payload, b"", message.properties)
-        return open_group.push(self._tail, queue_entry(offset, qos, retain))
+        return open_group.push(self._tail, queue_entry(offset, qos, retain), subscription_ids)
 
     def read(self, after_sequence: int, limit: int) -> list[Delivery]:
         after_sequence = max(after_sequence, self._tail.acknowledged)
@@ -62,12 +66,16 @@ class SessionQueue(Queue):
             )
         records = self._records(entries)
         released = self._released
+        ids = _NO_IDS
+        if self._tail.has_ids:
+            ids = self._sessions.queue_ids(self._tail.session_id, after_sequence, len(records))
         return [
             Delivery(
                 _message(record),
                 entry & QOS_MASK,
                 bool(entry & RETAIN_FLAG),
                 packet_id=packet_id_of(sequence),
+                subscription_ids=ids.get(sequence, ()),
                 sequence=sequence,
                 released=sequence in released,
             )

@@ -9,6 +9,8 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, final
 
+from embermq.protocol.mqtt.fields import ONE_BYTE, Fields, variable_byte_integer
+
 QOS_MASK: Final = 0b11
 RETAIN_FLAG: Final = 0b100
 DUP_FLAG: Final = 0b1000
@@ -18,6 +20,8 @@ NO_LOCAL_FLAG: Final = 0b100
 RETAIN_AS_PUBLISHED_FLAG: Final = 0b1000
 RETAIN_HANDLING_SHIFT: Final = 4
 RETAINED_OWED_FLAG: Final = 0b100_0000
+
+_SUBSCRIPTION_ID: Final = 0x0B  # the property identifier (5.0, table 2-4)
 
 RECORD_OVERHEAD_BYTES: Final = 32
 """About what a record costs beside its own bytes: for the bound of a group, not for the file."""
@@ -50,6 +54,20 @@ SESSION_SEQUENCE: Final = Struct("<QQ")  # ACKNOWLEDGED, RELEASED; QUEUED: first
 # of `queue_entry`; DISCONNECTED: newest sequence sent, then the reason as text
 SESSION_PACKET: Final = Struct("<QH")  # RECEIVED, PUBREL: session id, packet id
 SESSION_POSITION: Final = Struct("<QQBB")  # POSITION: session id, before offset, qos, done; then the topic name
+
+
+def subscription_id_property(subscription_id: int) -> bytes:
+    """The properties of a SUBSCRIBED record: the Subscription Identifier (5.0, 3.8.2.1.2), if there is one."""
+    if not subscription_id:
+        return b""
+    return ONE_BYTE[_SUBSCRIPTION_ID] + variable_byte_integer(subscription_id)
+
+
+def subscription_id_of(properties: bytes) -> int:
+    """The Subscription Identifier in the properties of a SUBSCRIBED record; 0 if there is none."""
+    if not properties or properties[0] != _SUBSCRIPTION_ID:
+        return 0
+    return Fields(properties, 1, len(properties)).variable_byte_integer()
 
 
 QUEUE_ENTRY_BYTES: Final = 8

@@ -14,6 +14,7 @@ from rocksdict import WriteBatch
 
 from embermq.protocol.packets import SubscriptionRequest
 from embermq.store.interface import Queue, RetainedPosition, SavedSession
+from embermq.store.log.queued_ids import cut_runs, pack_runs, unpack_runs
 from embermq.store.log.records import (
     NO_LOCAL_FLAG,
     QOS_MASK,
@@ -28,6 +29,7 @@ from embermq.store.log.records import (
     SESSION_SEQUENCE,
     Group,
     Kind,
+    subscription_id_of,
 )
 from embermq.store.state.rocks import Rocks
 
@@ -42,12 +44,13 @@ CLEAN_EVERY: Final = 1024
 CLIENT: Final = b"\x00"  # -> client id length, client id, user name
 EXPIRES: Final = b"\x01"  # -> seconds
 ENDED: Final = b"\x02"  # -> when its connection ended (us, 0: it has one), newest sequence sent
-SUBSCRIPTION: Final = b"\x03"  # filter -> flags, offset
+SUBSCRIPTION: Final = b"\x03"  # filter -> flags, offset, properties of the record
 POSITION: Final = b"\x04"  # filter -> before offset, qos, after topic name
 RECEIVED: Final = b"\x05"  # packet id
 ACKNOWLEDGED: Final = b"\x06"  # -> sequence, and what it was when the queue was last cleaned
 RELEASED: Final = b"\x07"  # sequence
 CHUNK: Final = b"\x08"  # first sequence -> entries
+IDS: Final = b"\x09"  # first sequence of a chunk -> the Subscription Identifiers of its entries, if any has some
 
 _ID: Final = Struct(">Q")
 _PACKET_ID: Final = Struct(">H")
@@ -57,8 +60,8 @@ _PAIR: Final = Struct("<QQ")
 _SUBSCRIPTION: Final = Struct("<BQ")
 _POSITION: Final = Struct("<QB")
 
-QueueMaker = Callable[[int, int, int, set[int]], Queue]
-"""Makes the queue of a session: id, acknowledged, last, released."""
+QueueMaker = Callable[[int, int, int, set[int], bool], Queue]
+"""Makes the queue of a session: id, acknowledged, last, released, whether entries have Subscription Identifiers."""
 
 
 def session_key(session_id: int, space: bytes = b"") -> bytes:
@@ -91,6 +94,8 @@ class SessionState:
             payload = group.payloads[row]
             if kind == Kind.QUEUED:
                 session_id, first_sequence = SESSION_SEQUENCE.unpack_from(payload)
+                if group.properties[row]:
+                    self._stage_ids(batch, session_id, first_sequence, payload, group.properties[row])
                 for at in range(SESSION_SEQUENCE.size, len(payload), chunk_bytes):
                     batch.put(_number_key(session_id, CHUNK, first_sequence), payload[at : at + chunk_bytes])
                     first_sequence += chunk_bytes // QUEUE_ENTRY_BYTES
@@ -109,6 +114,18 @@ class SessionState:
             else:
                 self._stage_change(batch, group, row, kind, payload)
         self._stage_acknowledged(batch, acknowledged)
+
+    def _stage_ids(
+        self, batch: WriteBatch, session_id: int, first_sequence: int, payload: bytes, properties: bytes
+    ) -> None:
+        """Cut the identifiers of a QUEUED record as its entries are cut."""
+        runs = unpack_runs(properties)
+        entries = (len(payload) - SESSION_SEQUENCE.size) // QUEUE_ENTRY_BYTES
+        step = self._chunk_bytes // QUEUE_ENTRY_BYTES
+        for at in range(0, entries, step):
+            cut = pack_runs(cut_runs(runs, at, at + step))
+            if cut:
+                batch.put(_number_key(session_id, IDS, first_sequence + at), cut)
 
     def _stage_change(self, batch: WriteBatch, group: Group, row: int, kind: int, payload: bytes) -> None:
         """A change of the session itself; these are rare beside messages."""
@@ -149,7 +166,8 @@ class SessionState:
         if not session_id:
             return
         topic, flags, offset = group.topics[row], group.flags[row], group.first_offset + row
-        batch.put(session_key(session_id, SUBSCRIPTION) + topic, _SUBSCRIPTION.pack(flags, offset))
+        subscription = _SUBSCRIPTION.pack(flags, offset) + group.properties[row]
+        batch.put(session_key(session_id, SUBSCRIPTION) + topic, subscription)
         if flags & RETAINED_OWED_FLAG:
             batch.put(session_key(session_id, POSITION) + topic, _POSITION.pack(offset, flags & QOS_MASK))
 
@@ -165,6 +183,8 @@ class SessionState:
                 cleaned = sequence
                 keep = self._chunk_of(session_id, sequence + 1)
                 batch.delete_range(_number_key(session_id, CHUNK, 0), _number_key(session_id, CHUNK, keep))
+                if self._last_key(session_id).startswith(session_key(session_id, IDS)):
+                    batch.delete_range(_number_key(session_id, IDS, 0), _number_key(session_id, IDS, keep))
                 batch.delete_range(
                     _number_key(session_id, RELEASED, 0), _number_key(session_id, RELEASED, sequence + 1)
                 )
@@ -177,13 +197,26 @@ class SessionState:
         entries = array("Q")
         start = self._chunk_of(session_id, after_sequence + 1)
         low = _number_key(session_id, CHUNK, start)
-        for key, value in self._rocks.items(low, session_key(session_id + 1)):
+        for key, value in self._rocks.items(low, session_key(session_id, IDS)):
             (first_sequence,) = _ID.unpack_from(key, len(key) - _ID.size)
             skip = max(0, after_sequence + 1 - first_sequence) * QUEUE_ENTRY_BYTES
             entries.frombytes(value[skip : skip + (limit - len(entries)) * QUEUE_ENTRY_BYTES])
             if len(entries) >= limit:
                 break
         return entries
+
+    def queue_ids(self, session_id: int, after_sequence: int, limit: int) -> dict[int, tuple[int, ...]]:
+        """The Subscription Identifiers of such entries, by sequence number; those without any are left out."""
+        found: dict[int, tuple[int, ...]] = {}
+        last = after_sequence + limit
+        low = _number_key(session_id, IDS, self._chunk_of(session_id, after_sequence + 1))
+        for key, value in self._rocks.items(low, _number_key(session_id, IDS, last + 1)):
+            first_sequence = int.from_bytes(key[-_ID.size :], "big")
+            for run in unpack_runs(value):
+                first = first_sequence + run.first
+                for sequence in range(max(first, after_sequence + 1), min(first + run.length, last + 1)):
+                    found[sequence] = run.subscription_ids
+        return found
 
     def _chunk_of(self, session_id: int, sequence: int) -> int:
         """The first sequence of the chunk that a sequence is in, or would be in; 0 if there is none so early."""
@@ -203,7 +236,7 @@ class SessionState:
             sequence = (_PAIR.unpack(old)[0] if old else 0) + 1
             low = _number_key(session_id, CHUNK, self._chunk_of(session_id, sequence))
             lowest: int | None = None
-            for key, value in self._rocks.items(low, session_key(session_id + 1)):
+            for key, value in self._rocks.items(low, session_key(session_id, IDS)):
                 first_sequence = int.from_bytes(key[-_ID.size :], "big")
                 entries = array("Q", value[max(0, sequence - first_sequence) * QUEUE_ENTRY_BYTES :])
                 if entries:
@@ -247,8 +280,9 @@ class SessionState:
             elif space == ENDED:
                 ended_us, sent = _PAIR.unpack(value)
             elif space == SUBSCRIPTION:
-                flags, offset = _SUBSCRIPTION.unpack(value)
-                subscriptions.append((_subscription(key[at:].decode(), flags), offset))
+                flags, offset = _SUBSCRIPTION.unpack_from(value)
+                request = _subscription(key[at:].decode(), flags, value[_SUBSCRIPTION.size :])
+                subscriptions.append((request, offset))
             elif space == POSITION:
                 before_offset, qos = _POSITION.unpack_from(value)
                 after_topic_name = value[_POSITION.size :].decode()
@@ -259,7 +293,7 @@ class SessionState:
                 acknowledged, _ = _PAIR.unpack(value)
             elif space == RELEASED:
                 released.add(int.from_bytes(key[at:], "big"))
-        last = self._last_sequence(session_id, acknowledged)
+        last, has_ids = self._queue_end(session_id, acknowledged)
         pending = {sequence for sequence in released if sequence > acknowledged}
         return SavedSession(
             session_id,
@@ -270,23 +304,38 @@ class SessionState:
             subscriptions,
             received_ids,
             positions,
-            make_queue(session_id, acknowledged, last, pending),
+            make_queue(session_id, acknowledged, last, pending, has_ids),
             sent if ended_us else last,
         )
 
-    def _last_sequence(self, session_id: int, acknowledged: int) -> int:
-        first_sequence = self._chunk_of(session_id, 0xFFFF_FFFF_FFFF_FFFF)
+    def _queue_end(self, session_id: int, acknowledged: int) -> tuple[int, bool]:
+        """The newest sequence number, and whether entries have Subscription Identifiers."""
+        last_key = self._last_key(session_id)
+        prefix = session_key(session_id, CHUNK)
+        has_ids = last_key.startswith(session_key(session_id, IDS))
+        if has_ids:
+            first_sequence = self._chunk_of(session_id, 0xFFFF_FFFF_FFFF_FFFF)
+        else:
+            first_sequence = int.from_bytes(last_key[len(prefix) :], "big") if last_key.startswith(prefix) else 0
         if not first_sequence:
-            return acknowledged
+            return acknowledged, has_ids
         chunk = self._rocks.get(_number_key(session_id, CHUNK, first_sequence)) or b""
-        return max(acknowledged, first_sequence + len(chunk) // QUEUE_ENTRY_BYTES - 1)
+        return max(acknowledged, first_sequence + len(chunk) // QUEUE_ENTRY_BYTES - 1), has_ids
+
+    def _last_key(self, session_id: int) -> bytes:
+        """The last key of a session, or one below all of its keys."""
+        iterator = self._rocks.iterator(SESSIONS_END)
+        iterator.seek_for_prev(session_key(session_id + 1))
+        key: bytes = iterator.key() if iterator.valid() else b""
+        return key
 
 
-def _subscription(topic_filter: str, flags: int) -> SubscriptionRequest:
+def _subscription(topic_filter: str, flags: int, properties: bytes) -> SubscriptionRequest:
     return SubscriptionRequest(
         topic_filter,
         flags & QOS_MASK,
         bool(flags & NO_LOCAL_FLAG),
         bool(flags & RETAIN_AS_PUBLISHED_FLAG),
         flags >> RETAIN_HANDLING_SHIFT & 0b11,
+        subscription_id_of(properties),
     )
