@@ -22,6 +22,15 @@ class Event:
     __slots__ = ()
 
 
+class ClientEvent(Event):
+    """Something that the core has to be told about a client whose session it knows."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: "VirtualConnection") -> None:
+        self.connection: Final = connection
+
+
 @final
 class SendDatagram(Event):
     """Send a datagram."""
@@ -52,56 +61,53 @@ class ConnectRequest(Event):
 
 
 @final
-class PacketReceived(Event):
+class PacketReceived(ClientEvent):
     """A packet of a connected client: `Core.receive`."""
 
-    __slots__ = ("connection", "packet")
+    __slots__ = ("packet",)
 
     def __init__(self, connection: "VirtualConnection", packet: core.Packet) -> None:
-        self.connection: Final = connection
+        super().__init__(connection)
         self.packet: Final = packet
 
 
 @final
-class RuleViolation(Event):
+class RuleViolation(ClientEvent):
     """A client broke a rule that ends its connection: `Core.failed`."""
 
-    __slots__ = ("connection", "error")
+    __slots__ = ("error",)
 
     def __init__(self, connection: "VirtualConnection", error: PeerError) -> None:
-        self.connection: Final = connection
+        super().__init__(connection)
         self.error: Final = error
 
 
 @final
-class ClientLost(Event):
+class ClientLost(ClientEvent):
     """A client is gone without a DISCONNECT: `Core.lost`."""
 
-    __slots__ = ("connection", "reason")
+    __slots__ = ("reason",)
 
     def __init__(self, connection: "VirtualConnection", reason: str) -> None:
-        self.connection: Final = connection
+        super().__init__(connection)
         self.reason: Final = reason
 
 
 @final
-class ClientWritable(Event):
+class ClientWritable(ClientEvent):
     """A client can take messages again, after the core was told that it cannot: `Core.writable`."""
 
-    __slots__ = ("connection",)
-
-    def __init__(self, connection: "VirtualConnection") -> None:
-        self.connection: Final = connection
+    __slots__ = ()
 
 
 @final
-class WillChange(Event):
+class WillChange(ClientEvent):
     """A connected client has replaced its will (1.2), or has deleted it."""
 
-    __slots__ = ("connection", "will")
+    __slots__ = ("will",)
 
     def __init__(self, connection: "VirtualConnection", will: core.Will | None) -> None:
-        self.connection: Final = connection
+        super().__init__(connection)
         self.will: Final = will
 
 
