@@ -3,7 +3,6 @@
 import errno
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ import pytest
 
 from embermq.protocol.packets import Publish, SubscriptionRequest
 from embermq.store.budgets import RetainedBudget
-from embermq.store.errors import HistoryTrimmed, StateAhead, StoreBusy
+from embermq.store.errors import HistoryTrimmed, StateAhead
 from embermq.store.interface import Store, StoreError
 from embermq.store.journal import Journal, JournalSettings, rebuild
 from embermq.store.state.rocks import FLUSH_BYTES
@@ -168,32 +167,6 @@ def test_what_is_recorded_is_a_setting(tmp_path: Path, settings: dict[str, objec
     engine.store.close()
 
 
-# -- directory -----------------------------------------------------------------------------------------------------
-
-
-def test_a_second_server_is_told_who_has_the_directory(engine: Engine, tmp_path: Path) -> None:
-    with pytest.raises(StoreBusy, match=rf"data is in use by another server, process {os.getpid()}$"):
-        Journal(tmp_path / "data", lambda call: None)
-
-
-def test_nobody_else_may_read_the_directory(tmp_path: Path) -> None:
-    engine = Engine(opener(tmp_path / "data"))
-    engine.turn()
-    engine.publish("a")
-    engine.commit()
-    engine.store.close()
-    for path in (tmp_path / "data", *(tmp_path / "data").rglob("*")):
-        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
-
-
-def test_a_directory_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a directory")
-    with pytest.raises(StoreError, match="cannot be used"):
-        Journal(tmp_path / "file" / "data", lambda call: None)
-    with pytest.raises(StoreError, match="file is no directory"):
-        Journal(tmp_path / "file", lambda call: None)
-
-
 # -- crashes -------------------------------------------------------------------------------------------------------
 
 
@@ -238,7 +211,7 @@ def test_a_rebuild_gives_the_same_state_and_tells_how_far_it_is(engine: Engine, 
     assert _everything(engine.store) == before
 
 
-def test_a_state_ahead_of_its_log_is_refused(engine: Engine, tmp_path: Path) -> None:
+def test_a_state_ahead_of_its_log_can_be_rebuilt(engine: Engine, tmp_path: Path) -> None:
     engine.turn()
     engine.publish("a")
     engine.commit()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from embermq.protocol.packets import Publish
+from embermq.protocol.packets import Delivery, Publish
 from embermq.store.journal import Journal
 from embermq.store.queue import READ_BYTES
 from support.store_contract import Engine
@@ -17,7 +17,7 @@ def test_large_messages_are_read_a_few_at_a_time(tmp_path: Path) -> None:
         message = Publish("t", bytes([number]) * (READ_BYTES // 2), 1)
         queue.push(message, engine.store.append_publish(message, "publisher"), 1, False)
     engine.commit()
-    found = []
+    found: list[Delivery] = []
     while piece := queue.read(len(found), 100):
         assert len(piece) == 2
         found += piece

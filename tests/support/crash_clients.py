@@ -90,10 +90,10 @@ class Peer(asyncio.Protocol):
         view = bytes(self._input)
         position = 0
         while True:
-            end = _end_of_packet(view, position)
-            if end is None:
+            body = _body_of_packet(view, position)
+            if body is None:
                 break
-            head, end = end
+            head, end = body
             self._take(view[position] >> 4, view[position] & 15, view[head:end])
             position = end
         del self._input[:position]
@@ -322,7 +322,7 @@ class Onlooker(Peer):
             self._complete.set()
 
 
-def _end_of_packet(view: bytes, position: int) -> tuple[int, int] | None:
+def _body_of_packet(view: bytes, position: int) -> tuple[int, int] | None:
     """Where the body of the packet at a position begins and ends; None if it is not all there."""
     length = shift = 0
     at = position + 1

@@ -1,6 +1,6 @@
-"""The data directory: where the log and the state live, and who may use it.
+"""The data directory: where the log and the state live, and which server uses it.
 
-Owns: its layout, its access rights, and the lock that keeps a second server out.
+Owns: its layout, its access rights, and the lock against a second server.
 """
 
 import os
@@ -13,7 +13,7 @@ from embermq.store.log.segments import lock_file
 
 @final
 class DataDirectory:
-    """A data directory, held until it is closed; a crash lets go of it too."""
+    """A data directory, locked until it is closed or the process ends."""
 
     __slots__ = ("_descriptor", "log", "path", "state")
 
@@ -31,14 +31,16 @@ class DataDirectory:
             holder = (path / "LOCK").read_text("ascii", "replace").strip()
             raise StoreBusy(f"the data directory {path} is in use by another server, process {holder}") from None
         except FileExistsError as error:
-            raise StoreError(f"the data directory {path} cannot be used: {error.filename} is no directory") from error
+            raise StoreError(
+                f"the data directory {path} cannot be used: {error.filename} is not a directory"
+            ) from error
         except OSError as error:
             raise StoreError(f"the data directory {path} cannot be used: {error.strerror}") from error
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def keep_private(self) -> None:
-        """RocksDB makes its files as the umask says: take the rights of others away."""
+        """Take the rights of others away from the files of RocksDB, which makes them as the umask says."""
         for entry in os.scandir(self.state):
             if entry.is_file() and entry.stat().st_mode & 0o077:
                 os.chmod(entry.path, 0o600)

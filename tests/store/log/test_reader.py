@@ -303,14 +303,6 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
         LogReader(tmp_path)
 
 
-def test_errors_cross_processes_with_their_sentence() -> None:
-    import pickle
-
-    for error in (LogTrimmed(3, 9), LogCorrupt("f", 4, "d"), NotALog("d", "why"), NewerFormat("f", 2, 1)):
-        copy = pickle.loads(pickle.dumps(error))
-        assert (type(copy), str(copy)) == (type(error), str(error))
-
-
 def test_a_thread_reads_while_another_writes(tmp_path: Path) -> None:
     log = open_log(tmp_path, segment_bytes=4000)
 

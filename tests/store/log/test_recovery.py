@@ -149,7 +149,7 @@ while True:
         for _ in range(lines):
             appended = int(writing.stdout.readline())
         writing.kill()
-        appended = int((writing.communicate()[0].splitlines() or [appended])[-1])
+        appended = int((writing.communicate()[0].splitlines() or [str(appended)])[-1])
         log = open_log(tmp_path / "log", segment_bytes=20_000)
         assert appended <= log.next_offset <= appended + 7
         assert log.next_offset % 7 == 1

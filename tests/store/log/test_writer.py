@@ -6,8 +6,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from embermq.store.log.errors import LogInUse
 from embermq.store.log.records import Group, Kind
@@ -194,23 +192,3 @@ def test_records_are_read_while_groups_are_appended_and_segments_trimmed(tmp_pat
     assert wrong == []
     assert log.next_offset == 1201
     assert [row_of(record)[0] for record in log.read_many(range(1101, 1201))] == list(range(1101, 1201))
-
-
-@settings(deadline=None, max_examples=40)
-@given(
-    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=25),
-    offsets=st.data(),
-    segment_bytes=st.integers(300, 5000),
-)
-def test_any_offsets_in_any_order(
-    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], offsets: st.DataObject, segment_bytes: int
-) -> None:
-    log = Log(
-        tmp_path_factory.mktemp("log"), segment_bytes=segment_bytes, segment_age_s=60, sync=False, cache_bytes=2000
-    )
-    rows = fill(log, sizes)
-    asked = offsets.draw(st.lists(st.integers(-1, len(rows) + 2), max_size=40))
-    assert [row_of(record) for record in log.read_many(asked)] == [
-        rows[offset - 1] for offset in asked if 1 <= offset <= len(rows)
-    ]
-    log.close()

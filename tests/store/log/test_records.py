@@ -1,0 +1,23 @@
+"""Records: a group in columns, and the entry of a queue."""
+
+from embermq.store.log.records import QOS_MASK, RECORD_OVERHEAD_BYTES, RETAIN_FLAG, Group, Kind, queue_entry
+
+
+def test_offsets_follow_one_another_from_the_first_of_the_group() -> None:
+    group = Group(40)
+    assert [group.append(1, Kind.PUBLISH, 0, b"t", b"p", b"c") for _ in range(3)] == [40, 41, 42]
+    assert len(group) == 3
+
+
+def test_the_size_of_a_group_counts_every_column() -> None:
+    group = Group(1)
+    group.append(1, Kind.PUBLISH, 0, b"topic", b"payload", b"client", b"properties")
+    assert group.size_bytes == len("topicpayloadclientproperties") + RECORD_OVERHEAD_BYTES
+
+
+def test_an_entry_holds_offset_qos_and_retain() -> None:
+    for qos in (1, 2):
+        for retain in (False, True):
+            entry = queue_entry(2**60, qos, retain)
+            assert (entry >> 3, entry & QOS_MASK, bool(entry & RETAIN_FLAG)) == (2**60, qos, retain)
+            assert entry < 2**64

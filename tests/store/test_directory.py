@@ -1,0 +1,38 @@
+"""The data directory: one server at a time, for its owner only."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from embermq.store.directory import DataDirectory
+from embermq.store.errors import StoreBusy, StoreError
+from embermq.store.journal import Journal
+from support.store_contract import Engine
+
+
+def test_a_second_server_is_told_who_has_the_directory(tmp_path: Path) -> None:
+    first = DataDirectory(tmp_path / "data")
+    with pytest.raises(StoreBusy, match=rf"data is in use by another server, process {os.getpid()}$"):
+        DataDirectory(tmp_path / "data")
+    first.close()
+    DataDirectory(tmp_path / "data").close()
+
+
+def test_nobody_else_may_read_the_directory(tmp_path: Path) -> None:
+    engine = Engine(lambda call_soon, _: Journal(tmp_path / "data", call_soon))
+    engine.turn()
+    engine.publish("a")
+    engine.commit()
+    engine.store.close()
+    for path in (tmp_path / "data", *(tmp_path / "data").rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_a_directory_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(StoreError, match="cannot be used"):
+        DataDirectory(tmp_path / "file" / "data")
+    with pytest.raises(StoreError, match="file is not a directory"):
+        DataDirectory(tmp_path / "file")
