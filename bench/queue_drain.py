@@ -1,4 +1,4 @@
-"""An offline session's queue: fill it while the subscriber is away, then take all of it and look at the order.
+"""An offline session's queue: fill it while the subscriber is away, then receive all of it and check the order.
 
 Owns: the persistent session, its numbered messages and the check that each came once, in order.
 Never: a limit of a broker; what was not queued is counted as lost.

@@ -24,8 +24,8 @@ WRITE: Final = Shape(1, PAYLOAD_BYTES)
 SUBACK_BYTES: Final = 5
 QUIET_S: Final = 1.0
 QUIET_SHARE_MAX: Final = 0.05  # of a core, used or waited for: a broker below it has nothing left to do
-SETTLE_S_MAX: Final = 60.0
-SILENCE_S_MAX: Final = 5.0  # a broker that cut the set short says nothing; so much silence is taken for the end
+IDLE_WAIT_S_MAX: Final = 60.0
+SILENCE_S_MAX: Final = 5.0  # after it the set is taken for complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ def write(server: Server, frames: list[Bytes], window: int, seconds: float, each
         traffic.close()
 
 
-def settle(server: Server) -> bool:
-    """Wait until a broker has done what earlier writes left it to do, merging for one; whether it came to that."""
-    deadline = time.perf_counter() + SETTLE_S_MAX
+def wait_until_idle(server: Server) -> bool:
+    """Wait until a broker has finished the work of earlier writes, such as merging; False if it takes too long."""
+    deadline = time.perf_counter() + IDLE_WAIT_S_MAX
     while time.perf_counter() < deadline:
         busy_s = server.cpu_seconds() + server.waited_seconds()
         time.sleep(QUIET_S)
@@ -92,11 +92,11 @@ def settle(server: Server) -> bool:
 
 
 def write_steadily(server: Server, frames: Bytes, window: int, seconds_max: float) -> Written:
-    """Publish each frame once from rest to rest: all CPU that these writes cause counts, and none that others left."""
-    settle(server)
+    """Publish each frame once, from idle to idle: the CPU of these writes counts, and no other."""
+    wait_until_idle(server)
     cpu_s = server.cpu_seconds()
     written = write(server, [frames], window, seconds_max, each_once=True)
-    settle(server)
+    wait_until_idle(server)
     return Written(written.acked, written.seconds, server.cpu_seconds() - cpu_s)
 
 

@@ -56,7 +56,7 @@ Command = Callable[[int, Path], list[str]]
 
 
 class BrokerFailed(Exception):
-    """A broker did not start, did not answer or went away; the text holds the end of its output."""
+    """A broker did not start, did not answer or went away; the text has the end of its output."""
 
 
 class Server:

@@ -43,7 +43,7 @@ SECTIONS: Final = ("scan", "append", "retained", "sink")
 def write_log(data: Path, count: int, topics: int, group_records: int, payloads: int = FEW_PAYLOADS) -> None:
     """A log of retained publishes over random topics, payloads of about 40 bytes, one microsecond apart.
 
-    It has so many different payloads: few, as of a switch, or as many as messages, as of a device that adds the time.
+    It has `payloads` different ones: few, as of a switch, or as many as messages, as of a device that sends the time.
     """
     source = random.Random(1)
     names = [f"plant/{n % 7}/line/{n % 13}/device-{n}/temp".encode() for n in range(topics)]

@@ -1,6 +1,6 @@
 """Scenarios of messages on the move: floods, paced load, ten thousand subscriptions.
 
-Owns: who publishes what to whom, and the targets EmberMQ holds itself to.
+Owns: who publishes what to whom, and the targets of EmberMQ.
 Never: anything retained (`retained_scenarios`) or about connections themselves (`connection_scenarios`).
 """
 

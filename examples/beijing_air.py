@@ -77,12 +77,12 @@ def replay(port: int, path: Path, most: int | None) -> tuple[int, list[Evening]]
     evenings: list[Evening] = []
     messages = 0
     for number, (hour, readings) in enumerate(hours_of(path, most), 1):
-        said = [(CLOCK, hour), *readings]
+        rows = [(CLOCK, hour), *readings]
         publisher.publish(
-            [QOS1_RETAINED] * len(said), [topic.encode() for topic, _ in said], [value.encode() for _, value in said]
+            [QOS1_RETAINED] * len(rows), [topic.encode() for topic, _ in rows], [value.encode() for _, value in rows]
         )
-        retained.update(said)
-        messages += len(said)
+        retained.update(rows)
+        messages += len(rows)
         if number % HOURS_A_DAY == 0:
             publisher.flush()
             evenings.append(Evening(datetime.now(UTC), dict(retained)))
@@ -118,7 +118,7 @@ def daily_mean(spark: "SparkSession", lake: Lake, station: str, measure: str) ->
 
 
 def explore(spark: "SparkSession", lake: Lake, out: Path) -> None:
-    """Two files to look at: the daily mean of fine dust, and the report."""
+    """Two HTML files: the daily mean of fine dust, and the report."""
     quietest = gaps(spark, lake).where("topic like 'air/%/%'").orderBy("silence_us", ascending=False).limit(5).collect()
     silent = "".join(f"<li>{row['topic']}: {duration(row['silence_us'] / 1e6)} of the replay</li>" for row in quietest)
     plots = "".join(
@@ -137,7 +137,7 @@ def explore(spark: "SparkSession", lake: Lake, out: Path) -> None:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="beijing-air.csv.gz")
-    parser.add_argument("--hours", type=int, help="only so many hours; all 35,064 by default")
+    parser.add_argument("--hours", type=int, help="only this many hours; all 35,064 by default")
     parser.add_argument(
         "--out", type=Path, default=Path("beijing-air"), help="a new directory for log, tables and plots"
     )
@@ -160,7 +160,7 @@ def main(arguments: list[str] | None = None) -> None:
     compared = check_as_of(spark, lake, evenings, chosen.questions)
     print(f"as of {min(chosen.questions, len(evenings))} evenings: {compared:,} retained messages equal the file")
     explore(spark, lake, chosen.out)
-    print(f"look at {chosen.out / 'air.html'} and {chosen.out / 'report.html'}")
+    print(f"see {chosen.out / 'air.html'} and {chosen.out / 'report.html'}")
 
 
 if __name__ == "__main__":

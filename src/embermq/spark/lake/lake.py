@@ -16,6 +16,7 @@ from typing import Final, final
 
 from embermq import __version__
 from embermq.spark.errors import LakeError
+from embermq.store.log.segments import lock_file
 
 LAKE_FORMAT: Final = 1
 STATE_DIRECTORY: Final = "_embermq"
@@ -107,23 +108,20 @@ class Lake:
     @contextmanager
     def lock(self, wait_s: float = LOCK_WAIT_S) -> Iterator[int]:
         """Lock the lake for one pipeline. Gives the lock's descriptor, which the Java process must inherit."""
-        descriptor = os.open(self.state_directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            deadline = time.monotonic() + wait_s
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except OSError:
-                    if time.monotonic() >= deadline:
-                        raise LakeError(f"another pipeline writes to {self.directory}") from None
-                    time.sleep(0.1)
+        deadline_s = time.monotonic() + wait_s
+        while True:
             try:
-                yield descriptor
-            finally:
-                # Closing is not enough: the Java process may still have a copy of the descriptor.
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                descriptor = lock_file(self.state_directory / "lock")
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline_s:
+                    raise LakeError(f"another pipeline writes to {self.directory}") from None
+                time.sleep(0.1)
+        try:
+            yield descriptor
         finally:
+            # Closing is not enough: the Java process may still have a copy of the descriptor.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
     def is_locked(self) -> bool:
