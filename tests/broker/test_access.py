@@ -1,9 +1,22 @@
-"""Access: what an access list grants, and that a client's own names never widen it."""
+"""Access: what an access list grants, that a client's own names never widen it, and the order of an exchange."""
+
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from embermq.access.access_list import parse_access_list
-from embermq.broker.access import REMEMBERED_TOPICS_MAX, AccessList, AllowAll, Identity
+from embermq.broker.access import (
+    EXCHANGE_ROUNDS_MAX,
+    REMEMBERED_TOPICS_MAX,
+    AccessList,
+    AllowAll,
+    Exchange,
+    ExchangeAnswer,
+    Identity,
+)
+from embermq.protocol.errors import Refused
+from embermq.protocol.reasons import ReasonCode
 
 LIST = """
 # who may do what
@@ -152,3 +165,106 @@ def test_remembered_answers_are_bounded_and_stay_right(access_list: AccessList) 
     assert len(rights._may_write) <= REMEMBERED_TOPICS_MAX
     assert rights.may_write("alice/" + "x" * 60_000, False)
     assert max(map(len, rights._may_write)) < 1_000
+
+
+# -- exchanges: enhanced authentication (MQTT 5, 4.12) ---------------------------------------------------------------
+
+
+class AskingExchange(Exchange):
+    """Asks for more until the client names a user ("user NAME") or sends "bad"; notes what it was asked."""
+
+    def __init__(self, rounds_max: int = EXCHANGE_ROUNDS_MAX) -> None:
+        super().__init__("ASKING", rounds_max=rounds_max)
+        self.asked: list[bytes | None] = []
+        self.nonces: list[bytes] = []
+
+    def first_answer(self, data: bytes | None, nonce: bytes) -> ExchangeAnswer:
+        self.nonces.append(nonce)
+        return self.next_answer(data)
+
+    def next_answer(self, data: bytes | None) -> ExchangeAnswer:
+        self.asked.append(data)
+        if data == b"bad":
+            raise Refused("wrong", ReasonCode.BAD_USER_NAME_OR_PASSWORD)
+        if data == b"broken":
+            raise OSError("the directory cannot be reached")
+        if data is not None and data.startswith(b"user "):
+            return ExchangeAnswer(b"welcome", Identity(data[5:].decode(), "c1"))
+        return ExchangeAnswer(b"more")
+
+
+def reason_of(step: Callable[[], object]) -> ReasonCode:
+    with pytest.raises(Refused) as caught:
+        step()
+    return caught.value.reason
+
+
+def test_an_exchange_ends_with_an_identity_in_any_round() -> None:
+    exchange = AskingExchange()
+    assert exchange.method == "ASKING" and not exchange.slow and not exchange.is_in_progress
+    answer = exchange.begin(b"user ann", b"n1")
+    assert answer.data == b"welcome" and answer.identity is not None and answer.identity.user_name == "ann"
+    assert exchange.identity is answer.identity and not exchange.is_in_progress
+    for data in (None, b"", b"x"):
+        answer = exchange.begin(data, b"n2") if data is None else exchange.proceed(data)
+        assert (answer.data, answer.identity) == (b"more", None) and exchange.is_in_progress
+    assert exchange.proceed(b"user ann").identity is not None
+    assert exchange.asked == [b"user ann", None, b"", b"x", b"user ann"] and exchange.nonces == [b"n1", b"n2"]
+
+
+def test_messages_of_an_exchange_at_a_wrong_moment_are_protocol_errors() -> None:
+    assert reason_of(lambda: AskingExchange().proceed(b"x")) is ReasonCode.PROTOCOL_ERROR
+    begun = AskingExchange()
+    begun.begin(b"x", b"n")
+    assert reason_of(lambda: begun.begin(b"x", b"n")) is ReasonCode.PROTOCOL_ERROR
+    ended = AskingExchange()
+    ended.begin(b"user ann", b"n")
+    assert reason_of(lambda: ended.proceed(b"x")) is ReasonCode.PROTOCOL_ERROR
+    assert ended.asked == [b"user ann"]
+
+
+@pytest.mark.parametrize("data", [b"bad", b"broken"])
+def test_after_an_error_an_exchange_takes_nothing_more(data: bytes) -> None:
+    for is_first in (True, False):
+        exchange = AskingExchange()
+        if not is_first:
+            exchange.begin(b"x", b"n")
+        with pytest.raises((Refused, OSError)):
+            _ = exchange.begin(data, b"n") if is_first else exchange.proceed(data)
+        assert not exchange.is_in_progress and exchange.identity is None
+        assert reason_of(partial(exchange.begin, b"user ann", b"n")) is ReasonCode.PROTOCOL_ERROR
+        assert reason_of(partial(exchange.proceed, b"user ann")) is ReasonCode.PROTOCOL_ERROR
+
+
+def test_an_exchange_has_a_bound_of_rounds_and_each_one_its_own() -> None:
+    exchange = AskingExchange(rounds_max=3)
+    for _ in range(2):
+        exchange.begin(b"x", b"n")
+        exchange.proceed(b"x")
+        exchange.proceed(b"user ann")
+    exchange.begin(b"x", b"n")
+    exchange.proceed(b"x")
+    exchange.proceed(b"x")
+    assert reason_of(lambda: exchange.proceed(b"user ann")) is ReasonCode.NOT_AUTHORIZED
+    assert len(exchange.asked) == 9
+
+    by_default = AskingExchange()
+    by_default.begin(b"x", b"n")
+    for _ in range(EXCHANGE_ROUNDS_MAX - 1):
+        by_default.proceed(b"x")
+    assert reason_of(lambda: by_default.proceed(b"x")) is ReasonCode.NOT_AUTHORIZED
+
+
+def test_a_client_stays_the_user_that_it_was() -> None:
+    exchange = AskingExchange()
+    first = exchange.begin(b"user ann", b"n1").identity
+    exchange.begin(b"user ann", b"n2")
+    assert exchange.identity is first
+    assert reason_of(lambda: exchange.begin(b"user bob", b"n3")) is ReasonCode.NOT_AUTHORIZED
+    assert exchange.identity is first
+
+
+def test_no_authentication_method_is_offered_by_default() -> None:
+    with pytest.raises(Refused) as caught:
+        AllowAll().begin_exchange("m" * 60_000, "c1", None)
+    assert caught.value.reason is ReasonCode.BAD_AUTHENTICATION_METHOD and len(caught.value.detail) < 200

@@ -1,12 +1,16 @@
 """Access: who a client is, and what it may read, write and retain, as one interface.
 
-Owns: the questions, the answer of a server that is open to all, and the grants that an access list is made of.
-Never: a file, a password hash. `embermq.access` reads those and answers `authenticate` from them.
+Owns: the questions, the order and the bounds of an exchange (enhanced authentication), the answer of a server that is
+open to all, and the grants that an access list is made of.
+Never: a file, a password hash, randomness. `embermq.access` reads files and answers from them.
 """
 
 from abc import ABC, abstractmethod
+from enum import IntEnum
 from typing import Final, final
 
+from embermq.protocol.errors import Refused
+from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.topics import covers, matches
 
 READ: Final = 1
@@ -16,6 +20,10 @@ RETAIN: Final = 4
 # Answers remembered for each connection: a device publishes to a few topics, again and again.
 REMEMBERED_TOPICS_MAX: Final = 256
 REMEMBERED_TOPIC_LENGTH_MAX: Final = 256
+
+EXCHANGE_ROUNDS_MAX: Final = 16
+"""How many messages one exchange takes from a client, the first one included."""
+METHOD_LENGTH_SHOWN: Final = 64
 
 
 @final
@@ -133,8 +141,111 @@ OPERATOR: Final = Identity("", "$operator")
 """Who runs the server, on its own machine: no access rule binds it. In the log its messages have this client id."""
 
 
+@final
+class ExchangeAnswer:
+    """What the server answers to one message of an exchange.
+
+    Without an identity the client has to send another message (the answer is AUTH 0x18). With one, the client has
+    proved who it is (the answer is CONNACK 0x00, or AUTH 0x00 after a re-authentication). `data` is the packet's
+    Authentication Data; None leaves the property out.
+    """
+
+    __slots__ = ("data", "identity")
+
+    def __init__(self, data: bytes | None, identity: Identity | None = None) -> None:
+        self.data: Final = data
+        self.identity: Final = identity
+
+
+class _ExchangeState(IntEnum):
+    """What an exchange waits for."""
+
+    BEGIN = 0
+    PROCEED = 1
+    NOTHING = 2
+
+
+class Exchange(ABC):
+    """The enhanced authentication of one connection (MQTT 5, 4.12): at its CONNECT, and each time it re-authenticates.
+
+    The connection calls `begin` with the data of CONNECT or AUTH 0x19, then `proceed` with that of each AUTH 0x18 until
+    the answer has an identity. Both raise `Refused`, and the connection ends with its reason: BAD_USER_NAME_OR_PASSWORD
+    or NOT_AUTHORIZED from the method, NOT_AUTHORIZED after too many rounds or for another user than before,
+    PROTOCOL_ERROR for a message at a wrong moment. After an error nothing more is accepted.
+
+    A method of authentication is a subclass with `first_answer` and `next_answer`.
+    """
+
+    __slots__ = ("method", "slow", "identity", "is_busy", "_rounds_max", "_rounds", "_state")
+
+    def __init__(self, method: str, *, slow: bool = False, rounds_max: int = EXCHANGE_ROUNDS_MAX) -> None:
+        self.method: Final = method
+        self.slow: Final = slow  # an answer takes long: the shell asks for it on another thread
+        self.identity: Identity | None = None  # who the client has proved to be, from the end of the first exchange on
+        self.is_busy = False  # the shell's note that an answer is being worked out on another thread
+        self._rounds_max: Final = rounds_max
+        self._rounds = 0
+        self._state = _ExchangeState.BEGIN
+
+    @abstractmethod
+    def first_answer(self, data: bytes | None, nonce: bytes) -> ExchangeAnswer:
+        """The answer to the first message of an exchange; `nonce` is random, printable, and different every time.
+
+        It is called again when the client re-authenticates, and discards what is left of the exchange before.
+        """
+
+    @abstractmethod
+    def next_answer(self, data: bytes | None) -> ExchangeAnswer:
+        """The answer to a later message of the exchange."""
+
+    @property
+    def is_in_progress(self) -> bool:
+        """Whether the client has to send another message."""
+        return self._state == _ExchangeState.PROCEED
+
+    @final
+    def begin(self, data: bytes | None, nonce: bytes) -> ExchangeAnswer:
+        """Begin the exchange of CONNECT, or after its end that of a re-authentication."""
+        self._take(_ExchangeState.BEGIN)
+        self._rounds = 1
+        return self._checked(self.first_answer(data, nonce))
+
+    @final
+    def proceed(self, data: bytes | None) -> ExchangeAnswer:
+        """Take the client's next message."""
+        self._take(_ExchangeState.PROCEED)
+        self._rounds += 1
+        if self._rounds > self._rounds_max:
+            raise Refused(f"no end after {self._rounds_max} messages of authentication", ReasonCode.NOT_AUTHORIZED)
+        return self._checked(self.next_answer(data))
+
+    def _take(self, state: _ExchangeState) -> None:
+        """Any error from here on ends the exchange for good: only `_checked` sets the next state."""
+        current = self._state
+        self._state = _ExchangeState.NOTHING
+        if current != state:
+            raise Refused("a message of authentication at a wrong moment", ReasonCode.PROTOCOL_ERROR)
+
+    def _checked(self, answer: ExchangeAnswer) -> ExchangeAnswer:
+        identity = answer.identity
+        if identity is None:
+            self._state = _ExchangeState.PROCEED
+            return answer
+        before = self.identity
+        if before is None:
+            self.identity = identity
+        elif identity.user_name != before.user_name:
+            raise Refused(
+                f"user {before.user_name!r} re-authenticated as {identity.user_name!r}", ReasonCode.NOT_AUTHORIZED
+            )
+        self._state = _ExchangeState.BEGIN
+        return answer
+
+
 class Access(ABC):
-    """One way to decide. `authenticate` is asked once for each CONNECT, the others for each PUBLISH and filter."""
+    """One way to decide. `authenticate` is asked once for each CONNECT, `may_publish` and `may_subscribe` for each
+    PUBLISH and filter. A CONNECT with an Authentication Method asks `begin_exchange` in place of `authenticate`.
+    """
 
     __slots__ = ("slow", "unrestricted")
 
@@ -150,6 +261,13 @@ class Access(ABC):
 
         `certificate_name` is the common name of a client certificate that TLS has verified.
         """
+
+    def begin_exchange(self, method: str, client_id: str, certificate_name: str | None) -> Exchange:
+        """An exchange by a CONNECT's Authentication Method; raises `Refused` if there is no such method."""
+        raise Refused(
+            f"authentication method {method[:METHOD_LENGTH_SHOWN]!r} is not offered",
+            ReasonCode.BAD_AUTHENTICATION_METHOD,
+        )
 
     @abstractmethod
     def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
