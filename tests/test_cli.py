@@ -159,25 +159,6 @@ def test_the_check_reads_the_files_that_the_settings_name(tmp_path: Path, refusa
     assert "acl, line 2: expected 'read'" in refusal("config", "check", path)
 
 
-def test_passwords_are_set_changed_and_removed(tmp_path: Path) -> None:
-    path = tmp_path / "passwords"
-    assert ember("passwd", path, "alice", "--stdin", stdin="one\n").stdout == f"added alice in {path}\n"
-    first = path.read_text()
-    assert path.stat().st_mode & 0o777 == 0o600
-    changed = ember("passwd", path, "alice", "--stdin", stdin="two\n")
-    assert changed.stdout == f"changed the password of alice in {path}\n"
-    assert first != path.read_text() and path.read_text().startswith("alice:$argon2id$")
-    assert ember("passwd", path, "alice", "--delete").stdout == f"removed alice from {path}\n"
-    assert path.read_text() == ""
-
-
-def test_passwords_that_cannot_be_set_are_explained(tmp_path: Path, refusal: Callable[..., str]) -> None:
-    path = tmp_path / "passwords"
-    assert refusal("passwd", path, "alice", "--delete") == f"ember: {path} has no user 'alice'"
-    assert refusal("passwd", path, "alice", "--stdin", stdin="\n") == "ember: expected a password that is not empty"
-    assert "cannot write" in refusal("passwd", tmp_path / "none" / "passwords", "alice", "--stdin", stdin="x\n")
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serve_says_what_it_does_and_stops_cleanly(number: int) -> None:
     with serving("--memory") as server:

@@ -1,6 +1,6 @@
 """Users and rights from files: the `Access` of a server with a password file, certificates or an access list.
 
-Owns: who a client is, and both files read again together.
+Owns: who a client is, by password, certificate or SCRAM, and both files read again together.
 Never: a secret in a log line or an error. A reload that fails changes nothing.
 """
 
@@ -16,8 +16,17 @@ from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error
 
 from embermq.access.access_list import parse_access_list
-from embermq.access.passwords import DECOY_HASH, HASHER, parse_passwords, read_text
-from embermq.broker.access import Access, AccessList, Identity
+from embermq.access.passwords import (
+    DECOY_HASH,
+    HASHER,
+    SALT_SECRET_BYTES,
+    PasswordFile,
+    parse_passwords,
+    read_text,
+)
+from embermq.access.scram_exchange import PasswordFileExchange
+from embermq.broker.access import Access, AccessList, Exchange, Identity
+from embermq.protocol import scram
 from embermq.protocol.errors import Refused
 from embermq.protocol.reasons import ReasonCode
 
@@ -33,11 +42,12 @@ class FileAccess(Access):
         "_acl_file",
         "_allow_anonymous",
         "_certificate_as_user",
-        "_users",
+        "_passwords",
         "_access_list",
         "_proven",
         "_proof_key",
         "_hasher",
+        "_salt_secret",
     )
 
     def __init__(
@@ -54,13 +64,16 @@ class FileAccess(Access):
         self._acl_file: Final = acl_file
         self._allow_anonymous: Final = allow_anonymous
         self._certificate_as_user: Final = certificate_as_user
-        self._users: dict[str, str] = {}
+        self._passwords = PasswordFile({}, None)
         self._access_list = AccessList([], [], {})
         self._hasher: Final = hasher
         # The last correct password of each user, as a keyed digest: many clients that reconnect after an outage need
         # not wait for argon2. The key exists only in this process.
         self._proven: dict[str, bytes] = {}
         self._proof_key: Final = os.urandom(32)
+        # Only for a file without a secret of its own. No user of it has a SCRAM credential, so the salts of all user
+        # names change together when the server starts again.
+        self._salt_secret: Final = os.urandom(SALT_SECRET_BYTES)
         self.reload()
 
     def reload(self) -> None:
@@ -68,16 +81,17 @@ class FileAccess(Access):
 
         Connected clients stay: their next PUBLISH and SUBSCRIBE are checked against the new list.
         """
-        users = self._users
+        passwords = self._passwords
         access_list = self._access_list
         if self._password_file is not None:
-            users = parse_passwords(read_text(self._password_file, "access.password_file"), str(self._password_file))
+            text = read_text(self._password_file, "access.password_file")
+            passwords = parse_passwords(text, str(self._password_file))
             if stat.S_IMODE(self._password_file.stat().st_mode) & 0o077:
                 logger.warning("%s can be read by others than its owner: chmod 600 it", self._password_file)
         if self._acl_file is not None:
             access_list = parse_access_list(read_text(self._acl_file, "access.acl_file"), str(self._acl_file))
         self._proven = {}
-        self._users = users
+        self._passwords = passwords
         self._access_list = access_list
 
     def authenticate(
@@ -94,7 +108,7 @@ class FileAccess(Access):
         raise Refused("no user name, and anonymous clients are not allowed", ReasonCode.NOT_AUTHORIZED)
 
     def _check_password(self, user_name: str, password: bytes | None) -> None:
-        proven, users = self._proven, self._users
+        proven, users = self._proven, self._passwords.users
         refused = Refused(
             f"wrong password for user {user_name!r}, or no such user", ReasonCode.BAD_USER_NAME_OR_PASSWORD
         )
@@ -103,16 +117,29 @@ class FileAccess(Access):
         proof = hashlib.blake2b(password, key=self._proof_key).digest()
         if hmac.compare_digest(proven.get(user_name, b""), proof):
             return
-        password_hash = users.get(user_name)
+        user = users.get(user_name)
         # An unknown user takes the same time as a wrong password: the password is checked against another user's hash.
-        tried = password_hash if password_hash is not None else next(iter(users.values()), DECOY_HASH)
+        tried = user if user is not None else next(iter(users.values()), None)
         try:
-            self._hasher.verify(tried, password)
+            self._hasher.verify(tried.password_hash if tried is not None else DECOY_HASH, password)
         except Argon2Error:
             raise refused from None
-        if password_hash is None:
+        if user is None:
             raise refused
         proven[user_name] = proof
+
+    def begin_exchange(self, method: str, client_id: str, certificate_name: str | None) -> Exchange:
+        if self._password_file is None or method != scram.METHOD:
+            return super().begin_exchange(method, client_id, certificate_name)
+        required_user_name = certificate_name if self._certificate_as_user else None
+        return PasswordFileExchange(self._scram_credential, client_id, required_user_name or None)
+
+    def _scram_credential(self, user_name: str) -> scram.ScramCredential:
+        """The credential of a user, or a dummy one that no password fits; both take the same time."""
+        passwords = self._passwords
+        dummy = scram.dummy_credential(user_name, passwords.salt_secret or self._salt_secret)
+        user = passwords.users.get(user_name)
+        return user.scram if user is not None and user.scram is not None else dummy
 
     def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
         return self.unrestricted or identity.rights(self._access_list).may_write(topic_name, retain)

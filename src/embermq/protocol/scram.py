@@ -121,7 +121,10 @@ def credential_of_text(text: str) -> ScramCredential:
         salt, stored_key, server_key = (b64decode(part, validate=True) for part in parts[1:])
     except ValueError:
         raise ValueError("salt, stored key and server key are base64") from None
-    return ScramCredential(salt, int(parts[0]), stored_key, server_key)
+    credential = ScramCredential(salt, int(parts[0]), stored_key, server_key)
+    if credential.text() != text:
+        raise ValueError("salt, stored key and server key are base64, and iterations have no leading 0")
+    return credential
 
 
 def _is_number(text: str) -> bool:
@@ -138,6 +141,11 @@ def derive_credential(password: str, salt: bytes, iterations: int = ITERATIONS_M
     return ScramCredential(salt, iterations, sha256(client_key).digest(), _hmac(salted_password, b"Server Key"))
 
 
+def salt_of(user_name: str, secret: bytes) -> bytes:
+    """The salt for a user name, known or not: it stays the same when a user is added, changed or removed."""
+    return _hmac(secret, b"salt" + user_name.encode())[:SALT_BYTES]
+
+
 def dummy_credential(user_name: str, secret: bytes, iterations: int = ITERATIONS_MIN) -> ScramCredential:
     """A credential for a user name that does not exist: no proof fits it, and its salt is the same each time.
 
@@ -145,7 +153,7 @@ def dummy_credential(user_name: str, secret: bytes, iterations: int = ITERATIONS
     tells the two apart.
     """
     name = user_name.encode()
-    salt = _hmac(secret, b"salt" + name)[:SALT_BYTES]
+    salt = salt_of(user_name, secret)
     return ScramCredential(salt, iterations, _hmac(secret, b"stored" + name), _hmac(secret, b"server" + name))
 
 

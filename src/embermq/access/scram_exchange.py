@@ -1,0 +1,56 @@
+"""SCRAM-SHA-256 against the password file, as an `Exchange` of MQTT 5.
+
+Owns: the two rounds of SCRAM in the shape of an exchange, and its failures as refusals.
+Never: the file. The credential of a user name is looked up when an exchange begins: a re-authentication uses the file
+that was read last.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from embermq.broker.access import Exchange, ExchangeAnswer, Identity
+from embermq.protocol.errors import Refused
+from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.scram import METHOD, ScramCredential, ScramError, ScramExchange
+
+ROUNDS: Final = 2
+
+
+@final
+class PasswordFileExchange(Exchange):
+    """A client proves that it knows a user's password without sending it.
+
+    `credential_of` has an answer for every user name, a dummy credential for one that does not exist.
+    `required_user_name` is the only one that is accepted; None is any.
+    """
+
+    __slots__ = ("_credential_of", "_client_id", "_required_user_name", "_scram")
+
+    def __init__(
+        self, credential_of: Callable[[str], ScramCredential], client_id: str, required_user_name: str | None
+    ) -> None:
+        super().__init__(METHOD, rounds_max=ROUNDS)
+        self._credential_of: Final = credential_of
+        self._client_id: Final = client_id
+        self._required_user_name: Final = required_user_name
+        self._scram = ScramExchange()
+
+    def first_answer(self, data: bytes | None, nonce: bytes) -> ExchangeAnswer:
+        self._scram = ScramExchange()
+        try:
+            user_name = self._scram.read_client_first(data or b"")
+        except ScramError as error:
+            raise Refused(error.detail, error.reason) from None
+        if self._required_user_name is not None and user_name != self._required_user_name:
+            raise Refused(
+                f"user {user_name!r} has the certificate of {self._required_user_name!r}", ReasonCode.NOT_AUTHORIZED
+            )
+        return ExchangeAnswer(self._scram.challenge(self._credential_of(user_name), nonce))
+
+    def next_answer(self, data: bytes | None) -> ExchangeAnswer:
+        user_name = self._scram.user_name
+        try:
+            server_final = self._scram.verify(data or b"")
+        except ScramError as error:
+            raise Refused(f"{error.detail} (user {user_name!r})", error.reason) from None
+        return ExchangeAnswer(server_final, Identity(user_name, self._client_id))
