@@ -1,17 +1,21 @@
-"""Authentication: at once, or on threads; how many may wait; and no answer after the end."""
+"""Authentication: at once, or on threads; exchanges; how many may wait; and no answer after the end."""
 
 import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
-from embermq.broker.access import Access, Identity
+from embermq.access.file_access import FileAccess
+from embermq.access.passwords import write_password
+from embermq.broker.access import Access, Exchange, ExchangeAnswer, Identity
 from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connect
 from embermq.protocol.reasons import ReasonCode
-from embermq.transport.authentication import Authenticator
+from embermq.transport.authentication import NONCE_BYTES, Authenticator
+from support.scram_client import ScramClient
 
 
 class GatedAccess(Access):
@@ -149,3 +153,156 @@ def test_after_the_end_no_answer_comes() -> None:
         assert answers.all == []
 
     run(scenario)
+
+
+# -- exchanges -------------------------------------------------------------------------------------------------------
+
+
+class GatedExchange(Exchange):
+    """Answers with its nonce when the gate is open, then with the client's data as the user name; 'broken' raises."""
+
+    def __init__(self, slow: bool) -> None:
+        super().__init__("GATED", slow=slow)
+        self.gate = threading.Event()
+        self.threads: list[int] = []
+
+    def first_answer(self, data: bytes | None, nonce: bytes) -> ExchangeAnswer:
+        assert self.gate.wait(10)
+        self.threads.append(threading.get_ident())
+        return ExchangeAnswer(nonce)
+
+    def next_answer(self, data: bytes | None) -> ExchangeAnswer:
+        assert self.gate.wait(10)
+        if data == b"bad":
+            raise Refused("not known", reason=ReasonCode.NOT_AUTHORIZED)
+        if data == b"broken":
+            raise OSError("the directory cannot be reached")
+        return ExchangeAnswer(None, Identity((data or b"").decode(), "client"))
+
+
+class ExchangeAnswers(Answers):
+    """What came of each message of an exchange."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data: list[bytes | None] = []
+
+    async def until_count(self, count: int) -> None:
+        await until(lambda: len(self.all) == count)
+
+    def answered(self, answer: ExchangeAnswer) -> None:
+        self.data.append(answer.data)
+        self.all.append("more" if answer.identity is None else f"accepted {answer.identity.user_name}")
+
+    def refused(self, refusal: Refused) -> None:
+        self.all.append(f"refused {refusal.reason:#x}")
+
+    def failed(self) -> None:
+        self.all.append("failed")
+
+    def begin(self, authenticator: Authenticator, exchange: Exchange, data: bytes | None = None) -> None:
+        authenticator.begin(exchange, data, self.answered, self.refused, self.failed)
+
+    def proceed(self, authenticator: Authenticator, exchange: Exchange, data: bytes | None = None) -> None:
+        authenticator.proceed(exchange, data, self.answered, self.refused, self.failed)
+
+
+def test_scram_logs_in_at_once_and_begins_no_turn(tmp_path: Path) -> None:
+    write_password(tmp_path / "passwords", "ann", b"secret")
+    access = FileAccess(password_file=tmp_path / "passwords")
+
+    async def scenario() -> None:
+        answers = ExchangeAnswers()
+        authenticator = Authenticator(access, answers.begin_turn, threads=1)
+        exchange = authenticator.begin_exchange("SCRAM-SHA-256", "client", None)
+        client = ScramClient("ann", "secret")
+        challenges = set()
+        for _ in range(2):  # CONNECT, and a re-authentication
+            answers.begin(authenticator, exchange, client.first)
+            challenge = answers.data[-1]
+            assert challenge is not None
+            challenges.add(challenge)
+            answers.proceed(authenticator, exchange, client.final(challenge))
+            assert client.accepts(answers.data[-1])
+        assert answers.all == ["more", "accepted ann"] * 2
+        assert len(challenges) == 2  # each with a nonce of its own
+        answers.begin(authenticator, exchange, client.first)
+        answers.proceed(authenticator, exchange, b"c=biws")
+        assert answers.all[4:] == ["more", "refused 0x87"]
+        with pytest.raises(Refused) as caught:
+            authenticator.begin_exchange("PLAIN", "client", None)
+        assert caught.value.reason is ReasonCode.BAD_AUTHENTICATION_METHOD
+
+    asyncio.run(scenario())
+
+
+def test_a_nonce_is_printable_and_never_the_same() -> None:
+    async def scenario() -> None:
+        answers = ExchangeAnswers()
+        authenticator = Authenticator(GatedAccess(), answers.begin_turn, threads=1)
+        for _ in range(100):
+            exchange = GatedExchange(slow=False)
+            exchange.gate.set()
+            answers.begin(authenticator, exchange)
+        assert len(set(answers.data)) == 100
+        for nonce in answers.data:
+            assert nonce is not None and len(nonce) >= NONCE_BYTES and nonce.isascii() and b"," not in nonce
+            assert nonce.decode().isprintable()
+
+    asyncio.run(scenario())
+
+
+def test_a_slow_exchange_answers_in_turns_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        answers = ExchangeAnswers()
+        authenticator = Authenticator(GatedAccess(), answers.begin_turn, threads=1)
+        for data in (b"ann", b"bad", b"broken"):
+            before = len(answers.all)
+            exchange = GatedExchange(slow=True)
+            answers.begin(authenticator, exchange)
+            await asyncio.sleep(0)
+            assert len(answers.all) == before
+            exchange.gate.set()
+            await answers.until_count(before + 2)
+            assert threading.get_ident() not in exchange.threads
+            answers.proceed(authenticator, exchange, data)
+            await answers.until_count(before + 4)
+        ends = answers.all[3::4]
+        assert ends == ["accepted ann", "refused 0x87", "failed"]
+        assert answers.all[:3] == ["turn", "more", "turn"]
+        authenticator.close()
+
+    with caplog.at_level(logging.ERROR, "embermq"):
+        asyncio.run(scenario())
+    assert len(caplog.records) == 1
+
+
+def test_a_client_has_to_wait_for_the_answer_of_a_slow_exchange() -> None:
+    async def scenario() -> None:
+        answers = ExchangeAnswers()
+        authenticator = Authenticator(GatedAccess(), answers.begin_turn, threads=2)
+        exchange = GatedExchange(slow=True)
+        answers.begin(authenticator, exchange)
+        answers.proceed(authenticator, exchange, b"ann")
+        answers.begin(authenticator, exchange)
+        assert answers.all == ["refused 0x82", "refused 0x82"]
+        exchange.gate.set()
+        await until(lambda: len(answers.all) == 4)
+        assert answers.all[2:] == ["turn", "more"]
+        authenticator.close()
+
+    asyncio.run(scenario())
+
+
+def test_slow_exchanges_count_among_those_that_wait() -> None:
+    async def scenario() -> None:
+        answers = ExchangeAnswers()
+        authenticator = Authenticator(GatedAccess(), answers.begin_turn, threads=1, waiting_max=1)
+        first, second = GatedExchange(slow=True), GatedExchange(slow=True)
+        answers.begin(authenticator, first)
+        answers.begin(authenticator, second)
+        assert answers.all == ["refused 0x89"]
+        first.gate.set()
+        authenticator.close()
+
+    asyncio.run(scenario())
