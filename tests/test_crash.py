@@ -24,7 +24,7 @@ def test_nothing_acknowledged_is_lost_stale_twice_or_out_of_order_after_kills(tm
 
 
 class LosingChecker(Checker):
-    """Does not hear of one message for a session that is away most of the time, as if the server had lost it."""
+    """Is not told of one message for a session that is away most of the time, as if the server had lost it."""
 
     def __init__(self, lost: str) -> None:
         super().__init__(QUEUE_MESSAGES_MAX)

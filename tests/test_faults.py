@@ -79,7 +79,7 @@ def test_a_flipped_bit_in_the_middle_is_refused_with_file_and_position(server: S
     server.start()
 
 
-def test_a_lost_state_is_made_anew_from_the_log(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_lost_state_is_rebuilt_from_the_log(server: ServerProcess, tmp_path: Path) -> None:
     server.start()
     persistent(server, "away-1", "t/#", 1)
     persistent(server, "away-2", "t/#", 2)
@@ -129,7 +129,7 @@ def test_a_second_server_on_the_directory_says_so_and_leaves_the_first_alone(
     assert retained(server) == {"t": b"goes on"}
 
 
-def test_acknowledgements_last_although_nobody_waits_for_them(server: ServerProcess) -> None:
+def test_acknowledgements_are_recorded_although_nothing_waits_for_them(server: ServerProcess) -> None:
     server.start()
     persistent(server, "away", "t", 1)
     with client(server, "publisher") as publisher:

@@ -20,7 +20,7 @@ def test_a_second_server_is_told_who_has_the_directory(tmp_path: Path) -> None:
     DataDirectory(tmp_path / "data").close()
 
 
-def test_nobody_else_may_read_the_directory(tmp_path: Path) -> None:
+def test_only_the_owner_may_read_the_directory(tmp_path: Path) -> None:
     engine = Engine(lambda call_soon, _: Journal(tmp_path / "data", call_soon))
     engine.turn()
     engine.publish("a")

@@ -1,4 +1,4 @@
-"""The engine that lasts: as every engine, and what a crash, a second server or a bad disk cannot do to it."""
+"""The store on disk: as every engine, and what a crash, a second server or a bad disk cannot do to it."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ from embermq.store.state.rocks import FLUSH_BYTES
 from embermq.store.state.state import StateSettings
 from support.crashed_directory import copy_as_crashed
 from support.state_samples import BreakableDatabase
-from support.store_contract import Engine, LastingContract, names
+from support.store_contract import DurableContract, Engine, names
 
 Opener = Callable[[Callable[[Callable[[], None]], None], tuple[RetainedBudget, ...]], Store]
 
@@ -62,12 +62,12 @@ def as_journal(engine: Engine) -> Journal:
     return engine.store
 
 
-class TestJournal(LastingContract):
+class TestJournal(DurableContract):
     pass
 
 
 @pytest.mark.parametrize("durability", ["os", "none"])
-class TestLessDurable(LastingContract):
+class TestLessDurable(DurableContract):
     @pytest.fixture
     def engine(self, tmp_path: Path, durability: str) -> Iterator[Engine]:
         engine = Engine(opener(tmp_path / "data", durability=durability))
@@ -103,7 +103,7 @@ def test_the_next_group_gathers_while_one_is_written(engine: Engine) -> None:
     assert names(engine.store.retained_scan("#", "", 10)) == ["a", "b"]
 
 
-def test_nobody_waits_for_what_need_not_last(engine: Engine) -> None:
+def test_nothing_waits_for_what_need_not_be_durable(engine: Engine) -> None:
     assert engine.store.commit(lambda error: pytest.fail("called back"))
     engine.turn()
     engine.publish("a", qos=0, retain=False)
@@ -188,7 +188,7 @@ def test_what_was_committed_survives_a_crash_at_any_moment(
         assert [queued.message.payload for queued in found.queue.read(0, 100)] == [b"%d" % n for n in range(number + 1)]
 
 
-def test_a_lost_state_is_made_anew_from_the_log(engine: Engine, tmp_path: Path) -> None:
+def test_a_lost_state_is_rebuilt_from_the_log(engine: Engine, tmp_path: Path) -> None:
     _fill(engine)
     before = _everything(engine.store)
     engine.store.close()
@@ -306,7 +306,7 @@ def test_a_bad_disk_is_reported_and_nothing_acknowledged_until_it_recovers(
     assert len(reports) == 1 and os.strerror(code) in str(reports[0])
     assert os.strerror(code) in engine.store.failing()
     assert engine.store.retained_get("during") is None
-    for _ in range(3):  # it is tried again and again, and nobody told that it worked
+    for _ in range(3):  # it is tried again and again, and not reported as durable
         assert disk.failures.get(timeout=30) == call
     assert engine.calls.empty()
     offset = engine.store.next_offset()

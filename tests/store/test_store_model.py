@@ -153,7 +153,7 @@ class Walk:
 
     def crash(self) -> None:
         """What a kill leaves, sometimes without the state; or an orderly end."""
-        # Something that nobody was told of may be lost or not; here it is lost, as it is not written.
+        # What was not acknowledged may be lost or not; here it is lost, as it is not written.
         self.journal.append_publish(Publish("a", b"never committed", 1, True), "publisher")
         if self.rng.random() < 0.3:
             self.commit()

@@ -24,7 +24,7 @@ PUBLISHERS = 3
 KEPT_TOPICS = 6
 """Retained topics of each publisher and QoS."""
 LOAD_MAX = 600
-"""The server is killed after up to so many acknowledgements, and a moment more."""
+"""The server is killed after up to this many acknowledgements, and a moment more."""
 LOAD_TIMEOUT_S = 60.0
 MOMENT_S = 0.01
 STOP_CHANCE = 0.1

@@ -10,7 +10,7 @@ number after the one before it, and a gap is a loss at once. Across its streams 
 A server may drop messages for a session that is owed `queue_messages_max` of them (docs/limits.md), and such a drop
 looks like a loss. The checker keeps the two apart by arithmetic: no session is owed more than what was sent since all
 sessions had got everything. As long as that is within the limit, nothing may be dropped. The test lets all sessions
-catch up before it is exceeded; one that does not is told so.
+catch up before it is exceeded; if it does not, that is a violation of its own.
 """
 
 from collections import Counter
@@ -76,7 +76,7 @@ class Received:
 
 
 class Checker:
-    """Hears of everything that clients see."""
+    """Is told everything that clients see."""
 
     def __init__(self, queue_messages_max: int) -> None:
         """`queue_messages_max` is the server's limit for what a session is owed."""
@@ -221,7 +221,7 @@ class Checker:
         return {topic_name for topic_name in self._kept() if None not in self._allowed(topic_name)}
 
     def retained(self, found: dict[str, bytes]) -> None:
-        """All retained messages as a new subscription got them, while nobody published."""
+        """All retained messages as a new subscription got them, while no client published."""
         for topic_name in self._kept():
             payload = found.get(topic_name)
             allowed = self._allowed(topic_name)

@@ -1,7 +1,7 @@
 """What every engine of the store does alike, as tests to inherit.
 
 A test class names its engine by a fixture `engine` (an `Engine`); `reopened` gives the store after a restart, for
-engines that last.
+engines that keep something.
 """
 
 from collections.abc import Callable
@@ -318,7 +318,7 @@ class StoreContract:
         assert store.retained_expired(start_us + 700_000_000, 10) == ["b"]
 
 
-class LastingContract(StoreContract):
+class DurableContract(StoreContract):
     """Behaviours of an engine that outlives its process."""
 
     def test_retained_messages_are_there_after_a_restart(self, engine: Engine) -> None:

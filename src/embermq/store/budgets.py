@@ -17,7 +17,7 @@ NOT_RETAINED: Final = -1  # the size of a topic without a retained message
 
 @dataclass(frozen=True, slots=True)
 class RetainedBudget:
-    """What the topics that a filter matches may hold together. 0: no limit, no expiry."""
+    """What may be retained on the topics that a filter matches. 0: no limit, no expiry."""
 
     topic_filter: str
     count_max: int = NO_LIMIT
@@ -68,7 +68,7 @@ class RetainedAccount:
                 continue
             if grows and budget.count_max and self._counts[at] >= budget.count_max:
                 return f"{budget.topic_filter} holds {self._counts[at]} retained messages of at most {budget.count_max}"
-            # What does not make the sum larger is always let in: else a full budget could not shrink.
+            # A message that does not make the sum larger is always allowed: otherwise a full budget could not shrink.
             if budget.bytes_max and growth_bytes > 0 and self._bytes[at] + growth_bytes > budget.bytes_max:
                 return (
                     f"{budget.topic_filter} holds {self._bytes[at]} bytes of retained messages"
@@ -95,7 +95,7 @@ class RetainedAccount:
         ]
 
     def expiry_s(self, topic_name: str) -> int:
-        """How long a retained message of this topic lasts: the first budget that says so decides; 0 for ever."""
+        """After how long a retained message of this topic expires, by the first budget that says so; 0: never."""
         for budget in self._budgets:
             if budget.expiry_s and budget.covers(topic_name):
                 return budget.expiry_s

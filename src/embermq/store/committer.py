@@ -1,8 +1,8 @@
-"""The committer: the one thread that makes groups durable, in order, whatever the disk does.
+"""The committer: the one thread that makes closed groups durable, in order.
 
-Owns: writing a group, applying it, trying again while the disk fails, and trimming between groups.
-Never: the open group; it is handed closed ones. What it reports, it reports on the broker's thread.
-A group is either durable and applied, or nobody is told that it is. It is never given up while the server runs.
+Owns: writing a group, applying it to the state, trying again while the disk fails, and trimming between groups.
+Never: the open group. Reports go to the broker's thread.
+A group is reported as durable only when it is written and applied. While the server runs, no group is given up.
 """
 
 import logging
@@ -25,7 +25,7 @@ RETRY_FIRST_S: Final = 0.05
 RETRY_MAX_S: Final = 2.0
 CHECK_BYTES: Final = 4 * 1024 * 1024
 CHECK_S: Final = 10
-"""How often the retention is looked at: after so many bytes or seconds."""
+"""The retention is checked after this many bytes or seconds."""
 
 _logger: Final = logging.getLogger("embermq.store")
 
@@ -34,7 +34,7 @@ Done = Callable[[StoreError | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much of the past is kept."""
+    """How much of the log is kept."""
 
     size_bytes: int
     age_s: int
@@ -49,7 +49,7 @@ class Work:
     def __init__(self, group: Group, finished: Done, trim_before: int) -> None:
         self.group: Final = group
         self.finished: Final = finished
-        self.trim_before: Final = trim_before  # what is older may go once this group is applied; 0: nothing
+        self.trim_before: Final = trim_before  # older records may be trimmed once this group is applied; 0: none
 
 
 def sync_segments(log: Log, from_offset: int) -> int:
@@ -103,7 +103,7 @@ class Committer:
         self._synced_offset = log.first_offset
         self._retention: Final = retention
         self._call_soon: Final = call_soon
-        self._want_trim: Final = want_trim  # called on the broker's thread, which answers with the next group
+        self._want_trim: Final = want_trim  # called on the broker's thread, which answers in `Work.trim_before`
         self._work: Final[SimpleQueue[Work | None]] = SimpleQueue()
         self._trimming: Iterator[None] | None = None
         self._newest_segment = 0
@@ -118,11 +118,11 @@ class Committer:
         self._work.put(work)
 
     def close(self) -> None:
-        """Finish what was submitted. While the disk fails, what it does not take is left unacknowledged."""
+        """Finish what was submitted. While the disk fails, the groups that cannot be written stay unacknowledged."""
         self._work.put(None)
         self._closing.set()
         self._thread.join()
-        self._trimming = None  # it may hold an iterator, and the state stays open as long as there is one
+        self._trimming = None  # it may have an open iterator, which would keep the state open
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
@@ -134,25 +134,25 @@ class Committer:
             try:
                 if not self._persist(work):
                     break
-            except Exception as error:  # our own bug: say so, and never acknowledge anything again
+            except Exception as error:  # a bug of ours: log it, and never acknowledge anything again
                 _logger.exception("the committer stopped")
                 self.failing = f"the committer stopped: {error!r}"
                 self._report(work, StoreError(self.failing))
                 return
             self._call(partial(work.finished, None))
-            self._look_after(work)
+            self._maintain(work)
 
     def _next(self) -> Work | None:
-        """The next group; while there is none, trimming goes on."""
+        """The next group; while there is none, trimming continues."""
         while self._trimming is not None:
             try:
                 return self._work.get_nowait()
             except Empty:
-                self._trim_on()
+                self._continue_trim()
         return self._work.get()
 
     def _persist(self, work: Work) -> bool:
-        """Write, sync, apply, again and again until it is done. False: closed while the disk failed."""
+        """Write, sync and apply a group; try again until that works. False: closed while the disk failed."""
         wait_s = RETRY_FIRST_S
         group = work.group
         reported = False
@@ -161,7 +161,7 @@ class Committer:
                 if self._log.next_offset == group.first_offset:
                     self._log.append(group, group.timestamps_us[-1])
                     self._state.apply(group)
-                else:  # the log has it, only the state failed
+                else:  # the log has the group, only the state failed
                     self._trimming = None
                     self._sync_log()
                     self._state.reopen(partial(replay, self._log))
@@ -182,8 +182,8 @@ class Committer:
                 self.failing = ""
             return True
 
-    def _look_after(self, work: Work) -> None:
-        """What can wait until after the group was released: flushing the state, and trimming."""
+    def _maintain(self, work: Work) -> None:
+        """What can wait until the group is reported: flushing the state, and trimming."""
         try:
             if self._state.wants_flush():
                 self._sync_log()
@@ -193,19 +193,19 @@ class Committer:
         except (OSError, StoreError) as error:
             _logger.error("the state could not be flushed, this is tried again: %s", error)
         if self._trimming is not None:
-            self._trim_on()
+            self._continue_trim()
         else:
             self._check_retention(work.group)
 
     def _sync_log(self) -> None:
-        """The state must not be ahead of the log on the disk: what a flush makes last is synced before."""
+        """Sync the log before a flush of the state: the state must not be ahead of the log on the disk."""
         if not self._sync:
             self._synced_offset = sync_segments(self._log, self._synced_offset)
 
     # -- trimming ------------------------------------------------------------------------------------------------
 
     def _check_retention(self, group: Group) -> None:
-        """Now and then, and only once the log has begun another segment."""
+        """Ask for a trim if the log has begun another segment and exceeds its retention."""
         self._unchecked_bytes += group.size_bytes
         now_us = group.timestamps_us[-1]
         if self._unchecked_bytes < CHECK_BYTES and now_us - self._checked_us < CHECK_S * 1_000_000:
@@ -216,12 +216,12 @@ class Committer:
         if newest == self._newest_segment:
             return
         self._newest_segment = newest
-        before_offset = self._expendable(now_us)
+        before_offset = self._trim_limit(now_us)
         if before_offset > self._log.first_offset:
             self._call(partial(self._want_trim, before_offset))
 
-    def _expendable(self, now_us: int) -> int:
-        """Before which offset the log is larger or older than it has to be."""
+    def _trim_limit(self, now_us: int) -> int:
+        """The offset before which the log exceeds its retention."""
         segments = self._log.segments()
         size_bytes = sum(segment.size_bytes for segment in segments)
         oldest_us = now_us - self._retention.age_s * 1_000_000
@@ -234,22 +234,22 @@ class Committer:
         return before_offset
 
     def _trim(self, before_offset: int) -> Iterator[None]:
-        """Let go of old segments, as far as nobody is owed anything in them and the state has what outlives them."""
+        """Delete old segments that hold nothing that a session is owed, after the state has copied what it needs."""
         for owed in self._state.sessions.owed_offsets():
             if owed is not None:
                 before_offset = min(before_offset, owed)
             yield
-        going = [segment for segment in self._log.segments()[:-1] if segment.next_offset <= before_offset]
-        if not going:
+        trimmed = [segment for segment in self._log.segments()[:-1] if segment.next_offset <= before_offset]
+        if not trimmed:
             return
-        end = going[-1].next_offset
+        end = trimmed[-1].next_offset
         self._sync_log()
-        groups = self._log.groups_from(going[0].first_offset)
-        yield from self._state.forget(groups, end, max(segment.last_timestamp_us for segment in going))
+        groups = self._log.groups_from(trimmed[0].first_offset)
+        yield from self._state.forget(groups, end, max(segment.last_timestamp_us for segment in trimmed))
         for path in self._log.trim(end):
             _logger.info("trimmed %s", path)
 
-    def _trim_on(self) -> None:
+    def _continue_trim(self) -> None:
         assert self._trimming is not None
         try:
             next(self._trimming)
@@ -265,5 +265,5 @@ class Committer:
         self._call(partial(work.finished, error))
 
     def _call(self, report: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the broker's loop is closed already: nobody is left to be told
+        with suppress(RuntimeError):  # the broker's loop is closed already
             self._call_soon(report)

@@ -1,9 +1,9 @@
-"""The journal: the engine that lasts. Gathers a group, commits it, and shows what is durable.
+"""The journal: the store on disk. It fills a commit group, commits it, and answers from what is durable.
 
-Owns: the open group and the way of a commit; the log, the state and the committer are its parts.
+Owns: the open group and its commit; the log, the state and the committer are its parts.
 Never: a socket, a clock, a decision about a message.
-While one group is written and synced on the committer's thread, the next one gathers here: latency is about one sync,
-throughput is not bound by it. A group that nobody waits for is written in the background.
+While one group is written and synced on the committer's thread, the next one is filled here: latency is about one sync,
+throughput is not bound by it. A group that no effect waits for is written in the background, when the core asks for it.
 """
 
 import logging
@@ -46,11 +46,11 @@ _PUBLISH: Final = int(Kind.PUBLISH)
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
-    """How much is recorded, how surely, and how long it is kept.
+    """What is recorded, how durable it is, and how long it is kept.
 
-    durability: "sync" survives a power cut, "os" the end of the process; "none" promises nothing and waits for nothing
-    but for what others must see. recording: "everything", "lasting" (QoS 1 and 2 and retained), or "filters" (what
-    lasts, and what `recording_filters` match).
+    durability: "sync" survives a power cut, "os" the end of the process; "none" promises nothing and waits only for
+    what the state must show. recording: "everything", "lasting" (QoS 1, QoS 2 and retained), or "filters" (those, and
+    what `recording_filters` match). `state` and `merged_records` bound the work; tests make them small.
     """
 
     durability: Literal["sync", "os", "none"] = "sync"
@@ -91,7 +91,7 @@ class Journal(Store):
         settings: JournalSettings | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """`call_soon` runs a function on the broker's thread; `progress` hears of the log being applied at start."""
+        """`call_soon` runs a function on the broker's thread; `progress` is told how far a start is."""
         settings = settings if settings is not None else JournalSettings()
         self._settings: Final = settings
         self._directory: Final = DataDirectory(directory)
@@ -106,10 +106,10 @@ class Journal(Store):
             self._directory.close()
             raise
         self._open: Final = OpenGroup(self._log.next_offset, self._log.last_timestamp_us, self._log.first_offset)
-        self._budgeted: Final = bool(settings.budgets)  # if not, the ledger has nothing to say
+        self._budgeted: Final = bool(settings.budgets)  # without budgets the ledger is not asked
         self._ledger: Final = BudgetLedger(self._state.retained.account(), self._state.retained.size)
-        self._committing = False  # somebody waits for a group
-        self._background = False  # a group is on its way for which nobody waits
+        self._committing = False  # a group that effects wait for is being written
+        self._background = False  # a group that no effect waits for is being written
         self._trim_before = 0
         self._unrecorded = 0
         self._committer: Final = Committer(
@@ -237,13 +237,13 @@ class Journal(Store):
         )
 
     def _is_left_out(self, session_id: int) -> bool:
-        """Whether what a client did is for the history alone, and would only gather in memory: as in `_is_recorded`."""
+        """Whether a record without a session is left out because the disk fails: it would only fill the memory."""
         return not session_id and bool(self._committer.failing)
 
     def _is_recorded(self, topic_name: str) -> bool:
-        """Whether a publish that need not last goes into the history."""
+        """Whether a QoS 0 publish without RETAIN is recorded."""
         if self._committer.failing:
-            # Without end it would gather in memory: nothing leaves it while the disk fails.
+            # While the disk fails nothing leaves the open group: it would grow without bound.
             self._unrecorded += 1
             return False
         if self._settings.recording == "everything":
@@ -284,7 +284,7 @@ class Journal(Store):
         self._committer.submit(Work(closed.group, lambda error: self._finished(closed, done, error), trim_before))
 
     def _finished(self, closed: ClosedGroup, done: Done | None, error: StoreError | None) -> None:
-        """A group is durable and applied, or the disk keeps it from being so for now."""
+        """A group is durable and applied, or the disk has failed and it is tried again."""
         if error is not None:
             if done is not None:
                 done(error)
@@ -299,7 +299,7 @@ class Journal(Store):
             done(None)
 
     def _plan_trim(self, before_offset: int) -> None:
-        """From now on no queue refers to older records; the next group carries the word that they may go."""
+        """Let no queue refer to records before an offset; with the next group the committer may trim them."""
         self._open.reference_floor = before_offset
         self._trim_before = before_offset
 
@@ -313,12 +313,12 @@ class Journal(Store):
         if not self._open.is_empty():
             self._submit(None)
         self._committer.close()
-        # Whatever the disk says now, all that was acknowledged is durable in the log.
+        # Whatever fails now, all that was acknowledged is durable in the log.
         for part in (self._state.close, self._log.close, self._directory.keep_private):
             try:
                 part()
             except (OSError, StoreError) as error:
-                _logger.error("not closed in order, the next start has more to do: %s", error)
+                _logger.error("not closed in order, the next start takes longer: %s", error)
         self._directory.close()
 
     # -- views ---------------------------------------------------------------------------------------------------
@@ -347,7 +347,7 @@ class Journal(Store):
         return self._ledger.admits(topic_name, payload_bytes) if self._budgeted else ""
 
     def retained_expired(self, now_us: int, limit: int) -> list[str]:
-        # One that was replaced a moment ago is not expired: a removal now would take the new message.
+        # A topic with a pending change is left out: a removal now would remove the new message.
         expired = self._state.retained.expired(now_us, limit)
         return [topic_name for topic_name in expired if not self._ledger.is_pending(topic_name)]
 
@@ -376,7 +376,7 @@ def _open_state(directory: DataDirectory, log: Log, settings: JournalSettings, p
     try:
         state.retained.history_floor = log.first_offset
         if settings.durability != "sync":
-            sync_segments(log, state.applied_offset() + 1)  # replaying flushes, and the state must stay behind
+            sync_segments(log, state.applied_offset() + 1)  # replay flushes the state, which must stay behind
         replay(log, state, progress, settings.merged_records)
         directory.keep_private()
     except BaseException:
@@ -386,28 +386,28 @@ def _open_state(directory: DataDirectory, log: Log, settings: JournalSettings, p
 
 
 def rebuild(directory: Path, settings: JournalSettings, progress: Progress | None = None) -> int:
-    """Make the state of a data directory anew from the log; returns the offset it has reached.
+    """Make a new state for a data directory from its log; returns the offset it has reached.
 
-    The old state is put aside and comes back if this fails.
+    The old state is kept aside and put back if this fails.
     """
-    held = DataDirectory(directory)
+    data = DataDirectory(directory)
     before = directory / "state.before"
     try:
-        log = _open_log(held, settings)
+        log = _open_log(data, settings)
         try:
             shutil.rmtree(before, ignore_errors=True)
-            held.state.rename(before)
+            data.state.rename(before)
             try:
-                held.state.mkdir(mode=0o700)
-                state = _open_state(held, log, settings, progress)
+                data.state.mkdir(mode=0o700)
+                state = _open_state(data, log, settings, progress)
                 state.close()
             except BaseException:
-                shutil.rmtree(held.state, ignore_errors=True)
-                before.rename(held.state)
+                shutil.rmtree(data.state, ignore_errors=True)
+                before.rename(data.state)
                 raise
             shutil.rmtree(before)
             return state.applied_offset()
         finally:
             log.close()
     finally:
-        held.close()
+        data.close()

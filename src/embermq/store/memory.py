@@ -1,4 +1,4 @@
-"""The engine that keeps everything in RAM: for tests and throw-away brokers.
+"""The engine that keeps everything in memory: for tests and for brokers that need no durability.
 
 Owns: retained messages and queues, for as long as the process lives.
 Never: a file, a thread. Nothing has to be waited for: what is appended is seen at once, and `commit` says so.
@@ -32,8 +32,8 @@ from embermq.store.state.retained_keys import (
     walk,
 )
 
-_STALE_MAX: Final = 1_024  # the expiries are made anew when more than this, and than half, are of cleared topics
-_INSORT_MAX: Final = 32  # up to so many new keys are put in one by one; more are sorted in at once
+_STALE_MAX: Final = 1_024  # more entries of cleared topics than this, and than half, and the heap is rebuilt
+_INSORT_MAX: Final = 32  # up to this many new keys are inserted one by one; more are sorted in at once
 
 
 @final
@@ -81,7 +81,7 @@ class MemoryQueue(Queue):
 
 @final
 class SortedKeys:
-    """The keys of the retained messages, sorted when somebody seeks."""
+    """The keys of the retained messages, sorted when they are read."""
 
     __slots__ = ("_added", "_gone", "_keys")
 
@@ -137,7 +137,7 @@ class ListCursor(KeyCursor):
 
 @final
 class MemoryStore(Store):
-    """A store that forgets when the process ends."""
+    """A store whose content ends with the process."""
 
     __slots__ = (
         "_account",
@@ -152,7 +152,7 @@ class MemoryStore(Store):
     )
 
     def __init__(self, budgets: Sequence[RetainedBudget] = (), *, queues: bool = False) -> None:
-        """`queues`: give sessions a queue, as an engine that lasts does; without, a session's own memory will do."""
+        """`queues`: give sessions a queue, as the journal does; without, the broker keeps what a session is owed."""
         self._account: Final = RetainedAccount(budgets)
         self._queues: Final = queues
         self._retained: Final[dict[bytes, Retained]] = {}
@@ -293,7 +293,7 @@ class MemoryStore(Store):
     # -- budgets -------------------------------------------------------------------------------------------------
 
     def retained_admits(self, topic_name: str, payload_bytes: int) -> str:
-        """Why a budget refuses a retained message of this size; empty if it is welcome."""
+        """Why a budget refuses a retained message of this size; empty if it is allowed."""
         if not len(self._account) or payload_bytes == 0:
             return ""
         key = topic_key(topic_name)

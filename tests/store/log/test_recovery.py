@@ -1,4 +1,4 @@
-"""Opening the log after a crash: a torn end is cut, a lost index made anew, damage in the middle refused."""
+"""Opening the log after a crash: a torn end is cut, a lost index rebuilt, damage in the middle refused."""
 
 import logging
 import os
@@ -89,7 +89,7 @@ def test_a_whole_block_without_an_index_entry_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("check_bytes", [64 << 20, 0])
 @pytest.mark.parametrize("segment", [0, -1])
 @pytest.mark.parametrize("damage", ["lost", "short", "long", "garbage", "zeros at the end", "of other positions"])
-def test_a_damaged_index_is_made_anew(tmp_path: Path, damage: str, segment: int, check_bytes: int) -> None:
+def test_a_damaged_index_is_rebuilt(tmp_path: Path, damage: str, segment: int, check_bytes: int) -> None:
     log = open_log(tmp_path, segment_bytes=3000)
     rows = fill(log, [3] * 21)
     log.close()

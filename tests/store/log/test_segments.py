@@ -27,7 +27,7 @@ def dumps() -> list[bytes]:
 
 
 def parse_segment(data: bytes) -> list[Row]:
-    """As a stranger would write it with the page open."""
+    """A parser written from the page alone."""
     assert data[:8] == b"EMBERLOG"
     crc, version, first_offset, zero = struct.unpack("<IIQQ", data[8:32])
     assert (crc, version, zero) == (zlib.crc32(data[12:32]), 1, 0)

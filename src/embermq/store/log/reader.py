@@ -183,7 +183,7 @@ class LogReader:
         check_segment_header(path, self._read(path, 0, SEGMENT_HEADER_BYTES), first_offset)
 
     def _index(self, segments: list[int], number: int) -> Index:
-        """The index of a segment. That of a closed one must reach to the next; if not, it is made anew in memory."""
+        """The index of a segment. That of a closed one must reach to the next; if not, a new one is made in memory."""
         first_offset = segments[number]
         if first_offset in self._rebuilt:
             return self._rebuilt[first_offset]

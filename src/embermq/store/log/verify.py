@@ -116,9 +116,9 @@ def _look_through(
             report.found(end, f"offsets {offset} to {needed - 1} are missing at the end of the segment")
     # After damage the entries are those of other blocks; the blocks' own findings say enough.
     if not report.findings and wrong_entries:
-        report.found(0, f"{wrong_entries} entries of its index are wrong; the server makes it anew")
+        report.found(0, f"{wrong_entries} entries of its index are wrong; the server makes a new one")
     elif not report.findings and following is not None and index.count != report.blocks:
-        report.found(0, f"its index has {index.count} entries for {report.blocks} blocks; the server makes it anew")
+        report.found(0, f"its index has {index.count} entries for {report.blocks} blocks; the server makes a new one")
     return last_timestamp_us
 
 

@@ -1,7 +1,7 @@
 """The log: every commit group as one block, appended to segment files.
 
 Owns: the open segment, rolling to the next one, and what is durable.
-Never: what a record means (`records`), when to commit (`journal`), how much to keep (whoever calls `trim`).
+Never: what a record means (`records`), when to commit (`journal`), how much to keep (the caller of `trim`).
 A block is written, synced and then entered in the index beside it, so an index entry means "durable" and readers in
 other processes need no other signal. One thread appends; another may read records and trim at the same time.
 """
@@ -104,12 +104,12 @@ class Log:
     def append(self, group: Group, now_us: int) -> None:
         """Write a group as one block; once this returns it is durable (with `sync`) and seen by readers.
 
-        OSError as it comes: then the group is not in the log, the open segment has been given up, and the same group
-        may be appended again; it goes to a new segment. Timestamps that run backwards are held back in the group.
+        OSError as it comes: then the group is not in the log, the open segment has been abandoned, and the same group
+        may be appended again; it goes to a new segment. Timestamps that run backwards are raised to the one before.
         """
         if group.first_offset != self.next_offset:
             raise ValueError(f"the group begins at offset {group.first_offset}, the log goes on at {self.next_offset}")
-        self._hold_timestamps_back(group)
+        self._raise_timestamps(group)
         header, block = encode_block(group)
         try:
             segment = self._segment_for(len(block), now_us)
@@ -230,7 +230,7 @@ class Log:
         return SEGMENT_HEADER_BYTES, segment.first_offset
 
     def close(self) -> None:
-        """Make durable what is written, and let go of the directory."""
+        """Make durable what is written, and unlock the directory."""
         try:
             if self._descriptor >= 0:
                 os.fsync(self._descriptor)
@@ -240,7 +240,7 @@ class Log:
                 os.close(self._lock_descriptor)
                 self._lock_descriptor = -1
 
-    def _hold_timestamps_back(self, group: Group) -> None:
+    def _raise_timestamps(self, group: Group) -> None:
         """Timestamps never run backwards within the log, whatever the clock does: look-up by instant needs it."""
         timestamps_us = group.timestamps_us
         # Sorting what is sorted is the quickest way to see that it is.
@@ -261,7 +261,7 @@ class Log:
         return self._segments[-1]
 
     def _create_segment(self) -> None:
-        """A new, empty segment. It gets its name last, so that nobody ever sees one without a header."""
+        """A new, empty segment. It gets its name last, so that no reader ever sees one without a header."""
         path = log_path(self._directory, self.next_offset)
         unnamed = path.with_suffix(".log.new")
         unnamed.unlink(missing_ok=True)

@@ -321,7 +321,7 @@ class RetainedState:
                 yield full_key[1:], value
 
     def _load_account(self) -> RetainedAccount:
-        """New budgets are counted once; the totals of budgets that are gone are dropped, as nobody keeps them."""
+        """New budgets are counted once; the totals of budgets that no longer exist are dropped."""
         wanted = {budget.topic_filter for budget in self._budgets}
         known = {key[len(BUDGET) :].decode(): value for key, value in self._rocks.items(BUDGET, BUDGET_END)}
         counted: dict[str, bytes] = {}

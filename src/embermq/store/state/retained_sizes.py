@@ -3,7 +3,7 @@
 Owns: a table in memory of what was read or written in this process's life, and its bound.
 Never: the truth. What it does not know, the database does; what it knows is what the database has.
 A write needs of the message before it no more than this, and reading it among a million topics cost more than the
-write. A topic stands for itself by the 64 bits of its hash, which is keyed anew in each process: two among a million
+write. A topic stands for itself by the 64 bits of its hash, which has another key in each process: two among a million
 topics are taken for one in one process of 37 million. Then the totals may be wrong by one message, and what depends on
 the one before (its expiry, its place in the history of a trimmed log); never the message that is retained.
 """
