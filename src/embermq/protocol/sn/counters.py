@@ -1,38 +1,40 @@
 """Counters of an MQTT-SN listener: what was dropped, and why."""
 
-from typing import final
+from typing import Final, final
+
+NAMES: Final = (
+    "datagrams_received",
+    "datagrams_sent",
+    "bytes_received",
+    "bytes_sent",
+    "clients",
+    "clients_lost",
+    "connects_refused",
+    "malformed",
+    "protocol_errors",
+    "without_connection",
+    "unknown_aliases",
+    "repeats",
+    "retransmissions",
+    "dropped_too_large",
+    "dropped_waiting_full",
+    "dropped_sleeping_full",
+    "dropped_unregistered",
+    "dropped_sessionless",
+    "dropped_wrapper",
+    "dropped_disk_behind",
+    "handshakes_dropped",
+    "rebinds",
+    "rebinds_refused",
+    "acks_unknown",
+)
 
 
 @final
 class SnCounters:
     """Plain integers that only grow, but for `clients`."""
 
-    __slots__ = (
-        "datagrams_received",
-        "datagrams_sent",
-        "bytes_received",
-        "bytes_sent",
-        "clients",
-        "clients_lost",
-        "connects_refused",
-        "malformed",
-        "protocol_errors",
-        "without_connection",
-        "unknown_aliases",
-        "repeats",
-        "retransmissions",
-        "dropped_too_large",
-        "dropped_waiting_full",
-        "dropped_sleeping_full",
-        "dropped_unregistered",
-        "dropped_sessionless",
-        "dropped_wrapper",
-        "dropped_disk_behind",
-        "handshakes_dropped",
-        "rebinds",
-        "rebinds_refused",
-        "acks_unknown",
-    )
+    __slots__ = NAMES
 
     def __init__(self) -> None:
         self.datagrams_received = 0
@@ -62,4 +64,4 @@ class SnCounters:
 
     def counts(self) -> dict[str, int]:
         """All of them by the names that `$SYS` shows."""
-        return {f"sn/{name.replace('_', '-')}": int(getattr(self, name)) for name in self.__slots__}
+        return {f"sn/{name.replace('_', '-')}": int(getattr(self, name)) for name in NAMES}

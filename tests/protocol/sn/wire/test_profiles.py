@@ -3,7 +3,7 @@
 import pytest
 
 from embermq.protocol.sn.wire import kinds
-from embermq.protocol.sn.wire.layouts import Profile, Rules
+from embermq.protocol.sn.wire.layouts import Profile
 from embermq.protocol.sn.wire.profiles import PROFILES, W
 from support.sn_vectors import VECTORS
 
@@ -56,6 +56,6 @@ def test_a_trait_that_is_read_off_the_layouts_is_the_one_of_the_standard(name: s
     assert tuple(getattr(profile, name) for profile in PROFILES) == TRAITS[name]
 
 
-@pytest.mark.parametrize("name", Rules.__slots__)
+@pytest.mark.parametrize("name", RULES)
 def test_a_rule_is_the_one_of_the_standard(name: str) -> None:
     assert tuple(getattr(profile.rules, name) for profile in PROFILES) == RULES[name]
