@@ -1,0 +1,367 @@
+"""The shortcuts do what the general path does.
+
+Random scripts of several clients run on two cores, one with shortcuts and one without. After each step everything that
+was sent, counted and recorded must be the same, in memory, with commits that take their time, and on disk.
+
+A shortcut delivers a message when it comes, the general path one at QoS 1 when the turn ends. So a turn here has only
+packets between which the server keeps an order: one packet and a PINGREQ or PUBREL; several messages of one client at
+QoS 0 and 1 that are not refused; or several at QoS 1 and 2, of one client or of many.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from random import Random
+
+import pytest
+
+from embermq.broker.access import Access, AllowAll, Identity
+from embermq.broker.counters import Counters
+from embermq.broker.limits import Limits
+from embermq.protocol.packets import (
+    Disconnect,
+    Packet,
+    Pingreq,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    SubscriptionRequest,
+    Unsubscribe,
+    Will,
+)
+from embermq.store.interface import Store
+from embermq.store.journal import Journal, JournalSettings
+from embermq.store.log.reader import LogReader
+from support.core import Bench, ScriptedLink
+from support.stores import ScriptedStore
+
+CLIENTS = 4
+ADMITTED = ["a", "a", "a/b", "b", "b/c", "$data"]
+TOPIC_NAMES = [*ADMITTED, "$SYS/x", "a/too/many/levels"]
+TOPIC_FILTERS = ["a", "#", "a/+", "a/#", "b", "b/+", "$data", "$SYS/#", "a/too/many/levels/+"]
+TIGHT = Limits(inflight_max=3, queue_messages_max=4, queue_bytes_max=60, topic_levels_max=3)
+WIDE = Limits(topic_levels_max=3)
+
+Step = Callable[["Side"], None]
+
+
+class Rules(Access):
+    """The first client may do everything, the others only what begins with "a"."""
+
+    def __init__(self) -> None:
+        super().__init__(slow=False, unrestricted=False)
+
+    def authenticate(
+        self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
+    ) -> Identity:
+        return Identity(user_name or "", client_id)
+
+    def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
+        return identity.client_id == "c0" or topic_name.startswith("a")
+
+    def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
+        return identity.client_id == "c0" or topic_filter.startswith("a")
+
+
+class Side:
+    """A core with its clients; everything that they got since the last look."""
+
+    def __init__(self, store: Store, access: Access, limits: Limits, shortcuts: bool) -> None:
+        self.store = store
+        self.accepted = 0  # calls of `Core.acknowledged` that were done at once
+        self.bench = Bench(store, limits, access, shortcuts=shortcuts)
+        self.links: list[ScriptedLink] = []  # all that there ever were
+        self.clients: list[ScriptedLink | None] = [None] * CLIENTS
+        self.unanswered: list[list[Packet]] = [[] for _ in range(CLIENTS)]
+        self.finish: Callable[[], None] = self.bench.commit
+
+    def connect(self, client: int, clean: bool, receive_maximum: int, room: int, will: Will | None) -> None:
+        self.unanswered[client].clear()
+        link = self.bench.connect(f"c{client}", clean=clean, receive_maximum=receive_maximum, room=room, will=will)
+        self.links.append(link)
+        self.clients[client] = link
+
+    def send(self, client: int, *packets: Packet, turn: bool = True) -> None:
+        link = self.clients[client]
+        if link is not None and link.is_open:
+            self.bench.send(link, *packets, turn=turn)
+
+    def send_puback(self, client: int, packet_id: int) -> None:
+        """As a stream does it: a PUBACK that comes alone is offered to `acknowledged` first."""
+        link = self.clients[client]
+        if link is None or not link.is_open:
+            return
+        if self.bench.core.acknowledged(link, packet_id, self.bench.now_ms):
+            self.accepted += 1
+        else:
+            self.bench.core.receive(link, [Puback(packet_id)], self.bench.now_ms)
+        self.bench.turn()
+
+    def answer(self, client: int, number: int) -> None:
+        """Answer one of the packets that the client got and has not answered."""
+        packets = self.unanswered[client]
+        if not packets:
+            return
+        packet = packets.pop(number % len(packets))
+        if isinstance(packet, Pubrel):
+            self.send(client, Pubcomp(packet.packet_id))
+        elif isinstance(packet, Publish):
+            if packet.qos == 1:
+                self.send_puback(client, packet.packet_id)
+            else:
+                self.send(client, Pubrec(packet.packet_id))
+
+    def answer_wrongly(self, client: int) -> None:
+        """PUBACK for a message at QoS 2."""
+        for packet in self.unanswered[client]:
+            if isinstance(packet, Publish) and packet.qos == 2:
+                self.send_puback(client, packet.packet_id)
+                return
+
+    def leave(self, client: int, orderly: bool) -> None:
+        link = self.clients[client]
+        self.clients[client] = None
+        if link is not None and orderly:
+            self.bench.send(link, Disconnect())
+        elif link is not None:
+            self.bench.lose(link)
+
+    def come_back(self, client: int, room: int, answers: bool) -> None:
+        """The client is lost, and gets only some of what it has not acknowledged over its new connection."""
+        self.leave(client, orderly=False)
+        self.connect(client, False, 10, room, None)
+        self.finish()
+        self.set_room(client, 5, is_noticed=False)
+        for packet in self.links[-1].got if answers else ():
+            if isinstance(packet, Publish) and packet.qos == 1:
+                self.send_puback(client, packet.packet_id)
+                return
+
+    def set_room(self, client: int, room: int, is_noticed: bool) -> None:
+        """The client reads, or reads no more; the core learns of it at once, or when it asks the link."""
+        link = self.clients[client]
+        if link is not None:
+            link.room = room
+            if room and is_noticed:
+                self.bench.core.writable(link)
+                self.bench.turn()
+
+    def end_turn(self) -> None:
+        self.bench.turn()
+
+    def look(self) -> list[object]:
+        """Everything that can be seen from outside since the last time, and what decides about later."""
+        sent: list[object] = []
+        for link in self.links:
+            got = link.take()
+            sent.append((got, link.closed, link.waiting, link.room))
+            if link in self.clients:
+                wanted = [p for p in got if isinstance(p, Pubrel) or (isinstance(p, Publish) and p.qos)]
+                self.unanswered[self.clients.index(link)] += wanted
+        counters = {name: getattr(self.bench.core.counters, name) for name in Counters.__slots__ if name != "others"}
+        sessions = [
+            (
+                session.client_id,
+                session.pending,
+                session.heard_ms,
+                sorted(session.received_ids),
+                list(session.outbound.inflight),
+                session.outbound.owed(),
+                session.outbound.memory_bytes,
+                session.owed(),
+            )
+            for session in self.bench.core.sessions()
+        ]
+        records = self.store.records[-20:] if isinstance(self.store, ScriptedStore) else []
+        return [sent, counters, sessions, self.store.next_offset(), records]
+
+
+# -- scripts ---------------------------------------------------------------------------------------------------------
+
+
+def random_publish(
+    random: Random, levels: tuple[int, ...] = (0, 1, 2), topic_names: list[str] = TOPIC_NAMES
+) -> Publish:
+    qos = random.choice(levels)
+    payload = bytes(random.choice([0, 3, 10, 40]))
+    retain = random.random() < 0.2
+    packet_id = random.randint(1, 4) if qos else 0
+    return Publish(random.choice(topic_names), payload, qos, retain, False, packet_id)
+
+
+def connect_step(random: Random, client: int) -> tuple[str, Step]:
+    clean, receive_maximum = random.random() < 0.6, random.choice([1, 2, 10, 10])
+    room = random.choice([0, 1, 2, 1_000_000, 1_000_000, 1_000_000])
+    will = Will("a", b"gone", random.randint(0, 2)) if random.random() < 0.3 else None
+    text = f"connect {client} clean={clean} receive_maximum={receive_maximum} room={room} will={will}"
+    return text, lambda side: side.connect(client, clean, receive_maximum, room, will)
+
+
+def read_step(random: Random, client: int) -> tuple[str, Step]:
+    packets: list[Packet]
+    number = random.randrange(4)
+    if number == 0:
+        packets = [random_publish(random, (0, 0, 1), ADMITTED) for _ in range(3)]
+    elif number == 1:
+        packets = [random_publish(random, (1, 1, 2)) for _ in range(3)]
+    else:
+        packets = [random_publish(random)]
+        if random.random() < 0.2:
+            packets.insert(random.randrange(2), random.choice([Pingreq(), Pubrel(random.randint(1, 4))]))
+    return f"read {client} {packets}", lambda side: side.send(client, *packets)
+
+
+def crowd_step(random: Random) -> tuple[str, Step]:
+    """Several clients in one turn."""
+    messages = [(random.randrange(CLIENTS), random_publish(random, (1, 1, 2))) for _ in range(3)]
+
+    def run(side: Side) -> None:
+        for client, message in messages:
+            side.send(client, message, turn=False)
+        side.end_turn()
+
+    return f"one turn {messages}", run
+
+
+def subscribe_step(random: Random, client: int) -> tuple[str, Step]:
+    topic_filter = random.choice(TOPIC_FILTERS)
+    if random.random() < 0.2:
+        return f"unsubscribe {client} {topic_filter}", lambda side: side.send(client, Unsubscribe(7, [topic_filter]))
+    request = SubscriptionRequest(
+        topic_filter,
+        random.randint(0, 2),
+        random.random() < 0.2,
+        random.random() < 0.2,
+        random.choice([0, 0, 1, 2]),
+    )
+    return f"subscribe {client} {request}", lambda side: side.send(client, Subscribe(8, [request]))
+
+
+def random_step(random: Random) -> tuple[str, Step]:
+    client = random.randrange(CLIENTS)
+    number = random.randrange(100)
+    if number < 30:
+        return read_step(random, client)
+    if number < 37:
+        return crowd_step(random)
+    if number < 65:
+        which = random.choice([0, 0, 0, 1, 2])
+        return f"answer {client} {which}", lambda side: side.answer(client, which)
+    if number < 69:
+        if random.random() < 0.5:
+            return f"puback {client} for QoS 2", lambda side: side.answer_wrongly(client)
+        packet_id = random.randint(1, 30)
+        return f"puback {client} {packet_id}", lambda side: side.send_puback(client, packet_id)
+    if number < 79:
+        return subscribe_step(random, client)
+    if number < 81:
+        return connect_step(random, client)
+    if number < 85:
+        room, answers = random.choice([0, 1, 1, 2]), random.random() < 0.7
+        return f"come back {client} {room} {answers}", lambda side: side.come_back(client, room, answers)
+    if number < 87:
+        orderly = random.random() < 0.5
+        return f"leave {client} orderly={orderly}", lambda side: side.leave(client, orderly)
+    if number < 91:
+        room, is_noticed = random.choice([0, 1, 3, 1_000_000]), random.random() < 0.5
+        return f"room {client} {room} {is_noticed}", lambda side: side.set_room(client, room, is_noticed)
+    if number < 94:
+        seconds = random.choice([0.1, 1, 60])
+        return f"pass {seconds} s", lambda side: side.bench.pass_s(seconds)
+    return "finish", lambda side: side.finish()
+
+
+def script(seed: int, steps: int) -> list[tuple[str, Step]]:
+    random = Random(seed)
+    begin = [connect_step(random, client) for client in range(CLIENTS)]
+    begin.append(("finish", lambda side: side.finish()))
+    begin += [subscribe_step(random, client) for client in range(CLIENTS)]
+    return begin + [random_step(random) for _ in range(steps)] + [("finish", lambda side: side.finish())]
+
+
+def compare(seed: int, steps: int, with_shortcuts: Side, without: Side) -> None:
+    done: list[str] = []
+    for text, step in script(seed, steps):
+        done.append(text)
+        step(with_shortcuts)
+        step(without)
+        one, other = with_shortcuts.look(), without.look()
+        if one != other:
+            differing = [pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]]
+            pytest.fail("\n".join([f"seed {seed}, after step {len(done)}:", *done[-12:], *map(str, differing)]))
+
+
+# -- in memory ---------------------------------------------------------------------------------------------------------
+
+STORES: dict[str, Callable[[], ScriptedStore]] = {
+    "memory": lambda: ScriptedStore(late=False, queues=False),
+    "queues": lambda: ScriptedStore(late=False),
+    "late": lambda: ScriptedStore(),
+}
+
+
+@pytest.mark.parametrize("access", [AllowAll(), Rules()], ids=["open", "rules"])
+@pytest.mark.parametrize("kind", STORES)
+def test_shortcuts_send_count_and_record_what_the_general_path_does(kind: str, access: Access) -> None:
+    for seed in range(60 if access.unrestricted else 10):
+        limits = TIGHT if seed % 2 else WIDE
+        sides = [Side(STORES[kind](), access, limits, shortcuts) for shortcuts in (True, False)]
+        compare(seed, 120, sides[0], sides[1])
+        stores = [side.store for side in sides]
+        assert isinstance(stores[0], ScriptedStore) and isinstance(stores[1], ScriptedStore)
+        assert stores[0].records == stores[1].records
+
+
+def test_the_scripts_take_the_shortcuts_and_a_core_without_them_does_not() -> None:
+    """Else the comparison would compare the general path with itself."""
+    sides = [Side(STORES["memory"](), AllowAll(), WIDE, shortcuts) for shortcuts in (True, False)]
+    for seed in range(10):
+        for _, step in script(seed, 120):
+            for side in sides:
+                step(side)
+                side.look()
+    assert sides[0].accepted > 10
+    assert sides[1].accepted == 0
+
+
+# -- on disk -----------------------------------------------------------------------------------------------------------
+
+
+def on_disk(directory: Path, limits: Limits, shortcuts: bool) -> Side:
+    calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    side = Side(Journal(directory, calls.put, JournalSettings(durability="os")), AllowAll(), limits, shortcuts)
+
+    def finish() -> None:
+        """Wait until everything that was appended is durable, and released."""
+        durable: list[bool] = []
+        side.bench.core.when_durable(lambda: durable.append(True))
+        side.bench.turn()
+        while not durable:
+            calls.get(timeout=30)()
+            side.bench.turn()
+
+    side.finish = finish
+    return side
+
+
+def log_of(directory: Path) -> list[dict[str, object]]:
+    reader = LogReader(directory / "log")
+    return [row for batch in reader.batches(*reader.bounds()) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_shortcuts_write_the_same_log(tmp_path: Path, seed: int) -> None:
+    directories = tmp_path / "with", tmp_path / "without"
+    limits = TIGHT if seed % 2 else WIDE
+    sides = [on_disk(directory, limits, index == 0) for index, directory in enumerate(directories)]
+    try:
+        compare(seed, 150, sides[0], sides[1])
+    finally:
+        for side in sides:
+            side.store.close()
+    logs = [log_of(directory) for directory in directories]
+    assert len(logs[0]) > 50
+    assert logs[0] == logs[1]
