@@ -4,6 +4,8 @@ from typing import Final
 
 from hypothesis import strategies as st
 
+from embermq.protocol.mqtt.dialect import MQTT_31, MQTT_311
+from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import (
     SESSION_NEVER_EXPIRES,
     Connack,
@@ -108,3 +110,9 @@ from_server: Final[st.SearchStrategy[Packet]] = st.one_of(
     st.builds(Unsuback, packet_ids),
     st.builds(Pingresp),
 )
+
+
+def wire_of(packet: Packet) -> bytes:
+    """A packet as bytes of 3.1.1, or a CONNECT as its own level asks."""
+    is_31 = isinstance(packet, Connect) and packet.protocol_level == MQTT_31.level
+    return encode(packet, MQTT_31 if is_31 else MQTT_311)

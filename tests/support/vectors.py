@@ -6,6 +6,7 @@ A new bug on the wire is a new line here. `test_decode.py` and `test_encode.py` 
 from dataclasses import dataclass, field
 from typing import Final
 
+from embermq.protocol.mqtt.dialect import MQTT_31, MQTT_311, Dialect
 from embermq.protocol.packets import (
     SESSION_NEVER_EXPIRES,
     Connack,
@@ -54,6 +55,10 @@ class Vector:
     @property
     def wire(self) -> bytes:
         return bytes.fromhex(self.hex) + self.tail
+
+    @property
+    def dialect(self) -> Dialect:
+        return MQTT_31 if self.level == V31 else MQTT_311
 
 
 def _filled(name: str, head: str, payload_bytes: int) -> Vector:

@@ -2,7 +2,7 @@
 
 Owns: what a packet says. How it is written on a wire is the dialect's (`mqtt`, `sn`).
 3.1.1's Clean Session is `clean_start` with a session expiry of 0 or never; its return codes are reason codes.
-Plain slotted classes with explicit constructors: they compile best (style, section 3).
+Slotted classes with explicit constructors, because mypyc compiles those best.
 """
 
 from typing import Final, final
@@ -47,9 +47,9 @@ class Packet:
 
 
 def _fields(packet: Packet) -> tuple[str, ...]:
-    """The names of what a packet says; a compiled class keeps them elsewhere."""
+    """The names of a packet's fields; a compiled class keeps them elsewhere."""
     names: tuple[str, ...] = getattr(packet, "__mypyc_attrs__", None) or packet.__slots__
-    return tuple(name for name in names if name != "frame")
+    return names
 
 
 @final
@@ -138,13 +138,9 @@ class Connack(Packet):
 
 @final
 class Publish(Packet):
-    """An application message, in either direction (3.3). `properties` holds MQTT 5's, in their wire form.
+    """An application message, in either direction (3.3). `properties` holds MQTT 5's, in their wire form."""
 
-    `frame`: what it came in and every receiver at its QoS gets as well: the whole PUBLISH at QoS 0, all before the
-    packet identifier at QoS 1 and 2. Empty if there is more in it (RETAIN, DUP) or it is long: then it is encoded.
-    """
-
-    __slots__ = ("topic_name", "payload", "qos", "retain", "dup", "packet_id", "properties", "frame")
+    __slots__ = ("topic_name", "payload", "qos", "retain", "dup", "packet_id", "properties")
 
     def __init__(
         self,
@@ -155,7 +151,6 @@ class Publish(Packet):
         dup: bool = False,
         packet_id: int = 0,
         properties: bytes = b"",
-        frame: bytes = b"",
     ) -> None:
         self.topic_name: Final = topic_name
         self.payload: Final = payload
@@ -164,7 +159,6 @@ class Publish(Packet):
         self.dup: Final = dup
         self.packet_id: Final = packet_id
         self.properties: Final = properties
-        self.frame: Final = frame
 
 
 @final

@@ -2,7 +2,7 @@
 
 Owns: everything asynchronous. Given a store, an access rule and limits it moves bytes between sockets and the core.
 A turn: the loop hands in what it has read, connection by connection; then, once, the core ends the turn and every
-touched connection is written to once.
+dirty connection is written to once.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ from embermq.broker.access import Access
 from embermq.broker.admission import Refusal
 from embermq.broker.core import Core
 from embermq.broker.limits import Limits
+from embermq.protocol.mqtt.encode import Encodings
 from embermq.store.interface import Store
 from embermq.transport.authentication import Authenticator
-from embermq.transport.frames import Frames
 from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
 from embermq.transport.stream import DISK, TURN, WAITING_MAX, StreamConnection
 
@@ -59,13 +59,17 @@ class Server:
         limits: Limits,
         sys_interval_s: int = 10,
         group_bytes_max: int = GROUP_BYTES_MAX,
+        shortcuts: bool = True,
     ) -> None:
+        """`shortcuts` off: every packet takes the general path, for tests that compare the two."""
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.store: Final = store
         self.access: Final = access
         self.limits: Final = limits
-        self.frames: Final = Frames()
-        self.touched: list[StreamConnection] = []
+        self.has_shortcuts: Final = shortcuts
+        self.encodings: Final = Encodings(is_reused=shortcuts)
+        self.dirty: Final[list[StreamConnection]] = []
+        """The connections that have something to send, or to end, when this turn ends."""
         self._refusals: Final = RateLimitedLog(logger, "refused packets")
         self.core: Final = Core(
             store,
@@ -76,6 +80,7 @@ class Server:
             __version__,
             secrets.token_hex(4),
             report_refusal=self._log_refusal,
+            shortcuts=shortcuts,
         )
         self.authenticator: Final = Authenticator(access, self.begin_turn, threads=AUTHENTICATION_THREADS)
         self.end_of_turn: Final[list[Callable[[], None]]] = []
@@ -242,9 +247,9 @@ class Server:
         except Exception as error:
             self.bug(error)
             more = False
-        touched = self.touched
-        self.touched = []
-        for connection in touched:
+        dirty = self.dirty[:]
+        self.dirty.clear()
+        for connection in dirty:
             try:
                 connection.flush()
             except Exception as error:  # what one socket does must not keep the others' output back

@@ -1,21 +1,22 @@
 """One client on a byte stream: TCP, TLS, unix socket or WebSocket.
 
-Owns: the socket's two directions: bytes in to packets, packets to bytes that leave once a turn; backpressure.
-Never: a decision about a message. The core makes those; this only tells it what came and what was lost.
+Owns: the socket: reading and pausing, writing once a turn, the end. A shell around `protocol.mqtt.connection`.
+Never: a packet's meaning, or a decision about a message. The core makes those; this only tells it what came.
 """
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from embermq.broker.access import Identity
 from embermq.broker.link import Link
-from embermq.protocol.errors import PeerError, ProtocolError, Refused
-from embermq.protocol.mqtt import encode
-from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
+from embermq.protocol.errors import PeerError, Refused
+from embermq.protocol.mqtt.connection import AUTHENTICATING, CLOSING, OPEN, Connection
+from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES
 from embermq.protocol.packets import Connack, Connect, Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
-from embermq.transport.frames import SHARED_BYTES_MIN, joined
+from embermq.transport.rate_limited_log import shown_name
 from embermq.transport.tls import common_name
 
 if TYPE_CHECKING:
@@ -27,26 +28,23 @@ CLOSE_GRACE_S: Final = 5.0
 """How long a connection that the server ends may take to read what was sent before."""
 WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
 PENDING_BYTES_ASKED: Final = 16 * 1024
-"""From here on the transport is asked how much of what was written has left."""
-NAME_MAX: Final = 100
-"""So many characters of a client id are logged; it may have 65,535."""
+"""From here on the transport is asked how much of what was written has left; asking after every write costs time."""
 QUIET: Final = frozenset({ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN})
+"""Reasons of an end that are logged at debug level."""
 
 # Why a client is not read from. Each reason ends by itself, and reading goes on when none is left.
 OPENING: Final = 1
 """Its CONNECT is not answered yet."""
 DISK: Final = 2
-"""Too much waits for the disk: of all clients, or of answers to this one."""
+"""Too much is pending: of all clients, or of answers to this one."""
 UNREAD: Final = 4
 """It leaves the answers to what it sent unread."""
 TURN: Final = 8
 """It has brought much in this turn, and others are to have theirs."""
 READ_MUCH_BYTES: Final = 128 * 1024
-"""After a read of so many bytes the turn comes first: libuv would go on reading from a client that fills its buffer."""
+"""After a read of this size the turn ends first: libuv would go on reading from a client that fills its buffer."""
 WAITING_MAX: Final = 10_000
-"""How many answers to one client may wait for the disk: a group's size counts records, and not every answer has one."""
-
-PROTOCOL_NAMES: Final = {3: "MQTT 3.1", 4: "MQTT 3.1.1"}
+"""How many answers to one client may be pending: a group's size counts records, and not every answer has one."""
 
 
 class ByteTransport(Protocol):
@@ -64,30 +62,16 @@ class ByteTransport(Protocol):
 
 @final
 class StreamConnection(asyncio.Protocol, Link):
-    """A connection from its first byte to its last.
-
-    It goes from waiting for CONNECT, over authenticating and waiting for CONNACK to leave, to open; then it is closed.
-    Packets that come before it is open are kept (reading is paused, so they are few) and handed over when it is.
-    """
+    """A connection from its first byte to its last: its socket, its protocol (`Connection`), and the core's link."""
 
     __slots__ = (
         "_server",
         "_counters",
-        "_frames",
-        "_decoder",
+        "_connection",
         "_transport",
-        "_out",
-        "_shared",
-        "_large",
-        "_pending_bytes",
         "_output_bytes_max",
         "_asking_bytes",
-        "_answer_bytes",
-        "_starved",
-        "_connecting",
-        "_open",
-        "_closed",
-        "_stash",
+        "_is_slow_reader",
         "_timeout",
         "_paused",
         "_name",
@@ -97,23 +81,19 @@ class StreamConnection(asyncio.Protocol, Link):
         Link.__init__(self)
         self._server: Final = server
         self._counters: Final = server.core.counters
-        self._frames: Final = server.frames
-        self._decoder: Final = Decoder(server.limits.packet_bytes_max, first_bytes_max=CONNECT_BYTES_MAX)
+        limits = server.limits
+        self._connection: Final = Connection(
+            server.encodings,
+            limits.packet_bytes_max,
+            limits.output_bytes_max,
+            partial(server.dirty.append, self),
+            self._make_room,
+            server.has_shortcuts,
+        )
         self._transport: ByteTransport | None = None
-        self._out: list[bytes] = []
-        self._shared = 0  # messages in it whose payload is a part of its own
-        self._large = False  # something in it is not to be copied
-        # Written but not taken by the kernel, and gathered in this turn. While they are few, the kernel may have taken
-        # some of them: asking the transport after every write would be felt.
-        self._pending_bytes = 0
-        self._output_bytes_max: Final = server.limits.output_bytes_max
+        self._output_bytes_max: Final = limits.output_bytes_max
         self._asking_bytes: Final = min(PENDING_BYTES_ASKED, self._output_bytes_max)
-        self._answer_bytes = 0  # of `_pending_bytes`, what answers the client's own packets; nothing drops those
-        self._starved = False  # something was held back or dropped for want of room
-        self._connecting = False  # CONNECT has come
-        self._open = False
-        self._closed = False
-        self._stash: list[Packet] = []
+        self._is_slow_reader = False  # the core was told that there is no room
         self._timeout: asyncio.TimerHandle | None = None
         self._paused = 0  # the reasons not to read
         self._name = "a client"
@@ -127,34 +107,34 @@ class StreamConnection(asyncio.Protocol, Link):
         """The connection begins."""
         self._transport = transport
         if not self._server.admit(self):
-            self._closed = True
+            self._connection.lost()
             transport.abort()
             return
         transport.set_write_buffer_limits(high=min(WRITE_HIGH_WATER_BYTES, self._output_bytes_max))
         self._timeout = self._server.loop.call_later(self._server.limits.connect_timeout_s, self._connect_timed_out)
 
     def data_received(self, data: bytes) -> None:
-        if self._closed:
+        connection = self._connection
+        if connection.state >= CLOSING:
             return
         server = self._server
-        decoder = self._decoder
         size = len(data)
         try:
-            if size == 4 and self._open:
-                packet_id = decoder.puback_alone(data)
+            if size == LONE_PUBACK_BYTES:
+                packet_id = connection.lone_puback(data)
                 if packet_id and server.core.acknowledged(self, packet_id, server.now_ms()):
-                    self._counters.bytes_received += 4
+                    self._counters.bytes_received += size
                     return
             now_ms = server.begin_turn()
             self._counters.bytes_received += size
-            packets = decoder.feed(data)
+            packets = connection.receive_data(data)
             if packets:
-                if self._open:
+                if connection.state == OPEN:
                     server.core.receive(self, packets, now_ms)
                 else:
-                    self._before_open(packets)
-            if decoder.error is not None and not self._stash and (self._open or not self._connecting):
-                self._fail(decoder.error)
+                    self._authenticate(packets[0])
+            if connection.failure is not None:
+                self._fail(connection.failure)
             elif self.waiting > WAITING_MAX or server.store.group_bytes() > server.group_bytes_max:
                 server.pause(self)
             if size >= READ_MUCH_BYTES:
@@ -171,76 +151,49 @@ class StreamConnection(asyncio.Protocol, Link):
         self._server.forget(self)
         # What a commit still releases for this client has nowhere to go: a transport that is gone raises on a write.
         self._transport = None
-        if not self._closed:
-            self._closed = True
-            if self.session is not None:
-                now_ms = self._server.begin_turn()
-                self._server.core.lost(self, str(exc) if exc else "connection closed", now_ms)
-        self._out.clear()
+        if self._connection.state < CLOSING and self.session is not None:
+            now_ms = self._server.begin_turn()
+            self._server.core.lost(self, str(exc) if exc else "connection closed", now_ms)
+        self._connection.lost()
 
     def resume_writing(self) -> None:
-        transport = self._transport
-        if transport is not None and not self._closed:
-            self._pending_bytes = transport.get_write_buffer_size() + sum(map(len, self._out))
-            self._weigh_answers()
-            if self._starved:
-                self._starved = False
-                self._server.begin_turn()
-                self._server.core.writable(self)
-
-    def _weigh_answers(self) -> None:
-        """Something was written or read: a client that leaves its answers unread gets no more of them."""
-        if self._pending_bytes <= self._output_bytes_max:
-            self._answer_bytes = 0
-            if self._paused & UNREAD:
-                self.resume_reading(UNREAD)
-        elif self._answer_bytes > self._output_bytes_max:
-            self.pause_reading(UNREAD)
+        if self._transport is not None and self._connection.state < CLOSING:
+            self._connection.buffered(self._transport.get_write_buffer_size())
+            self._weigh_output()
 
     # -- before CONNACK ------------------------------------------------------------------------------------------
 
     def _connect_timed_out(self) -> None:
-        if self._closed or self._open:
+        state = self._connection.state
+        if state >= OPEN:
             return
-        detail = "CONNECT could not be answered in time" if self._connecting else "no CONNECT in time"
+        detail = "CONNECT could not be answered in time" if state >= AUTHENTICATING else "no CONNECT in time"
         now_ms = self._server.begin_turn()
         if self.session is not None:
             self._server.core.lost(self, detail, now_ms)
         self.close(ReasonCode.KEEP_ALIVE_TIMEOUT, detail)
 
-    def _before_open(self, packets: list[Packet]) -> None:
-        if self._connecting:
-            self._stash.extend(packets)
-            return
-        first = packets[0]
-        if not isinstance(first, Connect):
-            self._fail(ProtocolError(f"the first packet is {type(first).__name__}, not CONNECT", "MQTT-3.1.0-1"))
-            return
-        self._connecting = True
-        self._stash = packets[1:]
+    def _authenticate(self, connect: Packet) -> None:
+        assert isinstance(connect, Connect) and self._transport is not None
+        if connect.client_id:
+            self._name = shown_name(connect.client_id)
         self.pause_reading(OPENING)
-        assert self._transport is not None
         self._server.authenticator.authenticate(
-            first,
+            connect,
             common_name(self._transport.get_extra_info("peercert")),
-            lambda identity: self.authenticated(first, identity),
-            self.refused,
+            lambda identity: self._accepted(connect, identity),
+            self._refused,
             lambda: self.close(ReasonCode.SERVER_UNAVAILABLE, "authentication failed"),
             is_slow=self._server.access.slow,
         )
 
-    def authenticated(self, connect: Connect, identity: Identity) -> None:
-        """The client is who it says: on to the core."""
-        if not self._closed:
-            protocol = PROTOCOL_NAMES.get(connect.protocol_level, "MQTT")
-            client_id = connect.client_id
-            shown = client_id if len(client_id) <= NAME_MAX else client_id[:NAME_MAX] + "..."
-            self._name = repr(shown)
-            self._server.core.connect(self, connect, identity, protocol, self.address())
+    def _accepted(self, connect: Connect, identity: Identity) -> None:
+        if self._connection.state == AUTHENTICATING:  # else it has ended while it was checked
+            self._connection.accepted()
+            self._server.core.connect(self, connect, identity, self._connection.dialect.name, self.address())
 
-    def refused(self, refusal: Refused) -> None:
-        """The client is not who it says, or may not be here."""
-        if not self._closed:
+    def _refused(self, refusal: Refused) -> None:
+        if self._connection.state == AUTHENTICATING:
             self._counters.connections_refused += 1
             self.send(Connack(False, refusal.reason))
             self.close(refusal.reason, refusal.detail)
@@ -253,180 +206,136 @@ class StreamConnection(asyncio.Protocol, Link):
         return str(peer) if peer else "unix"
 
     def _fail(self, error: PeerError) -> None:
-        if error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION and not self._connecting:
-            self.send(Connack(False, error.reason))
-        self._server.core.failed(self, error)
+        if self._connection.state < CLOSING:
+            self._server.core.failed(self, error)
 
     # -- Link: from the core ---------------------------------------------------------------------------------------
 
     def forward(self, message: Publish) -> bool:
-        if self._pending_bytes > self._output_bytes_max and not self._relieved():
-            self._starved = True
-            return False
-        frame = message.frame  # never large
-        if not frame or message.qos:
-            frame = self._frames.qos0(message, False)
-            if len(frame) >= SHARED_BYTES_MIN:
-                self._large = True
-        out = self._out
-        if not out:
-            self._server.touched.append(self)
-        out.append(frame)
-        self._pending_bytes += len(frame)
-        return True
+        """`Connection.forward`, with a shortcut for what follows the first output of a turn while there is room.
+
+        A call less for each receiver of a message; the general path does the same.
+        """
+        connection = self._connection
+        out = connection.out
+        encoded = connection.encoded
+        if (
+            connection.pending_bytes <= self._output_bytes_max
+            and out
+            and (encoded.message is message or encoded.keep(message))
+        ):
+            frame = encoded.forwarded
+            out.append(frame)
+            connection.pending_bytes += len(frame)
+            return True
+        return connection.forward(message)
 
     def deliver(self, delivery: Delivery) -> bool:
-        message = delivery.message
-        qos = delivery.qos
-        retain = delivery.retain
-        if qos == 0:
-            if not retain:
-                return self.forward(message)
-            if self._pending_bytes > self._output_bytes_max and not self._relieved():
-                self._starved = True
-                return False
-            frame = self._frames.qos0(message, retain)
-            if len(frame) >= SHARED_BYTES_MIN:
-                self._large = True
-        else:
-            frame = message.frame
-            dup = delivery.dup
-            payload = message.payload
-            if retain or dup:
-                frame = encode.publish_head(message.topic_name, len(payload), qos, retain, dup)
-            elif not frame or qos != message.qos:
-                frame = self._frames.head(message, qos)
-            frame += delivery.packet_id.to_bytes(2, "big")
-            if len(payload) < SHARED_BYTES_MIN:
-                frame += payload
-            else:
-                self._gather(frame)
-                self._shared += 1
-                self._large = True
-                frame = payload
-        out = self._out
-        if not out:
-            self._server.touched.append(self)
-        out.append(frame)
-        self._pending_bytes += len(frame)
-        return True
-
-    def _gather(self, frame: bytes) -> None:
-        if not self._out:
-            self._server.touched.append(self)
-        self._out.append(frame)
-        self._pending_bytes += len(frame)
+        return self._connection.deliver(delivery)
 
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
-        out = self._out
-        if not out:
-            self._server.touched.append(self)
-        out.append(encode.acknowledgement(packet_type, packet_id))
-        self._pending_bytes += 4
-        self._answer_bytes += 4
-
-    def send(self, packet: Packet) -> None:
-        frame = encode.encode(packet, self._decoder.protocol_level or 4)
-        if frame:
-            self._gather(frame)
-            self._answer_bytes += len(frame)
+        self._connection.acknowledge(packet_type, packet_id, reason)
 
     def has_room(self) -> bool:
-        if self._pending_bytes <= self._output_bytes_max or self._relieved():
-            return True
-        self._starved = True
-        return False
+        return self._connection.has_room()
 
-    def _relieved(self) -> bool:
-        """More was gathered in one turn than may wait: let the kernel take what it can before anything is dropped."""
-        if self._out and self._transport is not None:
-            self._send_gathered(self._transport)
-        return self._pending_bytes <= self._output_bytes_max
+    def send(self, packet: Packet) -> None:
+        self._connection.send(packet)
 
     def opened(self) -> None:
-        self._open = True
         if self._timeout is not None:
             self._timeout.cancel()
             self._timeout = None
+        if self.session is not None:  # the core has given an id to a client without one
+            self._name = shown_name(self.session.client_id)
         logger.debug("%s connected from %s", self._name, self.address())
-        stash = self._stash
-        self._stash = []
-        if stash:
-            self._server.core.receive(self, stash, self._server.now_ms())
-        if self._decoder.error is not None and not self._closed:
-            self._fail(self._decoder.error)
+        packets = self._connection.opened()
+        if packets:
+            self._server.core.receive(self, packets, self._server.now_ms())
+        if self._connection.failure is not None:
+            self._fail(self._connection.failure)
         self.resume_reading(OPENING)
 
     def close(self, reason: ReasonCode, detail: str) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        level = logging.DEBUG if reason in QUIET else logging.WARNING
-        logger.log(level, "%s (%s) disconnected: %s", self._name, self.address(), detail)
-        if not self._out:
-            self._server.touched.append(self)
+        if self._connection.close():
+            level = logging.DEBUG if reason in QUIET else logging.WARNING
+            logger.log(level, "%s (%s) disconnected: %s", self._name, self.address(), detail)
+            self._server.dirty.append(self)
 
-    # -- once a turn -----------------------------------------------------------------------------------------------
+    # -- out -------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Send all that this turn gathered in one write, and end the connection if that was decided."""
+        connection = self._connection
         transport = self._transport
-        if transport is None:
-            self._out.clear()
+        if transport is None or connection.state > CLOSING:
+            connection.data_to_send()  # it has nowhere to go
             return
-        if self._out:
-            self._send_gathered(transport)
-        if self._closed:
-            self._pending_bytes = transport.get_write_buffer_size()
-            if self._pending_bytes > self._output_bytes_max:
-                transport.abort()
-            else:
-                transport.close()
-                if self._pending_bytes:
-                    self._server.loop.call_later(CLOSE_GRACE_S, transport.abort)
-            return
-        if self._answer_bytes:
-            if self._pending_bytes > self._output_bytes_max or self._paused:
-                self._weigh_answers()
-            else:
-                self._answer_bytes = 0
-        if self._starved and self._pending_bytes <= self._output_bytes_max:
-            self._starved = False
-            self._server.begin_turn()
-            self._server.core.writable(self)
-
-    def _send_gathered(self, transport: ByteTransport) -> None:
-        out = self._out
-        self._out = []
-        counters = self._counters
-        counters.messages_sent += len(out)
-        if self._large:
-            counters.messages_sent -= self._shared
-            self._large = False
-            self._shared = 0
-            for data in joined(out):
-                counters.bytes_sent += len(data)
-                transport.write(data)
+        self._write(transport)
+        if connection.state == CLOSING:
+            self._end(transport)
+        elif self._paused or self._is_slow_reader or connection.pending_bytes > self._output_bytes_max:
+            self._weigh_output()
         else:
-            data = b"".join(out)
+            connection.answer_bytes = 0
+
+    def _write(self, transport: ByteTransport) -> None:
+        connection = self._connection
+        counters = self._counters
+        for data in connection.data_to_send():
             counters.bytes_sent += len(data)
             transport.write(data)
-        if self._pending_bytes > self._asking_bytes:
-            self._pending_bytes = transport.get_write_buffer_size()
+        counters.messages_sent += connection.packets_taken
+        if connection.pending_bytes > self._asking_bytes:
+            connection.buffered(transport.get_write_buffer_size())
+
+    def _end(self, transport: ByteTransport) -> None:
+        self._connection.last_sent()
+        unsent_bytes = transport.get_write_buffer_size()
+        if unsent_bytes > self._output_bytes_max:
+            transport.abort()
+            return
+        transport.close()
+        if unsent_bytes:
+            self._server.loop.call_later(CLOSE_GRACE_S, transport.abort)
+
+    def _make_room(self) -> bool:
+        """More was gathered in one turn than may wait: let the kernel take what it can before anything is dropped."""
+        if self._transport is not None:
+            self._write(self._transport)
+        self._is_slow_reader = self._connection.pending_bytes > self._output_bytes_max
+        return not self._is_slow_reader
+
+    def _weigh_output(self) -> None:
+        """Something was written or read: a client that leaves its answers unread gets no more of them.
+
+        One that had too much to read and has caught up is sent what it is owed.
+        """
+        connection = self._connection
+        if connection.pending_bytes <= self._output_bytes_max:
+            connection.answer_bytes = 0
+            if self._paused & UNREAD:
+                self.resume_reading(UNREAD)
+            if self._is_slow_reader:
+                self._is_slow_reader = False
+                self._server.begin_turn()
+                self._server.core.writable(self)
+        elif connection.answer_bytes > self._output_bytes_max:
+            self.pause_reading(UNREAD)
 
     def abort(self) -> None:
-        """End at once, whatever has not been read by the client."""
+        """End at once, whatever the client has not read."""
         if self._transport is not None:
             self._transport.abort()
 
     def pause_reading(self, reason: int) -> None:
-        """Stop taking bytes; what has arrived waits in the kernel."""
+        """Stop reading; what has arrived waits in the kernel."""
         if not self._paused and self._transport is not None:
             self._transport.pause_reading()
         self._paused |= reason
 
     def resume_reading(self, reason: int) -> None:
-        """A reason is gone: take bytes again, if it was the last."""
-        if self._paused == reason and not self._closed and self._transport is not None:
+        """A reason is gone: read again, if it was the last."""
+        if self._paused == reason and self._connection.state < CLOSING and self._transport is not None:
             self._transport.resume_reading()
         self._paused &= ~reason

@@ -6,15 +6,15 @@ from typing import Final
 import pytest
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
-from embermq.protocol.mqtt import decode
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
+from embermq.protocol.mqtt.dialect import MQTT_31, MQTT_311
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX
-from embermq.protocol.packets import Connect, Packet, Pingreq, Pingresp, Puback, Publish, Subscribe, Will
+from embermq.protocol.packets import Connect, Packet, Pingreq, Pingresp, Puback, Publish, Will
 from embermq.protocol.reasons import ReasonCode
 from support.clauses import v311
 from support.rejected import REJECTED, Rejected
-from support.vectors import CLIENT, EITHER, TOLERATED, V31, VECTORS, Vector
+from support.vectors import EITHER, TOLERATED, V31, VECTORS, Vector
 
 PACKET_BYTES_MAX: Final = 4_000_000
 CONNECT_31: Final = bytes.fromhex("10 0f 0006 4d5149736470 03 02 0000 0001 63")
@@ -131,36 +131,6 @@ def test_every_first_byte_has_one_verdict(sender: str) -> None:
     assert accepted == taken | publish
 
 
-# A vector, and how many bytes of its body a packet of that kind cannot do without.
-NEEDED: Final = [
-    ("connect-everything", 31),
-    ("connect-31", 17),
-    ("connack", 2),
-    ("publish-qos0", 5),
-    ("publish-qos1", 7),
-    ("puback", 2),
-    ("pubrec", 2),
-    ("pubrel", 2),
-    ("pubcomp", 2),
-    ("subscribe", 8),
-    ("suback", 3),
-    ("unsubscribe", 7),
-    ("unsuback", 2),
-]
-
-
-@v311("MQTT-4.8.0-1")
-@pytest.mark.parametrize(("name", "body_bytes"), NEEDED)
-def test_a_field_cut_at_any_byte_ends_the_stream(name: str, body_bytes: int) -> None:
-    vector = next(vector for vector in VECTORS if vector.name == name)
-    body = vector.wire[2:]
-    for sender in vector.senders:
-        for kept in range(body_bytes):
-            decoder = decoder_for(sender)
-            assert decoder.feed(bytes((vector.wire[0], kept)) + body[:kept]) == [], kept
-            assert isinstance(decoder.error, PeerError), kept
-
-
 @pytest.mark.parametrize("server", [True, False])
 def test_a_packet_above_the_limit_is_refused_by_its_header(server: bool) -> None:
     at_limit = bytes.fromhex("30 8001 0003612f62") + bytes(123)
@@ -206,23 +176,14 @@ def test_a_long_packet_in_many_reads_is_gathered_in_place() -> None:
     assert len(decoder._rest) == 0
 
 
-def test_the_level_is_known_once_connect_was_decoded() -> None:
+def test_connect_decides_the_dialect() -> None:
     decoder = Decoder(1000)
-    assert decoder.protocol_level == 0
-    connect = bytes.fromhex("10 0c 0004 4d515454 04 02 0000 0000")
-    decoder.feed(connect[:-1])
-    assert decoder.protocol_level == 0
-    decoder.feed(connect[-1:])
-    assert decoder.protocol_level == 4
-    old = Decoder(1000)
-    old.feed(CONNECT_31)
-    assert old.protocol_level == 3
-
-
-def test_another_level_is_refused_with_the_one_that_is_spoken() -> None:
-    decoder = Decoder(1000)
-    assert decoder.feed(bytes.fromhex("10 0d 0004 4d515454 05 02 0000 00 0000")) == []
-    assert "protocol MQTT level 5 is not spoken here, level 4 is" in str(decoder.error)
+    decoder.feed(CONNECT_31[:-1])
+    assert decoder.dialect is MQTT_311
+    decoder.feed(CONNECT_31[-1:])
+    assert decoder.dialect is MQTT_31
+    decoder.feed(bytes.fromhex("10 0c 0004 4d515454 04 02 0000 0000"))
+    assert decoder.dialect is MQTT_311
 
 
 def test_the_order_of_packets_is_not_the_decoders_business() -> None:
@@ -255,35 +216,11 @@ def test_decoders_do_not_share_their_rests() -> None:
     assert [getattr(packet, "packet_id", 0) for packet in rest] == [256]
 
 
-def test_the_topic_cache_is_bounded() -> None:
-    cache = decode._topic_names
-    decoder = Decoder(1000)
-    for number in range(decode.TOPIC_CACHE_MAX + 10):
-        name = f"bounded/{number:05}"
-        assert decoder.feed(b"\x30\x0f\x00\x0d" + name.encode()) == [Publish(name, b"")]
-        assert len(cache) <= decode.TOPIC_CACHE_MAX
-    assert decoder.feed(b"\x30\x0f\x00\x0dbounded/00000") == [Publish("bounded/00000", b"")]
-    assert cache[b"bounded/00000"] == "bounded/00000"
-    long_name = "x" * (decode.TOPIC_CACHE_BYTES_MAX + 1)
-    body = len(long_name).to_bytes(2, "big") + long_name.encode()
-    assert decoder.feed(b"\x30\x83\x02" + body) == [Publish(long_name, b"")]
-    assert long_name.encode() not in cache
-
-
 def test_a_bad_topic_name_is_bad_each_time() -> None:
     for _ in range(2):
         decoder = decoder_for("client")
         assert decoder.feed(bytes.fromhex("30 05 0003612f23")) == []
         assert decoder.error is not None
-
-
-@v311("MQTT-4.7.3-3")
-def test_the_longest_topic_filter_is_taken() -> None:
-    topic_filter = "/" * 65_534 + "#"
-    wire = bytes.fromhex("82 84 80 04 0001 ffff") + topic_filter.encode() + b"\x01"
-    (packet,) = decoder_for(CLIENT[0]).feed(wire)
-    assert isinstance(packet, Subscribe)
-    assert packet.requests[0].topic_filter == topic_filter
 
 
 def test_before_connect_no_more_is_gathered_than_the_largest_connect_needs() -> None:
@@ -297,41 +234,3 @@ def test_before_connect_no_more_is_gathered_than_the_largest_connect_needs() -> 
     stranger = Decoder(VARIABLE_BYTE_INTEGER_MAX, first_bytes_max=CONNECT_BYTES_MAX)
     assert stranger.feed(large[:10]) == []
     assert stranger.error is not None and stranger.error.reason == ReasonCode.PACKET_TOO_LARGE
-
-
-@pytest.mark.parametrize(
-    ("wire", "kept"),
-    [
-        ("30 04 0001 61 78", "30 04 0001 61 78"),
-        ("31 04 0001 61 78", ""),  # RETAIN is for the store, not for those who are subscribed already
-        ("38 04 0001 61 78", ""),  # DUP means nothing at QoS 0, and is dropped
-        ("30 84 00 0001 61 78", ""),  # a length in more bytes than it needs
-        ("32 06 0001 61 0001 78", "32 06 0001 61"),  # the receiver's packet id is another one
-        ("34 06 0001 61 0001 78", "34 06 0001 61"),
-        ("33 06 0001 61 0001 78", ""),
-        ("3a 06 0001 61 0001 78", ""),  # sent again by this client says nothing about others
-        ("3c 06 0001 61 0001 78", ""),
-        ("32 86 00 0001 61 0001 78", ""),
-    ],
-)
-def test_only_what_every_receiver_may_get_is_kept_as_it_came(wire: str, kept: str) -> None:
-    frame = bytes.fromhex(wire)
-    for before, after in ((b"", b""), (b"\xc0\x00", b"\xc0\x00")):  # alone in a read, and between others
-        packets = Decoder(PACKET_BYTES_MAX).feed(before + frame + after)
-        (message,) = [packet for packet in packets if isinstance(packet, Publish)]
-        assert message.frame == bytes.fromhex(kept)
-        assert encode(message).startswith(message.frame)
-
-
-def test_a_puback_alone_is_told_from_bytes_that_only_look_like_one() -> None:
-    puback = b"\x40\x02\x12\x34"
-    decoder = Decoder(PACKET_BYTES_MAX)
-    assert decoder.puback_alone(puback) == 0x1234
-    for other in (b"\x40\x02\0\0", b"\x41\x02\x12\x34", b"\x40\x03\x12\x34", b"\x50\x02\x12\x34", puback * 2):
-        assert decoder.puback_alone(other) == 0
-    assert decoder.feed(b"\x30\x07\0\1a") == []
-    assert decoder.puback_alone(puback) == 0, "it is the rest of a PUBLISH"
-    assert decoder.feed(puback) == [Publish("a", puback)]
-    assert decoder.puback_alone(puback) == 0x1234
-    assert decoder.feed(b"\xf0\0") == []
-    assert decoder.puback_alone(puback) == 0, "nothing counts after an error"

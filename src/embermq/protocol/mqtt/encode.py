@@ -1,173 +1,143 @@
-"""Packets to the bytes of a 3.1 or 3.1.1 stream.
+"""Packets to the bytes of a stream, and bytes that are used again for several receivers of one message.
 
-Owns: how each packet is written, and what of MQTT 5's vocabulary an older level can say.
-Never: a decision. A packet that the level cannot express becomes no bytes at all.
-Fan-out does not go through `encode`: QoS 0 is the same for every receiver, and a large payload is not copied.
+Owns: the encoder (the dialect's table of writers), and `Encodings`, the only place where encoded bytes are kept.
+Never: a socket, a connection.
 """
 
-from typing import Final
+from typing import Final, final
 
-from embermq.protocol.mqtt.fields import ONE_BYTE, binary_field, text_field, variable_byte_integer
-from embermq.protocol.packets import (
-    Connack,
-    Connect,
-    Disconnect,
-    Packet,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
-from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.mqtt.dialect import MQTT_311, Dialect
+from embermq.protocol.mqtt.writers import publish_head
+from embermq.protocol.packets import Packet, Publish
 
-TOPIC_CACHE_MAX: Final = 16_384
-# A longer name is encoded each time: long and rare must not fill the memory.
-TOPIC_CACHE_CHARS_MAX: Final = 256
-
-# MQTT 5 reason -> 3.1.1 CONNACK return code (3.2.2.3). A reason not listed closes the connection unanswered.
-RETURN_CODE_311: Final[dict[int, int]] = {
-    ReasonCode.SUCCESS: 0,
-    ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: 1,
-    ReasonCode.CLIENT_IDENTIFIER_NOT_VALID: 2,
-    ReasonCode.SERVER_UNAVAILABLE: 3,
-    ReasonCode.SERVER_BUSY: 3,
-    ReasonCode.SERVER_SHUTTING_DOWN: 3,
-    ReasonCode.QUOTA_EXCEEDED: 3,
-    ReasonCode.BAD_USER_NAME_OR_PASSWORD: 4,
-    ReasonCode.NOT_AUTHORIZED: 5,
-}
-SUBACK_FAILURE: Final = 0x80
-
-_ACKNOWLEDGEMENT_HEADS: Final = {4: b"\x40\x02", 5: b"\x50\x02", 6: b"\x62\x02", 7: b"\x70\x02"}
-_topic_fields: Final[dict[str, bytes]] = {}
+SHARED_BYTES_MIN: Final = 64 * 1024
+"""From here on a payload is handed to the socket as it is, for all receivers: a copy for each could fill the memory."""
 
 
-def acknowledgement(packet_type: int, packet_id: int) -> bytes:
-    """PUBACK, PUBREC, PUBREL or PUBCOMP as bytes (3.4 to 3.7), by the number of its type: 4 to 7."""
-    return _ACKNOWLEDGEMENT_HEADS[packet_type] + packet_id.to_bytes(2, "big")
+def encode(packet: Packet, dialect: Dialect = MQTT_311) -> bytes:
+    """Any packet as bytes for a peer of a dialect; b"" if the dialect cannot express it."""
+    writer = dialect.writers.get(type(packet))
+    if writer is None:
+        raise TypeError(f"{type(packet).__name__} is no control packet of {dialect.name}")
+    return writer(packet, dialect)
 
 
-def publish_qos0(topic_name: str, payload: bytes, retain: bool) -> bytes:
-    """A whole PUBLISH of QoS 0: the same bytes for every receiver."""
-    topic_field = _topic_fields.get(topic_name)
-    if topic_field is None:
-        topic_field = _learn_topic_field(topic_name)
-    length = len(topic_field) + len(payload)
-    first = b"\x31" if retain else b"\x30"
-    if length < 128:
-        return first + ONE_BYTE[length] + topic_field + payload
-    return first + variable_byte_integer(length) + topic_field + payload
+HEADS_MAX: Final = 32_768
+"""How many heads of PUBLISH packets are kept for a dialect."""
+HEADS_PAYLOAD_BYTES_MAX: Final = 511
+HEADS_TOPIC_CHARS_MAX: Final = 256
+"""Longer payloads and topic names are encoded each time: long names that come once must not fill the memory."""
 
 
-def publish_head(topic_name: str, payload_bytes: int, qos: int, retain: bool, dup: bool) -> bytes:
-    """A PUBLISH up to its packet identifier; at QoS 0, which has none, up to its payload."""
-    topic_field = _topic_fields.get(topic_name)
-    if topic_field is None:
-        topic_field = _learn_topic_field(topic_name)
-    first = 0x30 | qos << 1
-    if retain:
-        first |= 1
-    if dup:
-        first |= 8
-    length = len(topic_field) + payload_bytes + (2 if qos else 0)
-    if length < 128:
-        return ONE_BYTE[first] + ONE_BYTE[length] + topic_field
-    return ONE_BYTE[first] + variable_byte_integer(length) + topic_field
+@final
+class EncodedMessages:
+    """Shortcut: encoded bytes that are used again, for all receivers of one dialect.
+
+    `forwarded` is the whole PUBLISH of `message` at QoS 0 without RETAIN, for the other receivers of that message.
+    `heads` are what precedes the packet identifier and the payload in a PUBLISH without RETAIN and DUP, by QoS, length
+    of the payload and topic name: most topics are published to again and again, with payloads of the same length.
+    Applies if `is_reused` and to a PUBLISH without properties; else nothing is kept, and every call encodes.
+    """
+
+    __slots__ = (
+        "message",
+        "forwarded",
+        "heads",
+        "_forward_heads",
+        "_heads_count",
+        "_large_message",
+        "_large",
+        "_dialect",
+        "_is_reused",
+    )
+
+    def __init__(self, dialect: Dialect, is_reused: bool) -> None:
+        self._dialect: Final = dialect
+        self._is_reused: Final = is_reused and not dialect.has_publish_properties
+        lengths = HEADS_PAYLOAD_BYTES_MAX + 1 if self._is_reused else 0
+        self.message: Publish | None = None
+        self.forwarded = b""
+        self.heads: Final[list[list[dict[str, bytes]]]] = [[{} for _ in range(lengths)] for _ in range(3)]
+        self._forward_heads: Final = self.heads[0]
+        self._heads_count = 0
+        self._large_message: Publish | None = None
+        self._large = b""
+
+    def keep(self, message: Publish) -> bool:
+        """Encode a message at QoS 0 without RETAIN as `forwarded`. False: this does not apply to it."""
+        payload = message.payload
+        try:
+            frame = self._forward_heads[len(payload)][message.topic_name] + payload
+        except (IndexError, KeyError):
+            if not self._is_reused or len(payload) >= SHARED_BYTES_MIN:
+                return False
+            frame = self.head(message.topic_name, len(payload), 0) + payload
+        self.message = message
+        self.forwarded = frame
+        return True
+
+    def forward(self, message: Publish) -> bytes:
+        """The whole PUBLISH at QoS 0 without RETAIN if it cannot be kept as `forwarded`; a large one is kept apart."""
+        if not self._is_reused:
+            return self.whole(message, False)
+        if self._large_message is not message:
+            self._large_message = message
+            self._large = self.whole(message, False)
+        return self._large
+
+    def head(self, topic_name: str, payload_bytes: int, qos: int) -> bytes:
+        """A PUBLISH without RETAIN and DUP up to its packet identifier; kept in `heads`."""
+        head = publish_head(topic_name, payload_bytes, qos, False, False)
+        is_kept = payload_bytes <= HEADS_PAYLOAD_BYTES_MAX and len(topic_name) <= HEADS_TOPIC_CHARS_MAX
+        if self._is_reused and is_kept:
+            if self._heads_count >= HEADS_MAX:
+                self._forget_heads()
+            self._heads_count += 1
+            self.heads[qos][payload_bytes][topic_name] = head
+        return head
+
+    def whole(self, message: Publish, retain: bool) -> bytes:
+        """The whole PUBLISH at QoS 0, encoded in the general way."""
+        packet = Publish(message.topic_name, message.payload, 0, retain, properties=message.properties)
+        return encode(packet, self._dialect)
+
+    def _forget_heads(self) -> None:
+        self._heads_count = 0
+        for by_length in self.heads:
+            for by_topic_name in by_length:
+                by_topic_name.clear()
 
 
-def encode(packet: Packet, level: int = 4) -> bytes:
-    """Any packet as bytes for a peer that speaks `level`; b"" if the level has no such packet."""
-    if isinstance(packet, Publish):
-        payload = packet.payload
-        head = publish_head(packet.topic_name, len(payload), packet.qos, packet.retain, packet.dup)
-        if packet.qos:
-            head += packet.packet_id.to_bytes(2, "big")
-        return head + payload
-    if isinstance(packet, Puback):
-        return acknowledgement(4, packet.packet_id)
-    if isinstance(packet, Pubrec):
-        return acknowledgement(5, packet.packet_id)
-    if isinstance(packet, Pubrel):
-        return acknowledgement(6, packet.packet_id)
-    if isinstance(packet, Pubcomp):
-        return acknowledgement(7, packet.packet_id)
-    if isinstance(packet, Connack):
-        return _connack(packet, level)
-    if isinstance(packet, Suback):
-        return _suback(packet, level)
-    if isinstance(packet, Unsuback):
-        return _frame(0xB0, packet.packet_id.to_bytes(2, "big"))
-    if isinstance(packet, Pingresp):
-        return b"\xd0\x00"
-    return _encode_from_client(packet)
+@final
+class Encodings:
+    """The encoded messages of all connections of a server, one for each dialect."""
+
+    __slots__ = ("_by_level", "_is_reused")
+
+    def __init__(self, is_reused: bool = True) -> None:
+        self._by_level: Final[dict[int, EncodedMessages]] = {}
+        self._is_reused: Final = is_reused
+
+    def of(self, dialect: Dialect) -> EncodedMessages:
+        """What the connections of a dialect share."""
+        found = self._by_level.get(dialect.level)
+        if found is None:
+            found = self._by_level[dialect.level] = EncodedMessages(dialect, self._is_reused)
+        return found
 
 
-def _encode_from_client(packet: Packet) -> bytes:
-    if isinstance(packet, Connect):
-        return _connect(packet)
-    if isinstance(packet, Subscribe):
-        requests = [text_field(request.topic_filter) + ONE_BYTE[request.qos] for request in packet.requests]
-        return _frame(0x82, packet.packet_id.to_bytes(2, "big") + b"".join(requests))
-    if isinstance(packet, Unsubscribe):
-        topic_filters = [text_field(topic_filter) for topic_filter in packet.topic_filters]
-        return _frame(0xA2, packet.packet_id.to_bytes(2, "big") + b"".join(topic_filters))
-    if isinstance(packet, Pingreq):
-        return b"\xc0\x00"
-    if isinstance(packet, Disconnect):
-        # Only a client says it before MQTT 5, and only to part in peace: a reason has no form here.
-        return b"\xe0\x00" if packet.reason == ReasonCode.SUCCESS else b""
-    raise TypeError(f"{type(packet).__name__} is no control packet")
-
-
-def _connect(packet: Connect) -> bytes:
-    flags = 0x02 if packet.clean_start else 0
-    payload = text_field(packet.client_id)
-    will = packet.will
-    if will is not None:
-        flags |= 0x04 | will.qos << 3 | (0x20 if will.retain else 0)
-        payload += text_field(will.topic_name) + binary_field(will.payload)
-    if packet.user_name is not None:
-        flags |= 0x80
-        payload += text_field(packet.user_name)
-    if packet.password is not None:
-        flags |= 0x40
-        payload += binary_field(packet.password)
-    protocol_name = b"MQIsdp" if packet.protocol_level == 3 else b"MQTT"
-    start = binary_field(protocol_name) + bytes((packet.protocol_level, flags)) + packet.keep_alive_s.to_bytes(2, "big")
-    return _frame(0x10, start + payload)
-
-
-def _connack(packet: Connack, level: int) -> bytes:
-    return_code = RETURN_CODE_311.get(packet.reason)
-    if return_code is None:
-        return b""
-    # Session Present came with 3.1.1, and a refusal never has one (3.2.2-4).
-    session_present = packet.session_present and return_code == 0 and level > 3
-    return b"\x20\x02" + ONE_BYTE[session_present] + ONE_BYTE[return_code]
-
-
-def _suback(packet: Suback, level: int) -> bytes:
-    # 3.1 cannot refuse: all it can say is the lowest QoS.
-    failure = SUBACK_FAILURE if level > 3 else 0
-    return_codes = bytes([reason if reason <= 2 else failure for reason in packet.reasons])
-    return _frame(0x90, packet.packet_id.to_bytes(2, "big") + return_codes)
-
-
-def _frame(first: int, body: bytes) -> bytes:
-    return ONE_BYTE[first] + variable_byte_integer(len(body)) + body
-
-
-def _learn_topic_field(topic_name: str) -> bytes:
-    topic_field = text_field(topic_name)
-    if len(topic_name) <= TOPIC_CACHE_CHARS_MAX:
-        if len(_topic_fields) >= TOPIC_CACHE_MAX:
-            _topic_fields.clear()
-        _topic_fields[topic_name] = topic_field
-    return topic_field
+def joined(parts: list[bytes]) -> list[bytes]:
+    """Parts of the output as few writes: what is small is joined, what is large is not copied."""
+    writes: list[bytes] = []
+    small: list[bytes] = []
+    for part in parts:
+        if len(part) < SHARED_BYTES_MIN:
+            small.append(part)
+            continue
+        if small:
+            writes.append(b"".join(small))
+            small.clear()
+        writes.append(part)
+    if small:
+        writes.append(b"".join(small))
+    return writes

@@ -73,11 +73,15 @@ def topic_filter_of(raw: bytes) -> str:
 
 @final
 class Fields:
-    """One packet's body, read from front to back. Every read stays inside the body or raises."""
+    """One packet's body, read from front to back. Every read stays inside the body or raises.
 
-    __slots__ = ("_data", "_at", "_stop")
+    `flags` are the four low bits of the fixed header (2.2.2).
+    """
 
-    def __init__(self, data: bytes, at: int, stop: int) -> None:
+    __slots__ = ("flags", "_data", "_at", "_stop")
+
+    def __init__(self, data: bytes, at: int, stop: int, flags: int = 0) -> None:
+        self.flags: Final = flags
         self._data: Final = data
         self._at = at
         self._stop: Final = stop
@@ -154,6 +158,12 @@ class Fields:
     def topic_filter(self) -> str:
         """A string that is a valid topic filter."""
         return topic_filter_of(self.binary())
+
+    def rest(self) -> bytes:
+        """All bytes that are left."""
+        start = self._at
+        self._at = self._stop
+        return self._data[start : self._stop]
 
     def end(self) -> None:
         """State that the packet ends here."""

@@ -1,14 +1,13 @@
-"""What follows the fixed header, packet by packet, and which first bytes may come from which side (3.1 to 3.14).
+"""What follows the fixed header, packet by packet (3.1 to 3.14): bytes to packets.
 
-Owns: the meaning of each body except PUBLISH, which `decode` reads in its own loop.
-Never: a stream or a remainder of one; a body handed in here is complete.
-A first byte is type and flags together, so a table that is keyed by it checks the reserved flags by lookup alone.
+Owns: the meaning of each body. Where levels differ, the dialect's traits decide.
+Never: a stream or a remainder of one; a body handed in here is complete. Which of these readers a dialect has, and by
+which first byte, is its table in `dialect`.
 """
 
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
+from embermq.protocol.errors import MalformedPacket, ProtocolError
 from embermq.protocol.mqtt.fields import VIOLATION, Fields
 from embermq.protocol.packets import (
     SESSION_NEVER_EXPIRES,
@@ -20,6 +19,7 @@ from embermq.protocol.packets import (
     Pingresp,
     Puback,
     Pubcomp,
+    Publish,
     Pubrec,
     Pubrel,
     Suback,
@@ -31,8 +31,8 @@ from embermq.protocol.packets import (
 )
 from embermq.protocol.reasons import ReasonCode
 
-# Protocol name -> the one level that goes with it (3.1.2.1, 3.1.2.2).
-LEVEL_OF_NAME: Final[dict[bytes, int]] = {b"MQTT": 4, b"MQIsdp": 3}
+if TYPE_CHECKING:
+    from embermq.protocol.mqtt.dialect import Dialect
 
 # 3.1.1 CONNACK return code -> MQTT 5 reason (3.2.2.3).
 REASON_OF_RETURN_CODE: Final[list[ReasonCode]] = [
@@ -45,10 +45,10 @@ REASON_OF_RETURN_CODE: Final[list[ReasonCode]] = [
 ]
 
 
-def _connect(fields: Fields) -> Packet:
-    level = _protocol_level(fields)
+def read_connect(fields: Fields, dialect: "Dialect") -> Connect:
+    """CONNECT behind its protocol name and level, which have decided the dialect."""
     flags = fields.byte()
-    _check_connect_flags(flags, level)
+    _check_connect_flags(flags, dialect)
     keep_alive_s = fields.integer()
     client_id = fields.text()
     will: Will | None = None
@@ -57,33 +57,20 @@ def _connect(fields: Fields) -> Packet:
         will = Will(will_topic_name, fields.binary(), flags >> 3 & 3, flags & 0x20 != 0)
     user_name: str | None = None
     password: bytes | None = None
-    # 3.1 lets its oldest clients set these two flags and end the packet without the field; 3.1.1 does not.
-    if flags & 0x80 and (level != 3 or fields.more()):
+    if flags & 0x80 and (not dialect.may_omit_credentials or fields.more()):
         user_name = fields.text()
-    if flags & 0x40 and (level != 3 or fields.more()):
+    if flags & 0x40 and (not dialect.may_omit_credentials or fields.more()):
         password = fields.binary()
     fields.end()
     clean = flags & 0x02 != 0
     session_expiry_s = 0 if clean else SESSION_NEVER_EXPIRES
-    return Connect(client_id, clean, keep_alive_s, will, user_name, password, session_expiry_s, protocol_level=level)
+    return Connect(
+        client_id, clean, keep_alive_s, will, user_name, password, session_expiry_s, protocol_level=dialect.level
+    )
 
 
-def _protocol_level(fields: Fields) -> int:
-    name = fields.binary()
-    level = LEVEL_OF_NAME.get(name)
-    if level is None:
-        raise ProtocolError(f"protocol name {name[:16]!r}", "MQTT-3.1.2-1")
-    asked = fields.byte()
-    if asked != level:
-        reason = ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
-        detail = f"protocol {name.decode()} level {asked} is not spoken here, level {level} is"
-        raise ProtocolError(detail, "MQTT-3.1.2-2", reason)
-    return level
-
-
-def _check_connect_flags(flags: int, level: int) -> None:
-    # 3.1 calls bit 0 unused without asking for a value.
-    if flags & 0x01 and level != 3:
+def _check_connect_flags(flags: int, dialect: "Dialect") -> None:
+    if flags & 0x01 and dialect.has_reserved_connect_flag:
         raise MalformedPacket("reserved CONNECT flag is set", "MQTT-3.1.2-3")
     if flags & 0x04:
         if flags & 0x18 == 0x18:
@@ -96,7 +83,8 @@ def _check_connect_flags(flags: int, level: int) -> None:
         raise MalformedPacket("password without a user name", "MQTT-3.1.2-22")
 
 
-def _connack(fields: Fields) -> Packet:
+def read_connack(fields: Fields, dialect: "Dialect") -> Packet:
+    """CONNACK (3.2)."""
     flags = fields.byte()
     return_code = fields.byte()
     fields.end()
@@ -109,31 +97,48 @@ def _connack(fields: Fields) -> Packet:
     return Connack(flags == 1, REASON_OF_RETURN_CODE[return_code])
 
 
-def _puback(fields: Fields) -> Packet:
+def read_publish(fields: Fields, dialect: "Dialect") -> Packet:
+    """PUBLISH (3.3)."""
+    flags = fields.flags
+    qos = flags >> 1 & 3
+    if qos == 3:
+        raise MalformedPacket("QoS 3", "MQTT-3.3.1-4")
+    topic_name = fields.topic_name()
+    packet_id = fields.packet_id() if qos else 0
+    properties = fields.part(fields.variable_byte_integer()).rest() if dialect.has_publish_properties else b""
+    return Publish(topic_name, fields.rest(), qos, flags & 1 == 1, flags & 8 == 8 and qos > 0, packet_id, properties)
+
+
+def read_puback(fields: Fields, dialect: "Dialect") -> Packet:
+    """PUBACK (3.4)."""
     packet = Puback(fields.packet_id())
     fields.end()
     return packet
 
 
-def _pubrec(fields: Fields) -> Packet:
+def read_pubrec(fields: Fields, dialect: "Dialect") -> Packet:
+    """PUBREC (3.5)."""
     packet = Pubrec(fields.packet_id())
     fields.end()
     return packet
 
 
-def _pubrel(fields: Fields) -> Packet:
+def read_pubrel(fields: Fields, dialect: "Dialect") -> Packet:
+    """PUBREL (3.6)."""
     packet = Pubrel(fields.packet_id())
     fields.end()
     return packet
 
 
-def _pubcomp(fields: Fields) -> Packet:
+def read_pubcomp(fields: Fields, dialect: "Dialect") -> Packet:
+    """PUBCOMP (3.7)."""
     packet = Pubcomp(fields.packet_id())
     fields.end()
     return packet
 
 
-def _subscribe(fields: Fields) -> Packet:
+def read_subscribe(fields: Fields, dialect: "Dialect") -> Packet:
+    """SUBSCRIBE (3.8)."""
     packet_id = fields.packet_id()
     if not fields.more():
         raise ProtocolError("SUBSCRIBE without a topic filter", "MQTT-3.8.3-3")
@@ -147,7 +152,8 @@ def _subscribe(fields: Fields) -> Packet:
     return Subscribe(packet_id, requests)
 
 
-def _suback(fields: Fields) -> Packet:
+def read_suback(fields: Fields, dialect: "Dialect") -> Packet:
+    """SUBACK (3.9)."""
     packet_id = fields.packet_id()
     if not fields.more():
         raise ProtocolError("SUBACK without a return code", "MQTT-3.8.4-5")
@@ -160,7 +166,8 @@ def _suback(fields: Fields) -> Packet:
     return Suback(packet_id, reasons)
 
 
-def _unsubscribe(fields: Fields) -> Packet:
+def read_unsubscribe(fields: Fields, dialect: "Dialect") -> Packet:
+    """UNSUBSCRIBE (3.10)."""
     packet_id = fields.packet_id()
     if not fields.more():
         raise ProtocolError("UNSUBSCRIBE without a topic filter", "MQTT-3.10.3-2")
@@ -170,62 +177,26 @@ def _unsubscribe(fields: Fields) -> Packet:
     return Unsubscribe(packet_id, topic_filters)
 
 
-def _unsuback(fields: Fields) -> Packet:
+def read_unsuback(fields: Fields, dialect: "Dialect") -> Packet:
+    """UNSUBACK (3.11)."""
     packet = Unsuback(fields.packet_id())
     fields.end()
     return packet
 
 
-def _pingreq(fields: Fields) -> Packet:
+def read_pingreq(fields: Fields, dialect: "Dialect") -> Packet:
+    """PINGREQ (3.12)."""
     fields.end()
     return Pingreq()
 
 
-def _pingresp(fields: Fields) -> Packet:
+def read_pingresp(fields: Fields, dialect: "Dialect") -> Packet:
+    """PINGRESP (3.13)."""
     fields.end()
     return Pingresp()
 
 
-def _disconnect(fields: Fields) -> Packet:
+def read_disconnect(fields: Fields, dialect: "Dialect") -> Packet:
+    """DISCONNECT (3.14)."""
     fields.end()
     return Disconnect()
-
-
-# First byte -> who reads the body. PUBLISH is in neither: its low bits are not reserved.
-READERS_BOTH: Final[dict[int, Callable[[Fields], Packet]]] = {
-    0x40: _puback,
-    0x50: _pubrec,
-    0x62: _pubrel,
-    0x70: _pubcomp,
-}
-READERS_FROM_CLIENT: Final[dict[int, Callable[[Fields], Packet]]] = {
-    **READERS_BOTH,
-    0x10: _connect,
-    0x82: _subscribe,
-    0xA2: _unsubscribe,
-    0xC0: _pingreq,
-    0xE0: _disconnect,
-}
-READERS_FROM_SERVER: Final[dict[int, Callable[[Fields], Packet]]] = {
-    **READERS_BOTH,
-    0x20: _connack,
-    0x90: _suback,
-    0xB0: _unsuback,
-    0xD0: _pingresp,
-}
-
-# Packet type -> the statement about its flags, where it has one of its own.
-FLAGS_CLAUSE: Final[dict[int, str]] = {6: "MQTT-3.6.1-1", 8: "MQTT-3.8.1-1", 10: "MQTT-3.10.1-1", 14: "MQTT-3.14.1-1"}
-# 3.1 gave these three a DUP flag for a packet sent again; 3.1.1 reserves the bit.
-SENT_AGAIN_31: Final = (0x6A, 0x8A, 0xAA)
-
-
-def unwanted(first: int, readers: dict[int, Callable[[Fields], Packet]]) -> PeerError:
-    """Why no packet from this peer may begin with this byte."""
-    packet_type = first >> 4
-    if packet_type in (0, 15):
-        return MalformedPacket(f"packet type {packet_type}", VIOLATION)
-    if packet_type in [known >> 4 for known in readers]:
-        clause = FLAGS_CLAUSE.get(packet_type, "MQTT-2.2.2-2")
-        return MalformedPacket(f"reserved flags {first & 15:#03x} of packet type {packet_type}", clause)
-    return ProtocolError(f"packet type {packet_type} from the wrong side", VIOLATION)

@@ -1,0 +1,100 @@
+"""Shortcuts: functions beside the general path for the packets that come most often.
+
+Owns: `read_common`, which reads PUBLISH and acknowledgements without a reader for each, and `lone_puback`.
+Never: a meaning of its own. Each function says when it applies and leaves everything else, errors included, to the
+general path (`decode`, `readers`); tests/protocol/mqtt/test_shortcuts.py compares the two. The third shortcut of this
+package, bytes that are encoded once for several receivers, is `encode.EncodedMessages`.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from embermq.protocol.mqtt.fields import topic_name_of
+from embermq.protocol.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
+
+TOPIC_CACHE_MAX: Final = 16_384
+# A longer name is checked each time it comes: long names that come once must not fill the memory.
+TOPIC_CACHE_BYTES_MAX: Final = 256
+
+LONE_PUBACK_BYTES: Final = 4
+
+# Topic names that were found valid, by their bytes, for all connections: most topics are published to again and again.
+_topic_names: Final[dict[bytes, str]] = {}
+_ACKNOWLEDGEMENTS: Final[dict[int, Callable[[int], Packet]]] = {0x40: Puback, 0x50: Pubrec, 0x62: Pubrel, 0x70: Pubcomp}
+
+# The first bytes of a PUBLISH with valid flags (3.3.1).
+_PUBLISHES: Final = frozenset((0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x3A, 0x3B, 0x3C, 0x3D))
+
+
+def read_common(data: bytes, at: int, packets: list[Packet], bytes_max: int) -> int:
+    """Read from `at` on, and return where the first packet begins that must be read in the general way.
+
+    Applies to a complete PUBLISH without properties and with a topic name of less than 256 bytes, and to a PUBACK,
+    PUBREC, PUBREL or PUBCOMP of four bytes; with a remaining length of one or two bytes, within `bytes_max`; as long as
+    nothing is wrong with it but its topic name (whose error is raised as the general path raises it).
+    """
+    end = len(data)
+    while at + 3 < end:
+        first = data[at]
+        length = data[at + 1]
+        body = at + 2
+        if length > 127:
+            if data[body] > 127:
+                return at
+            length = length & 0x7F | data[body] << 7
+            body += 1
+        stop = body + length
+        if stop > end or length > bytes_max or length < 2:
+            return at
+        if first & 0xF0 == 0x30:
+            name_stop = body + 2 + data[body + 1]
+            if name_stop > stop or data[body]:
+                return at
+            raw = data[body + 2 : name_stop]
+            topic_name = _topic_names.get(raw)
+            if topic_name is None:
+                if first not in _PUBLISHES:
+                    return at  # its flags are wrong, whatever its topic name is
+                topic_name = _learn_topic_name(raw)
+            if first == 0x30:
+                packets.append(Publish(topic_name, data[name_stop:stop]))
+            elif first == 0x31:
+                packets.append(Publish(topic_name, data[name_stop:stop], 0, True))
+            else:
+                qos = first >> 1 & 3
+                payload_at = name_stop + 2
+                if payload_at > stop or qos == 0 or qos == 3:
+                    return at
+                packet_id = data[name_stop] << 8 | data[name_stop + 1]
+                if packet_id == 0:
+                    return at
+                packets.append(
+                    Publish(topic_name, data[payload_at:stop], qos, first & 1 == 1, first & 8 == 8, packet_id)
+                )
+        else:
+            acknowledgement = _ACKNOWLEDGEMENTS.get(first)
+            packet_id = data[body] << 8 | data[body + 1]
+            if acknowledgement is None or length != 2 or packet_id == 0:
+                return at
+            packets.append(acknowledgement(packet_id))
+        at = stop
+    return at
+
+
+def lone_puback(data: bytes) -> int:
+    """The packet identifier if the bytes are one PUBACK and nothing else; 0 if they must be read in the general way.
+
+    Applies between two packets of a stream only.
+    """
+    if len(data) == LONE_PUBACK_BYTES and data[0] == 0x40 and data[1] == 2:
+        return data[2] << 8 | data[3]
+    return 0
+
+
+def _learn_topic_name(raw: bytes) -> str:
+    topic_name = topic_name_of(raw)
+    if len(raw) <= TOPIC_CACHE_BYTES_MAX:
+        if len(_topic_names) >= TOPIC_CACHE_MAX:
+            _topic_names.clear()
+        _topic_names[raw] = topic_name
+    return topic_name

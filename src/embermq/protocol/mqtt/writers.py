@@ -1,0 +1,167 @@
+"""Packets to the bytes of their fixed header and body, packet by packet (3.1 to 3.14).
+
+Owns: how each packet is written, and what of MQTT 5's vocabulary an older level can express.
+Never: a decision. A packet that the dialect cannot express becomes no bytes at all.
+A dialect's table maps the class of a packet to its writer here (`dialect`).
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from embermq.protocol.mqtt.fields import ONE_BYTE, binary_field, text_field, variable_byte_integer
+from embermq.protocol.packets import (
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from embermq.protocol.reasons import ReasonCode
+
+if TYPE_CHECKING:
+    from embermq.protocol.mqtt.dialect import Dialect
+
+ACKNOWLEDGEMENT_HEADERS: Final = {PUBACK: b"\x40\x02", PUBREC: b"\x50\x02", PUBREL: b"\x62\x02", PUBCOMP: b"\x70\x02"}
+
+
+def publish_head(topic_name: str, rest_bytes: int, qos: int, retain: bool, dup: bool) -> bytes:
+    """A PUBLISH up to its packet identifier, which QoS 0 does not have; `rest_bytes` follow behind that."""
+    topic_field = text_field(topic_name)
+    first = 0x30 | qos << 1
+    if retain:
+        first |= 1
+    if dup:
+        first |= 8
+    length = len(topic_field) + rest_bytes + (2 if qos else 0)
+    return ONE_BYTE[first] + variable_byte_integer(length) + topic_field
+
+
+def write_publish(packet: Packet, dialect: "Dialect") -> bytes:
+    """PUBLISH (3.3)."""
+    assert isinstance(packet, Publish)
+    payload = packet.payload
+    if dialect.has_publish_properties:
+        payload = variable_byte_integer(len(packet.properties)) + packet.properties + payload
+    head = publish_head(packet.topic_name, len(payload), packet.qos, packet.retain, packet.dup)
+    if packet.qos:
+        head += packet.packet_id.to_bytes(2, "big")
+    return head + payload
+
+
+def acknowledgement(packet_type: int, packet_id: int) -> bytes:
+    """PUBACK, PUBREC, PUBREL or PUBCOMP (3.4 to 3.7) by the number of its type."""
+    return ACKNOWLEDGEMENT_HEADERS[packet_type] + packet_id.to_bytes(2, "big")
+
+
+def write_puback(packet: Packet, dialect: "Dialect") -> bytes:
+    """PUBACK (3.4)."""
+    assert isinstance(packet, Puback)
+    return acknowledgement(PUBACK, packet.packet_id)
+
+
+def write_pubrec(packet: Packet, dialect: "Dialect") -> bytes:
+    """PUBREC (3.5)."""
+    assert isinstance(packet, Pubrec)
+    return acknowledgement(PUBREC, packet.packet_id)
+
+
+def write_pubrel(packet: Packet, dialect: "Dialect") -> bytes:
+    """PUBREL (3.6)."""
+    assert isinstance(packet, Pubrel)
+    return acknowledgement(PUBREL, packet.packet_id)
+
+
+def write_pubcomp(packet: Packet, dialect: "Dialect") -> bytes:
+    """PUBCOMP (3.7)."""
+    assert isinstance(packet, Pubcomp)
+    return acknowledgement(PUBCOMP, packet.packet_id)
+
+
+def write_connect(packet: Packet, dialect: "Dialect") -> bytes:
+    """CONNECT (3.1); it must be of this dialect."""
+    assert isinstance(packet, Connect)
+    if packet.protocol_level != dialect.level:
+        raise ValueError(f"a CONNECT of level {packet.protocol_level} has no form in {dialect.name}")
+    flags = 0x02 if packet.clean_start else 0
+    payload = text_field(packet.client_id)
+    will = packet.will
+    if will is not None:
+        flags |= 0x04 | will.qos << 3 | (0x20 if will.retain else 0)
+        payload += text_field(will.topic_name) + binary_field(will.payload)
+    if packet.user_name is not None:
+        flags |= 0x80
+        payload += text_field(packet.user_name)
+    if packet.password is not None:
+        flags |= 0x40
+        payload += binary_field(packet.password)
+    start = binary_field(dialect.protocol_name) + bytes((dialect.level, flags)) + packet.keep_alive_s.to_bytes(2, "big")
+    return _packet(0x10, start + payload)
+
+
+def write_connack(packet: Packet, dialect: "Dialect") -> bytes:
+    """CONNACK (3.2); nothing for a reason that the dialect has no return code for."""
+    assert isinstance(packet, Connack)
+    return_code = dialect.return_codes.get(packet.reason)
+    if return_code is None:
+        return b""
+    # A refusal never has a session (MQTT-3.2.2-4).
+    session_present = packet.session_present and return_code == 0 and dialect.has_session_present
+    return b"\x20\x02" + ONE_BYTE[session_present] + ONE_BYTE[return_code]
+
+
+def write_subscribe(packet: Packet, dialect: "Dialect") -> bytes:
+    """SUBSCRIBE (3.8)."""
+    assert isinstance(packet, Subscribe)
+    requests = [text_field(request.topic_filter) + ONE_BYTE[request.qos] for request in packet.requests]
+    return _packet(0x82, packet.packet_id.to_bytes(2, "big") + b"".join(requests))
+
+
+def write_suback(packet: Packet, dialect: "Dialect") -> bytes:
+    """SUBACK (3.9)."""
+    assert isinstance(packet, Suback)
+    return_codes = bytes([reason if reason <= 2 else dialect.suback_failure for reason in packet.reasons])
+    return _packet(0x90, packet.packet_id.to_bytes(2, "big") + return_codes)
+
+
+def write_unsubscribe(packet: Packet, dialect: "Dialect") -> bytes:
+    """UNSUBSCRIBE (3.10)."""
+    assert isinstance(packet, Unsubscribe)
+    topic_filters = [text_field(topic_filter) for topic_filter in packet.topic_filters]
+    return _packet(0xA2, packet.packet_id.to_bytes(2, "big") + b"".join(topic_filters))
+
+
+def write_unsuback(packet: Packet, dialect: "Dialect") -> bytes:
+    """UNSUBACK (3.11)."""
+    assert isinstance(packet, Unsuback)
+    return _packet(0xB0, packet.packet_id.to_bytes(2, "big"))
+
+
+def write_pingreq(packet: Packet, dialect: "Dialect") -> bytes:
+    """PINGREQ (3.12)."""
+    return b"\xc0\x00"
+
+
+def write_pingresp(packet: Packet, dialect: "Dialect") -> bytes:
+    """PINGRESP (3.13)."""
+    return b"\xd0\x00"
+
+
+def write_disconnect(packet: Packet, dialect: "Dialect") -> bytes:
+    """DISCONNECT (3.14): before MQTT 5 only a client sends it, and it carries no reason."""
+    assert isinstance(packet, Disconnect)
+    return b"\xe0\x00" if packet.reason == ReasonCode.SUCCESS else b""
+
+
+def _packet(first: int, body: bytes) -> bytes:
+    return ONE_BYTE[first] + variable_byte_integer(len(body)) + body

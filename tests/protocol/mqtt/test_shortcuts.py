@@ -1,0 +1,276 @@
+"""Shortcuts against the general path: the same bytes, cut at the same places, with and without them.
+
+Whatever a peer sends, both give the same packets and the same error; whatever is delivered, both send the same bytes.
+"""
+
+from itertools import pairwise, product
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embermq.protocol.errors import PeerError
+from embermq.protocol.mqtt import shortcuts
+from embermq.protocol.mqtt.connection import OPEN, Connection
+from embermq.protocol.mqtt.decode import Decoder
+from embermq.protocol.mqtt.encode import SHARED_BYTES_MIN, Encodings, encode
+from embermq.protocol.mqtt.shortcuts import lone_puback, read_common
+from embermq.protocol.packets import (
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    Connect,
+    Delivery,
+    Packet,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+)
+from support.packet_strategies import from_client, packet_ids, payloads, short_names, wire_of
+from support.rejected import REJECTED
+from support.vectors import TOLERATED, V31, VECTORS
+
+PACKET_BYTES_MAX: Final = 100_000
+WIRES: Final = [case.wire for case in [*VECTORS, *TOLERATED, *REJECTED] if len(case.wire) <= 300]
+places: Final = st.lists(st.integers(0, 100_000), max_size=8)
+
+
+def split(wire: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted(place % (len(wire) + 1) for place in places), len(wire)]
+    return [wire[start:stop] for start, stop in pairwise(edges)]
+
+
+def outcome(error: PeerError | None) -> object:
+    return None if error is None else (type(error), error.reason, error.clause, str(error))
+
+
+def assert_decoded_alike(pieces: list[bytes], bytes_max: int = PACKET_BYTES_MAX, server: bool = True) -> None:
+    quick, general = (Decoder(bytes_max, server, shortcuts=shortcuts) for shortcuts in (True, False))
+    for piece in pieces:
+        assert quick.feed(piece) == general.feed(piece)
+        assert outcome(quick.error) == outcome(general.error)
+        assert quick.rest_bytes_wanted == general.rest_bytes_wanted
+        assert quick.dialect is general.dialect
+
+
+# -- read_common ---------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(from_client, max_size=6), st.binary(max_size=20), places)
+def test_packets_of_a_client_are_read_alike(packets: list[Packet], tail: bytes, places: list[int]) -> None:
+    assert_decoded_alike(split(b"".join(map(wire_of, packets)) + tail, places))
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.sampled_from([b"", *sorted({wire[:4] for wire in WIRES})]), st.binary(max_size=60), places, st.booleans())
+def test_random_bytes_are_read_alike(start: bytes, data: bytes, places: list[int], server: bool) -> None:
+    assert_decoded_alike(split(start + data, places), server=server)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    wire = bytearray(b"".join(draw(st.lists(st.sampled_from(WIRES), min_size=1, max_size=4))))
+    for _ in range(draw(st.integers(1, 3))):
+        wire[draw(st.integers(0, len(wire) - 1))] ^= 1 << draw(st.integers(0, 7))
+    return bytes(wire)
+
+
+@settings(deadline=None, max_examples=500)
+@given(mutated(), places, st.integers(2, 200), st.booleans())
+def test_packets_with_a_wrong_bit_are_read_alike(wire: bytes, places: list[int], bytes_max: int, server: bool) -> None:
+    assert_decoded_alike(split(wire, places), bytes_max, server)
+
+
+@pytest.mark.parametrize("first", [*range(0x30, 0x40), 0x40, 0x41, 0x50, 0x60, 0x62, 0x70, 0x82])
+def test_a_small_packet_alone_in_a_read_is_read_alike(first: int) -> None:
+    topics = [b"", b"\0\0", b"\0\1a", b"\0\2a", b"\0\3a/b", b"\0\4a/b", b"\1\1a", b"\0\1+"]
+    rests = [b"", b"\0", b"\0\0", b"\0\1", b"\1\0", b"\0\0x", b"\0\1x", b"xyz"]
+    for topic, rest, wrong_by in product(topics, rests, range(-2, 3)):
+        body = topic + rest
+        length = max(0, len(body) + wrong_by)
+        assert_decoded_alike([bytes((first, length)) + body])
+        assert_decoded_alike([bytes((first, length | 0x80, 0)) + body])
+
+
+@pytest.mark.parametrize("name_bytes", [1, 127, 128, 255, 256, 257, 511, 512, 16_000])
+@pytest.mark.parametrize("payload_bytes", [0, 1, 126, 200, 16_500])
+def test_lengths_at_their_edges_are_read_alike(name_bytes: int, payload_bytes: int) -> None:
+    for qos, retain in product(range(3), (False, True)):
+        wire = encode(Publish("n" * name_bytes, bytes(payload_bytes), qos, retain, False, 7 if qos else 0))
+        assert_decoded_alike([wire + wire])
+        for limit in (len(wire) - 4, len(wire) - 3, len(wire) - 2, len(wire) - 1):
+            assert_decoded_alike([wire], limit)
+
+
+def test_the_shortcut_reads_what_it_is_for() -> None:
+    common: list[Packet] = [
+        Publish("a", b"x"),
+        Publish("a", b"x", 0, True),
+        Publish("a", bytes(300), 1, False, False, 1),
+        Publish("a", b"", 2, True, True, 65_535),
+        Puback(1),
+        Pubrec(2),
+        Pubrel(3),
+        Pubcomp(4),
+    ]
+    wire = b"".join(map(encode, common))
+    found: list[Packet] = []
+    assert read_common(wire + b"\xc0\0", 0, found, PACKET_BYTES_MAX) == len(wire)
+    assert found == common
+
+
+def test_the_topic_names_that_are_kept_are_bounded() -> None:
+    cache = shortcuts._topic_names
+    decoder = Decoder(1000)
+    for number in range(shortcuts.TOPIC_CACHE_MAX + 10):
+        name = f"bounded/{number:05}"
+        assert decoder.feed(b"\x30\x0f\x00\x0d" + name.encode()) == [Publish(name, b"")]
+        assert len(cache) <= shortcuts.TOPIC_CACHE_MAX
+    assert decoder.feed(b"\x30\x0f\x00\x0dbounded/00000") == [Publish("bounded/00000", b"")]
+    assert cache[b"bounded/00000"] == "bounded/00000"
+
+
+def test_a_bad_topic_name_is_not_kept() -> None:
+    for _ in range(2):
+        decoder = Decoder(1000)
+        assert decoder.feed(bytes.fromhex("30 05 0003612f23")) == []
+        assert decoder.error is not None
+
+
+# -- lone_puback ---------------------------------------------------------------------------------------------------
+
+
+@given(st.binary(min_size=0, max_size=6) | packet_ids.map(lambda packet_id: wire_of(Puback(packet_id))))
+def test_a_lone_puback_is_what_the_general_path_reads(data: bytes) -> None:
+    packet_id = lone_puback(data)
+    decoder = Decoder(1000, shortcuts=False)
+    packets = decoder.feed(data)
+    if packet_id:
+        assert packets == [Puback(packet_id)]
+    else:
+        assert len(packets) != 1 or not isinstance(packets[0], Puback) or decoder.rest_bytes_wanted or len(data) != 4
+
+
+def test_a_lone_puback_is_told_from_bytes_that_only_look_like_one() -> None:
+    puback = b"\x40\x02\x12\x34"
+    assert lone_puback(puback) == 0x1234
+    for other in (b"\x40\x02\0\0", b"\x41\x02\x12\x34", b"\x40\x03\x12\x34", b"\x50\x02\x12\x34", puback * 2, b"\x40"):
+        assert lone_puback(other) == 0
+
+
+def test_a_lone_puback_begins_a_packet_of_an_open_connection() -> None:
+    puback = b"\x40\x02\x12\x34"
+    connection, _ = opened(shortcuts=True)
+    assert connection.lone_puback(puback) == 0x1234
+    assert connection.receive_data(b"\x30\x07\0\1a") == []
+    assert connection.lone_puback(puback) == 0, "it is the rest of a PUBLISH"
+    assert connection.receive_data(puback) == [Publish("a", puback)]
+    assert connection.lone_puback(puback) == 0x1234
+    assert connection.receive_data(b"\xf0\0") == []
+    assert connection.lone_puback(puback) == 0, "nothing counts after an error"
+    assert opened(shortcuts=False)[0].lone_puback(puback) == 0
+    early = new_connection(Encodings(), True, [])
+    assert early.lone_puback(puback) == 0
+
+
+# -- encoded bytes that are used again, and the whole connection ---------------------------------------------------
+
+
+def new_connection(
+    encodings: Encodings, shortcuts: bool, told: list[str], output_bytes_max: int = 10_000
+) -> Connection:
+    def make_room() -> bool:
+        told.append("no room")
+        return False
+
+    return Connection(
+        encodings, PACKET_BYTES_MAX, output_bytes_max, lambda: told.append("output"), make_room, shortcuts=shortcuts
+    )
+
+
+def opened(shortcuts: bool, level: int = 4, encodings: Encodings | None = None) -> tuple[Connection, list[str]]:
+    told: list[str] = []
+    connection = new_connection(encodings or Encodings(is_reused=shortcuts), shortcuts, told)
+    assert len(connection.receive_data(wire_of(Connect("c", protocol_level=level)))) == 1
+    connection.accepted()
+    assert connection.opened() == []
+    assert connection.state == OPEN
+    return connection, told
+
+
+# Few messages, so that one is delivered more than once, at several QoS and to several connections.
+MESSAGES: Final = [
+    Publish("a", b"x"),
+    Publish("a", b"y"),
+    Publish("a/b", b"x" * 123, 1, packet_id=9),
+    Publish("é", b"x" * 124, 2, True, packet_id=8),
+    Publish("a", b"x" * 511),
+    Publish("a", b"x" * 512),
+    Publish("n" * 300, b"", 1, packet_id=7),
+    Publish("a", bytes(SHARED_BYTES_MIN)),
+    Publish("a", bytes(SHARED_BYTES_MIN + 1)),
+]
+messages: Final = st.sampled_from(MESSAGES) | st.builds(Publish, short_names, payloads)
+deliveries: Final = st.builds(Delivery, messages, st.integers(0, 2), st.booleans(), st.booleans(), packet_ids)
+acknowledgements: Final = st.tuples(st.sampled_from([PUBACK, PUBREC, PUBREL, PUBCOMP]), packet_ids)
+others: Final = st.sampled_from([Pingresp(), Suback(1, [0, 0x80])])
+# What happens to which of three connections: bytes come, something is to be sent, or the turn ends.
+steps: Final = st.tuples(
+    st.integers(0, 2),
+    st.one_of(messages, deliveries, acknowledgements, others, st.sampled_from(WIRES), mutated(), st.none()),
+)
+
+
+def carry_out(connections: list[tuple[Connection, list[str]]], script: list[tuple[int, object]]) -> list[object]:
+    """Everything that can be seen of it."""
+    seen: list[object] = []
+    for number, step in script:
+        connection, told = connections[number]
+        if isinstance(step, bytes):
+            packet_id = connection.lone_puback(step)
+            seen.append([Puback(packet_id)] if packet_id else connection.receive_data(step))
+            seen.append(outcome(connection.failure))
+        elif isinstance(step, Publish):
+            seen.append(connection.forward(step))
+        elif isinstance(step, Delivery):
+            seen.append(connection.deliver(step))
+        elif isinstance(step, tuple):
+            connection.acknowledge(step[0], step[1], 0)
+        elif isinstance(step, Packet):
+            connection.send(step)
+        else:
+            seen += [connection.data_to_send(), connection.packets_taken]
+            connection.buffered(0)
+        seen += [connection.pending_bytes, connection.answer_bytes, told[:]]
+    return seen
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.lists(steps, max_size=30))
+def test_connections_with_and_without_shortcuts_do_the_same(script: list[tuple[int, object]]) -> None:
+    seen = []
+    for shortcuts_on in (True, False):
+        shared = Encodings(is_reused=shortcuts_on)
+        connections = [opened(shortcuts_on, level, shared) for level in (4, 4, V31)]
+        seen.append(carry_out(connections, script))
+    assert seen[0] == seen[1]
+
+
+def test_a_large_payload_is_shared_by_all_receivers() -> None:
+    shared = Encodings()
+    for qos in range(3):
+        large = Publish("a", bytes(SHARED_BYTES_MIN), qos)
+        parts = []
+        for _ in range(2):
+            connection, _ = opened(True, 4, shared)
+            assert connection.deliver(Delivery(large, qos, packet_id=1))
+            parts.append(max(connection.data_to_send(), key=len))
+            assert connection.packets_taken == 1
+        assert parts[0] is parts[1]
