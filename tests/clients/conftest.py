@@ -34,7 +34,7 @@ def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ways]:
             broker.tls_port,
             broker.ws_port,
             broker.wss_port,
-            broker.unix_path,
+            str(broker.unix_path),
             authority.certificate,
         )
 
