@@ -50,13 +50,15 @@ def test_dup_of_the_publisher_is_not_handed_on(join: Join, space: str, qos: int)
     assert not reader.receive_message().dup
 
 
-@v311("MQTT-3.3.1-2", "MQTT-3.3.1-3")
-def test_dup_of_a_publisher_that_may_not_set_it_is_dropped(join: Join, space: str) -> None:
-    """A sender breaks a rule with DUP at QoS 0; the message is clear all the same and goes on without the flag."""
+@v311("MQTT-3.3.1-2")
+@pytest.mark.parametrize("retain", [False, True])
+def test_dup_at_qos_0_ends_the_connection(join: Join, space: str, retain: bool) -> None:
     reader = join()
     reader.subscribe((f"{space}/a", 2))
-    join().publish(f"{space}/a", b"hi", qos=0, dup=True)
-    assert reader.receive_message() == Message(f"{space}/a", b"hi")
+    writer = join()
+    writer.send(wire.publish(f"{space}/a", b"hi", qos=0, dup=True, retain=retain))
+    writer.assert_closed()
+    reader.assert_silent()
 
 
 @v311("MQTT-3.3.5-1")

@@ -258,6 +258,9 @@ REJECTED: Final = [
     # PUBLISH: QoS, identifier, topic name.
     Rejected("publish-both-qos-bits", EITHER, "36 05 0003612f62", MalformedPacket, "MQTT-3.3.1-4"),
     Rejected("publish-all-flags", EITHER, "3f 07 0003612f62 0001", MalformedPacket, "MQTT-3.3.1-4"),
+    Rejected("publish-dup-at-qos0", EITHER, "38 03 0001 61", MalformedPacket, "MQTT-3.3.1-2"),
+    Rejected("publish-retained-dup-at-qos0", EITHER, "39 03 0001 61", MalformedPacket, "MQTT-3.3.1-2"),
+    Rejected("publish-dup-at-qos0-with-a-bad-topic", EITHER, "38 03 0001 2b", MalformedPacket, "MQTT-3.3.1-2"),
     Rejected("publish-qos1-id-0", EITHER, "32 07 0003612f62 0000", ProtocolError, "MQTT-2.3.1-1"),
     Rejected("publish-qos2-id-0", EITHER, "34 07 0003612f62 0000", ProtocolError, "MQTT-2.3.1-1"),
     Rejected("publish-qos1-without-id", EITHER, "32 05 0003612f62", MalformedPacket, _VIOLATION),

@@ -292,8 +292,6 @@ VECTORS: Final = [
 
 # One way: we read these, but would write the same packet otherwise.
 TOLERATED: Final = [
-    Vector("publish-dup-at-qos0", V311, EITHER, "38 03 0001 61", Publish("a", b""), ("MQTT-3.3.1-2",)),
-    Vector("publish-retained-dup-at-qos0", V311, EITHER, "39 03 0001 61", Publish("a", b"", retain=True)),
     Vector("remaining-length-with-idle-bytes", V311, EITHER, "30 83808000 0001 61", Publish("a", b"")),
     Vector("pingreq-with-idle-length-byte", V311, CLIENT, "c0 8000", Pingreq()),
     Vector(

@@ -1,7 +1,7 @@
 """Topic names and topic filters: validation and matching (3.1.1 section 4.7).
 
 Owns: the rules of `/`, `+`, `#` and `$`. Comparison is by character, nothing is normalised.
-Never: a trie or a store; those build on `levels`.
+Never: a trie or a store.
 """
 
 from typing import Final
@@ -78,8 +78,8 @@ def matches(topic_filter: str, topic_name: str) -> bool:
         if level == "#":
             return True
         if depth >= len(name_levels) or level not in ("+", name_levels[depth]):
-            # 'a/#' matches its parent 'a' as well (4.7.1-2).
             return False
+        # 'a/#' matches its parent 'a' as well (4.7.1.2).
         if depth == last - 1 and filter_levels[last] == "#" and len(name_levels) == last:
             return True
     return len(name_levels) == len(filter_levels)
