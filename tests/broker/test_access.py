@@ -75,8 +75,8 @@ def test_allow_all_takes_every_name_and_allows_everything() -> None:
         ("bob", "alice/x", False),
         ("", "public/news", True),
         ("", "guestbook", False),
-        ("stranger", "public/+", True),
-        ("stranger", "guestbook", False),
+        ("unknown", "public/+", True),
+        ("unknown", "guestbook", False),
     ],
 )
 def test_a_subscription_needs_a_grant_that_covers_it(

@@ -361,7 +361,7 @@ def test_a_client_that_is_back_gets_its_window_again_as_fast_as_it_reads(persist
     client = bench.join("c", clean=False, room=3)
     again = client.take_messages()
     assert [(message.payload, message.dup) for message in again] == [(b"0", True), (b"1", True), (b"2", True)]
-    # What comes meanwhile must wait, and an acknowledgement of what was to come again is heeded.
+    # A new message waits behind them, and one that is acknowledged in the meantime is not sent again.
     bench.publish("t", b"9", 1)
     bench.send(client, Puback(5))
     assert client.take_messages() == []

@@ -136,11 +136,11 @@ def test_pubrel_waits_until_it_is_known_that_the_client_has_the_message() -> Non
 def test_a_failing_store_takes_nothing_that_must_last_and_goes_on_with_the_rest() -> None:
     store = ScriptedStore()
     bench = Bench(store)
-    reader, writer, held = (bench.join(name) for name in ("r", "w", "h"))
+    reader, writer, earlier = (bench.join(name) for name in ("r", "w", "e"))
     bench.send(reader, Subscribe(1, [SubscriptionRequest("t", 1)]))
     store.finish()
     reader.take()
-    bench.send(held, Publish("t", b"held", 1, packet_id=1))
+    bench.send(earlier, Publish("t", b"pending", 1, packet_id=1))
     store.trouble = "no space left"
     bench.send(writer, Publish("t", b"refused", 1, packet_id=1))
     assert writer.take() == []
@@ -152,8 +152,8 @@ def test_a_failing_store_takes_nothing_that_must_last_and_goes_on_with_the_rest(
     assert refused.take() == [Connack(False, ReasonCode.SERVER_UNAVAILABLE)]
     store.trouble = ""
     store.finish()
-    assert held.take() == [Puback(1)]
-    assert reader.payloads() == [b"held"]
+    assert earlier.take() == [Puback(1)]
+    assert reader.payloads() == [b"pending"]
     assert bench.core.counters.store_refusals == 1
 
 

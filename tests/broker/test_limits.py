@@ -1,4 +1,4 @@
-"""Limits that a client's wish is held to."""
+"""Limits that cap what a client asks for."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Retained messages for a new subscription: complete, in pieces, fair, and linear with what is published meanwhile."""
+"""Retained messages for a new subscription: complete, in pieces, fair, and linear with what is published live."""
 
 import pytest
 

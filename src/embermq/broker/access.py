@@ -89,7 +89,7 @@ class Rights:
 
 @final
 class AccessList:
-    """The grants for everybody, for the anonymous, and for each user. What is not granted is refused."""
+    """The grants for all clients, for the anonymous, and for each user. What is not granted is refused."""
 
     __slots__ = ("_everybody", "_anonymous", "_users")
 
@@ -243,7 +243,7 @@ class Exchange(ABC):
 
 
 class Access(ABC):
-    """One way to decide. `authenticate` is asked once for each CONNECT, `may_publish` and `may_subscribe` for each
+    """What a server decides. `authenticate` is asked once for each CONNECT, `may_publish` and `may_subscribe` for each
     PUBLISH and filter. A CONNECT with an Authentication Method asks `begin_exchange` in place of `authenticate`.
     """
 
@@ -278,16 +278,16 @@ class Access(ABC):
         """Whether all that the filter can match may be read."""
 
     def may_take_over(self, identity: Identity, user_name: str) -> bool:
-        """Whether a client may have the session that one of this user name left, or push that one off."""
+        """Whether a client may take over the session of a client with this user name, connected or not."""
         return identity.user_name == user_name
 
     def reload(self) -> None:  # noqa: B027  most have nothing to read
-        """Read again what the answers come from, where that is outside the program; what fails leaves the old."""
+        """Read the files that the answers come from again; on an error the old answers stay."""
 
 
 @final
 class AllowAll(Access):
-    """Everybody is who they say, and may do everything: for a server that only its own machine reaches."""
+    """Every client is who it says, and may do everything: for a server that only its own machine reaches."""
 
     __slots__ = ()
 

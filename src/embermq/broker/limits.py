@@ -67,7 +67,7 @@ class Limits:
         self.session_expiry_max_s: Final = session_expiry_max_s
 
     def keep_alive_s(self, asked_s: int) -> int:
-        """The keep-alive that a client is held to; 0 is none."""
+        """The keep alive that a client gets; 0 is none."""
         return capped_keep_alive_s(asked_s, self.keep_alive_max_s)
 
     def session_expiry_s(self, asked_s: int) -> int:

@@ -1,7 +1,7 @@
 """A link: a client's connection as the core sees it.
 
-Owns: the few calls that cross from the core to a transport; the other way there are only the broker's doors.
-A link writes nothing itself while the core runs: it gathers bytes, and the shell sends each touched link's once a turn.
+Owns: the calls from the core to a transport. The calls from a transport to the core are the doors of `Core`.
+A link does not write to its socket while the core runs: it gathers bytes, and the shell writes them once a turn.
 """
 
 from abc import ABC, abstractmethod
@@ -54,4 +54,4 @@ class Link(ABC):
 
     @abstractmethod
     def close(self, reason: ReasonCode, detail: str) -> None:
-        """End the connection after what was sent so far. The core has already let go of it."""
+        """End the connection after what was sent so far. The core has no reference to it any more."""
