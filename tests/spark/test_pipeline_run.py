@@ -106,7 +106,7 @@ def test_the_commands_answer(spark: SparkSession, ran: Run, tmp_path: Path) -> N
     said = ask("as-of", "now", topic, *lake)
     assert topic in said and payload.decode() in said
     assert ask("as-of", "2020-01-01T00:00:00Z", *lake).count("t/") == 0
-    assert "rules hold" in ask("audit", *lake, *data)
+    assert "all 6 rules are kept" in ask("audit", *lake, *data)
     said = ask("status", *lake, *data)
     assert "pipeline: done" in said and "retained" in said
     output = tmp_path / "report.html"
