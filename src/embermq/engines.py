@@ -11,7 +11,7 @@ from embermq.store.memory import MemoryStore
 
 if TYPE_CHECKING:
     from embermq.config import StoreSettings
-    from embermq.store.journal import JournalSettings
+    from embermq.store.opening import JournalSettings
 
 CallSoon = Callable[[Callable[[], None]], None]
 """Runs a function on the broker's thread, from any other."""
@@ -44,13 +44,13 @@ def open_stopped_store(settings: "StoreSettings", call_soon: CallSoon, progress:
 
 def rebuild_state(settings: "StoreSettings", progress: Progress | None = None) -> int:
     """Rebuild the state in a stopped server's directory from its log; returns the offset it has reached."""
-    from embermq.store.journal import rebuild
+    from embermq.store.opening import rebuild
 
     return rebuild(settings.directory, _journal_settings(settings), progress)
 
 
 def _journal_settings(settings: "StoreSettings") -> "JournalSettings":
-    from embermq.store.journal import JournalSettings
+    from embermq.store.opening import JournalSettings
 
     return JournalSettings(
         durability=settings.durability,

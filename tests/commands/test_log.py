@@ -22,6 +22,7 @@ from embermq.store.log.records import (
     SESSION_PACKET,
     SESSION_POSITION,
     SESSION_SEQUENCE,
+    WILL,
     Group,
     Kind,
 )
@@ -109,6 +110,42 @@ def test_cat_shows_every_record_as_json(data: Path) -> None:
         {"kind": "position", "session_id": 5, "before_offset": 40, "qos": 1, "done": 0, "after_topic_name": "plant/a"},
         {"kind": "disconnected", "session_id": 5, "sequence": 3, "reason": "keep alive"},
     ]
+
+
+def test_cat_shows_wills_and_the_queues_of_share_groups(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    group = Group(1)
+    will = WILL.pack(5, 30, 3) + b"ann"
+    group.append(NOW_US, Kind.WILL_SET, 1, b"gone/screen", will + b"bye", b"screen")
+    group.append(NOW_US, Kind.WILL_SET, 1, b"gone/screen", will[:4], b"screen")
+    group.append(NOW_US, Kind.WILL_CLEARED, 0, b"", b"", b"screen")
+    group.append(NOW_US, Kind.SESSION_EXPIRY_CHANGED, 0, b"", SESSION_EXPIRY.pack(5, 60), b"screen")
+    group.append(NOW_US, Kind.SHARED_QUEUE_OPENED, 0, b"$share/g/a", b"", b"")
+    group.append(NOW_US, Kind.SHARED_QUEUE_ENDED, 0, b"$share/g/a", SESSION.pack(4), b"")
+    log.append(group, NOW_US)
+    log.close()
+    shown = objects("cat", tmp_path)
+    for record in shown:
+        for name in ("offset", "timestamp", "flags"):
+            del record[name]
+    client = {"topic": "", "client_id": "screen"}
+    share = {"topic": "$share/g/a", "client_id": ""}
+    assert [shown[0], *shown[2:]] == [
+        {
+            "kind": "will-set",
+            "topic": "gone/screen",
+            "client_id": "screen",
+            "session_id": 5,
+            "delay_s": 30,
+            "user_name": "ann",
+            "payload": "bye",
+        },
+        {"kind": "will-cleared", **client, "payload": ""},
+        {"kind": "session-expiry-changed", **client, "session_id": 5, "session_expiry_s": 60},
+        {"kind": "shared-queue-opened", **share, "payload": ""},
+        {"kind": "shared-queue-ended", **share, "queue_id": 4},
+    ]
+    assert "session_id" not in shown[1]  # one that is cut short is shown as it is
 
 
 def test_lines_cannot_speak_to_the_terminal(data: Path) -> None:

@@ -16,7 +16,8 @@ from embermq.protocol.packets import Publish, SubscriptionRequest
 from embermq.store.budgets import RetainedBudget
 from embermq.store.errors import HistoryTrimmed, StateAhead
 from embermq.store.interface import Store, StoreError
-from embermq.store.journal import Journal, JournalSettings, rebuild
+from embermq.store.journal import Journal
+from embermq.store.opening import JournalSettings, rebuild
 from embermq.store.state.rocks import FLUSH_BYTES
 from embermq.store.state.state import StateSettings
 from support.crashed_directory import copy_as_crashed

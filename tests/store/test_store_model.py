@@ -12,7 +12,8 @@ from embermq.protocol.packets import Publish, SubscriptionRequest
 from embermq.store.budgets import RetainedBudget
 from embermq.store.errors import HistoryTrimmed
 from embermq.store.interface import Queue, SavedSession, StoreError
-from embermq.store.journal import Journal, JournalSettings
+from embermq.store.journal import Journal
+from embermq.store.opening import JournalSettings
 from embermq.store.state.retained_keys import topic_key
 from embermq.store.state.state import StateSettings
 from support.crashed_directory import copy_as_crashed

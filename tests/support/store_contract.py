@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from random import Random
 
-from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest
+from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest, Will
 from embermq.protocol.topics import matches
 from embermq.store.budgets import RetainedBudget
 from embermq.store.interface import Retained, SavedSession, Store, StoreError
@@ -268,6 +268,34 @@ class StoreContract:
         engine.commit()
         assert [queued.subscription_ids for queued in queue.read(0, 100)] == pushed[4:]
 
+    def test_a_share_group_has_a_queue_of_its_own(self, engine: Engine) -> None:
+        engine.turn()
+        filters = ["$share/g/a/+", "$share/h/a/+"]
+        opened = [engine.store.open_shared_queue(share_filter) for share_filter in filters]
+        session = engine.store.open_session("$share/g/a/+", "", 3600)  # a client may have such an id
+        assert len({session.session_id, *(queue_id for queue_id, _ in opened)}) == 3
+        for number, (_, queue) in enumerate(opened):
+            message = Publish("a/b", b"%d" % number, 1)
+            queue.push(message, engine.store.append_publish(message, "publisher"), 1, False, (number + 1,))
+        engine.commit()
+        for number, (_, queue) in enumerate(opened):
+            (found,) = queue.read(0, 10)
+            assert (found.message.payload, found.subscription_ids, found.sequence) == (b"%d" % number, (number + 1,), 1)
+        assert session.queue is not None and session.queue.last() == 0
+        engine.store.end_shared_queue(opened[0][0], filters[0])
+        engine.commit()
+        assert len(opened[1][1].read(0, 10)) == 1
+
+    def test_wills_and_expiries_are_taken_at_any_moment(self, engine: Engine) -> None:
+        engine.turn()
+        session_id = engine.store.open_session("device", "", 3600).session_id
+        engine.store.append_session_expiry(session_id, "device", 0)
+        engine.store.append_will("device", session_id, "", Will("a", b"gone"))
+        engine.store.append_will_cleared("device")
+        engine.store.append_will_cleared("never set")
+        engine.commit()
+        assert engine.store.wills() == []
+
     def test_a_budget_of_messages_refuses_only_what_is_new(self, engine: Engine) -> None:
         engine.budgets = (RetainedBudget("a/#", count_max=2),)
         store = engine.reopen()
@@ -442,6 +470,71 @@ class DurableContract(StoreContract):
         (found,) = _reopened_sessions(engine)
         assert found.queue is not None
         assert [queued.subscription_ids for queued in found.queue.read(0, 10_000)] == [*pushed[2000:], (5,)]
+
+    def test_a_changed_session_expiry_is_there_after_a_restart(self, engine: Engine) -> None:
+        engine.turn()
+        session_id = engine.store.open_session("device", "", 3600).session_id
+        engine.store.append_session_expiry(session_id, "device", 7)
+        ended_us = engine.turn()
+        engine.store.append_disconnected("device", session_id, "closed")
+        (found,) = _reopened_sessions(engine)
+        assert (found.session_expiry_s, found.ended_us) == (7, ended_us)
+
+    def test_a_will_is_there_after_a_restart_until_it_is_cleared(self, engine: Engine) -> None:
+        engine.turn()
+        session_id = engine.store.open_session("kept", "ümit", 3600).session_id
+        wills = {
+            "kept": Will("a/ü", b"\x00payload", 2, True, 30, b"\x02\x00\x00\x00\x05\x26\x00\x01k\x00\x01v"),
+            "clean": Will("b", b""),
+            "replaced": Will("c", b"new"),
+        }
+        engine.store.append_will("replaced", 0, "old", Will("c", b"old", 1, True, 9))
+        engine.store.append_will("deleted", 0, "", Will("d", b"x"))
+        engine.store.append_will("kept", session_id, "ümit", wills["kept"])
+        engine.store.append_will("clean", 0, "", wills["clean"])
+        engine.store.append_will("replaced", 0, "new", wills["replaced"])
+        engine.store.append_will_cleared("deleted")
+        _reopened_sessions(engine)
+        saved = {will.client_id: will for will in engine.store.wills()}
+        assert {client_id: will.will for client_id, will in saved.items()} == wills
+        assert {client_id: will.user_name for client_id, will in saved.items()} == {
+            "kept": "ümit",
+            "clean": "",
+            "replaced": "new",
+        }
+        assert (saved["kept"].session_id, saved["kept"].ended_us, saved["clean"].session_id) == (session_id, 0, 0)
+        ended_us = engine.turn()
+        engine.store.append_disconnected("kept", session_id, "lost")
+        engine.store.append_disconnected("clean", 0, "lost")
+        engine.store.append_will_cleared("replaced")
+        _reopened_sessions(engine)
+        saved = {will.client_id: will for will in engine.store.wills()}
+        assert {client_id: will.ended_us for client_id, will in saved.items()} == {"kept": ended_us, "clean": 0}
+
+    def test_the_queue_of_a_share_group_goes_on_after_a_restart(self, engine: Engine) -> None:
+        engine.turn()
+        ended_id, ended = engine.store.open_shared_queue("$share/ended/a")
+        queue_id, queue = engine.store.open_shared_queue("$share/g/+/ü")
+        for number in range(2000):
+            message = Publish("a/ü", b"%d" % number, 2)
+            offset = engine.store.append_publish(message, "publisher")
+            queue.push(message, offset, 2, False, (number % 3,) if number % 3 else ())
+            ended.push(message, offset, 2, False)
+        engine.commit()
+        queue.acknowledge(1500)
+        queue.release(1503)
+        engine.store.end_shared_queue(ended_id, "$share/ended/a")
+        assert _reopened_sessions(engine) == []
+        (found,) = engine.store.shared_queues()
+        assert (found.queue_id, found.share_filter) == (queue_id, "$share/g/+/ü")
+        assert (found.queue.acknowledged(), found.queue.last()) == (1500, 2000)
+        read = found.queue.read(0, 10_000)
+        assert [queued.message.payload for queued in read] == [b"%d" % number for number in range(1500, 2000)]
+        assert [queued.subscription_ids for queued in read[:4]] == [(), (1,), (2,), ()]
+        assert [queued.sequence for queued in read if queued.released] == [1503]
+        assert found.queue.push(Publish("a/ü", b"next", 1), -1, 1, False) == 2001
+        engine.commit()
+        assert sequences(found.queue.read(1999, 10)) == [2000, 2001]
 
     def test_a_position_moves_and_ends(self, engine: Engine) -> None:
         engine.turn()

@@ -2,9 +2,19 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from embermq.protocol.packets import Publish, SubscriptionRequest
+from embermq.protocol.packets import Publish, SubscriptionRequest, Will
 from embermq.store.budgets import RetainedBudget
-from embermq.store.interface import Retained, RetainedPiece, RetainedPosition, SavedSession, Store, StoreError
+from embermq.store.interface import (
+    Queue,
+    Retained,
+    RetainedPiece,
+    RetainedPosition,
+    SavedSession,
+    SavedSharedQueue,
+    SavedWill,
+    Store,
+    StoreError,
+)
 from embermq.store.memory import MemoryStore
 
 Record = tuple[object, ...]
@@ -16,7 +26,7 @@ class ScriptedStore(Store):
     `late`: a commit takes until the test calls `finish`; else it is done at once.
     `at_once`: whether the store says that nothing has to wait for a commit; as a rule, when it is not `late`.
     `queues`: persistent sessions have a queue in the store, as on a disk.
-    `saved`: the sessions that it remembers at start.
+    `saved`, `saved_wills`, `saved_shared_queues`: what it remembers at start.
     """
 
     def __init__(
@@ -27,6 +37,8 @@ class ScriptedStore(Store):
         queues: bool = True,
         budgets: Sequence[RetainedBudget] = (),
         saved: Sequence[SavedSession] = (),
+        saved_wills: Sequence[SavedWill] = (),
+        saved_shared_queues: Sequence[SavedSharedQueue] = (),
     ) -> None:
         self.done: Callable[[StoreError | None], None] | None = None  # of the commit under way
         self.trouble = ""  # why nothing can be made durable
@@ -41,6 +53,8 @@ class ScriptedStore(Store):
         self._late = late
         self._at_once = not late if at_once is None else at_once
         self._saved = list(saved)
+        self._saved_wills = list(saved_wills)
+        self._saved_shared_queues = list(saved_shared_queues)
         self._newest = MemoryStore(budgets, queues=queues)
         self._durable = MemoryStore(budgets)
         self._open: list[Callable[[Store], object]] = []  # what the durable store does not have yet, in order
@@ -105,6 +119,9 @@ class ScriptedStore(Store):
     def append_session_resumed(self, session_id: int, client_id: str, session_expiry_s: int) -> None:
         self._append("session resumed", session_id, client_id, session_expiry_s)
 
+    def append_session_expiry(self, session_id: int, client_id: str, session_expiry_s: int) -> None:
+        self._append("session expiry changed", session_id, client_id, session_expiry_s)
+
     def end_session(self, session_id: int, client_id: str) -> None:
         self._append("session ended", session_id, client_id)
 
@@ -119,6 +136,20 @@ class ScriptedStore(Store):
     def append_position(self, session_id: int, client_id: str, position: RetainedPosition, done: bool) -> None:
         where = (position.topic_filter, position.qos, position.before_offset, position.after_topic_name)
         self._append("position", session_id, client_id, *where, done)
+
+    def append_will(self, client_id: str, session_id: int, user_name: str, will: Will) -> None:
+        self._append("will set", client_id, session_id, user_name, repr(will))
+
+    def append_will_cleared(self, client_id: str) -> None:
+        self._append("will cleared", client_id)
+
+    def open_shared_queue(self, share_filter: str) -> tuple[int, Queue]:
+        self._append("shared queue opened", share_filter)
+        self._open.append(lambda store: store.open_shared_queue(share_filter))
+        return self._newest.open_shared_queue(share_filter)
+
+    def end_shared_queue(self, queue_id: int, share_filter: str) -> None:
+        self._append("shared queue ended", queue_id, share_filter)
 
     # -- commit ----------------------------------------------------------------------------------------------------
 
@@ -181,6 +212,12 @@ class ScriptedStore(Store):
 
     def sessions(self) -> Iterable[SavedSession]:
         return self._saved
+
+    def wills(self) -> list[SavedWill]:
+        return self._saved_wills
+
+    def shared_queues(self) -> list[SavedSharedQueue]:
+        return self._saved_shared_queues
 
     def retained_admits(self, topic_name: str, payload_bytes: int) -> str:
         return self._newest.retained_admits(topic_name, payload_bytes)

@@ -21,6 +21,7 @@ from embermq.store.log.records import (
     SESSION_PACKET,
     SESSION_POSITION,
     SESSION_SEQUENCE,
+    WILL,
     Kind,
 )
 
@@ -33,6 +34,7 @@ PAYLOADS: Final = {
     Kind.DISCONNECTED: (SESSION_SEQUENCE, ("session_id", "sequence"), "reason"),
     Kind.SESSION_OPENED: (SESSION_EXPIRY, ("session_id", "session_expiry_s"), "user_name"),
     Kind.SESSION_RESUMED: (SESSION_EXPIRY, ("session_id", "session_expiry_s"), ""),
+    Kind.SESSION_EXPIRY_CHANGED: (SESSION_EXPIRY, ("session_id", "session_expiry_s"), ""),
     Kind.SESSION_ENDED: (SESSION, ("session_id",), ""),
     Kind.SUBSCRIBED: (SESSION, ("session_id",), ""),
     Kind.UNSUBSCRIBED: (SESSION, ("session_id",), ""),
@@ -42,6 +44,7 @@ PAYLOADS: Final = {
     Kind.RECEIVED: (SESSION_PACKET, ("session_id", "packet_id"), ""),
     Kind.PUBREL: (SESSION_PACKET, ("session_id", "packet_id"), ""),
     Kind.POSITION: (SESSION_POSITION, ("session_id", "before_offset", "qos", "done"), "after_topic_name"),
+    Kind.SHARED_QUEUE_ENDED: (SESSION, ("queue_id",), ""),
 }
 PREVIEW_CHARACTERS: Final = 60
 
@@ -145,6 +148,8 @@ def details(kind: int, payload: bytes) -> dict[str, Any]:
         return _connected(payload)
     if kind == Kind.RETAINED_REMOVED:
         return _bytes("text", payload)
+    if kind == Kind.WILL_SET:
+        return _will(payload)
     if kind not in PAYLOADS:
         return _bytes("payload", payload)
     layout, names, text_name = PAYLOADS[Kind(kind)]
@@ -172,6 +177,16 @@ def _connected(payload: bytes) -> dict[str, Any]:
         "user_name": "\n".join(user_name),
         "persistent": session == "persistent",
     }
+
+
+def _will(payload: bytes) -> dict[str, Any]:
+    try:
+        session_id, delay_s, user_name_bytes = WILL.unpack_from(payload)
+    except StructError:
+        return _bytes("payload", payload)
+    message_at = WILL.size + user_name_bytes
+    found = {"session_id": session_id, "delay_s": delay_s}
+    return found | _bytes("user_name", payload[WILL.size : message_at]) | _bytes("payload", payload[message_at:])
 
 
 def _bytes(name: str, value: bytes) -> dict[str, str]:

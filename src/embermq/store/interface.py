@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, final
 
-from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest
+from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest, Will
 from embermq.store.errors import StoreError as StoreError  # what the broker catches belongs to the interface
 
 PACKET_IDS: Final = 65_535
@@ -66,7 +66,7 @@ def packet_id_of(sequence: int) -> int:
 
 
 class Queue(ABC):
-    """What one session is owed, oldest first: from the first unacknowledged message on."""
+    """What one session, or a share group, is owed, oldest first: from the first unacknowledged message on."""
 
     __slots__ = ()
 
@@ -156,6 +156,32 @@ class SavedSession:
         self.sent: Final = sent  # what may have left before: up to the last disconnection, or all if connected
 
 
+@final
+class SavedWill:
+    """A will that was set and not cleared: neither published nor deleted."""
+
+    __slots__ = ("client_id", "user_name", "session_id", "will", "ended_us")
+
+    def __init__(self, client_id: str, user_name: str, session_id: int, will: Will, ended_us: int) -> None:
+        self.client_id: Final = client_id
+        self.user_name: Final = user_name
+        self.session_id: Final = session_id  # 0: the session ends with its connection
+        self.will: Final = will
+        self.ended_us: Final = ended_us  # when the connection of its session ended; 0 if it was connected, or id 0
+
+
+@final
+class SavedSharedQueue:
+    """The queue of a share group as the store remembers it. `share_filter` is the whole `$share/name/filter`."""
+
+    __slots__ = ("queue_id", "share_filter", "queue")
+
+    def __init__(self, queue_id: int, share_filter: str, queue: Queue) -> None:
+        self.queue_id: Final = queue_id  # the offset of the record that opened it
+        self.share_filter: Final = share_filter
+        self.queue: Final = queue
+
+
 class Store(ABC):
     """One engine. All methods run on the broker's thread; `commit` may work elsewhere and calls back."""
 
@@ -206,6 +232,10 @@ class Store(ABC):
         """A persistent session has a connection again; its expiry no longer runs."""
 
     @abstractmethod
+    def append_session_expiry(self, session_id: int, client_id: str, session_expiry_s: int) -> None:
+        """The client changed its session's expiry with DISCONNECT (5.0, 3.14.2.2.2)."""
+
+    @abstractmethod
     def end_session(self, session_id: int, client_id: str) -> None:
         """Forget a persistent session and what it was owed."""
 
@@ -225,6 +255,32 @@ class Store(ABC):
     @abstractmethod
     def append_position(self, session_id: int, client_id: str, position: RetainedPosition, done: bool) -> None:
         """Retained messages up to `position.after_topic_name` were queued for the session; with `done`, all of them."""
+
+    @abstractmethod
+    def append_will(self, client_id: str, session_id: int, user_name: str, will: Will) -> None:
+        """A client has set a will with CONNECT, in place of any will before. `session_id` 0: not persistent.
+
+        It must be durable before CONNACK leaves, so that it can be published after a crash of the server.
+        """
+
+    @abstractmethod
+    def append_will_cleared(self, client_id: str) -> None:
+        """The will of a client was published or deleted. Append it in the same turn as the will's PUBLISH: then a crash
+        leaves either both or none. It is durable before any effect of this turn leaves.
+        """
+
+    @abstractmethod
+    def open_shared_queue(self, share_filter: str) -> tuple[int, Queue]:
+        """Begin the queue of a share group (any older one of this filter was ended before); its id, and the queue.
+
+        It belongs to no session and stays until `end_shared_queue`. `Queue.acknowledge` goes by the oldest message that
+        is not acknowledged: members acknowledge in any order, and after a crash those above it are given again. The
+        packet ids in what it gives mean nothing: each member has its own.
+        """
+
+    @abstractmethod
+    def end_shared_queue(self, queue_id: int, share_filter: str) -> None:
+        """Forget the queue of a share group and what it holds."""
 
     # -- commit ------------------------------------------------------------------------------------------------
 
@@ -296,6 +352,14 @@ class Store(ABC):
     @abstractmethod
     def sessions(self) -> Iterable[SavedSession]:
         """Every persistent session, at start."""
+
+    @abstractmethod
+    def wills(self) -> list[SavedWill]:
+        """Every will that was set and not cleared, at start."""
+
+    @abstractmethod
+    def shared_queues(self) -> list[SavedSharedQueue]:
+        """Every queue of a share group, at start."""
 
     @abstractmethod
     def retained_admits(self, topic_name: str, payload_bytes: int) -> str:

@@ -7,18 +7,26 @@ throughput is not bound by it. A group that no effect waits for is written in th
 """
 
 import logging
-import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, final
+from typing import Final, final
 
-from embermq.protocol.packets import Publish, SubscriptionRequest
+from embermq.protocol.packets import Publish, SubscriptionRequest, Will
 from embermq.protocol.topics import matches
-from embermq.store.budgets import BudgetLedger, RetainedBudget
-from embermq.store.committer import Committer, Done, Retention, Work, sync_segments
+from embermq.store.budgets import BudgetLedger
+from embermq.store.committer import Committer, Done, Retention, Work
 from embermq.store.directory import DataDirectory
-from embermq.store.interface import Queue, Retained, RetainedPiece, RetainedPosition, SavedSession, Store, StoreError
+from embermq.store.interface import (
+    Queue,
+    Retained,
+    RetainedPiece,
+    RetainedPosition,
+    SavedSession,
+    SavedSharedQueue,
+    SavedWill,
+    Store,
+    StoreError,
+)
 from embermq.store.log.records import (
     NO_LOCAL_FLAG,
     RETAIN_AS_PUBLISHED_FLAG,
@@ -30,39 +38,18 @@ from embermq.store.log.records import (
     SESSION_PACKET,
     SESSION_POSITION,
     SESSION_SEQUENCE,
+    WILL,
     Kind,
     subscription_id_property,
 )
-from embermq.store.log.writer import Log
 from embermq.store.open_group import ClosedGroup, OpenGroup, QueueTail
+from embermq.store.opening import JournalSettings, open_log, open_state
 from embermq.store.queue import SessionQueue
-from embermq.store.replay import MERGED_RECORDS, Progress, replay
-from embermq.store.state.state import State, StateSettings
+from embermq.store.replay import Progress
 
 _logger: Final = logging.getLogger("embermq.store")
 
 _PUBLISH: Final = int(Kind.PUBLISH)
-
-
-@dataclass(frozen=True, slots=True)
-class JournalSettings:
-    """What is recorded, how durable it is, and how long it is kept.
-
-    durability: "sync" survives a power cut, "os" the end of the process; "none" promises nothing and waits only for
-    what the state must show. recording: "everything", "lasting" (QoS 1, QoS 2 and retained), or "filters" (those, and
-    what `recording_filters` match). `state` and `merged_records` bound the work; tests make them small.
-    """
-
-    durability: Literal["sync", "os", "none"] = "sync"
-    recording: Literal["everything", "lasting", "filters"] = "everything"
-    recording_filters: tuple[str, ...] = ()
-    segment_bytes: int = 128 * 1024 * 1024
-    segment_age_s: int = 3600
-    retention_bytes: int = 10 * 1024 * 1024 * 1024
-    retention_age_s: int = 7 * 24 * 3600
-    budgets: tuple[RetainedBudget, ...] = ()
-    state: StateSettings = field(default_factory=StateSettings)
-    merged_records: int = MERGED_RECORDS
 
 
 @final
@@ -96,9 +83,9 @@ class Journal(Store):
         self._settings: Final = settings
         self._directory: Final = DataDirectory(directory)
         try:
-            self._log: Final = _open_log(self._directory, settings)
+            self._log: Final = open_log(self._directory, settings)
             try:
-                self._state: Final = _open_state(self._directory, self._log, settings, progress)
+                self._state: Final = open_state(self._directory, self._log, settings, progress)
             except BaseException:
                 self._log.close()
                 raise
@@ -190,6 +177,11 @@ class Journal(Store):
         payload = SESSION_EXPIRY.pack(session_id, session_expiry_s)
         self._open.append(Kind.SESSION_RESUMED, 0, b"", payload, client_id.encode())
 
+    def append_session_expiry(self, session_id: int, client_id: str, session_expiry_s: int) -> None:
+        self._open.must_be_durable = True
+        payload = SESSION_EXPIRY.pack(session_id, session_expiry_s)
+        self._open.append(Kind.SESSION_EXPIRY_CHANGED, 0, b"", payload, client_id.encode())
+
     def end_session(self, session_id: int, client_id: str) -> None:
         self._open.must_be_durable = True
         self._open.forget(session_id)
@@ -235,6 +227,32 @@ class Journal(Store):
             payload + position.after_topic_name.encode(),
             client_id.encode(),
         )
+
+    def append_will(self, client_id: str, session_id: int, user_name: str, will: Will) -> None:
+        self._open.must_be_durable = True
+        user = user_name.encode()
+        self._open.append(
+            Kind.WILL_SET,
+            will.qos | (RETAIN_FLAG if will.retain else 0),
+            will.topic_name.encode(),
+            WILL.pack(session_id, will.delay_s, len(user)) + user + will.payload,
+            client_id.encode(),
+            will.properties,
+        )
+
+    def append_will_cleared(self, client_id: str) -> None:
+        self._open.must_be_durable = True
+        self._open.append(Kind.WILL_CLEARED, 0, b"", b"", client_id.encode())
+
+    def open_shared_queue(self, share_filter: str) -> tuple[int, Queue]:
+        self._open.must_be_durable = True
+        queue_id = self._open.append(Kind.SHARED_QUEUE_OPENED, 0, share_filter.encode(), b"", b"")
+        return queue_id, self._queue(queue_id, 0, 0, set(), False)
+
+    def end_shared_queue(self, queue_id: int, share_filter: str) -> None:
+        self._open.must_be_durable = True
+        self._open.forget(queue_id)
+        self._open.append(Kind.SHARED_QUEUE_ENDED, 0, share_filter.encode(), SESSION.pack(queue_id), b"")
 
     def _is_left_out(self, session_id: int) -> bool:
         """Whether a record without a session is left out because the disk fails: it would only fill the memory."""
@@ -357,57 +375,12 @@ class Journal(Store):
     def sessions(self) -> Iterable[SavedSession]:
         return self._state.sessions.load(self._queue)
 
+    def wills(self) -> list[SavedWill]:
+        return self._state.wills.load()
+
+    def shared_queues(self) -> list[SavedSharedQueue]:
+        return self._state.sessions.load_shared_queues(self._queue)
+
     def _queue(self, session_id: int, acknowledged: int, last: int, released: set[int], has_ids: bool) -> Queue:
         tail = QueueTail(session_id, acknowledged, last, has_ids)
         return SessionQueue(tail, released, self._open, self._state.sessions, self._log)
-
-
-def _open_log(directory: DataDirectory, settings: JournalSettings) -> Log:
-    return Log(
-        directory.log,
-        segment_bytes=settings.segment_bytes,
-        segment_age_s=settings.segment_age_s,
-        sync=settings.durability == "sync",
-    )
-
-
-def _open_state(directory: DataDirectory, log: Log, settings: JournalSettings, progress: Progress | None) -> State:
-    state = State(directory.state, settings.budgets, settings.state)
-    try:
-        state.retained.history_floor = log.first_offset
-        if settings.durability != "sync":
-            sync_segments(log, state.applied_offset() + 1)  # replay flushes the state, which must stay behind
-        replay(log, state, progress, settings.merged_records)
-        directory.keep_private()
-    except BaseException:
-        state.close()
-        raise
-    return state
-
-
-def rebuild(directory: Path, settings: JournalSettings, progress: Progress | None = None) -> int:
-    """Make a new state for a data directory from its log; returns the offset it has reached.
-
-    The old state is kept aside and put back if this fails.
-    """
-    data = DataDirectory(directory)
-    before = directory / "state.before"
-    try:
-        log = _open_log(data, settings)
-        try:
-            shutil.rmtree(before, ignore_errors=True)
-            data.state.rename(before)
-            try:
-                data.state.mkdir(mode=0o700)
-                state = _open_state(data, log, settings, progress)
-                state.close()
-            except BaseException:
-                shutil.rmtree(data.state, ignore_errors=True)
-                before.rename(data.state)
-                raise
-            shutil.rmtree(before)
-            return state.applied_offset()
-        finally:
-            log.close()
-    finally:
-        data.close()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final, final
 
-from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest
+from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest, Will
 from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
 from embermq.store.interface import (
     Queue,
@@ -17,6 +17,8 @@ from embermq.store.interface import (
     RetainedPiece,
     RetainedPosition,
     SavedSession,
+    SavedSharedQueue,
+    SavedWill,
     Store,
     StoreError,
     packet_id_of,
@@ -205,6 +207,9 @@ class MemoryStore(Store):
     def append_session_resumed(self, session_id: int, client_id: str, session_expiry_s: int) -> None:
         pass
 
+    def append_session_expiry(self, session_id: int, client_id: str, session_expiry_s: int) -> None:
+        pass
+
     def end_session(self, session_id: int, client_id: str) -> None:
         pass
 
@@ -217,6 +222,20 @@ class MemoryStore(Store):
         pass
 
     def append_position(self, session_id: int, client_id: str, position: RetainedPosition, done: bool) -> None:
+        pass
+
+    def append_will(self, client_id: str, session_id: int, user_name: str, will: Will) -> None:
+        pass
+
+    def append_will_cleared(self, client_id: str) -> None:
+        pass
+
+    def open_shared_queue(self, share_filter: str) -> tuple[int, Queue]:
+        queue_id = self._next_offset
+        self._next_offset = queue_id + 1
+        return queue_id, MemoryQueue()
+
+    def end_shared_queue(self, queue_id: int, share_filter: str) -> None:
         pass
 
     # -- commit --------------------------------------------------------------------------------------------------
@@ -289,6 +308,12 @@ class MemoryStore(Store):
 
     def sessions(self) -> Iterable[SavedSession]:
         return ()
+
+    def wills(self) -> list[SavedWill]:
+        return []
+
+    def shared_queues(self) -> list[SavedSharedQueue]:
+        return []
 
     # -- budgets -------------------------------------------------------------------------------------------------
 

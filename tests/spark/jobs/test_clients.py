@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from embermq.store.log.records import SESSION, SESSION_EXPIRY, SESSION_SEQUENCE, Kind
+from embermq.store.log.records import SESSION, SESSION_EXPIRY, SESSION_SEQUENCE, WILL, Kind
 from support.lakes import feed, job_named, new_lake, rows
 from support.recorded import Recorder
 
@@ -21,13 +21,16 @@ def test_clients_come_and_go_in_the_table(spark: SparkSession, recorder: Recorde
     made.publish("a", b"not a client's event")
     made.record(Kind.SUBSCRIBED, 0b101_0110, "a/#", SESSION.pack(opened), "c1")
     made.record(Kind.UNSUBSCRIBED, 0, "a/#", SESSION.pack(opened), "c1")
+    made.record(Kind.WILL_SET, 1, "gone", WILL.pack(opened, 5, 4) + b"anna" + b"bye", "c1")
+    made.record(Kind.WILL_CLEARED, 0, "", b"", "c1")
+    made.record(Kind.SESSION_EXPIRY_CHANGED, 0, "", SESSION_EXPIRY.pack(opened, 60), "c1")
     made.record(Kind.DISCONNECTED, 0, "", SESSION_SEQUENCE.pack(opened, 4) + b"keep alive", "c1")
     made.record(Kind.SESSION_ENDED, 0, "", SESSION.pack(opened), "c1")
     made.flush()
     job = job_named("clients")
     lake = new_lake(spark, tmp_path / "lake", job)
     feed(spark, lake, made.data, job, [1, 5])
-    feed(spark, lake, made.data, job, [1, 8])
+    feed(spark, lake, made.data, job, [1, 11])
     found = sorted(rows(spark, lake, "clients"), key=lambda row: int(row["offset"]))
     said = [{key: value for key, value in row.items() if value is not None} for row in found]
     for row in said:
@@ -54,6 +57,9 @@ def test_clients_come_and_go_in_the_table(spark: SparkSession, recorder: Recorde
             "retain_handling": 1,
         },
         {"offset": 5, "event": "unsubscribed", **session, "topic_filter": "a/#"},
-        {"offset": 6, "event": "disconnected", **session, "reason": "keep alive"},
-        {"offset": 7, "event": "session_ended", **session},
+        {"offset": 6, "event": "will_set", **session},
+        {"offset": 7, "event": "will_cleared"},
+        {"offset": 8, "event": "session_expiry_changed", **session, "session_expiry_s": 60},
+        {"offset": 9, "event": "disconnected", **session, "reason": "keep alive"},
+        {"offset": 10, "event": "session_ended", **session},
     ]

@@ -7,7 +7,7 @@ import pytest
 
 from embermq.store.errors import NewerSchema
 from embermq.store.log.records import Group, Kind
-from embermq.store.state.state import State, StateSettings
+from embermq.store.state.state import SCHEMA_VERSION, State, StateSettings
 from support.crashed_directory import copy_as_crashed
 from support.state_samples import StallingDatabase, retained
 
@@ -70,9 +70,18 @@ def test_the_state_lasts_without_a_log_of_its_own_once_flushed(tmp_path: Path) -
 
 
 def test_a_newer_schema_is_refused_with_a_sentence(tmp_path: Path) -> None:
-    State(tmp_path / "state", settings=StateSettings(schema_version=2)).close()
-    with pytest.raises(NewerSchema, match="has schema 2, this EmberMQ knows schemas up to 1"):
+    State(tmp_path / "state", settings=StateSettings(schema_version=SCHEMA_VERSION + 1)).close()
+    known = f"has schema {SCHEMA_VERSION + 1}, this EmberMQ knows schemas up to {SCHEMA_VERSION}"
+    with pytest.raises(NewerSchema, match=known):
         State(tmp_path / "state")
+
+
+def test_a_state_of_an_older_schema_is_taken_over_and_then_refused_by_the_older_server(tmp_path: Path) -> None:
+    older = StateSettings(schema_version=1)
+    State(tmp_path / "state", settings=older).close()
+    State(tmp_path / "state").close()
+    with pytest.raises(NewerSchema, match="has schema 2, this EmberMQ knows schemas up to 1"):
+        State(tmp_path / "state", settings=older)
 
 
 def test_a_flush_is_wanted_after_enough_records(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def client_events(records: DataFrame) -> DataFrame:
     kind = F.col("kind")
     connected, subscribed = kind == "connected", kind == "subscribed"
     opened = kind == "session_opened"
-    with_expiry = opened | (kind == "session_resumed")
+    with_expiry = opened | (kind == "session_resumed") | (kind == "session_expiry_changed")
     flags = F.col("flags").cast("int")
     session_id = _number(0, 8)
     # protocol, address, user name, "persistent" or "clean", a line each; a user name may have line ends of its own
@@ -92,7 +92,10 @@ CLIENTS_JOB: Final = Job(
         "disconnected",
         "session_opened",
         "session_resumed",
+        "session_expiry_changed",
         "session_ended",
+        "will_set",
+        "will_cleared",
         "subscribed",
         "unsubscribed",
     ),

@@ -46,14 +46,22 @@ class Kind(IntEnum):
     RECEIVED = 14
     PUBREL = 15
     POSITION = 16
+    WILL_SET = 17
+    WILL_CLEARED = 18
+    SESSION_EXPIRY_CHANGED = 19
+    SHARED_QUEUE_OPENED = 20
+    SHARED_QUEUE_ENDED = 21
 
 
-SESSION: Final = Struct("<Q")  # SESSION_ENDED, SUBSCRIBED, UNSUBSCRIBED: session id (0: not persistent)
-SESSION_EXPIRY: Final = Struct("<QI")  # SESSION_OPENED (id 0: its own offset; then the user name), SESSION_RESUMED
+SESSION: Final = Struct("<Q")  # SESSION_ENDED, SUBSCRIBED, UNSUBSCRIBED: session id (0: not persistent);
+# SHARED_QUEUE_ENDED: queue id. In records about a queue the id of a shared queue stands for the session's.
+SESSION_EXPIRY: Final = Struct("<QI")  # SESSION_OPENED (id 0: its own offset; then the user name), SESSION_RESUMED,
+# SESSION_EXPIRY_CHANGED
 SESSION_SEQUENCE: Final = Struct("<QQ")  # ACKNOWLEDGED, RELEASED; QUEUED: first sequence, then u64 entries
 # of `queue_entry`; DISCONNECTED: newest sequence sent, then the reason as text
 SESSION_PACKET: Final = Struct("<QH")  # RECEIVED, PUBREL: session id, packet id
 SESSION_POSITION: Final = Struct("<QQBB")  # POSITION: session id, before offset, qos, done; then the topic name
+WILL: Final = Struct("<QIH")  # WILL_SET: session id, delay in s, length of the user name; then user name and payload
 
 
 def subscription_id_property(subscription_id: int) -> bytes:

@@ -7,13 +7,14 @@ exception (how far a queue was cleaned), so applying a record costs the same how
 
 from array import array
 from collections.abc import Callable, Iterator
+from itertools import chain
 from struct import Struct
 from typing import Final, final
 
 from rocksdict import WriteBatch
 
 from embermq.protocol.packets import SubscriptionRequest
-from embermq.store.interface import Queue, RetainedPosition, SavedSession
+from embermq.store.interface import Queue, RetainedPosition, SavedSession, SavedSharedQueue
 from embermq.store.log.queued_ids import cut_runs, pack_runs, unpack_runs
 from embermq.store.log.records import (
     NO_LOCAL_FLAG,
@@ -35,6 +36,8 @@ from embermq.store.state.rocks import Rocks
 
 SESSIONS: Final = b"S"
 SESSIONS_END: Final = b"T"
+SHARED: Final = b"G"  # queue id -> share filter; the queue itself lies among the sessions, under this id
+SHARED_END: Final = b"H"
 CHUNK_ENTRIES: Final = 1024
 """The entries of a queue under one key: a queue is read in pieces, and a piece should be about one key."""
 CLEAN_EVERY: Final = 1024
@@ -140,9 +143,18 @@ class SessionState:
             session_id, expiry_s = SESSION_EXPIRY.unpack_from(payload)
             batch.put(session_key(session_id, EXPIRES), _SECONDS.pack(expiry_s))
             batch.delete(session_key(session_id, ENDED))
+        elif kind == Kind.SESSION_EXPIRY_CHANGED:
+            session_id, expiry_s = SESSION_EXPIRY.unpack_from(payload)
+            batch.put(session_key(session_id, EXPIRES), _SECONDS.pack(expiry_s))
         elif kind == Kind.SESSION_ENDED:
             (session_id,) = SESSION.unpack_from(payload)
             batch.delete_range(session_key(session_id), session_key(session_id + 1))
+        elif kind == Kind.SHARED_QUEUE_OPENED:
+            batch.put(SHARED + _ID.pack(group.first_offset + row), group.topics[row])
+        elif kind == Kind.SHARED_QUEUE_ENDED:
+            (queue_id,) = SESSION.unpack_from(payload)
+            batch.delete(SHARED + _ID.pack(queue_id))
+            batch.delete_range(session_key(queue_id), session_key(queue_id + 1))
         elif kind == Kind.DISCONNECTED:
             session_id, sent = SESSION_SEQUENCE.unpack_from(payload)
             if session_id:
@@ -229,8 +241,8 @@ class SessionState:
         return int.from_bytes(key[len(prefix) :], "big") if key.startswith(prefix) else 0
 
     def owed_offsets(self) -> Iterator[int | None]:
-        """For each session the lowest log offset that it is still owed, or None."""
-        for session_id in self._ids():
+        """For each session and share group the lowest log offset that it is still owed, or None."""
+        for session_id in chain(self._ids(), self._shared_ids()):
             entries = array("Q")
             old = self._rocks.get(session_key(session_id, ACKNOWLEDGED))
             sequence = (_PAIR.unpack(old)[0] if old else 0) + 1
@@ -244,6 +256,11 @@ class SessionState:
                     lowest = offset if lowest is None else min(lowest, offset)
             yield lowest
 
+    def ended_us(self, session_id: int) -> int:
+        """When the connection of a session ended; 0 if it has one, or there is no such session."""
+        ended = self._rocks.get(session_key(session_id, ENDED))
+        return int(_PAIR.unpack(ended)[0]) if ended else 0
+
     # -- loading -------------------------------------------------------------------------------------------------
 
     def _ids(self) -> Iterator[int]:
@@ -255,6 +272,27 @@ class SessionState:
             if key[1 + _ID.size :] == CLIENT:
                 yield session_id
             iterator.seek(session_key(session_id + 1))
+
+    def _shared_ids(self) -> Iterator[int]:
+        for key, _ in self._rocks.items(SHARED, SHARED_END):
+            yield int.from_bytes(key[len(SHARED) :], "big")
+
+    def load_shared_queues(self, make_queue: QueueMaker) -> list[SavedSharedQueue]:
+        """Every queue of a share group."""
+        found: list[SavedSharedQueue] = []
+        for key, share_filter in self._rocks.items(SHARED, SHARED_END):
+            queue_id = int.from_bytes(key[len(SHARED) :], "big")
+            old = self._rocks.get(session_key(queue_id, ACKNOWLEDGED))
+            acknowledged = int(_PAIR.unpack(old)[0]) if old else 0
+            low = _number_key(queue_id, RELEASED, acknowledged + 1)
+            released = {
+                int.from_bytes(released_key[-_ID.size :], "big")
+                for released_key, _ in self._rocks.items(low, session_key(queue_id, CHUNK))
+            }
+            last, has_ids = self._queue_end(queue_id, acknowledged)
+            queue = make_queue(queue_id, acknowledged, last, released, has_ids)
+            found.append(SavedSharedQueue(queue_id, share_filter.decode(), queue))
+        return found
 
     def load(self, make_queue: QueueMaker) -> Iterator[SavedSession]:
         """Every session. Keys of a session that is gone (written after its end) are passed over."""

@@ -21,8 +21,10 @@ from embermq.store.state.retained import RetainedChanges, RetainedState
 from embermq.store.state.retained_sizes import Sizes
 from embermq.store.state.rocks import FLUSH_BYTES, Rocks
 from embermq.store.state.sessions import SessionState
+from embermq.store.state.wills import WillState
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+"""2 added what only MQTT 5 can ask for. A state of schema 1 is read as it is: it has none of that."""
 FLUSH_RECORDS: Final = 100_000
 """The state is flushed after this many applied records at the latest: a start applies no more than these again."""
 GROUP_WEIGHT: Final = 10
@@ -33,7 +35,8 @@ _APPLIED: Final = b"\x00applied"
 _NUMBER: Final = Struct("<Q")
 _PUBLISH: Final = int(Kind.PUBLISH)  # comparing with a member of an enum costs three times as much
 _RETAINED_REMOVED: Final = int(Kind.RETAINED_REMOVED)
-_HISTORY_ONLY: Final = frozenset((int(Kind.CONNECTED), int(Kind.RETAINED_COPY)))
+_WILLS: Final = frozenset((int(Kind.WILL_SET), int(Kind.WILL_CLEARED)))
+_NOT_OF_SESSIONS: Final = _WILLS | {int(Kind.CONNECTED), int(Kind.RETAINED_COPY)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class State:
         "history",
         "retained",
         "sessions",
+        "wills",
     )
 
     def __init__(
@@ -78,6 +82,7 @@ class State:
             self.retained: Final = RetainedState(self._rocks, budgets, settings.make_sizes)
             self.history: Final = History(self._rocks, self.retained, settings.forgotten_topics)
             self.sessions: Final = SessionState(self._rocks, settings.chunk_entries, settings.clean_every)
+            self.wills: Final = WillState(self._rocks, self.sessions)
             self._applied = self._number(_APPLIED)
             self._unflushed = 0
         except BaseException:
@@ -110,6 +115,7 @@ class State:
             return
         retained_rows: list[int] = []
         session_rows: list[int] = []
+        will_rows: list[int] = []
         kinds, flags = group.kinds, group.flags
         for row in range(skip, len(group)):
             kind = kinds[row]
@@ -118,14 +124,18 @@ class State:
                     retained_rows.append(row)
             elif kind == _RETAINED_REMOVED:
                 retained_rows.append(row)
-            elif kind not in _HISTORY_ONLY:
+            elif kind not in _NOT_OF_SESSIONS:
                 session_rows.append(row)
+            elif kind in _WILLS:
+                will_rows.append(row)
         applied = group.first_offset + len(group) - 1
 
         def fill(batch: WriteBatch) -> RetainedChanges | None:
             changes = self.retained.stage(batch, group, retained_rows) if retained_rows else None
             if session_rows:
                 self.sessions.stage(batch, group, session_rows)
+            if will_rows:
+                self.wills.stage(batch, group, will_rows)
             batch.put(_APPLIED, _NUMBER.pack(applied))
             return changes
 
@@ -172,5 +182,5 @@ class State:
                 f"the state in {directory} has schema {found}, this EmberMQ knows schemas up to {self._schema_version}:"
                 " use a newer EmberMQ, or make a new state from the log with `ember store rebuild`"
             )
-        if not found:
+        if found < self._schema_version:
             self._rocks.write(lambda batch: batch.put(_SCHEMA, _NUMBER.pack(self._schema_version)))
