@@ -13,27 +13,22 @@ from typing import Final, final
 
 import numpy as np
 
-from embermq.protocol.reasons import CONNECT_REFUSALS, ReasonCode
+from embermq.protocol.mqtt.encode import encode
+from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX, variable_byte_integer
+from embermq.protocol.mqtt.readers import REASON_OF_RETURN_CODE
+from embermq.protocol.mqtt.writers import acknowledgement
+from embermq.protocol.packets import PUBREL, Connect, Disconnect, Pingreq
+from embermq.protocol.reasons import CONNECT_REFUSALS
 from embermq.spark.errors import PipelineError
 from embermq.spark.options import SinkOptions
 
 CHUNK_BYTES: Final = 256 << 10
 """Send when this much is waiting; a window of small messages is sent earlier."""
-REMAINING_LENGTH_MAX: Final = 268_435_455
 
 _U16: Final = Struct(">H")
-_PUBACK, _PUBREC, _PUBREL, _PUBCOMP, _PINGRESP = 0x40, 0x50, 0x62, 0x70, 0xD0
+_LENGTH_MAX: Final = VARIABLE_BYTE_INTEGER_MAX - 2  # without the packet identifier
+_CONNACK, _PUBACK, _PUBREC, _PUBCOMP, _PINGRESP = 0x20, 0x40, 0x50, 0x70, 0xD0  # first bytes of packets
 _PUBACK_WORD: Final = _PUBACK << 8 | 2
-_PINGREQ: Final = b"\xc0\x00"
-_DISCONNECT: Final = b"\xe0\x00"
-# CONNACK return codes from 1 on (MQTT 3.1.1, 3.2.2.3).
-_RETURN_CODES: Final = (
-    ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
-    ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
-    ReasonCode.SERVER_UNAVAILABLE,
-    ReasonCode.BAD_USER_NAME_OR_PASSWORD,
-    ReasonCode.NOT_AUTHORIZED,
-)
 
 
 class PublishFailed(PipelineError):
@@ -62,19 +57,26 @@ class Publisher:
             raise
 
     def publish(self, headers: Sequence[int], topics: Sequence[bytes], payloads: Sequence[bytes | None]) -> None:
-        """One message a row; `headers` has the first byte of each: PUBLISH with its QoS and RETAIN."""
+        """One message a row; `headers` has the first byte of each: PUBLISH with its QoS and RETAIN.
+
+        Writes the PUBLISH packets here, not with `protocol.mqtt.encode`: topic names are bytes already, and a `Publish`
+        for each row would take longer than the rest.
+        """
         outgoing = self._outgoing
         unacknowledged = self._unacknowledged
         pack = _U16.pack
         for header, topic, payload in zip(headers, topics, payloads, strict=True):
             body = payload or b""
+            length = 2 + len(topic) + len(body)
+            if length > _LENGTH_MAX:
+                raise PublishFailed(f"a message of {length} bytes is too long for MQTT")
             if header & 0b110:
                 packet_id = self._take_id()
                 unacknowledged.add(packet_id)
-                length = 4 + len(topic) + len(body)
-                packet = b"%c%b%b%b%b%b" % (header, _length(length), pack(len(topic)), topic, pack(packet_id), body)
+                head = variable_byte_integer(length + 2)
+                packet = b"%c%b%b%b%b%b" % (header, head, pack(len(topic)), topic, pack(packet_id), body)
             else:
-                packet = b"%c%b%b%b%b" % (header, _length(2 + len(topic) + len(body)), pack(len(topic)), topic, body)
+                packet = b"%c%b%b%b%b" % (header, variable_byte_integer(length), pack(len(topic)), topic, body)
             outgoing.append(packet)
             self._outgoing_bytes += len(packet)
             if self._outgoing_bytes >= CHUNK_BYTES or len(unacknowledged) >= self._window:
@@ -91,11 +93,11 @@ class Publisher:
         """Wait until the server has received everything, then disconnect."""
         self.flush()
         # QoS 0 is not acknowledged; a PINGRESP shows that everything before the PINGREQ has arrived.
-        self._outgoing.append(_PINGREQ)
+        self._outgoing.append(encode(Pingreq()))
         self._send()
         while not self._receive():
             pass
-        self._outgoing.append(_DISCONNECT)
+        self._outgoing.append(encode(Disconnect()))
         self._send()
         self.close()
 
@@ -152,7 +154,7 @@ class Publisher:
             if kind in (_PUBACK, _PUBCOMP):
                 self._unacknowledged.discard(packet_id)
             elif kind == _PUBREC:
-                self._outgoing.append(b"%c\x02%b" % (_PUBREL, _U16.pack(packet_id)))
+                self._outgoing.append(acknowledgement(PUBREL, packet_id))
             else:
                 raise PublishFailed(f"the server at {self._address} sent an unexpected packet of type {kind >> 4}")
             at += 4
@@ -173,25 +175,24 @@ class Publisher:
         return data
 
     def _handshake(self, options: SinkOptions, client_id: str) -> None:
-        flags = 0b10
-        fields = [_text(client_id)]
-        if options.username is not None:
-            flags |= 0x80
-            fields.append(_text(options.username))
-        if options.password is not None:
-            flags |= 0x40
-            fields.append(_text(options.password))
+        password = options.password.encode() if options.password is not None else None
         # No keep alive: there is no bound on the time between two batches of rows.
-        body = b"\x00\x04MQTT\x04" + bytes([flags]) + b"\x00\x00" + b"".join(fields)
-        self._outgoing.append(b"\x10" + _length(len(body)) + body)
+        self._outgoing.append(encode(Connect(client_id, user_name=options.username, password=password)))
         self._send()
         answer = b""
         while len(answer) < 4:
             answer += self._read()
-        if answer[0] != 0x20 or answer[3]:
-            why = _refusal(answer[3]) if answer[0] == 0x20 else "no CONNACK came"
+        return_code = answer[3]
+        if answer[0] != _CONNACK or return_code:
+            why = _refusal(return_code) if answer[0] == _CONNACK else "no CONNACK came"
             raise PublishFailed(f"the server at {self._address} refused the connection: {why}")
         self._in = answer[4:]
+
+
+def _refusal(return_code: int) -> str:
+    if return_code >= len(REASON_OF_RETURN_CODE):
+        return f"return code {return_code}"
+    return CONNECT_REFUSALS[REASON_OF_RETURN_CODE[return_code]]
 
 
 def connect_with_retry(options: SinkOptions, client_id: str, attempts: int = 3) -> Publisher:
@@ -225,30 +226,3 @@ def _connect(options: SinkOptions, address: str) -> socket.socket:
     except OSError as error:
         connection.close()
         raise PublishFailed(f"no TLS with {address}: {error}") from None
-
-
-def _refusal(return_code: int) -> str:
-    if return_code > len(_RETURN_CODES):
-        return f"return code {return_code}"
-    return CONNECT_REFUSALS[_RETURN_CODES[return_code - 1]]
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return _U16.pack(len(encoded)) + encoded
-
-
-def _length(length: int) -> bytes:
-    """A remaining length (MQTT 3.1.1, 2.2.3)."""
-    if length < 128:
-        return bytes((length,))
-    if length < 16_384:
-        return bytes((length & 127 | 128, length >> 7))
-    if length > REMAINING_LENGTH_MAX:
-        raise PublishFailed(f"a message of {length} bytes is too long for MQTT")
-    encoded = bytearray()
-    while length > 127:
-        encoded.append(length & 127 | 128)
-        length >>= 7
-    encoded.append(length)
-    return bytes(encoded)
