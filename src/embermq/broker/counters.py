@@ -31,6 +31,7 @@ class Counters:
         "connections_refused",
         "dropped_output_full",
         "dropped_queue_full",
+        "dropped_too_large",
         "dropped_not_authorized",
         "dropped_topic_refused",
         "dropped_retained_budget",
@@ -57,6 +58,7 @@ class Counters:
         self.connections_refused = 0
         self.dropped_output_full = 0
         self.dropped_queue_full = 0
+        self.dropped_too_large = 0  # larger than the receiver's Maximum Packet Size (MQTT 5); counted by links
         self.dropped_not_authorized = 0
         self.dropped_topic_refused = 0
         self.dropped_retained_budget = 0
@@ -106,6 +108,7 @@ def sys_values(
     dropped = (
         counters.dropped_output_full
         + counters.dropped_queue_full
+        + counters.dropped_too_large
         + counters.dropped_not_authorized
         + counters.dropped_topic_refused
         + counters.dropped_retained_budget
@@ -130,6 +133,7 @@ def sys_values(
         "publish/messages/dropped": dropped,
         "publish/messages/dropped/output-full": counters.dropped_output_full,
         "publish/messages/dropped/queue-full": counters.dropped_queue_full,
+        "publish/messages/dropped/too-large": counters.dropped_too_large,
         "publish/messages/dropped/not-authorized": counters.dropped_not_authorized,
         "publish/messages/dropped/topic-refused": counters.dropped_topic_refused,
         "publish/messages/dropped/retained-budget": counters.dropped_retained_budget,

@@ -30,7 +30,12 @@ class Link(ABC):
 
     @abstractmethod
     def deliver(self, delivery: Delivery) -> bool:
-        """Send a message. False: it was QoS 0 and the client reads too slowly, so it was dropped."""
+        """Send a message. False: it was dropped, and the client will not acknowledge it.
+
+        At QoS 0 that is because the client reads too slowly. At QoS 1 and 2 it is because the packet would be larger
+        than the client's Maximum Packet Size (5.0, 3.1.2.11.4); at QoS 0 such a message counts as sent. The link
+        counts it as too large.
+        """
 
     @abstractmethod
     def forward(self, message: Publish) -> bool:

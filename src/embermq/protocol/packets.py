@@ -77,7 +77,11 @@ class Will(Packet):
 
 @final
 class Connect(Packet):
-    """A client asks for a session (3.1). `protocol_level` is 3, 4 or 5 on a stream, and a profile's own for SN."""
+    """A client asks for a session (3.1). `protocol_level` is 3, 4 or 5 on a stream, and a profile's own for SN.
+
+    What follows `protocol_level` exists in MQTT 5 only (5.0, 3.1.2.11). `maximum_packet_size` is the largest packet
+    that the client takes, 0: any; `topic_alias_maximum` is how many aliases it takes.
+    """
 
     __slots__ = (
         "client_id",
@@ -89,6 +93,13 @@ class Connect(Packet):
         "session_expiry_s",
         "receive_maximum",
         "protocol_level",
+        "maximum_packet_size",
+        "topic_alias_maximum",
+        "request_problem_information",
+        "request_response_information",
+        "authentication_method",
+        "authentication_data",
+        "user_properties",
     )
 
     def __init__(
@@ -102,6 +113,13 @@ class Connect(Packet):
         session_expiry_s: int = 0,
         receive_maximum: int = 65_535,
         protocol_level: int = 4,
+        maximum_packet_size: int = 0,
+        topic_alias_maximum: int = 0,
+        request_problem_information: bool = True,
+        request_response_information: bool = False,
+        authentication_method: str | None = None,
+        authentication_data: bytes | None = None,
+        user_properties: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.client_id: Final = client_id
         self.clean_start: Final = clean_start
@@ -112,6 +130,13 @@ class Connect(Packet):
         self.session_expiry_s: Final = session_expiry_s
         self.receive_maximum: Final = receive_maximum
         self.protocol_level: Final = protocol_level
+        self.maximum_packet_size: Final = maximum_packet_size
+        self.topic_alias_maximum: Final = topic_alias_maximum
+        self.request_problem_information: Final = request_problem_information
+        self.request_response_information: Final = request_response_information
+        self.authentication_method: Final = authentication_method
+        self.authentication_data: Final = authentication_data
+        self.user_properties: Final = user_properties
 
     def __repr__(self) -> str:
         """Without the password: a packet may end up in a log line."""
@@ -127,13 +152,60 @@ def capped_keep_alive_s(asked_s: int, keep_alive_max_s: int) -> int:
 
 @final
 class Connack(Packet):
-    """The server's answer to CONNECT (3.2). `reason` is a `ReasonCode` value."""
+    """The server's answer to CONNECT (3.2). `reason` is a `ReasonCode` value.
 
-    __slots__ = ("session_present", "reason")
+    What follows `reason` exists in MQTT 5 only (5.0, 3.2.2.3). `session_expiry_s` and `server_keep_alive_s` below 0: as
+    the client asked. From `receive_maximum` on it is what the connection itself decides, and fills in for the core.
+    """
 
-    def __init__(self, session_present: bool, reason: int = 0) -> None:
+    __slots__ = (
+        "session_present",
+        "reason",
+        "assigned_client_id",
+        "session_expiry_s",
+        "server_keep_alive_s",
+        "response_information",
+        "server_reference",
+        "reason_string",
+        "has_shared_subscriptions",
+        "receive_maximum",
+        "maximum_packet_size",
+        "topic_alias_maximum",
+        "authentication_method",
+        "authentication_data",
+    )
+
+    def __init__(
+        self,
+        session_present: bool,
+        reason: int = 0,
+        assigned_client_id: str = "",
+        session_expiry_s: int = -1,
+        server_keep_alive_s: int = -1,
+        response_information: str = "",
+        server_reference: str = "",
+        reason_string: str = "",
+        has_shared_subscriptions: bool = True,
+        receive_maximum: int = 65_535,
+        maximum_packet_size: int = 0,
+        topic_alias_maximum: int = 0,
+        authentication_method: str | None = None,
+        authentication_data: bytes | None = None,
+    ) -> None:
         self.session_present: Final = session_present
         self.reason: Final = reason
+        self.assigned_client_id: Final = assigned_client_id
+        self.session_expiry_s: Final = session_expiry_s
+        self.server_keep_alive_s: Final = server_keep_alive_s
+        self.response_information: Final = response_information
+        self.server_reference: Final = server_reference
+        self.reason_string: Final = reason_string
+        self.has_shared_subscriptions: Final = has_shared_subscriptions
+        self.receive_maximum: Final = receive_maximum
+        self.maximum_packet_size: Final = maximum_packet_size
+        self.topic_alias_maximum: Final = topic_alias_maximum
+        self.authentication_method: Final = authentication_method
+        self.authentication_data: Final = authentication_data
 
 
 @final
@@ -336,10 +408,34 @@ class Pingresp(Packet):
 
 @final
 class Disconnect(Packet):
-    """The orderly end (3.14). `session_expiry_s` below 0 leaves the session's expiry as it was."""
+    """The end of a connection, with its reason in MQTT 5 (3.14).
 
-    __slots__ = ("reason", "session_expiry_s")
+    `session_expiry_s` below 0 leaves the session's expiry as it was. `server_reference` is from a server only.
+    """
 
-    def __init__(self, reason: int = 0, session_expiry_s: int = -1) -> None:
+    __slots__ = ("reason", "session_expiry_s", "reason_string", "server_reference")
+
+    def __init__(
+        self, reason: int = 0, session_expiry_s: int = -1, reason_string: str = "", server_reference: str = ""
+    ) -> None:
         self.reason: Final = reason
         self.session_expiry_s: Final = session_expiry_s
+        self.reason_string: Final = reason_string
+        self.server_reference: Final = server_reference
+
+
+@final
+class Auth(Packet):
+    """One message of enhanced authentication (5.0, 3.15)."""
+
+    __slots__ = ("reason", "method", "data", "reason_string")
+
+    def __init__(self, reason: int, method: str, data: bytes | None = None, reason_string: str = "") -> None:
+        self.reason: Final = reason
+        self.method: Final = method
+        self.data: Final = data
+        self.reason_string: Final = reason_string
+
+    def __repr__(self) -> str:
+        """Without the data: a packet may end up in a log line."""
+        return f"Auth(reason={self.reason:#04x}, method={self.method!r})"
