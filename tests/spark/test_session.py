@@ -3,6 +3,8 @@
 import shutil
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,14 @@ def test_the_server_and_its_commands_import_no_spark() -> None:
     code = "import sys, embermq, embermq.cli, embermq.spark; print([m for m in sys.modules if m.startswith('pyspark')])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
+
+
+def test_the_extra_names_the_versions_that_were_tested() -> None:
+    root = Path(__file__).parent.parent.parent
+    extra = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]
+    tested = (root / "constraints.txt").read_text().splitlines()
+    assert sorted(requirement.partition("==")[0] for requirement in extra) == ["delta-spark", "pyspark"]
+    assert set(extra) <= set(tested)
+    delta, pyspark = (metadata.version(name) for name in ("delta-spark", "pyspark"))
+    assert {f"delta-spark=={delta}", f"pyspark=={pyspark}"} == set(extra)
+    assert f"io.delta:delta-spark_{pyspark.rpartition('.')[0]}_2.13:{delta}" == session.DELTA_PACKAGE

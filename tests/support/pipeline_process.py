@@ -13,7 +13,7 @@ from typing import Self
 from spark.conftest import TEST_SETTINGS
 
 
-def _settings_beside(lake: Path) -> Path:
+def settings_beside(lake: Path) -> Path:
     """A directory with the settings of the suite's own session, as a user has them for Spark."""
     place = lake.parent / "spark-conf"
     place.mkdir(exist_ok=True)
@@ -30,7 +30,7 @@ class PipelineProcess:
         self._changed = threading.Condition()
         self.process = subprocess.Popen(
             [*command, "--master", "local[2]", *arguments],
-            env={**os.environ, "SPARK_CONF_DIR": str(_settings_beside(lake))},
+            env={**os.environ, "SPARK_CONF_DIR": str(settings_beside(lake))},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -24,8 +24,12 @@ def named_directory(name: str) -> Callable[[str | Path], Path]:
     """Reads the directory that an option or argument of this name was given."""
 
     def read(text: str | Path) -> Path:
+        from embermq.spark.errors import is_url
+
         if text == "":
             raise ConfigError(f"{name}: expected a directory, not ''")
+        if is_url(str(text)):
+            raise ConfigError(f"{name}: expected a directory of a mounted file system, not the URL {text}")
         return Path(text)
 
     return read

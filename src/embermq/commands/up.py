@@ -1,6 +1,7 @@
 """`ember up`: the server, and the pipeline on Spark beside it in a process of its own.
 
-The pipeline reads the log's files and nothing else of the server: if it fails, the server goes on.
+The pipeline reads the log's files and nothing else of the server: if it fails, or its settings are wrong, the server
+goes on without it.
 """
 
 import asyncio
@@ -39,29 +40,44 @@ def up(
     settings = read_settings(config, {"listeners": listeners, "sn": {"port": sn_port}, "store": {"directory": data}})
     if settings.store.memory:
         raise ConfigError("store.memory is set: expected a directory, the pipeline reads its log")
-    if config is not None:
-        check_pipeline_tables(config)
     arguments = ["--data", str(settings.store.directory), "--lake", str(lake), "--master", master]
     if config is not None:
         arguments += ["--config", str(config)]
-    run(settings, Pipeline(arguments, lake))
+    run(settings, Pipeline(arguments, lake, _problem_of_tables(config)))
+
+
+def _problem_of_tables(config: Path | None) -> str | None:
+    """Why the pipeline would refuse its settings; None if it accepts them. The server does not need them."""
+    try:
+        if config is not None:
+            check_pipeline_tables(config)
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 @final
 class Pipeline:
-    """`ember pipeline run --continuous` as a child that is started again when it ends."""
+    """`ember pipeline run --continuous` as a child that is started again when it ends.
 
-    __slots__ = ("_arguments", "_lake", "_process", "_watch")
+    With a `problem` there is no child: the problem is logged, and the server runs alone.
+    """
 
-    def __init__(self, arguments: list[str], lake: Path) -> None:
+    __slots__ = ("_arguments", "_lake", "_problem", "_process", "_watch")
+
+    def __init__(self, arguments: list[str], lake: Path, problem: str | None = None) -> None:
         self._arguments: Final = arguments
         self._lake: Final = lake
+        self._problem: Final = problem
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> str:
         from embermq.spark import what_is_missing
 
+        if self._problem is not None:
+            logger.warning("the pipeline does not run: %s", self._problem)
+            return f"pipeline: not running: {self._problem}"
         missing = what_is_missing()
         if missing:
             return f"pipeline: not running: {missing}"

@@ -1,5 +1,11 @@
 """The errors of the pipeline. Each is one sentence for the user, who sees no stack trace."""
 
+import re
+from typing import Final
+
+# `Path` makes one slash of two. A drive of Windows has one letter.
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
 
 class PipelineError(Exception):
     """The pipeline cannot go on. The tables have lost nothing and have no row twice."""
@@ -28,3 +34,8 @@ class OptionError(PipelineError, ValueError):
 def bad_option(option: str, value: object, expected: str) -> OptionError:
     """The error that names the option, its value and what was expected."""
     return OptionError(f"option {option!r} is {value!r}: expected {expected}")
+
+
+def is_url(place: str) -> bool:
+    """Whether a text is a URL (s3a://..., hdfs://..., file://...) where a directory is expected."""
+    return _URL.match(place) is not None

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from embermq.instants import EXPECTED as INSTANT_EXPECTED
 from embermq.instants import instant_us
 from embermq.protocol.topics import check_topic_filter
-from embermq.spark.errors import bad_option
+from embermq.spark.errors import bad_option, is_url
 from embermq.store.log.records import Kind
 
 EARLIEST: Final = "earliest"
@@ -100,6 +100,9 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
     path = read.text("path")
     if not path:
         raise bad_option("path", path, "the server's data directory, as in .load(DIRECTORY)")
+    path = path.removeprefix("file://")
+    if is_url(path):
+        raise bad_option("path", path, "a directory of a mounted file system, not a URL")
     starting = read.offset("startingOffsets", EARLIEST, LATEST)
     timestamp_us = read.one("startingTimestamp", _timestamp_us, None)
     if timestamp_us is not None and read.text("startingOffsets"):
@@ -108,7 +111,7 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
     if isinstance(starting, int) and isinstance(ending, int) and ending < starting:
         raise bad_option("endingOffsets", ending, f"an offset not below startingOffsets, which is {starting}")
     return SourceOptions(
-        path=path.removeprefix("file://"),
+        path=path,
         topic_filter=read.one("filter", _topic_filter, None),
         kinds=read.one("kinds", _kinds, ()),
         starting=starting,

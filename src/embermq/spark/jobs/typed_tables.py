@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Final
 
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType
@@ -33,6 +32,7 @@ from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 from embermq.protocol.topics import check_topic_filter
 from embermq.spark.errors import PipelineError
 from embermq.spark.jobs.job import Job
+from embermq.spark.jobs.typed_schema import SchemaError, parse_schema
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import REJECTS_SCHEMA, REJECTS_SUFFIX, RESERVED_NAMES, TYPED_KEYS
 from embermq.spark.lake.transactions import append_once, applied_offset
@@ -59,12 +59,10 @@ class TypedTable:
         return self.name + REJECTS_SUFFIX
 
     def value_fields(self) -> list[StructField]:
-        """The columns that come from the payload. Needs a session: Spark parses the schema."""
+        """The columns that come from the payload; SchemaError if the schema is none."""
         if self.format == "number":
             return [StructField("value", DoubleType())]
-        parsed = StructType.fromDDL(self.schema)
-        assert isinstance(parsed, StructType)
-        return parsed.fields
+        return parse_schema(self.schema).fields
 
     def table_schema(self) -> StructType:
         levels = [StructField(name, StringType()) for name in self.levels if name]
@@ -88,11 +86,17 @@ def read_typed_tables(config: Path | None) -> tuple[TypedTable, ...]:
     if config is None:
         return ()
     try:
-        settings = tomllib.loads(config.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        settings = tomllib.loads(config.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PipelineError(f"{config}: {error}") from None
-    entries = settings.get("pipeline", {}).get("tables", [])
-    if not isinstance(entries, list):
+    pipeline = settings.get("pipeline", {})
+    if not isinstance(pipeline, dict):
+        raise PipelineError(f"{config}: pipeline: expected a section")
+    for key in pipeline:
+        if key != "tables":
+            raise PipelineError(f"{config}: pipeline.{key}: expected [[pipeline.tables]] and nothing else")
+    entries = pipeline.get("tables", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise PipelineError(f"{config}: pipeline.tables: expected [[pipeline.tables]] sections")
     tables = tuple(_typed_table(f"{config}: pipeline.tables[{number}]", entry) for number, entry in enumerate(entries))
     names = [name for table in tables for name in (table.name, table.rejects)]
@@ -106,6 +110,9 @@ def _typed_table(where: str, entry: Mapping[str, object]) -> TypedTable:
     for key in entry:
         if key not in _KEYS:
             raise PipelineError(f"{where}.{key}: expected one of {', '.join(_KEYS)}")
+    for key in ("name", "filter", "format", "schema"):
+        if not isinstance(entry.get(key, ""), str):
+            raise PipelineError(f"{where}.{key}: {entry[key]!r}: expected a text")
     name, topic_filter, form = (str(entry.get(key, "")) for key in ("name", "filter", "format"))
     if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
         raise PipelineError(f"{where}.name: {name!r}: expected small letters, digits and _, and not {RESERVED_NAMES}")
@@ -128,8 +135,8 @@ def _typed_table(where: str, entry: Mapping[str, object]) -> TypedTable:
 def _check_columns(where: str, table: TypedTable) -> None:
     try:
         names = [name.lower() for name in table.table_schema().names]
-    except PySparkException as error:
-        raise PipelineError(f"{where}.schema: {table.schema!r}: {str(error).splitlines()[0]}") from None
+    except SchemaError as error:
+        raise PipelineError(f"{where}.schema: {table.schema!r}: {error}") from None
     for name in names:
         if names.count(name) > 1:
             raise PipelineError(f"{where}: the column {name!r} is used twice")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, final
 
 from embermq import __version__
-from embermq.spark.errors import LakeError
+from embermq.spark.errors import LakeError, is_url
 from embermq.store.log.segments import lock_file
 
 LAKE_FORMAT: Final = 1
@@ -31,6 +31,8 @@ class Lake:
     __slots__ = ("directory",)
 
     def __init__(self, directory: Path | str) -> None:
+        if is_url(str(directory)):
+            raise LakeError(f"the lake {directory}: expected a directory of a mounted file system, not a URL")
         self.directory: Final = Path(directory)
 
     @property

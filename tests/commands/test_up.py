@@ -1,0 +1,107 @@
+"""`ember up` and the pipeline's commands as processes: wrong settings of the pipeline, and a URL as its lake."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.wire import Wire
+
+EMBER = (sys.executable, "-m", "embermq")
+TIMEOUT_S = 60
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("EMBERMQ_")}
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (
+            '[[pipeline.tables]]\nname = "a"\nfilter = "a"\nformat = "json"\nschema = "a nosuch"',
+            "pipeline.tables[0].schema: 'a nosuch': expected a type",
+        ),
+        ('[[pipeline.tables]]\nname = "a"\nfilter = 3\nformat = "number"', "pipeline.tables[0].filter: 3: expected"),
+        ("[pipeline]\ntables = 7", "pipeline.tables: expected [[pipeline.tables]] sections"),
+        ("pipeline = 7", "pipeline: expected a section"),
+        ('[pipeline]\nlake = "s3a://bucket"', "pipeline.lake: expected [[pipeline.tables]] and nothing else"),
+    ],
+)
+def test_the_server_runs_though_the_settings_of_the_pipeline_are_wrong(
+    tmp_path: Path, settings: str, problem: str
+) -> None:
+    pytest.importorskip("pyspark")
+    (tmp_path / "ember.toml").write_text(settings + "\n")
+    process = subprocess.Popen(
+        [*EMBER, "up", "--port", "0", "--config", "ember.toml"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+            if line == "ready\n":
+                break
+        assert lines[-1:] == ["ready"], process.communicate()[1]
+        assert lines[-2].startswith("pipeline: not running: ") and problem in lines[-2]
+        (port,) = [int(found[1]) for line in lines if (found := re.search(r"mqtt://.*?:(\d+)", line))]
+        with Wire(("127.0.0.1", port)) as client:
+            assert client.connect("c").return_code == 0
+        process.send_signal(signal.SIGTERM)
+        logged = process.communicate(timeout=TIMEOUT_S)[1]
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0
+    (warning,) = [line for line in logged.splitlines() if "pipeline" in line]
+    assert "WARNING embermq: the pipeline does not run: " in warning and problem in warning
+    assert not (tmp_path / "ember-lake").exists()
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket/lake", "hdfs://name/lake", "gs://b", "abfss://c@a/x", "file:///tmp/x"])
+def test_a_url_is_not_a_lake(tmp_path: Path, place: str) -> None:
+    ended = refused(tmp_path, "pipeline", "run", "--once", "--lake", place)
+    assert ended == f"ember: --lake: expected a directory of a mounted file system, not the URL {place}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("up",),
+        ("pipeline", "status"),
+        ("pipeline", "query", "select 1"),
+        ("pipeline", "as-of", "now"),
+        ("pipeline", "audit"),
+        ("pipeline", "report"),
+        ("pipeline", "compact"),
+    ],
+    ids=" ".join,
+)
+def test_no_command_takes_a_url_as_its_lake(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert "not the URL s3a://bucket/lake\n" in refused(tmp_path, *arguments, "--lake", "s3a://bucket/lake")
+
+
+def test_no_command_takes_a_url_as_its_data(tmp_path: Path) -> None:
+    assert "--data: expected a directory" in refused(tmp_path, "pipeline", "run", "--data", "hdfs://name/data")
+    assert "--data: expected a directory" in refused(tmp_path, "serve", "--data", "s3a://bucket/data")
+
+
+def refused(directory: Path, *arguments: str) -> str:
+    """Run a command that must end with one sentence, and must make no file."""
+    ended = subprocess.run(
+        [*EMBER, *arguments], cwd=directory, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert (ended.returncode, ended.stdout) == (2, ""), ended
+    assert ended.stderr.count("\n") == 1, ended
+    assert list(directory.iterdir()) == []
+    return ended.stderr
