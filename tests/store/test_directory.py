@@ -3,6 +3,7 @@
 import os
 import stat
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -28,6 +29,24 @@ def test_only_the_owner_may_read_the_directory(tmp_path: Path) -> None:
     engine.store.close()
     for path in (tmp_path / "data", *(tmp_path / "data").rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_files_of_the_state_may_go_while_they_are_made_private(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path / "data")
+    paths = [directory.state / f"{number}.sst" for number in range(3_000)]
+    for path in paths:
+        path.touch(0o644)
+
+    def delete() -> None:
+        for path in paths:
+            path.unlink()
+
+    deleting = Thread(target=delete)
+    deleting.start()
+    while deleting.is_alive():
+        directory.keep_private()
+    deleting.join()
+    directory.close()
 
 
 def test_a_directory_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:

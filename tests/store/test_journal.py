@@ -22,7 +22,7 @@ from embermq.store.state.rocks import FLUSH_BYTES
 from embermq.store.state.state import StateSettings
 from support.crashed_directory import copy_as_crashed
 from support.state_samples import BreakableDatabase
-from support.store_contract import DurableContract, Engine, names
+from support.store_contract import DurableContract, Engine, expiring, names
 
 Opener = Callable[[Callable[[Callable[[], None]], None], tuple[RetainedBudget, ...]], Store]
 
@@ -223,6 +223,22 @@ def test_a_state_ahead_of_its_log_can_be_rebuilt(engine: Engine, tmp_path: Path)
     rebuild(tmp_path / "data", JournalSettings())
     engine.store = engine.opener(engine.calls.put, ())
     assert engine.store.retained_totals() == (0, 0)
+
+
+def test_a_message_on_its_way_is_not_removed_for_the_expired_one_before_it(engine: Engine) -> None:
+    engine.turn()
+    engine.publish("a", properties=expiring(1))
+    engine.commit()
+    engine.turn(2_000_000)
+    engine.publish("a", b"new")
+    reports: list[StoreError | None] = []
+    assert not engine.store.commit(reports.append)
+    assert engine.store.retained_expired(engine.now_us, 10) == []  # the group is closed, and not known to be applied
+    while not reports:
+        engine.calls.get(timeout=30)()
+    assert engine.store.retained_expired(engine.now_us, 10) == []
+    found = engine.store.retained_get("a")
+    assert found is not None and found.payload == b"new"
 
 
 CHILD = """

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from embermq.protocol.packets import Publish, SubscriptionRequest
+from embermq.protocol.packets import Publish, SubscriptionRequest, Will
 from embermq.store.budgets import RetainedBudget
 from embermq.store.errors import HistoryTrimmed
 from embermq.store.interface import Queue, SavedSession, StoreError
@@ -25,36 +25,52 @@ SETTINGS = JournalSettings(
     durability="os",  # a copy of the directory sees what the system has; no sync makes more histories in less time
     segment_bytes=16 * 1024,
     retention_bytes=48 * 1024,
-    budgets=(RetainedBudget("a/#", count_max=1_000), RetainedBudget("#", bytes_max=10**9)),
+    budgets=(
+        RetainedBudget("a/#", count_max=1_000),
+        RetainedBudget("#", bytes_max=10**9),
+        RetainedBudget("b/c", expiry_s=25),
+    ),
     # Small numbers make rare things happen often.
     state=StateSettings(flush_records=120, chunk_entries=4, clean_every=8, forgotten_topics=3),
     merged_records=30,
 )
 
 
-class ModelSession:
-    def __init__(self, session_id: int) -> None:
-        self.session_id = session_id
-        self.subscriptions: dict[str, int] = {}
-        self.received: set[int] = set()
-        self.messages: list[tuple[bytes, int]] = []
+class ModelQueue:
+    def __init__(self, queue_id: int) -> None:
+        self.queue_id = queue_id
+        self.messages: list[tuple[bytes, int, tuple[int, ...], int]] = []  # payload, qos, subscription ids, expiry
         self.acknowledged = 0
         self.released: set[int] = set()
+
+
+class ModelSession(ModelQueue):
+    def __init__(self, session_id: int) -> None:
+        super().__init__(session_id)
+        self.expiry_s = 60
+        self.subscriptions: dict[str, tuple[int, int]] = {}  # qos, subscription id
+        self.received: set[int] = set()
 
 
 class Model:
     """What must be there, as of the last commit."""
 
     def __init__(self) -> None:
-        self.changes: list[tuple[int, str, bytes]] = []  # instant, topic, payload (empty: cleared)
+        self.changes: list[tuple[int, str, bytes, int]] = []  # instant, topic, payload (empty: cleared), expiry
         self.sessions: dict[str, ModelSession] = {}
+        self.shared: dict[str, ModelQueue] = {}
+        self.wills: dict[str, Will] = {}
 
-    def retained(self, instant_us: int) -> dict[str, bytes]:
-        current: dict[str, bytes] = {}
-        for at_us, topic_name, payload in self.changes:
+    def retained(self, instant_us: int, with_expired: bool = False) -> dict[str, bytes]:
+        current: dict[str, tuple[bytes, int]] = {}
+        for at_us, topic_name, payload, expires_us in self.changes:
             if at_us <= instant_us:
-                current[topic_name] = payload
-        return {topic_name: payload for topic_name, payload in current.items() if payload}
+                current[topic_name] = payload, expires_us
+        return {
+            topic_name: payload
+            for topic_name, (payload, expires_us) in current.items()
+            if payload and (with_expired or not 0 < expires_us <= instant_us)
+        }
 
 
 class Walk:
@@ -68,7 +84,7 @@ class Walk:
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.now_us = 1_000_000
         self.model = Model()
-        self.queues: dict[str, Queue] = {}
+        self.queues: dict[int, Queue] = {}
         self.journal = Journal(self.directory, self.calls.put, SETTINGS)
 
     def commit(self) -> None:
@@ -83,7 +99,20 @@ class Walk:
         self.now_us += self.rng.choice([0, 1, 1_000, 20_000_000])
         self.journal.begin_turn(self.now_us)
         for _ in range(self.rng.randint(1, 12)):
-            self.rng.choice([self.publish, self.publish, self.publish, self.clear, self.session, self.acknowledge])()
+            self.rng.choice(
+                [
+                    self.publish,
+                    self.publish,
+                    self.publish,
+                    self.clear,
+                    self.session,
+                    self.acknowledge,
+                    self.share,
+                    self.will,
+                ]
+            )()
+        if self.rng.random() < 0.5:
+            self.remove_expired()
         self.commit()
         if self.rng.random() < 0.08:
             self.crash()
@@ -95,18 +124,36 @@ class Walk:
         topic_name = self.topic_name()
         retain = self.rng.random() < 0.7
         payload = self.rng.randbytes(self.rng.choice([1, 5, 900]))
-        message = Publish(topic_name, payload, self.rng.choice([1, 2]), retain, packet_id=self.rng.randint(1, 9))
+        interval_s = self.rng.choice([-1, -1, 0, 1, 30, 1_000])  # -1: none
+        properties = b"\x02" + interval_s.to_bytes(4, "big") if interval_s >= 0 else b""
+        expires_us = self.now_us + interval_s * 1_000_000 if interval_s >= 0 else 0
+        message = Publish(
+            topic_name,
+            payload,
+            self.rng.choice([1, 2]),
+            retain,
+            packet_id=self.rng.randint(1, 9),
+            properties=properties,
+            expires_us=expires_us,
+        )
         senders = [session for session in self.model.sessions.values() if message.packet_id not in session.received]
         sender = self.rng.choice(senders) if senders and message.qos == 2 else None
-        offset = self.journal.append_publish(message, "publisher", sender.session_id if sender else 0)
+        offset = self.journal.append_publish(message, "publisher", sender.queue_id if sender else 0)
         if sender:
             sender.received.add(message.packet_id)
         if retain:
-            self.model.changes.append((self.now_us, topic_name, payload))
-        for client_id, session in self.model.sessions.items():
+            expiries_us = [expires_us] if expires_us else []
+            if topic_name == "b/c":
+                expiries_us.append(self.now_us + 25_000_000)  # its budget's
+            self.model.changes.append((self.now_us, topic_name, payload, min(expiries_us, default=0)))
+        for owed in self.all_queues():
             if self.rng.random() < 0.3:
-                self.queues[client_id].push(message, self.rng.choice([offset, -1]), message.qos, retain)
-                session.messages.append((payload, message.qos))
+                ids = self.rng.choice([(), (), (1,), (1, 300)])
+                self.queues[owed.queue_id].push(message, self.rng.choice([offset, -1]), message.qos, retain, ids)
+                owed.messages.append((payload, message.qos, ids, expires_us))
+
+    def all_queues(self) -> list[ModelQueue]:
+        return [*self.model.sessions.values(), *self.model.shared.values()]
 
     def clear(self) -> None:
         topic_name = self.topic_name()
@@ -114,7 +161,35 @@ class Walk:
             self.journal.append_retained_removed(topic_name, "test")
         else:
             self.journal.append_publish(Publish(topic_name, b"", 1, True), "publisher")
-        self.model.changes.append((self.now_us, topic_name, b""))
+        self.model.changes.append((self.now_us, topic_name, b"", 0))
+
+    def remove_expired(self) -> None:
+        for topic_name in self.journal.retained_expired(self.now_us, self.rng.choice([1, 100])):
+            assert topic_name not in self.model.retained(self.now_us)
+            self.journal.append_retained_removed(topic_name, "expired")
+            self.model.changes.append((self.now_us, topic_name, b"", 0))
+
+    def share(self) -> None:
+        share_filter = f"$share/{self.rng.choice('gh')}/a/#"
+        known = self.model.shared.get(share_filter)
+        if known is None:
+            queue_id, queue = self.journal.open_shared_queue(share_filter)
+            self.queues[queue_id] = queue
+            self.model.shared[share_filter] = ModelQueue(queue_id)
+        elif self.rng.random() < 0.1:
+            self.journal.end_shared_queue(known.queue_id, share_filter)
+            del self.model.shared[share_filter]
+
+    def will(self) -> None:
+        client_id = f"device-{self.rng.randint(1, 3)}"
+        if self.rng.random() < 0.5:
+            session = self.model.sessions.get(client_id)
+            will = Will("w", self.rng.randbytes(3), self.rng.randint(0, 2), True, self.rng.choice([0, 70_000]), b"")
+            self.journal.append_will(client_id, session.queue_id if session else 0, "user", will)
+            self.model.wills[client_id] = will
+        else:
+            self.journal.append_will_cleared(client_id)
+            self.model.wills.pop(client_id, None)
 
     def session(self) -> None:
         client_id = f"device-{self.rng.randint(1, 3)}"
@@ -122,35 +197,40 @@ class Walk:
         if known is None:
             saved = self.journal.open_session(client_id, "", 60)
             assert saved.queue is not None
-            self.queues[client_id] = saved.queue
+            self.queues[saved.session_id] = saved.queue
             self.model.sessions[client_id] = ModelSession(saved.session_id)
         elif self.rng.random() < 0.15:
-            self.journal.end_session(known.session_id, client_id)
+            self.journal.end_session(known.queue_id, client_id)
             del self.model.sessions[client_id]
+        elif self.rng.random() < 0.1:
+            known.expiry_s = self.rng.randint(0, 1_000)
+            self.journal.append_session_expiry(known.queue_id, client_id, known.expiry_s)
         elif known.received and self.rng.random() < 0.5:
             packet_id = known.received.pop()
-            self.journal.append_pubrel(known.session_id, client_id, packet_id)
+            self.journal.append_pubrel(known.queue_id, client_id, packet_id)
         elif self.rng.random() < 0.7:
             topic_filter = self.rng.choice(FILTERS)
-            request = SubscriptionRequest(topic_filter, self.rng.randint(0, 2))
-            self.journal.append_subscribed(client_id, known.session_id, request, request.qos, False)
-            known.subscriptions[topic_filter] = request.qos
+            request = SubscriptionRequest(
+                topic_filter, self.rng.randint(0, 2), subscription_id=self.rng.choice([0, 1, 20_000])
+            )
+            self.journal.append_subscribed(client_id, known.queue_id, request, request.qos, False)
+            known.subscriptions[topic_filter] = request.qos, request.subscription_id
         elif known.subscriptions:
             topic_filter = self.rng.choice(sorted(known.subscriptions))
-            self.journal.append_unsubscribed(client_id, known.session_id, topic_filter)
+            self.journal.append_unsubscribed(client_id, known.queue_id, topic_filter)
             del known.subscriptions[topic_filter]
 
     def acknowledge(self) -> None:
-        for client_id, session in self.model.sessions.items():
-            queue = self.queues[client_id]
+        for owed in self.all_queues():
+            queue = self.queues[owed.queue_id]
             found = queue.read(0, self.rng.randint(1, 40))
             if found and self.rng.random() < 0.5:
                 released = self.rng.choice(found).sequence
                 queue.release(released)
-                session.released.add(released)
+                owed.released.add(released)
             if found and self.rng.random() < 0.7:
-                session.acknowledged = self.rng.choice(found).sequence
-                queue.acknowledge(session.acknowledged)
+                owed.acknowledged = self.rng.choice(found).sequence
+                queue.acknowledge(owed.acknowledged)
 
     def crash(self) -> None:
         """What a kill leaves, sometimes without the state; or an orderly end."""
@@ -158,7 +238,7 @@ class Walk:
         self.journal.append_publish(Publish("a", b"never committed", 1, True), "publisher")
         if self.rng.random() < 0.3:
             self.commit()
-            self.model.changes.append((self.now_us, "a", b"never committed"))
+            self.model.changes.append((self.now_us, "a", b"never committed", 0))
             self.journal.close()
         else:
             self.lives += 1
@@ -173,23 +253,28 @@ class Walk:
         self.journal = Journal(self.directory, self.calls.put, SETTINGS)
         saved = {session.client_id: session for session in self.journal.sessions()}
         self.check_sessions(saved)
-        self.queues = {client_id: queue for client_id, s in saved.items() if (queue := s.queue) is not None}
+        self.queues = {s.session_id: queue for s in saved.values() if (queue := s.queue) is not None}
+        self.queues |= {s.queue_id: s.queue for s in self.journal.shared_queues()}
 
     def is_untrimmed(self) -> bool:
         """Only a log that reaches back to the beginning can give everything again."""
         return (self.directory / "log" / f"{1:020d}.log").exists()
 
     def check(self) -> None:
+        self.journal.begin_turn(self.now_us)
         expected = self.model.retained(self.now_us)
         found = list(self.journal.retained_scan("#", "", 100_000))
         everything = {r.topic_name: r.payload for r in [*found, *self.journal.retained_scan("$x/#", "", 100_000)]}
         assert everything == expected
-        sizes = {topic_name: len(topic_name.encode()) + len(payload) for topic_name, payload in expected.items()}
+        kept = self.model.retained(self.now_us, with_expired=True)
+        sizes = {topic_name: len(topic_name.encode()) + len(payload) for topic_name, payload in kept.items()}
+        assert set(self.journal.retained_expired(self.now_us, 1_000)) == kept.keys() - expected.keys()
         assert self.journal.retained_totals() == (len(sizes), sum(sizes.values()))
         below_a = [size for topic_name, size in sizes.items() if topic_name == "a" or topic_name.startswith("a/")]
         assert self.journal.retained_budget_totals() == [
             ("a/#", len(below_a), sum(below_a)),
             ("#", len(sizes), sum(sizes.values())),
+            ("b/c", int("b/c" in sizes), sizes.get("b/c", 0)),
         ]
         for _ in range(5):
             self.check_past(self.rng.randint(1_000_000, self.now_us))
@@ -213,18 +298,29 @@ class Walk:
         assert saved.keys() == self.model.sessions.keys()
         for client_id, session in self.model.sessions.items():
             found = saved[client_id]
-            assert found.session_id == session.session_id
-            assert {request.topic_filter: request.qos for request, _ in found.subscriptions} == session.subscriptions
+            assert (found.session_id, found.session_expiry_s) == (session.queue_id, session.expiry_s)
+            assert {
+                request.topic_filter: (request.qos, request.subscription_id) for request, _ in found.subscriptions
+            } == session.subscriptions
             assert found.received_ids == session.received
-            queue = found.queue
-            assert queue is not None
-            assert (queue.acknowledged(), queue.last()) == (session.acknowledged, len(session.messages))
-            read = queue.read(0, 100_000)
-            assert [q.sequence for q in read] == list(range(session.acknowledged + 1, len(session.messages) + 1))
-            assert [(q.message.payload, q.qos) for q in read] == session.messages[session.acknowledged :]
-            assert {q.sequence for q in read if q.released} == {
-                sequence for sequence in session.released if sequence > session.acknowledged
-            }
+            assert found.queue is not None
+            self.check_queue(found.queue, session)
+        shared = {found.share_filter: found for found in self.journal.shared_queues()}
+        assert shared.keys() == self.model.shared.keys()
+        for share_filter, owed in self.model.shared.items():
+            assert shared[share_filter].queue_id == owed.queue_id
+            self.check_queue(shared[share_filter].queue, owed)
+        assert {saved.client_id: saved.will for saved in self.journal.wills()} == self.model.wills
+
+    def check_queue(self, queue: Queue, owed: ModelQueue) -> None:
+        assert (queue.acknowledged(), queue.last()) == (owed.acknowledged, len(owed.messages))
+        read = queue.read(0, 100_000)
+        assert [q.sequence for q in read] == list(range(owed.acknowledged + 1, len(owed.messages) + 1))
+        found = [(q.message.payload, q.qos, q.subscription_ids, q.message.expires_us) for q in read]
+        assert found == owed.messages[owed.acknowledged :]
+        assert {q.sequence for q in read if q.released} == {
+            sequence for sequence in owed.released if sequence > owed.acknowledged
+        }
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -55,6 +55,11 @@ class Engine:
         return self.store.append_publish(Publish(topic_name, payload, qos, retain, properties=properties), "publisher")
 
 
+def expiring(interval_s: int) -> bytes:
+    """A Message Expiry Interval, as the properties of a message begin with it."""
+    return b"\x02" + interval_s.to_bytes(4, "big")
+
+
 def names(found: list[Retained]) -> list[str]:
     return [retained.topic_name for retained in found]
 
@@ -267,6 +272,128 @@ class StoreContract:
         queue.acknowledge(4)
         engine.commit()
         assert [queued.subscription_ids for queued in queue.read(0, 100)] == pushed[4:]
+
+    def test_a_retained_message_expires_by_its_own_interval(self, engine: Engine) -> None:
+        start_us = engine.turn()
+        engine.publish("a/1", properties=expiring(10) + b"\x01\x01")
+        engine.publish("a/2")
+        engine.publish("a/3", properties=expiring(20))
+        engine.commit()
+        found = engine.store.retained_get("a/1")
+        assert found is not None and found.properties == expiring(10) + b"\x01\x01"
+        assert found.expires_us == start_us + 10_000_000
+        engine.turn(9_999_999)
+        assert names(engine.store.retained_scan("a/#", "", 10)) == ["a/1", "a/2", "a/3"]
+        engine.turn(1)
+        assert engine.store.retained_get("a/1") is None
+        for topic_filter in ("a/#", "a/+"):
+            assert names(engine.store.retained_scan(topic_filter, "", 10)) == ["a/2", "a/3"]
+            assert names(engine.store.retained_scan(topic_filter, "", 1)) == ["a/2"]
+            assert names(engine.store.retained_piece(topic_filter, "", 10, 1_000, 100).found) == ["a/2", "a/3"]
+        assert engine.store.retained_scan("a/1", "", 10) == []
+        assert engine.store.retained_totals()[0] == 3
+        assert engine.store.retained_expired(engine.now_us, 10) == ["a/1"]
+        engine.store.append_retained_removed("a/1", "expired")
+        engine.commit()
+        assert engine.store.retained_expired(engine.now_us, 10) == []
+        assert engine.store.retained_totals()[0] == 2
+        assert engine.store.retained_expired(start_us + 20_000_000, 10) == ["a/3"]
+
+    def test_a_message_that_replaces_another_expires_when_its_own_interval_says(self, engine: Engine) -> None:
+        start_us = engine.turn()
+        for topic_name in ("earlier", "later", "never", "twice"):
+            engine.publish(topic_name, properties=expiring(50))
+        engine.commit()
+        engine.publish("earlier", properties=expiring(5))
+        engine.publish("later", properties=expiring(500))
+        engine.publish("never")
+        engine.publish("twice", properties=expiring(3))
+        engine.publish("twice", properties=expiring(400))
+        engine.commit()
+        assert engine.store.retained_expired(start_us + 50_000_000, 10) == ["earlier"]
+        assert engine.store.retained_expired(start_us + 1_000_000_000, 10) == ["earlier", "twice", "later"]
+        engine.turn(100_000_000)
+        assert names(engine.store.retained_scan("#", "", 10)) == ["later", "never", "twice"]
+
+    def test_a_message_expires_by_its_interval_or_its_budget_whichever_is_earlier(self, engine: Engine) -> None:
+        engine.budgets = (RetainedBudget("a/#", expiry_s=60),)
+        store = engine.reopen()
+        start_us = engine.turn()
+        engine.publish("a/1", properties=expiring(10))
+        engine.publish("a/2", properties=expiring(100))
+        engine.publish("b", properties=expiring(100))
+        engine.commit()
+        found = {retained.topic_name: retained.expires_us - start_us for retained in store.retained_scan("#", "", 10)}
+        assert found == {"a/1": 10_000_000, "a/2": 60_000_000, "b": 100_000_000}
+        engine.turn(60_000_000)
+        assert names(store.retained_scan("#", "", 10)) == ["b"]
+        assert store.retained_expired(engine.now_us, 10) == ["a/1", "a/2"]
+
+    def test_an_interval_of_zero_has_passed_at_once(self, engine: Engine) -> None:
+        engine.turn()
+        engine.publish("a", b"before")
+        engine.publish("a", properties=expiring(0))
+        engine.commit()
+        assert engine.store.retained_get("a") is None
+        assert engine.store.retained_expired(engine.now_us, 10) == ["a"]
+
+    def test_a_message_that_is_retained_again_meanwhile_is_not_removed(self, engine: Engine) -> None:
+        engine.turn()
+        engine.publish("a", properties=expiring(1))
+        engine.publish("b", properties=expiring(1))
+        engine.commit()
+        engine.turn(2_000_000)
+        engine.publish("a", b"new")  # perhaps not durable yet
+        assert engine.store.retained_expired(engine.now_us, 10) == ["b"]
+        engine.store.append_retained_removed("b", "expired")
+        assert engine.store.retained_expired(engine.now_us, 10) == []
+        engine.commit()
+        assert names(engine.store.retained_scan("#", "", 10)) == ["a"]
+
+    def test_pieces_pass_over_any_number_of_expired_messages_within_their_bounds(self, engine: Engine) -> None:
+        engine.turn()
+        for number in range(100):
+            engine.publish(f"a/{number:02}", properties=expiring(1) if number % 30 else b"")
+        engine.commit()
+        engine.turn(2_000_000)
+        for topic_filter in ("a/#", "a/+", "+/+"):
+            found: list[str] = []
+            after, done, pieces = "", False, 0
+            while not done:
+                piece = engine.store.retained_piece(topic_filter, after, 10, 1_000, 100)
+                found += names(piece.found)
+                after, done, pieces = piece.after_topic_name, piece.done, pieces + 1
+            assert found == ["a/00", "a/30", "a/60", "a/90"], topic_filter
+            assert pieces >= 10
+
+    def test_a_queued_message_says_when_it_expires(self, engine: Engine) -> None:
+        start_us = engine.turn()
+        queue = engine.store.open_session("device", "user", 3600).queue
+        assert queue is not None
+        for properties, expires_us in ((expiring(10), start_us + 10_000_000), (b"\x01\x00", 0), (b"", 0)):
+            message = Publish("a", b"x", 1, properties=properties, expires_us=expires_us)
+            queue.push(message, engine.store.append_publish(message, "publisher"), 1, False)
+        engine.commit()
+        assert [queued.message.expires_us for queued in queue.read(0, 10)] == [start_us + 10_000_000, 0, 0]
+
+    def test_a_copy_of_a_message_expires_with_the_message(self, engine: Engine) -> None:
+        start_us = engine.turn()
+        queue = engine.store.open_session("device", "user", 3600).queue
+        assert queue is not None
+        message = Publish("a", b"x", 1, True, properties=expiring(10) + b"\x01\x01", expires_us=start_us + 10_000_000)
+        engine.turn(4_000_000)
+        queue.push(message, -1, 1, True)
+        engine.turn(500_000)
+        queue.push(message, -1, 1, True)
+        engine.turn(60_000_000)
+        queue.push(message, -1, 1, True)
+        engine.commit()
+        exact, rounded, passed = queue.read(0, 10)
+        assert exact.message.expires_us == start_us + 10_000_000
+        assert exact.message.properties[5:] == b"\x01\x01"
+        # An interval in a record is in whole seconds.
+        assert 0 <= rounded.message.expires_us - (start_us + 10_000_000) < 1_000_000
+        assert 0 < passed.message.expires_us <= engine.now_us
 
     def test_a_share_group_has_a_queue_of_its_own(self, engine: Engine) -> None:
         engine.turn()
@@ -535,6 +662,47 @@ class DurableContract(StoreContract):
         assert found.queue.push(Publish("a/ü", b"next", 1), -1, 1, False) == 2001
         engine.commit()
         assert sequences(found.queue.read(1999, 10)) == [2000, 2001]
+
+    def test_messages_expire_after_a_restart_as_before(self, engine: Engine) -> None:
+        start_us = engine.turn()
+        engine.publish("a", properties=expiring(10))
+        engine.publish("b", properties=expiring(20))
+        queue = engine.store.open_session("device", "", 3600).queue
+        assert queue is not None
+        message = Publish("c", b"x", 1, properties=expiring(7), expires_us=start_us + 7_000_000)
+        queue.push(message, engine.store.append_publish(message, "publisher"), 1, False)
+        (found,) = _reopened_sessions(engine)
+        assert found.queue is not None
+        assert [queued.message.expires_us for queued in found.queue.read(0, 10)] == [start_us + 7_000_000]
+        engine.turn(10_000_000)
+        assert names(engine.store.retained_scan("#", "", 10)) == ["b"]
+        assert engine.store.retained_expired(engine.now_us, 10) == ["a"]
+        kept = engine.store.retained_get("b")
+        assert kept is not None and kept.expires_us == start_us + 20_000_000
+
+    def test_a_message_was_retained_until_it_expired(self, engine: Engine) -> None:
+        engine.budgets = (RetainedBudget("b", expiry_s=5),)
+        store = engine.reopen()
+        start_us = engine.turn()
+        engine.publish("a", b"own", properties=expiring(10))
+        engine.publish("b", b"budget's")
+        engine.publish("c", b"for ever")
+        engine.commit()
+        engine.turn(30_000_000)
+        engine.publish("a", b"again")  # both were expired and not removed yet
+        engine.publish("b", b"again")
+        engine.commit()
+        for _ in range(2):
+            for after_us, expected in ((4_999_999, ["a", "b", "c"]), (5_000_000, ["a", "c"]), (10_000_000, ["c"])):
+                instant_us = start_us + after_us
+                assert names(store.retained_as_of("#", "", 10, instant_us)) == expected
+                assert names(store.retained_as_of("#", "", 1, instant_us)) == expected[:1]
+                pieces = store.retained_as_of_pieces("#", instant_us)
+                assert [name for piece in pieces for name in names(piece)] == expected
+            expiries_us = [retained.expires_us for retained in store.retained_as_of("#", "", 3, start_us)]
+            assert expiries_us == [start_us + 10_000_000, start_us + 5_000_000, 0]
+            assert names(store.retained_as_of("#", "", 10, engine.now_us)) == ["a", "b", "c"]
+            store = engine.reopen()
 
     def test_a_position_moves_and_ends(self, engine: Engine) -> None:
         engine.turn()

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.effects import Effects, OfferEffect
 from embermq.broker.link import Link
 from embermq.broker.shortcuts import deliver_next
-from embermq.protocol.packets import Delivery, Publish
+from embermq.protocol.packets import Delivery, Publish, message_expires_us
 from embermq.protocol.topics import has_wildcard, matches
 from embermq.store.interface import Retained, RetainedPiece, RetainedPosition, Store
 
@@ -350,4 +350,6 @@ class RetainedDelivery:
 
 
 def _as_message(retained: Retained) -> Publish:
-    return Publish(retained.topic_name, retained.payload, retained.qos, True, False, 0, retained.properties)
+    properties = retained.properties
+    expires_us = message_expires_us(properties, retained.timestamp_us) if properties else 0
+    return Publish(retained.topic_name, retained.payload, retained.qos, True, False, 0, properties, expires_us)

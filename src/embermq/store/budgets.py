@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
+from embermq.protocol.packets import message_expires_us
 from embermq.protocol.topics import matches
 
 NO_LIMIT: Final = 0
@@ -33,12 +34,13 @@ class RetainedBudget:
 class RetainedAccount:
     """The totals of each budget, as of the newest record that was appended."""
 
-    __slots__ = ("_budgets", "_bytes", "_counts")
+    __slots__ = ("_budgets", "_bytes", "_counts", "may_expire")
 
     def __init__(self, budgets: Sequence[RetainedBudget] = ()) -> None:
         self._budgets: Final = tuple(budgets)
         self._counts: Final = [0] * len(self._budgets)
         self._bytes: Final = [0] * len(self._budgets)
+        self.may_expire: Final = any(budget.expiry_s > 0 for budget in self._budgets)
 
     def __len__(self) -> int:
         return len(self._budgets)
@@ -101,6 +103,15 @@ class RetainedAccount:
                 return budget.expiry_s
         return 0
 
+    def expires_us(self, topic_name: str, properties: bytes, timestamp_us: int) -> int:
+        """When a message that is retained at an instant expires, by its own interval or by its budget; 0: never."""
+        own_us = message_expires_us(properties, timestamp_us)
+        expiry_s = self.expiry_s(topic_name) if self.may_expire else 0
+        if not expiry_s:
+            return own_us
+        budget_us = timestamp_us + expiry_s * 1_000_000
+        return min(own_us, budget_us) if own_us else budget_us
+
 
 @final
 class BudgetLedger:
@@ -132,10 +143,6 @@ class BudgetLedger:
         self._account.change(topic_name, self._size(topic_name), new_bytes)
         self._pending[topic_name] = new_bytes, offset
         self._changed.append((offset, topic_name))
-
-    def is_pending(self, topic_name: str) -> bool:
-        """Whether a change of this topic is appended and not yet in the state."""
-        return topic_name in self._pending
 
     def applied(self, next_offset: int) -> None:
         """Everything before an offset is in the state."""

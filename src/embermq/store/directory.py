@@ -4,6 +4,7 @@ Owns: its layout, its access rights, and the lock against a second server.
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
@@ -42,8 +43,9 @@ class DataDirectory:
     def keep_private(self) -> None:
         """Take the rights of others away from the files of RocksDB, which makes them as the umask says."""
         for entry in os.scandir(self.state):
-            if entry.is_file() and entry.stat().st_mode & 0o077:
-                os.chmod(entry.path, 0o600)
+            with suppress(FileNotFoundError):  # RocksDB deletes files in the background
+                if entry.is_file() and entry.stat().st_mode & 0o077:
+                    os.chmod(entry.path, 0o600)
 
     def close(self) -> None:
         if self._descriptor >= 0:

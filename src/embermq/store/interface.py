@@ -18,9 +18,13 @@ PACKET_IDS: Final = 65_535
 
 @final
 class Retained:
-    """The retained message of one topic name, as it was published."""
+    """The retained message of one topic name, as it was published.
 
-    __slots__ = ("topic_name", "payload", "qos", "properties", "offset", "timestamp_us", "client_id")
+    `expires_us` is when it is no longer retained, by its own Message Expiry Interval or by its budget's expiry,
+    whichever is earlier; 0: never. When the message itself expires, `message_expires_us` of its properties says.
+    """
+
+    __slots__ = ("topic_name", "payload", "qos", "properties", "offset", "timestamp_us", "client_id", "expires_us")
 
     def __init__(
         self,
@@ -31,6 +35,7 @@ class Retained:
         offset: int,
         timestamp_us: int,
         client_id: str = "",
+        expires_us: int = 0,
     ) -> None:
         self.topic_name: Final = topic_name
         self.payload: Final = payload
@@ -39,6 +44,11 @@ class Retained:
         self.offset: Final = offset
         self.timestamp_us: Final = timestamp_us
         self.client_id: Final = client_id
+        self.expires_us: Final = expires_us
+
+    def has_expired(self, now_us: int) -> bool:
+        """Whether it is no longer retained at an instant."""
+        return 0 < self.expires_us <= now_us
 
 
 @final
@@ -77,7 +87,8 @@ class Queue(ABC):
         """Add a message at the end, in the open group; returns its sequence number.
 
         `offset` is its record in the log; below 0 there is none that lasts (a retained message may be older than the
-        log's beginning), and the engine records a copy.
+        log's beginning), and the engine records a copy, with what is left of its Message Expiry Interval, rounded up
+        to a second. `read` gives messages with their `expires_us`; it does not leave out what has expired.
         """
 
     @abstractmethod
@@ -320,7 +331,9 @@ class Store(ABC):
 
     @abstractmethod
     def retained_get(self, topic_name: str) -> Retained | None:
-        """The retained message of one topic."""
+        """The retained message of one topic. What has expired at the turn's instant is not given, here and below, even
+        before `retained_expired` has led to its removal.
+        """
 
     @abstractmethod
     def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
@@ -347,7 +360,7 @@ class Store(ABC):
 
     @abstractmethod
     def retained_totals(self) -> tuple[int, int]:
-        """How many messages are retained, and their bytes (topic and payload)."""
+        """How many messages are retained, and their bytes (topic and payload), with those expired but not removed."""
 
     @abstractmethod
     def sessions(self) -> Iterable[SavedSession]:
@@ -371,4 +384,4 @@ class Store(ABC):
 
     @abstractmethod
     def retained_expired(self, now_us: int, limit: int) -> list[str]:
-        """Topic names whose retained message has outlived its expiry, at most `limit`."""
+        """Topic names whose retained message has expired, at most `limit`; each until its removal is appended."""

@@ -67,6 +67,7 @@ class Journal(Store):
         "_open",
         "_settings",
         "_state",
+        "_submitted",
         "_trim_before",
         "_unrecorded",
     )
@@ -97,6 +98,7 @@ class Journal(Store):
         self._ledger: Final = BudgetLedger(self._state.retained.account(), self._state.retained.size)
         self._committing = False  # a group that effects wait for is being written
         self._background = False  # a group that no effect waits for is being written
+        self._submitted: Final[list[ClosedGroup]] = []  # groups that are not applied yet
         self._trim_before = 0
         self._unrecorded = 0
         self._committer: Final = Committer(
@@ -298,6 +300,7 @@ class Journal(Store):
     def _submit(self, done: Done | None) -> None:
         closed = self._open.close()
         assert closed.group.topics, "what is waited for is a record"
+        self._submitted.append(closed)
         trim_before, self._trim_before = self._trim_before, 0
         self._committer.submit(Work(closed.group, lambda error: self._finished(closed, done, error), trim_before))
 
@@ -307,6 +310,7 @@ class Journal(Store):
             if done is not None:
                 done(error)
             return
+        self._submitted.remove(closed)
         for tail, last in closed.tails:
             tail.durable = last
         self._ledger.applied(closed.group.first_offset + len(closed.group))
@@ -342,15 +346,16 @@ class Journal(Store):
     # -- views ---------------------------------------------------------------------------------------------------
 
     def retained_get(self, topic_name: str) -> Retained | None:
-        return self._state.retained.get(topic_name)
+        return self._state.retained.get(topic_name, self._open.now_us)
 
     def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
-        return self._state.retained.scan(topic_filter, after_topic_name, limit)
+        return self._state.retained.scan(topic_filter, after_topic_name, limit, self._open.now_us)
 
     def retained_piece(
         self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int
     ) -> RetainedPiece:
-        return self._state.retained.piece(topic_filter, after_topic_name, limit, bytes_max, seeks_max)
+        now_us = self._open.now_us
+        return self._state.retained.piece(topic_filter, after_topic_name, limit, bytes_max, seeks_max, now_us)
 
     def retained_totals(self) -> tuple[int, int]:
         return self._state.retained.totals()
@@ -365,9 +370,14 @@ class Journal(Store):
         return self._ledger.admits(topic_name, payload_bytes) if self._budgeted else ""
 
     def retained_expired(self, now_us: int, limit: int) -> list[str]:
-        # A topic with a pending change is left out: a removal now would remove the new message.
         expired = self._state.retained.expired(now_us, limit)
-        return [topic_name for topic_name in expired if not self._ledger.is_pending(topic_name)]
+        if not expired:
+            return expired
+        # A topic with a record on its way is left out: it may be retained again, and a removal would remove that.
+        pending = set(self._open.group.topics)
+        for closed in self._submitted:
+            pending.update(closed.group.topics)
+        return [topic_name for topic_name in expired if topic_name.encode() not in pending]
 
     def retained_budget_totals(self) -> list[tuple[str, int, int]]:
         return self._state.retained.budget_totals()

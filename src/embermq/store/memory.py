@@ -138,13 +138,58 @@ class ListCursor(KeyCursor):
 
 
 @final
+class Expiries:
+    """When retained messages may have expired, in order. A topic is checked again when its message was replaced."""
+
+    __slots__ = ("_earliest_us", "_heap")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, bytes]] = []
+        self._earliest_us: dict[bytes, int] = {}  # of a topic's entries the one that counts
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, key: bytes, expires_us: int) -> None:
+        """The message of a topic expires at an instant."""
+        earliest_us = self._earliest_us.get(key)
+        if earliest_us is None or expires_us < earliest_us:
+            self._earliest_us[key] = expires_us
+            heappush(self._heap, (expires_us, key))
+
+    def due(self, retained: dict[bytes, Retained], now_us: int, limit: int) -> list[bytes]:
+        """Up to `limit` topics whose message has expired, the longest expired first."""
+        found: list[bytes] = []
+        heap = self._heap
+        while heap and len(found) < limit and heap[0][0] <= now_us:
+            checked_us, key = heappop(heap)
+            if self._earliest_us.get(key) != checked_us:
+                continue
+            del self._earliest_us[key]
+            message = retained.get(key)
+            if message is not None and message.has_expired(now_us):
+                found.append(key)
+            elif message is not None and message.expires_us:
+                self.add(key, message.expires_us)
+        for key in found:
+            self.add(key, retained[key].expires_us)
+        return found
+
+    def compact(self, retained: dict[bytes, Retained]) -> None:
+        """Drop entries of messages that are gone, once they are many."""
+        if len(self._heap) > 2 * len(retained) + _STALE_MAX:
+            self._earliest_us = {key: message.expires_us for key, message in retained.items() if message.expires_us}
+            self._heap = [(expires_us, key) for key, expires_us in self._earliest_us.items()]
+            heapify(self._heap)
+
+
+@final
 class MemoryStore(Store):
     """A store whose content ends with the process."""
 
     __slots__ = (
         "_account",
         "_expiries",
-        "_expiring",
         "_keys",
         "_next_offset",
         "_now_us",
@@ -159,9 +204,7 @@ class MemoryStore(Store):
         self._queues: Final = queues
         self._retained: Final[dict[bytes, Retained]] = {}
         self._keys: Final = SortedKeys()
-        # A heap: when a topic may have expired. One entry for a topic, however often its message is replaced meanwhile.
-        self._expiries: list[tuple[int, bytes]] = []
-        self._expiring: set[bytes] = set()
+        self._expiries: Final = Expiries()
         self._retained_bytes = 0
         self._next_offset = 1  # session ids are offsets, and 0 says "no session"
         self._now_us = 0
@@ -261,7 +304,8 @@ class MemoryStore(Store):
     # -- views ---------------------------------------------------------------------------------------------------
 
     def retained_get(self, topic_name: str) -> Retained | None:
-        return self._retained.get(topic_key(topic_name))
+        retained = self._retained.get(topic_key(topic_name))
+        return None if retained is None or retained.has_expired(self._now_us) else retained
 
     def retained_piece(
         self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int
@@ -273,14 +317,24 @@ class MemoryStore(Store):
                 self._retained[key] for key in walk(topic_filter, topic_key(after_topic_name), seeks)
             )
         else:
-            matching = iter(self.retained_scan(topic_filter, after_topic_name, limit))
-        return piece_of(matching, seeks, after_topic_name, limit, bytes_max)
+            matching = iter(self._scan(topic_filter, topic_key(after_topic_name), limit))
+        return piece_of(matching, seeks, after_topic_name, limit, bytes_max, self._now_us)
 
     def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
         after_key = topic_key(after_topic_name)
         found: list[Retained] = []
-        if limit <= 0:
-            return found
+        while len(found) < limit:
+            wanted = limit - len(found)
+            piece = self._scan(topic_filter, after_key, wanted)
+            found += [retained for retained in piece if not retained.has_expired(self._now_us)]
+            if len(piece) < wanted:
+                break
+            after_key = topic_key(piece[-1].topic_name)
+        return found
+
+    def _scan(self, topic_filter: str, after_key: bytes, limit: int) -> list[Retained]:
+        """As `retained_scan`, with what has expired and is not removed."""
+        found: list[Retained] = []
         keys = self._keys.sorted()
         spans = ranges(topic_filter)
         if spans is None:
@@ -332,21 +386,7 @@ class MemoryStore(Store):
 
         They stay in the answer until they are removed.
         """
-        due: list[tuple[int, bytes]] = []
-        while self._expiries and len(due) < limit and self._expiries[0][0] <= now_us:
-            _, key = heappop(self._expiries)
-            retained = self._retained.get(key)
-            if retained is None:
-                self._expiring.remove(key)
-                continue
-            expires_us = retained.timestamp_us + self._account.expiry_s(retained.topic_name) * 1_000_000
-            if expires_us <= now_us:
-                due.append((expires_us, key))
-            else:
-                heappush(self._expiries, (expires_us, key))
-        for entry in due:
-            heappush(self._expiries, entry)
-        return [key_topic(key) for _, key in due]
+        return [key_topic(key) for key in self._expiries.due(self._retained, now_us, limit)]
 
     def _size(self, key: bytes) -> int:
         retained = self._retained.get(key)
@@ -359,15 +399,25 @@ class MemoryStore(Store):
         if old_bytes == NOT_RETAINED:
             self._keys.add(key)
         self._retained_bytes += new_bytes - max(old_bytes, 0)
+        account = self._account
+        expires_us = 0
+        if message.properties or account.may_expire:
+            expires_us = account.expires_us(message.topic_name, message.properties, self._now_us)
         self._retained[key] = Retained(
-            message.topic_name, message.payload, message.qos, message.properties, offset, self._now_us, client_id
+            message.topic_name,
+            message.payload,
+            message.qos,
+            message.properties,
+            offset,
+            self._now_us,
+            client_id,
+            expires_us,
         )
-        if len(self._account):
-            self._account.change(message.topic_name, old_bytes, new_bytes)
-            expiry_s = self._account.expiry_s(message.topic_name)
-            if expiry_s and key not in self._expiring:
-                self._expiring.add(key)
-                heappush(self._expiries, (self._now_us + expiry_s * 1_000_000, key))
+        if expires_us:
+            self._expiries.add(key, expires_us)
+            self._expiries.compact(self._retained)
+        if len(account):
+            account.change(message.topic_name, old_bytes, new_bytes)
 
     def _clear(self, topic_name: str) -> None:
         key = topic_key(topic_name)
@@ -378,7 +428,4 @@ class MemoryStore(Store):
         self._keys.remove(key)
         self._retained_bytes -= old_bytes
         self._account.change(topic_name, old_bytes, NOT_RETAINED)
-        if len(self._expiries) > 2 * len(self._retained) + _STALE_MAX:
-            self._expiries = [entry for entry in self._expiries if entry[1] in self._retained]
-            heapify(self._expiries)
-            self._expiring = {entry[1] for entry in self._expiries}
+        self._expiries.compact(self._retained)

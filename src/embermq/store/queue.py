@@ -7,7 +7,7 @@ Never: a copy of a message, except where the log is not sure to keep the record 
 from array import array
 from typing import Final, final
 
-from embermq.protocol.packets import Delivery, Publish
+from embermq.protocol.packets import Delivery, Publish, message_expires_us, with_remaining_expiry
 from embermq.store.errors import StoreError
 from embermq.store.interface import Queue, packet_id_of
 from embermq.store.log.blocks import Record
@@ -51,7 +51,8 @@ class SessionQueue(Queue):
         if offset < open_group.reference_floor or offset < 0:
             flags = message.qos | (RETAIN_FLAG if message.retain else 0)
             topic = message.topic_name.encode()
-            offset = open_group.append(Kind.RETAINED_COPY, flags, topic, message.payload, b"", message.properties)
+            properties = with_remaining_expiry(message.properties, message.expires_us, open_group.now_us)
+            offset = open_group.append(Kind.RETAINED_COPY, flags, topic, message.payload, b"", properties)
         return open_group.push(self._tail, queue_entry(offset, qos, retain), subscription_ids)
 
     def read(self, after_sequence: int, limit: int) -> list[Delivery]:
@@ -128,4 +129,5 @@ def _message(record: Record) -> Publish:
         False,
         0,
         record.properties,
+        message_expires_us(record.properties, record.timestamp_us),
     )

@@ -23,6 +23,8 @@ def retained_object(retained: Retained, payload_bytes_max: int | None) -> dict[s
         "offset": retained.offset,
         "client_id": retained.client_id,
     }
+    if retained.expires_us:
+        found["expires_us"] = retained.expires_us
     if retained.properties:
         found["properties"] = b64encode(retained.properties).decode()
     return found
@@ -38,6 +40,7 @@ def retained_from(found: dict[str, Any]) -> Retained:
         found["offset"],
         found["timestamp_us"],
         found["client_id"],
+        found.get("expires_us", 0),
     )
 
 

@@ -42,6 +42,7 @@ class StoppedServer(Target):
         self._bug: Exception | None = None
         with bar("opening") as step:
             self._store: Final = open_stopped_store(settings.store, self._calls.put, step)
+        self._store.begin_turn(time.time_ns() // 1000)  # what has expired since the server stopped is not shown
 
     def messages(
         self, topic_filter: str, as_of_us: int | None = None, payload_bytes_max: int | None = None

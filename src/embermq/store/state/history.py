@@ -19,11 +19,14 @@ from embermq.store.log.writer import Log
 from embermq.store.state.retained import (
     CLEARED,
     COPY,
+    EXPIRING,
     RETAINED,
     RetainedState,
     packed_record,
     unpack_retained,
+    value_expires_us,
     value_offset,
+    with_expiry,
 )
 from embermq.store.state.retained_keys import (
     AFTER_TOPIC,
@@ -58,15 +61,18 @@ _ATTEMPTS: Final = 3  # a trim may move a message from the log to the state betw
 
 @final
 class Change:
-    """The newest change of one topic up to an instant. `copy` is empty where the log or the state has the message."""
+    """The newest change of one topic up to an instant. `copy` is empty where the log or the state has the message;
+    `expires_us` is when that expires.
+    """
 
-    __slots__ = ("copy", "key", "offset", "timestamp_us")
+    __slots__ = ("copy", "expires_us", "key", "offset", "timestamp_us")
 
-    def __init__(self, key: bytes, timestamp_us: int, offset: int, copy: bytes) -> None:
+    def __init__(self, key: bytes, timestamp_us: int, offset: int, copy: bytes, expires_us: int = 0) -> None:
         self.key: Final = key
         self.timestamp_us: Final = timestamp_us
         self.offset: Final = offset
         self.copy: Final = copy
+        self.expires_us: Final = expires_us
 
 
 @final
@@ -211,7 +217,12 @@ class History:
                 yield None
             else:
                 timestamp_us, offset, value = change
-                yield Change(key, timestamp_us, offset, value[1:])
+                expires_us = _change_expires_us(value)
+                if 0 < expires_us <= instant_us:
+                    yield None
+                else:
+                    copy = value[1:] if value[:1] == COPY else b""
+                    yield Change(key, timestamp_us, offset, copy, expires_us)
 
     def _message(self, log: Log, change: Change) -> Retained | None:
         if change.copy:
@@ -221,7 +232,7 @@ class History:
         if current is not None and current.offset == change.offset:
             return current
         record = log.read(change.offset)
-        return None if record is None else _from_record(change.key, record)
+        return None if record is None else _from_record(change, record)
 
     # -- forgetting ----------------------------------------------------------------------------------------------
 
@@ -261,38 +272,47 @@ class History:
         def fill(batch: WriteBatch) -> None:
             for (key, (offset, value)), retained in zip(seen.items(), current, strict=True):
                 newest: bytes | None = None
-                for change in _changes_before(iterator, key, before_offset):
+                change = b""
+                for found, found_value in _changes_before(iterator, key, before_offset):
                     if newest is not None:
                         batch.delete(newest)
-                    newest = change
+                    newest, change = found, found_value
                 if newest is None or CHANGED_AT.unpack_from(newest, len(newest) - CHANGED_AT.size)[1] != offset:
                     continue  # a later piece meets the newest one
                 if not value:
                     batch.delete(newest)
                 elif retained is None or value_offset(retained) != offset:
-                    batch.put(newest, COPY + value)
+                    batch.put(newest, COPY + with_expiry(value, _change_expires_us(change)))
 
         self._rocks.write(fill)
 
 
-def _changes_before(iterator: RdictIter, key: bytes, before_offset: int) -> Iterator[bytes]:
+def _changes_before(iterator: RdictIter, key: bytes, before_offset: int) -> Iterator[tuple[bytes, bytes]]:
     prefix = HISTORY + escape(key) + TERMINATOR
     iterator.seek(prefix)
     while iterator.valid():
         found: bytes = iterator.key()
         if not found.startswith(prefix) or CHANGED_AT.unpack_from(found, len(prefix))[1] >= before_offset:
             return
-        yield found
+        yield found, iterator.value()
         iterator.next()
 
 
-def _from_record(key: bytes, record: Record) -> Retained:
+def _change_expires_us(value: bytes) -> int:
+    """When the message expires that a change has made; 0: never."""
+    if value[:1] == EXPIRING:
+        return int.from_bytes(value[1:], "little")
+    return value_expires_us(value[1:]) if value[:1] == COPY else 0
+
+
+def _from_record(change: Change, record: Record) -> Retained:
     return Retained(
-        key_topic(key),
+        key_topic(change.key),
         record.payload,
         record.flags & QOS_MASK,
         record.properties,
         record.offset,
         record.timestamp_us,
         record.client_id.decode(),
+        change.expires_us,
     )

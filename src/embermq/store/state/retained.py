@@ -34,6 +34,7 @@ HEAD: Final = Struct("<QQQBHI")  # offset, timestamp (us), expires (us, 0 never)
 CLEARED: Final = b"\x00"
 REFERENCE: Final = b"\x01"  # to the record in the log
 COPY: Final = b"\x02"  # then the message, packed
+EXPIRING: Final = b"\x03"  # as REFERENCE; then when the message expires
 TOTALS: Final = b"\x00totals"
 BUDGET: Final = b"\x00budget/"
 BUDGET_END: Final = b"\x00budget0"
@@ -59,7 +60,7 @@ def packed_record(group: Group, row: int, expires_us: int = 0) -> bytes:
 
 def unpack_retained(key: bytes, value: bytes) -> Retained:
     """The message of a topic key."""
-    offset, timestamp_us, _, qos, client_id_bytes, property_bytes = HEAD.unpack_from(value)
+    offset, timestamp_us, expires_us, qos, client_id_bytes, property_bytes = HEAD.unpack_from(value)
     client_id_end = HEAD.size + client_id_bytes
     payload_at = client_id_end + property_bytes
     return Retained(
@@ -70,7 +71,18 @@ def unpack_retained(key: bytes, value: bytes) -> Retained:
         offset,
         timestamp_us,
         value[HEAD.size : client_id_end].decode(),
+        expires_us,
     )
+
+
+def value_expires_us(value: bytes) -> int:
+    """When the message expires; 0: never."""
+    return int.from_bytes(value[16:24], "little")
+
+
+def with_expiry(value: bytes, expires_us: int) -> bytes:
+    """The same message, which expires at an instant."""
+    return value[:16] + expires_us.to_bytes(8, "little") + value[24:]
 
 
 def value_offset(value: bytes) -> int:
@@ -164,15 +176,10 @@ class RetainedState:
         """Put in the batch what these records, retained publishes and removals, change. `adopt` what this returns once
         the batch is written.
         """
-        topics, payloads, kinds = group.topics, group.payloads, group.kinds
-        first_offset, timestamps_us = group.first_offset, group.timestamps_us
+        payloads, kinds, first_offset = group.payloads, group.kinds, group.first_offset
         put = batch.put
         newest: dict[bytes, int] = {}
-        for row in rows:
-            key = topics[row].replace(b"/", SEPARATOR)
-            newest[key] = row
-            made = payloads[row] and kinds[row] == _PUBLISH
-            put(history_key(key, timestamps_us[row], first_offset + row), REFERENCE if made else CLEARED)
+        expiries = self._stage_history(batch, group, rows, newest)
         remembered = self._sizes.look_up(newest)
         read = self._read_unknown(newest, remembered)
         count, size_bytes = self._totals
@@ -195,7 +202,9 @@ class RetainedState:
                 new_bytes = len(key) + len(payload)
                 count += 1
                 size_bytes += new_bytes
-                expires_us = _stage_expiry(batch, key, timestamps_us[row], account) if counted else 0
+                expires_us = expiries.get(key, 0)
+                if expires_us:
+                    put(EXPIRY + _INSTANT.pack(expires_us) + key, b"")
                 remember.append(UNKNOWN if expires_us else known(first_offset + row, new_bytes))
                 put(RETAINED + key, packed_record(group, row, expires_us))
             else:
@@ -209,6 +218,34 @@ class RetainedState:
         for topic_filter, budget_count, budget_bytes in account.totals():
             put(BUDGET + topic_filter.encode(), _TOTALS.pack(budget_count, budget_bytes))
         return RetainedChanges((count, size_bytes), account, list(newest), remember)
+
+    def _stage_history(
+        self, batch: WriteBatch, group: Group, rows: list[int], newest: dict[bytes, int]
+    ) -> dict[bytes, int]:
+        """Enter each change in the history, and the last row of each topic in `newest`; returns the topics whose last
+        message expires, with the instant.
+        """
+        topics, payloads, kinds, properties = group.topics, group.payloads, group.kinds, group.properties
+        first_offset, timestamps_us = group.first_offset, group.timestamps_us
+        account = self._account
+        may_expire = account.may_expire
+        put = batch.put
+        expiries: dict[bytes, int] = {}
+        for row in rows:
+            key = topics[row].replace(b"/", SEPARATOR)
+            newest[key] = row
+            change, expires_us = CLEARED, 0
+            if payloads[row] and kinds[row] == _PUBLISH:
+                change = REFERENCE
+                if may_expire or properties[row]:
+                    expires_us = account.expires_us(key_topic(key), properties[row], timestamps_us[row])
+            if expires_us:
+                expiries[key] = expires_us
+                change = EXPIRING + expires_us.to_bytes(8, "little")
+            elif expiries:
+                expiries.pop(key, None)
+            put(history_key(key, timestamps_us[row], first_offset + row), change)
+        return expiries
 
     def _read_unknown(self, keys: Iterable[bytes], remembered: list[int]) -> dict[bytes, bytes | None]:
         """The messages that have to be read before they are replaced, None where there is none.
@@ -244,10 +281,14 @@ class RetainedState:
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def get(self, topic_name: str) -> Retained | None:
+    def get(self, topic_name: str, now_us: int = 0) -> Retained | None:
+        """The message of a topic, unless it has expired at an instant."""
         key = topic_key(topic_name)
         value = self._rocks.get(RETAINED + key)
-        return None if value is None else unpack_retained(key, value)
+        if value is None:
+            return None
+        retained = unpack_retained(key, value)
+        return None if retained.has_expired(now_us) else retained
 
     def size(self, topic_name: str) -> int:
         """The bytes of a topic's message as budgets count them, or `NOT_RETAINED`."""
@@ -255,18 +296,21 @@ class RetainedState:
         value = self._rocks.get(RETAINED + key)
         return NOT_RETAINED if value is None else value_size(key, value)
 
-    def scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
+    def scan(self, topic_filter: str, after_topic_name: str, limit: int, now_us: int = 0) -> list[Retained]:
         found: list[Retained] = []
         if limit <= 0:
             return found
         for key, value in self._matching(topic_filter, topic_key(after_topic_name)):
-            found.append(unpack_retained(key, value))
+            retained = unpack_retained(key, value)
+            if retained.has_expired(now_us):
+                continue
+            found.append(retained)
             if len(found) == limit:
                 break
         return found
 
     def piece(
-        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int, now_us: int = 0
     ) -> RetainedPiece:
         """As `scan`, within bounds."""
         seeks: BoundedSeeks | None = None
@@ -280,7 +324,7 @@ class RetainedState:
         else:
             matching = self._matching(topic_filter, after_key)
         retained = (unpack_retained(key, value) for key, value in matching)
-        return piece_of(retained, seeks, after_topic_name, limit, bytes_max)
+        return piece_of(retained, seeks, after_topic_name, limit, bytes_max, now_us)
 
     def totals(self) -> tuple[int, int]:
         return self._totals
@@ -348,13 +392,3 @@ class RetainedState:
             return
         for full_key, value in self._rocks.items(RETAINED, RETAINED_END):
             yield full_key[1:], value
-
-
-def _stage_expiry(batch: WriteBatch, key: bytes, timestamp_us: int, account: RetainedAccount) -> int:
-    """Enter a message in the order of expiries; returns when it expires, or 0."""
-    expiry_s = account.expiry_s(key_topic(key))
-    if not expiry_s:
-        return 0
-    expires_us = timestamp_us + expiry_s * 1_000_000
-    batch.put(EXPIRY + _INSTANT.pack(expires_us) + key, b"")
-    return expires_us

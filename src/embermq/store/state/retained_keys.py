@@ -177,15 +177,23 @@ def _after_wildcard(pattern: list[bytes], levels: list[bytes], depth: int) -> by
 
 
 def piece_of(
-    matching: Iterator[Retained], seeks: BoundedSeeks | None, after_topic_name: str, limit: int, bytes_max: int
+    matching: Iterator[Retained],
+    seeks: BoundedSeeks | None,
+    after_topic_name: str,
+    limit: int,
+    bytes_max: int,
+    now_us: int,
 ) -> RetainedPiece:
     """The first of `matching`, within the bounds; `seeks` is the cursor they are found with, if that may stop early."""
     found: list[Retained] = []
-    payload_bytes = 0
+    payload_bytes = expired = 0
     for retained in matching:
-        found.append(retained)
-        payload_bytes += len(retained.payload)
-        if len(found) >= limit or payload_bytes >= bytes_max:
+        if retained.has_expired(now_us):
+            expired += 1  # takes as long as one that is given
+        else:
+            found.append(retained)
+            payload_bytes += len(retained.payload)
+        if len(found) + expired >= limit or payload_bytes >= bytes_max:
             return RetainedPiece(found, retained.topic_name, False, payload_bytes, seeks.count if seeks else 0)
     if seeks is None:
         return RetainedPiece(found, after_topic_name, True, payload_bytes, 0)
