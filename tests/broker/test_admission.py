@@ -12,7 +12,7 @@ from embermq.broker.admission import (
 )
 from embermq.broker.counters import Counters
 from embermq.broker.limits import Limits
-from embermq.broker.subscriptions import Routes, Subscription
+from embermq.broker.routes import Routes, Subscription
 from embermq.protocol.packets import Puback, Publish, Suback, Subscribe, SubscriptionRequest
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.budgets import RetainedBudget

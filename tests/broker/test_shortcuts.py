@@ -157,7 +157,7 @@ class Side:
         sent: list[object] = []
         for link in self.links:
             got = link.take()
-            sent.append((got, link.closed, link.waiting, link.room))
+            sent.append((got, link.take_ids(), link.closed, link.waiting, link.room))
             if link in self.clients:
                 wanted = [p for p in got if isinstance(p, Pubrel) or (isinstance(p, Publish) and p.qos)]
                 self.unanswered[self.clients.index(link)] += wanted
@@ -236,6 +236,7 @@ def subscribe_step(random: Random, client: int) -> tuple[str, Step]:
         random.random() < 0.2,
         random.random() < 0.2,
         random.choice([0, 0, 1, 2]),
+        random.choice([0, 0, 7, 268_435_455]),
     )
     return f"subscribe {client} {request}", lambda side: side.send(client, Subscribe(8, [request]))
 

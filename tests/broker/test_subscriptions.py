@@ -1,64 +1,20 @@
-"""The trie agrees with the rules of matching, leaves nothing behind, and merges what overlaps."""
+"""SUBSCRIBE and UNSUBSCRIBE with the options and identifiers of MQTT 5."""
+
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from embermq.broker.limits import Limits
-from embermq.broker.subscriptions import Routes, Subscription
-from embermq.protocol.packets import Publish, Subscribe, SubscriptionRequest
-from embermq.protocol.topics import check_topic_filter, check_topic_name, matches
-from support.clauses import v311
-from support.core import Bench, new_session
-
-LEVELS = st.sampled_from(["", "a", "b", "$x", "+", "#", "long level"])
-FILTERS = st.lists(LEVELS, min_size=1, max_size=5).map("/".join).filter(lambda f: check_topic_filter(f) is None)
-NAMES = st.lists(LEVELS, min_size=1, max_size=5).map("/".join).filter(lambda n: check_topic_name(n) is None)
+from embermq.protocol.packets import Publish, Subscribe, SubscriptionRequest, Unsubscribe
+from embermq.store.journal import Journal, JournalSettings
+from support.clauses import v5
+from support.core import Bench
+from support.stores import ScriptedStore
 
 
-@v311("MQTT-4.7.1-2", "MQTT-4.7.1-3", "MQTT-4.7.2-1")
-@settings(deadline=None)
-@given(st.lists(FILTERS, max_size=8), st.lists(NAMES, max_size=5))
-def test_a_route_is_what_matching_filter_by_filter_says(filters: list[str], names: list[str]) -> None:
-    trie = Routes()
-    owners = {topic_filter: new_session(topic_filter) for topic_filter in filters}
-    for name in names:
-        assert trie.route(name).receivers == []
-    for topic_filter, owner in owners.items():
-        trie.add(Subscription(owner, topic_filter, 1))
-    for name in names:
-        reached = {subscription.topic_filter for subscription in trie.route(name).receivers}
-        assert reached == {topic_filter for topic_filter in owners if matches(topic_filter, name)}
-    assert trie.count == len(owners)
-    for topic_filter, owner in owners.items():
-        trie.remove(owner, topic_filter)
-    assert trie.count == 0
-    for name in names:
-        assert trie.route(name).receivers == []
-    assert trie._root.children == {}
-
-
-@v311("MQTT-3.3.5-1")
-def test_overlapping_subscriptions_of_one_session_are_one_at_the_highest_qos() -> None:
-    trie = Routes()
-    client = new_session()
-    for topic_filter, qos in (("a/#", 0), ("a/b", 2), ("+/b", 1)):
-        trie.add(Subscription(client, topic_filter, qos))
-    [merged] = trie.route("a/b").receivers
-    assert merged.qos == 2
-
-
-def test_removing_what_was_never_there_changes_nothing() -> None:
-    trie = Routes()
-    client, other = new_session(), new_session("other")
-    trie.add(Subscription(client, "a/b", 1))
-    trie.remove(other, "a/b")
-    trie.remove(client, "a/b/c")
-    trie.remove(client, "a/#")
-    assert trie.count == 1
-    assert len(trie.route("a/b").receivers) == 1
-
-
+@v5("MQTT-3.8.3-3")
 def test_no_local_spares_the_publisher_its_own_messages() -> None:
     bench = Bench()
     client = bench.join("c")
@@ -83,6 +39,7 @@ def test_a_topic_of_slashes_overflows_nothing() -> None:
     assert bench.core.sessions() == []
 
 
+@v5("MQTT-3.3.1-12", "MQTT-3.3.1-13")
 @pytest.mark.parametrize("keep", [False, True])
 def test_retain_as_published_keeps_the_flag_of_a_live_message(keep: bool) -> None:
     bench = Bench()
@@ -92,3 +49,129 @@ def test_retain_as_published_keeps_the_flag_of_a_live_message(keep: bool) -> Non
     bench.publish("t", b"x", retain=True)
     bench.publish("t", b"y", retain=False)
     assert [m.retain for m in client.take_messages()] == [keep, False]
+
+
+@v5("MQTT-3.8.3-3")
+def test_a_new_session_of_the_same_client_does_not_get_its_own_messages_with_no_local() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    first = bench.join("c")
+    bench.send(first, Publish("t", b"mine", 1, packet_id=1))
+    again = bench.connect("c")
+    bench.subscribe(again, "t", 1, no_local=True)
+    bench.commit()
+    bench.publish("t", b"theirs", qos=1)
+    bench.commit()
+    assert again.payloads() == [b"theirs"]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_an_own_message_comes_at_the_qos_and_with_the_identifiers_of_what_matches_it(
+    qos: int, persistent: bool
+) -> None:
+    bench = Bench(ScriptedStore(late=False))
+    client = bench.join("c", clean=not persistent)
+    bench.subscribe(client, "t/#", 2, no_local=True, number=1)
+    bench.subscribe(client, "t/a", 1, number=2)
+    client.take()
+    bench.send(client, Publish("t/a", b"mine", qos, packet_id=9 if qos else 0))
+    assert [(m.payload, m.qos) for m in client.take_messages()] == [(b"mine", min(qos, 1))]
+    assert client.take_ids() == [(2,)]
+    bench.publish("t/a", b"theirs", qos=qos)
+    assert [(m.payload, m.qos) for m in client.take_messages()] == [(b"theirs", qos)]
+    assert sorted(client.take_ids()[0]) == [1, 2]
+
+
+@v5("MQTT-3.3.4-3", "MQTT-3.3.4-4")
+@pytest.mark.parametrize("granted", [0, 1])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_live_and_retained_deliveries_have_their_identifiers(granted: int, persistent: bool) -> None:
+    """A retained delivery is caused by one subscription, so it has the identifier of this one only."""
+    bench = Bench(ScriptedStore())
+    bench.publish("t", b"old", qos=1, retain=True)
+    bench.commit()
+    client = bench.join("c", clean=not persistent)
+    bench.subscribe(client, "#", granted, number=5)
+    bench.commit()
+    assert client.take_ids() == [(5,)]
+    bench.subscribe(client, "t", granted, number=6)
+    bench.commit()
+    assert client.take_ids() == [(6,)]
+    bench.publish("t", b"new", qos=1)
+    bench.commit()
+    assert [sorted(ids) for ids in client.take_ids()] == [[5, 6]]
+    bench.subscribe(client, "t", granted, retain_handling=2)
+    bench.commit()
+    bench.publish("t", b"without", qos=1)
+    bench.commit()
+    assert client.take_ids() == [(5,)]
+
+
+def test_what_the_server_says_of_itself_has_the_identifier() -> None:
+    bench = Bench()
+    bench.core.report()
+    client = bench.join("c")
+    bench.subscribe(client, "$SYS/broker/version", number=8)
+    assert client.take_ids() == [(8,)]
+
+
+@v5("MQTT-3.3.1-9", "MQTT-3.3.1-10", "MQTT-3.3.1-11", "MQTT-3.8.4-4")
+@pytest.mark.parametrize(("handling", "first", "again"), [(0, 1, 1), (1, 1, 0), (2, 0, 0)])
+def test_retain_handling_goes_by_whether_the_subscription_existed(handling: int, first: int, again: int) -> None:
+    bench = Bench()
+    bench.publish("t", b"retained", retain=True)
+    client = bench.join("c")
+    bench.subscribe(client, "t", retain_handling=handling)
+    assert len(client.take_messages()) == first
+    bench.subscribe(client, "t", 1, retain_handling=handling)
+    assert len(client.take_messages()) == again
+    bench.send(client, Unsubscribe(3, ["t"]))
+    bench.subscribe(client, "t", retain_handling=handling)
+    assert len(client.take_messages()) == first
+
+
+@v5("MQTT-3.8.4-5", "MQTT-3.8.4-6")
+def test_a_filter_twice_in_one_subscribe_existed_the_second_time() -> None:
+    bench = Bench()
+    bench.publish("t", b"retained", retain=True)
+    client = bench.join("c")
+    requests = [SubscriptionRequest("t", retain_handling=1), SubscriptionRequest("t", 1, retain_handling=1)]
+    bench.send(client, Subscribe(4, requests))
+    assert len(client.take_messages()) == 1
+
+
+def test_options_and_identifiers_of_a_persistent_session_are_there_after_a_restart(tmp_path: Path) -> None:
+    calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def durable(bench: Bench) -> None:
+        done: list[bool] = []
+        bench.core.when_durable(lambda: done.append(True))
+        bench.turn()
+        while not done:
+            calls.get(timeout=30)()
+            bench.turn()
+
+    store = Journal(tmp_path, calls.put, JournalSettings(durability="os"))
+    bench = Bench(store)
+    client = bench.connect("c", clean=False)
+    durable(bench)
+    bench.subscribe(client, "t/#", 1, no_local=True, retain_as_published=True, number=11)
+    bench.subscribe(client, "t/a", 1, number=12)
+    durable(bench)
+    bench.lose(client)
+    bench.publish("t/a", b"queued", qos=1, retain=True)
+    durable(bench)
+    store.close()
+    store = Journal(tmp_path, calls.put, JournalSettings(durability="os"))
+    bench = Bench(store)
+    client = bench.connect("c", clean=False)
+    durable(bench)
+    assert [(m.payload, m.retain) for m in client.take_messages()] == [(b"queued", True)]
+    assert [sorted(ids) for ids in client.take_ids()] == [[11, 12]]
+    bench.send(client, Publish("t/b", b"own", 1, packet_id=1))
+    bench.publish("t/b", b"live", qos=1)
+    durable(bench)
+    assert client.payloads() == [b"live"]
+    assert client.take_ids() == [(11,)]
+    store.close()

@@ -50,6 +50,7 @@ class ScriptedLink(Link):
     def __init__(self, room: int = 1_000_000, supervises_keep_alive: bool = False) -> None:
         super().__init__(supervises_keep_alive)
         self.got: list[Packet] = []
+        self.ids: list[tuple[int, ...]] = []  # the Subscription Identifiers of each message
         self.closed: ReasonCode | None = None
         self.room = room  # how many more messages the client takes before it is a slow reader
         self.is_open = False
@@ -60,6 +61,7 @@ class ScriptedLink(Link):
         if qos == 0 and self.room <= 0:
             return False
         self.room -= 1
+        self.ids.append(delivery.subscription_ids)
         self.got.append(
             Publish(message.topic_name, message.payload, qos, delivery.retain, delivery.dup, delivery.packet_id)
         )
@@ -88,6 +90,11 @@ class ScriptedLink(Link):
         """All since the last time."""
         got, self.got = self.got, []
         return got
+
+    def take_ids(self) -> list[tuple[int, ...]]:
+        """The Subscription Identifiers of all messages since the last time."""
+        ids, self.ids = self.ids, []
+        return ids
 
     def take_messages(self) -> list[Publish]:
         return [packet for packet in self.take() if isinstance(packet, Publish)]
@@ -247,8 +254,9 @@ class Bench:
         no_local: bool = False,
         retain_as_published: bool = False,
         retain_handling: int = 0,
+        number: int = 0,
     ) -> None:
-        request = SubscriptionRequest(topic_filter, qos, no_local, retain_as_published, retain_handling)
+        request = SubscriptionRequest(topic_filter, qos, no_local, retain_as_published, retain_handling, number)
         self.send(link, Subscribe(1, [request]))
 
     def subscribed(self, link: ScriptedLink, topic_filter: str, qos: int = 0) -> None:

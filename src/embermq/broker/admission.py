@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.access import OPERATOR, Access, Identity
 from embermq.broker.counters import SYS_PREFIX, Counters
 from embermq.broker.limits import Limits
-from embermq.broker.subscriptions import Route, Routes
+from embermq.broker.routes import Route, Routes
 from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.topics import has_wildcard

@@ -20,9 +20,10 @@ from embermq.broker.effects import CallEffect, Effects, PacketEffect
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
 from embermq.broker.retained_delivery import COMPARISONS_MAX, RetainedDelivery
+from embermq.broker.routes import Routes
 from embermq.broker.session import Session
 from embermq.broker.shortcuts import Shortcuts
-from embermq.broker.subscriptions import Routes, Subscriptions
+from embermq.broker.subscriptions import Subscriptions
 from embermq.protocol.errors import PeerError, ProtocolError
 from embermq.protocol.packets import (
     Connect,
@@ -230,7 +231,7 @@ class Core:
             store_state=self._store.failing() or "ok",
         )
         for message in self._sys_topics.update(values):
-            self.delivery.fan_out(message, self._routes.route(message.topic_name).receivers, None)
+            self.delivery.fan_out(message, self._routes.route(message.topic_name).receivers, "")
 
     def stop(self, reason: str) -> None:
         """The server is shutting down: end every connection as if the network had failed."""

@@ -23,8 +23,8 @@ from embermq.store.interface import Queue, Store, StoreError, packet_id_of
 
 if TYPE_CHECKING:
     from embermq.broker.retained_delivery import RetainedDelivery
+    from embermq.broker.routes import Route, Subscription
     from embermq.broker.session import Session
-    from embermq.broker.subscriptions import Route, Subscription
 
 READ_AHEAD: Final = 256
 """How many messages are read from a persistent queue at a time."""
@@ -79,17 +79,17 @@ class Outbound:
             self.fetched = queue.acknowledged()
             self._acknowledged = self.fetched
 
-    def accept(self, message: Publish, offset: int, qos: int, retain: bool) -> bool:
+    def accept(self, message: Publish, offset: int, qos: int, retain: bool, ids: tuple[int, ...] = ()) -> bool:
         """For a session with a persistent queue: add to it, in the open commit group. False: full, counted."""
         queue = self.queue
         assert queue is not None
         if queue.last() - self._acknowledged >= self._length_max:
             self._counters.dropped_queue_full += 1
             return False
-        queue.push(message, offset, qos, retain)
+        queue.push(message, offset, qos, retain, ids)
         return True
 
-    def offer(self, link: Link | None, message: Publish, qos: int, retain: bool) -> None:
+    def offer(self, link: Link | None, message: Publish, qos: int, retain: bool, ids: tuple[int, ...] = ()) -> None:
         """A message is durable: send it if it is the next one and the client can take it, else let it wait."""
         sequence = self.durable + 1
         packet_id = packet_id_of(sequence)
@@ -100,7 +100,7 @@ class Outbound:
             self.durable = sequence
             self.fetched = sequence
             self.memory_bytes += len(message.topic_name) + len(message.payload)
-            self.backlog.append(Delivery(message, qos, retain, False, packet_id, (), sequence))
+            self.backlog.append(Delivery(message, qos, retain, False, packet_id, ids, sequence))
         else:
             self._counters.dropped_queue_full += 1
             return
@@ -316,45 +316,54 @@ class MessageDelivery:
         offset = self._store.append_publish(message, client_id, qos2_session_id)
         receivers = route.receivers
         if message.qos and route.persistent:
-            receivers = route.enqueue(message, offset, publisher)
+            receivers = route.enqueue(message, offset, client_id)
         if must_be_durable or (publisher is not None and publisher.pending):
-            self._effects.add(PublishEffect(message, offset, receivers, publisher, link))
+            self._effects.add(PublishEffect(message, offset, receivers, client_id, publisher, link))
         elif receivers:
             # QoS 0 is delivered at once, unless it would overtake something of the same publisher that is pending.
-            self.fan_out(message, receivers, publisher)
+            self.fan_out(message, receivers, client_id)
 
     # -- to receivers ----------------------------------------------------------------------------------------------
 
-    def fan_out(self, message: Publish, receivers: "list[Subscription]", publisher: "Session | None") -> None:
-        """Deliver a message to every receiver, each at the QoS it was granted."""
+    def fan_out(self, message: Publish, receivers: "list[Subscription]", client_id: str) -> None:
+        """Deliver a message of a client to every receiver, each at the QoS it was granted."""
         qos = message.qos
         with_shortcuts = self._with_shortcuts
         sent = 0
         for receiver in receivers:
             session = receiver.session
-            if receiver.no_local and session is publisher:
-                continue
+            if receiver.no_local and session.client_id == client_id:
+                if receiver.own is None:
+                    continue
+                receiver = receiver.own
             link = session.link
             retain = message.retain and receiver.retain_as_published
             if qos == 0 or receiver.qos == 0:
                 if link is not None:
-                    if link.deliver(Delivery(message, 0, True)) if retain else link.forward(message):
+                    ids = receiver.ids
+                    if retain or ids:
+                        is_sent = link.deliver(Delivery(message, 0, retain, False, 0, ids))
+                    else:
+                        is_sent = link.forward(message)
+                    if is_sent:
                         sent += 1
                     else:
                         self._counters.dropped_output_full += 1
             elif not session.has_ended:
                 granted = receiver.qos if receiver.qos < qos else qos
-                if not with_shortcuts or not deliver_next(session.outbound, link, message, granted, retain):
-                    session.outbound.offer(link, message, granted, retain)
+                if not with_shortcuts or not deliver_next(
+                    session.outbound, link, message, granted, retain, receiver.ids
+                ):
+                    session.outbound.offer(link, message, granted, retain, receiver.ids)
                 sent += 1
         counters = self._counters
         counters.publish_sent += sent
         counters.publish_bytes_sent += sent * len(message.payload)
 
-    def offer(self, session: "Session", message: Publish, qos: int, retain: bool) -> None:
+    def offer(self, session: "Session", message: Publish, qos: int, retain: bool, ids: tuple[int, ...]) -> None:
         """A message that one session is owed has become durable."""
-        if not self._with_shortcuts or not deliver_next(session.outbound, session.link, message, qos, retain):
-            session.outbound.offer(session.link, message, qos, retain)
+        if not self._with_shortcuts or not deliver_next(session.outbound, session.link, message, qos, retain, ids):
+            session.outbound.offer(session.link, message, qos, retain, ids)
 
     # -- acknowledgements ------------------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from embermq.store.interface import Store, StoreError
 
 if TYPE_CHECKING:
     from embermq.broker.core import Core
+    from embermq.broker.routes import Subscription
     from embermq.broker.session import Session
-    from embermq.broker.subscriptions import Subscription
 
 
 class Effect(ABC):
@@ -113,13 +113,14 @@ class Effects:
 class PublishEffect(Effect):
     """The deliveries of a message, and its acknowledgement to the publisher."""
 
-    __slots__ = ("offset", "_message", "_receivers")
+    __slots__ = ("offset", "_message", "_receivers", "_client_id")
 
     def __init__(
         self,
         message: Publish,
         offset: int,
         receivers: "list[Subscription]",
+        client_id: str,
         publisher: "Session | None",
         link: Link | None,
     ) -> None:
@@ -128,6 +129,7 @@ class PublishEffect(Effect):
         self.offset: Final = offset
         self._message: Final = message
         self._receivers = receivers
+        self._client_id: Final = client_id
 
     def include(self, subscription: "Subscription") -> None:
         """A subscription made while a retained message is pending gets it live: the store cannot show it yet."""
@@ -140,7 +142,7 @@ class PublishEffect(Effect):
     def release(self, core: "Core") -> None:
         message = self._message
         if self._receivers:
-            core.delivery.fan_out(message, self._receivers, self.session)
+            core.delivery.fan_out(message, self._receivers, self._client_id)
         if message.retain:
             core.retained.publish_durable(message)
         link = self.link
@@ -187,20 +189,22 @@ class PacketEffect(Effect):
 
 @final
 class OfferEffect(Effect):
-    """A retained message that was added to a persistent session's queue."""
+    """A message that was added to a persistent session's queue."""
 
-    __slots__ = ("_to", "_message", "_qos")
+    __slots__ = ("_to", "_message", "_qos", "_retain", "_ids")
 
-    def __init__(self, session: "Session", message: Publish, qos: int) -> None:
+    def __init__(self, session: "Session", message: Publish, qos: int, retain: bool, ids: tuple[int, ...]) -> None:
         self.session = None
         self.link = None
         self._to: Final = session
         self._message: Final = message
         self._qos: Final = qos
+        self._retain: Final = retain
+        self._ids: Final = ids
 
     def release(self, core: "Core") -> None:
         if not self._to.has_ended:
-            core.delivery.offer(self._to, self._message, self._qos, True)
+            core.delivery.offer(self._to, self._message, self._qos, self._retain, self._ids)
 
 
 @final

@@ -41,8 +41,8 @@ from embermq.protocol.topics import has_wildcard, matches
 from embermq.store.interface import Retained, RetainedPiece, RetainedPosition, Store
 
 if TYPE_CHECKING:
+    from embermq.broker.routes import Subscription
     from embermq.broker.session import Session
-    from embermq.broker.subscriptions import Subscription
 
 PIECE_MESSAGES: Final = 128
 """How many retained messages one client gets before it is another client's turn."""
@@ -276,7 +276,7 @@ class RetainedDelivery:
             for stream in started:
                 for message in stream.replaced.values():
                     if message is not None:
-                        self._send(session, link, message, stream.position.qos)
+                        self._send(session, link, message, stream.position)
                 stream.replaced.clear()
         return started
 
@@ -329,7 +329,7 @@ class RetainedDelivery:
             before = retained.topic_name
             if before in self._pending_publishes:
                 continue
-            self._send(session, link, _as_message(retained), granted)
+            self._send(session, link, _as_message(retained), stream.position)
         self._turn_bytes += stream.piece_cost_bytes
         if granted and outbound.queue is not None:
             self._store.append_position(session.session_id, session.client_id, stream.position, stream.is_done)
@@ -337,16 +337,17 @@ class RetainedDelivery:
             session.streams.finish(stream)
         return True
 
-    def _send(self, session: "Session", link: Link, message: Publish, granted: int) -> None:
-        qos = min(message.qos, granted)
+    def _send(self, session: "Session", link: Link, message: Publish, position: RetainedPosition) -> None:
+        qos = min(message.qos, position.qos)
         outbound = session.outbound
+        ids = session.subscription_ids(position.topic_filter)
         if qos == 0:
-            link.deliver(Delivery(message, 0, True))
+            link.deliver(Delivery(message, 0, True, False, 0, ids))
         elif outbound.queue is not None:
-            if outbound.accept(message, -1, qos, True):
-                self._effects.add(OfferEffect(session, message, qos))
-        elif not self._with_shortcuts or not deliver_next(outbound, link, message, qos, True):
-            outbound.offer(link, message, qos, True)
+            if outbound.accept(message, -1, qos, True, ids):
+                self._effects.add(OfferEffect(session, message, qos, True, ids))
+        elif not self._with_shortcuts or not deliver_next(outbound, link, message, qos, True, ids):
+            outbound.offer(link, message, qos, True, ids)
 
 
 def _as_message(retained: Retained) -> Publish:

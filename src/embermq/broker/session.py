@@ -16,7 +16,7 @@ from embermq.protocol.packets import SESSION_NEVER_EXPIRES, Will
 
 if TYPE_CHECKING:
     from embermq.broker.delivery import Outbound
-    from embermq.broker.subscriptions import Subscription
+    from embermq.broker.routes import Subscription
 
 STALE_MAX: Final = 1_024
 """The heap is rebuilt when more entries than this, and more than half of it, are stale."""
@@ -66,6 +66,11 @@ class Session:
     def connection(self) -> Link | None:
         """The client's connection, whether CONNACK has been sent or not; None while there is none."""
         return self.opening if self.link is None else self.link
+
+    def subscription_ids(self, topic_filter: str) -> tuple[int, ...]:
+        """The Subscription Identifier of one subscription, if it has one (5.0, 3.8.2.1.2)."""
+        subscription = self.subscriptions.get(topic_filter)
+        return () if subscription is None else subscription.ids
 
     def owed(self) -> int:
         """How many messages the client is still to get; the retained messages of one subscription count as one."""

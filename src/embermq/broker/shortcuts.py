@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from embermq.broker.session import Session
 
 
-def deliver_next(outbound: "Outbound", link: Link | None, message: Publish, qos: int, retain: bool) -> bool:
+def deliver_next(
+    outbound: "Outbound", link: Link | None, message: Publish, qos: int, retain: bool, ids: tuple[int, ...]
+) -> bool:
     """A durable QoS 1 or 2 message goes from the publisher to the link, past the session's queue.
 
     If it is the next one in the sequence and the client can take it now. General path: `Outbound.offer`.
@@ -45,7 +47,7 @@ def deliver_next(outbound: "Outbound", link: Link | None, message: Publish, qos:
     outbound.durable = durable
     outbound.fetched = durable
     outbound.memory_bytes += len(message.topic_name) + len(message.payload)
-    delivery = Delivery(message, qos, retain, False, packet_id, (), durable)
+    delivery = Delivery(message, qos, retain, False, packet_id, ids, durable)
     inflight[packet_id] = delivery
     link.deliver(delivery)
     return True
@@ -96,7 +98,7 @@ class Shortcuts:
         self._store.append_publish(message, session.client_id)
         if qos:
             if route.receivers:
-                self._delivery.fan_out(message, route.receivers, session)
+                self._delivery.fan_out(message, route.receivers, session.client_id)
             link.acknowledge(PUBACK, message.packet_id, 0)
             return True
         if not route.receivers:

@@ -1,0 +1,238 @@
+"""Routes: which sessions a topic name reaches (3.1.1 section 4.7; 5.0 section 3.3.4).
+
+Owns: the trie of topic filters, and the routes that it gives.
+Every walk through the trie is a loop, so a topic of 65,535 slashes is only long.
+A session with overlapping subscriptions is in a route once: at the highest QoS (MQTT-3.3.5-1), with the identifiers of
+all of them (5.0, MQTT-3.3.4-4).
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
+
+from embermq.protocol.packets import Publish
+
+if TYPE_CHECKING:
+    from embermq.broker.session import Session
+
+
+@final
+class Subscription:
+    """What one session asked for with one topic filter, or with several that match the same topic name.
+
+    `no_local`: messages of the session's own client are for `own`, which leaves out the subscriptions with No Local;
+    None: there is no other.
+    """
+
+    __slots__ = ("session", "topic_filter", "qos", "no_local", "retain_as_published", "ids", "own")
+
+    def __init__(
+        self,
+        session: "Session",
+        topic_filter: str,
+        qos: int,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        ids: tuple[int, ...] = (),
+        own: "Subscription | None" = None,
+    ) -> None:
+        self.session: Final = session
+        self.topic_filter: Final = topic_filter
+        self.qos: Final = qos
+        self.no_local: Final = no_local
+        self.retain_as_published: Final = retain_as_published
+        self.ids: Final = ids  # Subscription Identifiers (5.0)
+        self.own: Final = own
+
+
+@final
+class Route:
+    """The sessions that a topic name reaches, each once.
+
+    `receivers` get every message.
+    `persistent` are the receivers whose queue takes a QoS 1 or 2 message in the open commit group.
+    `is_plain`: no receiver has an option that makes its copy of a QoS 0 message differ from the others'.
+    """
+
+    __slots__ = ("receivers", "persistent", "is_plain")
+
+    def __init__(self, receivers: list[Subscription]) -> None:
+        self.receivers: Final = receivers
+        self.persistent: Final = [
+            receiver for receiver in receivers if receiver.qos > 0 and receiver.session.outbound.queue is not None
+        ]
+        self.is_plain: Final = not any(
+            receiver.no_local or receiver.retain_as_published or receiver.ids for receiver in receivers
+        )
+
+    def enqueue(self, message: Publish, offset: int, client_id: str) -> list[Subscription]:
+        """Add a QoS 1 or 2 message of a client to the persistent queues; returns the receivers without those that are
+        full."""
+        full: list[Subscription] = []
+        for receiver in self.persistent:
+            asked: Subscription | None = receiver
+            if receiver.no_local and receiver.session.client_id == client_id:
+                asked = receiver.own
+            if asked is None or asked.qos == 0:
+                continue
+            retain = message.retain and asked.retain_as_published
+            qos = min(message.qos, asked.qos)
+            if not receiver.session.outbound.accept(message, offset, qos, retain, asked.ids):
+                full.append(receiver)
+        if not full:
+            return self.receivers
+        return [receiver for receiver in self.receivers if receiver not in full]
+
+
+_NO_RECEIVERS: Final = Route([])  # one for all names without a subscription: a large set of topics has many of them
+
+
+@final
+class _Node:
+    __slots__ = ("children", "here", "below")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.here: dict[Session, Subscription] = {}  # topic filters that end at this level
+        self.below: dict[Session, Subscription] = {}  # topic filters that end in '#' after this level
+
+
+@final
+class Routes:
+    """The trie of all topic filters of all sessions."""
+
+    __slots__ = ("_root", "_watchers", "count")
+
+    def __init__(self) -> None:
+        self._root: Final = _Node()
+        self._watchers: Final[list[Callable[[str], None]]] = []
+        self.count = 0  # subscriptions
+
+    def watch(self, changed: Callable[[str], None]) -> None:
+        """Have `changed` called with the topic filter of every subscription that is added or removed."""
+        self._watchers.append(changed)
+
+    def add(self, subscription: Subscription) -> None:
+        """Add a subscription, replacing the session's one of an identical filter (MQTT-3.8.4-3)."""
+        levels = subscription.topic_filter.split("/")
+        multi = levels[-1] == "#"
+        if multi:
+            levels.pop()
+        node = self._root
+        for level in levels:
+            child = node.children.get(level)
+            if child is None:
+                child = _Node()
+                node.children[level] = child
+            node = child
+        place = node.below if multi else node.here
+        if subscription.session not in place:
+            self.count += 1
+        place[subscription.session] = subscription
+        self._changed(subscription.topic_filter)
+
+    def remove(self, session: "Session", topic_filter: str) -> None:
+        """Remove a session's subscription, with the nodes that are empty then."""
+        levels = topic_filter.split("/")
+        multi = levels[-1] == "#"
+        if multi:
+            levels.pop()
+        path = [self._root]
+        for level in levels:
+            child = path[-1].children.get(level)
+            if child is None:
+                return
+            path.append(child)
+        place = path[-1].below if multi else path[-1].here
+        if place.pop(session, None) is None:
+            return
+        self.count -= 1
+        for depth in range(len(levels), 0, -1):
+            node = path[depth]
+            if node.children or node.here or node.below:
+                break
+            del path[depth - 1].children[levels[depth - 1]]
+        self._changed(topic_filter)
+
+    def _changed(self, topic_filter: str) -> None:
+        for changed in self._watchers:
+            changed(topic_filter)
+
+    def route(self, topic_name: str) -> Route:
+        """The sessions that a topic name reaches at this moment."""
+        receivers = self._receivers(topic_name)
+        return Route(receivers) if receivers else _NO_RECEIVERS
+
+    def _receivers(self, topic_name: str) -> list[Subscription]:
+        first = self._root.children
+        if not self._root.below and "+" not in first and topic_name.partition("/")[0] not in first:
+            return []  # as for most names of a large retained set: the walk below would find nothing either
+        found = _Found()
+        levels = topic_name.split("/")
+        nodes = [self._root]
+        # MQTT-4.7.2-1: a wildcard in the first level does not match a name that begins with '$'.
+        wild = not topic_name.startswith("$")
+        if wild:
+            found.collect(self._root.below)
+        for level in levels:
+            reached: list[_Node] = []
+            for node in nodes:
+                child = node.children.get(level)
+                if child is not None:
+                    reached.append(child)
+                if wild:
+                    child = node.children.get("+")
+                    if child is not None:
+                        reached.append(child)
+            if not reached:
+                return found.receivers()
+            wild = True
+            for node in reached:
+                if node.below:
+                    found.collect(node.below)
+            nodes = reached
+        for node in nodes:
+            if node.here:
+                found.collect(node.here)
+        return found.receivers()
+
+
+@final
+class _Found:
+    """The subscriptions that a walk has found, one for each session."""
+
+    __slots__ = ("_by_session", "_overlapping")
+
+    def __init__(self) -> None:
+        self._by_session: dict[Session, Subscription] = {}
+        self._overlapping: dict[Session, list[Subscription]] = {}  # of sessions with more than one
+
+    def collect(self, place: "dict[Session, Subscription]") -> None:
+        for session, subscription in place.items():
+            other = self._by_session.setdefault(session, subscription)
+            if other is not subscription:
+                self._overlapping.setdefault(session, [other]).append(subscription)
+
+    def receivers(self) -> list[Subscription]:
+        for session, subscriptions in self._overlapping.items():
+            self._by_session[session] = _merge(subscriptions)
+        return list(self._by_session.values())
+
+
+def _merge(several: list[Subscription]) -> Subscription:
+    """Overlapping subscriptions of one session deliver once: at the highest QoS that was granted (MQTT-3.3.5-1), with
+    all identifiers. A No Local subscription does not match the client's own messages, so it counts nothing for them.
+    """
+    own: Subscription | None = None
+    no_local = any(subscription.no_local for subscription in several)
+    if no_local:
+        others = [subscription for subscription in several if not subscription.no_local]
+        own = _merge(others) if others else None
+    return Subscription(
+        several[0].session,
+        several[0].topic_filter,
+        max(subscription.qos for subscription in several),
+        no_local,
+        any(subscription.retain_as_published for subscription in several),
+        tuple(number for subscription in several for number in subscription.ids),
+        own,
+    )
