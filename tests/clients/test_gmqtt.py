@@ -2,12 +2,12 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
-import gmqtt
+import gmqtt  # type: ignore[import-untyped]  # it has no types
 import pytest
-from gmqtt.mqtt.constants import MQTTv311
+from gmqtt.mqtt.constants import MQTTv311  # type: ignore[import-untyped]
 
 from support.clauses import v311
 from support.client_paths import TIMEOUT_S, Ways
@@ -18,12 +18,14 @@ class Client:
 
     def __init__(self, client_id: str, clean: bool, will: gmqtt.Message | None) -> None:
         self.gmqtt = gmqtt.Client(client_id, clean_session=clean, will_message=will)
-        self.messages: asyncio.Queue[tuple[str, bytes, int, int]] = asyncio.Queue()
+        self.messages: asyncio.Queue[tuple[str, bytes, int, object]] = asyncio.Queue()
         self._subscribed: asyncio.Queue[tuple[int, ...]] = asyncio.Queue()
         self.gmqtt.on_message = self._on_message
         self.gmqtt.on_subscribe = lambda _client, _mid, codes, _properties: self._subscribed.put_nowait(codes)
 
-    def _on_message(self, _client, topic_name: str, payload: bytes, qos: int, properties: dict[str, object]) -> int:
+    def _on_message(
+        self, _client: object, topic_name: str, payload: bytes, qos: int, properties: dict[str, object]
+    ) -> int:
         self.messages.put_nowait((topic_name, bytes(payload), qos, properties["retain"]))
         return 0
 
@@ -41,7 +43,7 @@ def connect(request: pytest.FixtureRequest, ways: Ways, space: str) -> Connect:
     port = ways.tls if request.param == "tls" else ways.tcp
 
     @asynccontextmanager
-    async def connected(name: str, *, clean: bool = True, will: gmqtt.Message | None = None):
+    async def connected(name: str, *, clean: bool = True, will: gmqtt.Message | None = None) -> AsyncIterator[Client]:
         client = Client(f"{space}{name}", clean, will)
         await client.gmqtt.connect(ways.host, port, ssl=tls, version=MQTTv311)
         yield client

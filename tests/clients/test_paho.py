@@ -4,10 +4,12 @@ import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import paho.mqtt.client as paho
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.reasoncodes import ReasonCode
 
 from support.clauses import v311
 from support.client_paths import TIMEOUT_S, Ways
@@ -18,8 +20,14 @@ WAYS = ["tcp", "tls", "websocket", "websocket over tls", "unix"]
 class Client:
     """A paho client whose callbacks have become things to wait for."""
 
-    def __init__(self, ways: Ways, way: str, client_id: str, *, clean: bool = True, protocol: int = paho.MQTTv311):
-        transport = {"websocket": "websockets", "websocket over tls": "websockets", "unix": "unix"}.get(way, "tcp")
+    def __init__(
+        self, ways: Ways, way: str, client_id: str, *, clean: bool = True, protocol: MQTTProtocolVersion = paho.MQTTv311
+    ) -> None:
+        transport: Literal["tcp", "websockets", "unix"] = "tcp"
+        if way.startswith("websocket"):
+            transport = "websockets"
+        elif way == "unix":
+            transport = "unix"
         self.paho = paho.Client(
             CallbackAPIVersion.VERSION2,
             client_id,
@@ -35,8 +43,8 @@ class Client:
         self._host = ways.unix if way == "unix" else ways.host
         self._port = {"tls": ways.tls, "websocket": ways.ws, "websocket over tls": ways.wss}.get(way, ways.tcp)
         self.session_present = False
-        self._connected: queue.Queue[paho.ReasonCode] = queue.Queue()
-        self._subscribed: queue.Queue[list[paho.ReasonCode]] = queue.Queue()
+        self._connected: queue.Queue[ReasonCode] = queue.Queue()
+        self._subscribed: queue.Queue[list[ReasonCode]] = queue.Queue()
         self._unsubscribed = threading.Event()
         self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
         self.paho.on_connect = self._on_connect
@@ -44,7 +52,9 @@ class Client:
         self.paho.on_unsubscribe = lambda *_: self._unsubscribed.set()
         self.paho.on_message = lambda _client, _data, message: self.messages.put(message)
 
-    def _on_connect(self, _client, _data, flags, code, _properties) -> None:
+    def _on_connect(
+        self, _client: paho.Client, _data: object, flags: paho.ConnectFlags, code: ReasonCode, _properties: object
+    ) -> None:
         self.session_present = flags.session_present
         self._connected.put(code)
 
@@ -58,7 +68,7 @@ class Client:
     def subscribe(self, topic_filter: str, qos: int) -> int:
         self.paho.subscribe(topic_filter, qos)
         (code,) = self._subscribed.get(timeout=TIMEOUT_S)
-        return code.value
+        return int(code.value)
 
     def unsubscribe(self, topic_filter: str) -> None:
         self._unsubscribed.clear()
@@ -84,12 +94,14 @@ class Client:
     def vanish(self) -> None:
         """End the connection without DISCONNECT."""
         connection = self.paho.socket()
-        getattr(connection, "_socket", connection).shutdown(socket.SHUT_RDWR)  # a WebSocket wraps its socket
+        wrapped = getattr(connection, "_socket", connection)  # a WebSocket wraps its socket
+        assert isinstance(wrapped, socket.socket)
+        wrapped.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> str:
-    return request.param
+    return str(request.param)
 
 
 @pytest.fixture
@@ -97,8 +109,8 @@ def new(ways: Ways, way: str, space: str) -> Iterator[Callable[..., Client]]:
     """Makes clients for this way to the broker, and ends them after the test."""
     made: list[Client] = []
 
-    def make(name: str, **options) -> Client:
-        made.append(Client(ways, way, f"{space}{name}", **options))
+    def make(name: str, *, clean: bool = True, protocol: MQTTProtocolVersion = paho.MQTTv311) -> Client:
+        made.append(Client(ways, way, f"{space}{name}", clean=clean, protocol=protocol))
         return made[-1]
 
     yield make

@@ -29,7 +29,7 @@ from support.wire import (
 A = wire.string("a")
 
 
-def bad(name: str, data: bytes, *clause_ids: str):
+def bad(name: str, data: bytes, *clause_ids: str) -> object:
     return pytest.param(data, id=name, marks=[v311(*clause_ids)] if clause_ids else [])
 
 

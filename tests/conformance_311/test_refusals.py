@@ -46,7 +46,7 @@ class House(Access):
             raise Refused("not wanted", ReasonCode.NOT_AUTHORIZED)
         if (user_name, password) != ("me", b"secret"):
             raise Refused("wrong password", ReasonCode.BAD_USER_NAME_OR_PASSWORD)
-        return Identity(user_name, client_id)
+        return Identity("me", client_id)
 
     def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
         return topic_name.startswith("open/") and not retain

@@ -85,7 +85,7 @@ def test_replacing_a_subscription_interrupts_no_flow(join: Join, space: str) -> 
         publisher.send(wire.publish(f"{space}/a", b"%d" % number, qos=1, packet_id=number + 1))
         if number % 5 == 0:
             client.send(wire.subscribe(1000 + number, (f"{space}/a", 1)))
-    payloads = []
+    payloads: list[bytes] = []
     while len(payloads) < 50:
         received = client.receive()
         if received.kind == wire.PUBLISH:

@@ -1,5 +1,7 @@
 """Topic names and topic filters (4.7): what is valid, and what matches what."""
 
+from collections.abc import Callable
+
 import pytest
 
 from support import wire
@@ -19,7 +21,9 @@ def test_a_wildcard_in_a_topic_name_ends_the_connection(join: Join, topic_name: 
 @v311("MQTT-4.7.1-2")
 @pytest.mark.parametrize("topic_filter", ["a#", "#a", "a/#/b", "#/a", "a/b#", "##", "#/#", "a/#/", "#+", "+#"])
 @pytest.mark.parametrize("make", [lambda f: wire.subscribe(1, (f, 0)), lambda f: wire.subscribe(1, ("a", 0), (f, 0))])
-def test_a_misplaced_multi_level_wildcard_ends_the_connection(join: Join, topic_filter: str, make) -> None:
+def test_a_misplaced_multi_level_wildcard_ends_the_connection(
+    join: Join, topic_filter: str, make: Callable[[str], bytes]
+) -> None:
     client = join()
     client.send(make(topic_filter))
     client.assert_closed()

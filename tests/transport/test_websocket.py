@@ -64,7 +64,7 @@ async def dialled(broker: Broker, **options: object) -> AsyncIterator[Socket]:
     settings: dict[str, object] = {"protocols": ["mqtt"], **options}
     async with (
         aiohttp.ClientSession() as session,
-        session.ws_connect(f"{scheme}://{broker.host}:{port}{broker.ws_path}", **settings) as websocket,  # type: ignore[arg-type]
+        session.ws_connect(f"{scheme}://{broker.host}:{port}{broker.ws_path}", **settings) as websocket,  # type: ignore[call-overload]  # handed through
     ):
         yield Socket(websocket)
 
@@ -147,6 +147,7 @@ def test_qos_1_messages_wait_for_a_slow_client_and_all_arrive(loop_factory: Loop
             await slow.send(connect("slow") + subscribe(1, ("a", 1)))
             await slow.expect(CONNACK + bytes.fromhex("9003000101"))
             transport = slow.raw._response.connection.transport  # type: ignore[union-attr]
+            assert transport is not None
             transport.pause_reading()
             await quick.send(connect("quick"))
             await quick.expect(CONNACK)
@@ -215,6 +216,7 @@ def test_a_client_that_does_not_read_is_bounded_and_harms_nobody(loop_factory: L
             await quick.expect(CONNACK)
             # The client library would read ahead; the socket must not.
             transport = slow.raw._response.connection.transport  # type: ignore[union-attr]
+            assert transport is not None
             transport.pause_reading()
             for _ in range(count):
                 await quick.send(publish("a", payload))
@@ -222,7 +224,8 @@ def test_a_client_that_does_not_read_is_bounded_and_harms_nobody(loop_factory: L
             await quick.expect(PINGRESP)
             server = broker._server
             assert server is not None
-            waiting = max(connection._transport.get_write_buffer_size() for connection in server._connections)
+            transports = [connection._transport for connection in server._connections]
+            waiting = max(each.get_write_buffer_size() for each in transports if each is not None)
             assert 0 < waiting <= limits.output_bytes_max + 2 * len(payload)
             assert server.core.counters.dropped_output_full > 0
             transport.resume_reading()
@@ -332,8 +335,10 @@ def test_a_tls_handshake_has_as_long_as_a_connect(tmp_path: Path, websocket: boo
     async def test() -> None:
         pair = Authority(tmp_path).sign("server")
         limits = Limits(connect_timeout_s=1)
-        ports = {"wss_port": 0} if websocket else {"tls_port": 0}
-        async with Broker(limits=limits, certificate=pair.certificate, key=pair.key, **ports) as broker:
+        wss_port, tls_port = (0, None) if websocket else (None, 0)
+        async with Broker(
+            limits=limits, certificate=pair.certificate, key=pair.key, wss_port=wss_port, tls_port=tls_port
+        ) as broker:
             port = broker.wss_port if websocket else broker.tls_port
             reader, writer = await asyncio.open_connection(broker.host, port)
             writer.write(b"\x16\x03\x01\x02\x00\x01")  # the beginning of a hello, and no more

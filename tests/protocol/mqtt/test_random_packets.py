@@ -12,11 +12,12 @@ from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.packets import Packet
 from support.clauses import v311
 from support.packet_strategies import from_client, from_server, wire_of
-from support.rejected import REJECTED
-from support.vectors import TOLERATED, VECTORS
+from support.rejected import REJECTED, Rejected
+from support.vectors import TOLERATED, VECTORS, Vector
 
 PACKET_BYTES_MAX: Final = 100_000
-WIRES: Final = [case.wire for case in [*VECTORS, *TOLERATED, *REJECTED] if len(case.wire) <= 300]
+CASES: Final[list[Vector | Rejected]] = [*VECTORS, *TOLERATED, *REJECTED]
+WIRES: Final = [case.wire for case in CASES if len(case.wire) <= 300]
 # Where random bytes would hardly ever get past: real beginnings.
 STARTS: Final = st.sampled_from([b"", *sorted({wire[:4] for wire in WIRES})])
 

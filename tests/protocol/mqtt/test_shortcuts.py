@@ -7,7 +7,7 @@ from itertools import pairwise, product
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from embermq.protocol.errors import PeerError
@@ -33,11 +33,12 @@ from embermq.protocol.packets import (
     Suback,
 )
 from support.packet_strategies import from_client, packet_ids, payloads, short_names, wire_of
-from support.rejected import REJECTED
-from support.vectors import TOLERATED, V31, VECTORS
+from support.rejected import REJECTED, Rejected
+from support.vectors import TOLERATED, V31, VECTORS, Vector
 
 PACKET_BYTES_MAX: Final = 100_000
-WIRES: Final = [case.wire for case in [*VECTORS, *TOLERATED, *REJECTED] if len(case.wire) <= 300]
+CASES: Final[list[Vector | Rejected]] = [*VECTORS, *TOLERATED, *REJECTED]
+WIRES: Final = [case.wire for case in CASES if len(case.wire) <= 300]
 places: Final = st.lists(st.integers(0, 100_000), max_size=8)
 
 
@@ -195,9 +196,11 @@ def new_connection(
     )
 
 
-def opened(shortcuts: bool, level: int = 4, encodings: Encodings | None = None) -> tuple[Connection, list[str]]:
+def opened(
+    shortcuts: bool, level: int = 4, encodings: Encodings | None = None, output_bytes_max: int = 10_000
+) -> tuple[Connection, list[str]]:
     told: list[str] = []
-    connection = new_connection(encodings or Encodings(is_reused=shortcuts), shortcuts, told)
+    connection = new_connection(encodings or Encodings(is_reused=shortcuts), shortcuts, told, output_bytes_max)
     assert len(connection.receive_data(wire_of(Connect("c", protocol_level=level)))) == 1
     connection.accepted()
     assert connection.opened() == []
@@ -254,11 +257,14 @@ def carry_out(connections: list[tuple[Connection, list[str]]], script: list[tupl
 
 @settings(deadline=None, max_examples=400)
 @given(st.lists(steps, max_size=30))
+@example([(1, MESSAGES[-2]), (1, MESSAGES[-1]), (1, None)])  # two large ones
 def test_connections_with_and_without_shortcuts_do_the_same(script: list[tuple[int, object]]) -> None:
     seen = []
     for shortcuts_on in (True, False):
         shared = Encodings(is_reused=shortcuts_on)
-        connections = [opened(shortcuts_on, level, shared) for level in (4, 4, V31)]
+        connections = [
+            opened(shortcuts_on, level, shared, cap) for level, cap in ((4, 1_000), (4, 1_000_000), (V31, 1_000_000))
+        ]
         seen.append(carry_out(connections, script))
     assert seen[0] == seen[1]
 
