@@ -223,6 +223,22 @@ def test_a_slow_subscriber_is_heard_although_its_output_is_full() -> None:
     run(scenario, output_bytes_max=10_000)
 
 
+def test_a_qos_1_message_that_found_no_room_is_sent_although_a_later_qos_0_message_found_some() -> None:
+    async def scenario(server: Server) -> None:
+        slow, writer = await joined(server, "slow", "t", qos=1), await joined(server, "writer")
+        slow.reads = False
+        for _ in range(11):
+            await writer.send(Publish("t", bytes(1_000)))
+        await writer.send(Publish("t", b"waits", 1, packet_id=1))
+        slow.unread_bytes -= 5_000
+        await writer.send(Publish("t", b"finds room"))
+        slow.catch_up()
+        await turn()
+        assert sorted(slow.payloads()[-2:]) == [b"finds room", b"waits"]
+
+    run(scenario, output_bytes_max=10_000)
+
+
 @pytest.mark.parametrize("packet", [Pingreq(), Pubrel(7)])
 def test_answers_that_wait_for_the_disk_are_bounded_for_each_client(packet: Packet) -> None:
     store = ScriptedStore()

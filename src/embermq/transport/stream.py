@@ -303,8 +303,10 @@ class StreamConnection(asyncio.Protocol, Link):
         """More was gathered in one turn than may wait: let the kernel take what it can before anything is dropped."""
         if self._transport is not None:
             self._write(self._transport)
-        self._is_slow_reader = self._connection.pending_bytes > self._output_bytes_max
-        return not self._is_slow_reader
+        if self._connection.pending_bytes <= self._output_bytes_max:
+            return True  # a slow reader stays one: what found no room before is sent when the turn ends
+        self._is_slow_reader = True
+        return False
 
     def _weigh_output(self) -> None:
         """Something was written or read: a client that leaves its answers unread gets no more of them.
