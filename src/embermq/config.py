@@ -125,6 +125,7 @@ class LimitSettings(Section):
     keep_alive_max_s: Annotated[int, Field(ge=1, le=65_535)] = limits.KEEP_ALIVE_MAX_S
     connect_timeout_s: Count = limits.CONNECT_TIMEOUT_S
     session_expiry_max_s: Annotated[int, Field(ge=1, le=0xFFFF_FFFF)] = limits.SESSION_EXPIRY_MAX_S
+    will_grace_s: Annotated[int, Field(ge=0, le=86_400)] = limits.WILL_GRACE_S
 
     def limits(self) -> limits.Limits:
         """The limits as the core takes them."""

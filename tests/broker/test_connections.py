@@ -1,15 +1,23 @@
 """How clients come and go: keep alive, expiry, takeover. A day passes in a millisecond."""
 
+from pathlib import Path
+
+import pytest
+
 from embermq.broker.access import Identity
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import (
+    SESSION_NEVER_EXPIRES,
     Connack,
     Connect,
+    Disconnect,
     Pingreq,
+    Will,
 )
 from embermq.protocol.reasons import ReasonCode
-from support.clauses import v311
-from support.core import Bench, ScriptedAccess, ScriptedLink
+from support.clauses import v5, v311
+from support.core import Bench, DiskBench, ScriptedAccess, ScriptedLink
+from support.stores import ScriptedStore
 
 
 @v311("MQTT-3.1.2-24")
@@ -90,7 +98,9 @@ def test_a_clean_start_forgets_the_subscriptions_and_what_was_owed() -> None:
 @v311("MQTT-3.1.3-8")
 def test_an_empty_client_id_needs_a_clean_session() -> None:
     bench = Bench()
-    assert bench.connect("", clean=False).take() == [Connack(False, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)]
+    assert bench.connect("", clean=False, expiry_s=SESSION_NEVER_EXPIRES).take() == [
+        Connack(False, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
+    ]
     first, second = bench.join(""), bench.join("")
     assert first.closed is None
     assert second.closed is None
@@ -109,3 +119,100 @@ def test_a_user_cannot_take_the_session_of_another() -> None:
     thief = bench.connect("c", clean=True, user="thief")
     assert thief.take() == [Connack(False, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)]
     assert bench.join("c", clean=False, user="owner").payloads() == [b"secret"]
+
+
+def connack(bench: Bench, connect: Connect) -> Connack:
+    link = ScriptedLink()
+    bench.core.connect(link, connect, Identity("", connect.client_id), "MQTT 5", "test")
+    bench.turn()
+    bench.commit()
+    packet = link.take()[0]
+    assert isinstance(packet, Connack)
+    return packet
+
+
+@v5("MQTT-3.1.3-6", "MQTT-3.1.3-7", "MQTT-3.2.2-16")
+@pytest.mark.parametrize("clean_start", [True, False])
+def test_a_client_without_an_identifier_is_told_the_one_it_gets(clean_start: bool) -> None:
+    bench = Bench()
+    answers = [connack(bench, Connect("", clean_start, session_expiry_s=60)) for _ in range(2)]
+    assert {answer.assigned_client_id for answer in answers} == {session.client_id for session in bench.core.sessions()}
+    assert len(bench.core.sessions()) == 2
+    assert connack(bench, Connect("named")).assigned_client_id == ""
+
+
+def test_an_identifier_that_a_session_has_is_not_assigned() -> None:
+    bench = Bench()
+    bench.join("auto-seed-1")
+    assert connack(bench, Connect("")).assigned_client_id == "auto-seed-2"
+
+
+@v5("MQTT-3.2.2-22")
+@pytest.mark.parametrize(("asked_s", "told_s"), [(0, 60), (30, -1), (60, -1), (61, 60)])
+def test_a_client_is_told_of_a_keep_alive_that_is_not_the_one_it_asked_for(asked_s: int, told_s: int) -> None:
+    bench = Bench(limits=Limits(keep_alive_max_s=60))
+    assert connack(bench, Connect("c", keep_alive_s=asked_s)).server_keep_alive_s == told_s
+
+
+@pytest.mark.parametrize(("asked_s", "told_s"), [(0, -1), (60, -1), (61, 60), (SESSION_NEVER_EXPIRES, 60)])
+def test_a_client_is_told_of_an_expiry_that_is_not_the_one_it_asked_for(asked_s: int, told_s: int) -> None:
+    bench = Bench(limits=Limits(session_expiry_max_s=60))
+    assert connack(bench, Connect("c", session_expiry_s=asked_s)).session_expiry_s == told_s
+
+
+@v5("MQTT-3.1.4-3", "MQTT-3.1.2-4", "MQTT-3.1.2-5", "MQTT-3.1.2-6", "MQTT-3.2.2-2", "MQTT-3.2.2-3")
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_takeover_tells_the_older_connection_and_resumes_unless_clean_start_says_no(clean: bool) -> None:
+    bench = Bench()
+    first = bench.join("c", clean=False)
+    answer = connack(bench, Connect("c", clean, session_expiry_s=60))
+    assert first.closed == ReasonCode.SESSION_TAKEN_OVER
+    assert answer.session_present is not clean
+
+
+def test_disconnect_changes_the_expiry_of_the_session_and_the_change_is_there_after_a_crash(tmp_path: Path) -> None:
+    bench = DiskBench(tmp_path / "data")
+    client = bench.join("c", clean=False, expiry_s=1_000)
+    bench.send(client, Disconnect(session_expiry_s=10))
+    bench.commit()
+    bench = bench.crashed(after_s=5)
+    assert len(bench.core.sessions()) == 1
+    bench.pass_s(5)
+    assert bench.core.sessions() == []
+    bench.journal.close()
+
+
+def test_an_expiry_of_disconnect_is_capped() -> None:
+    bench = Bench(ScriptedStore(late=False), Limits(session_expiry_max_s=60))
+    client = bench.join("c", clean=False, expiry_s=10)
+    bench.send(client, Disconnect(session_expiry_s=1_000))
+    bench.pass_s(59)
+    assert len(bench.core.sessions()) == 1
+    bench.pass_s(2)
+    assert bench.core.sessions() == []
+
+
+def test_disconnect_with_expiry_0_ends_the_session() -> None:
+    bench = Bench()
+    bench.send(bench.join("c", clean=False), Disconnect(session_expiry_s=0))
+    assert bench.core.sessions() == []
+
+
+@v5("MQTT-4.13.1-1")
+def test_disconnect_gives_no_expiry_to_a_session_that_had_none() -> None:
+    bench = Bench()
+    watch = bench.join("watcher")
+    bench.subscribed(watch, "will")
+    client = bench.join("c", will=Will("will", b"gone"))
+    bench.send(client, Disconnect(session_expiry_s=10))
+    assert client.closed == ReasonCode.PROTOCOL_ERROR
+    assert watch.payloads() == [b"gone"]
+    assert len(bench.core.sessions()) == 1
+
+
+@pytest.mark.parametrize("connect", [Connect("c", session_expiry_s=1), Connect("c", will=Will("t", b""))])
+def test_a_failing_store_keeps_no_session_and_no_will(connect: Connect) -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    store.trouble = "no space left"
+    assert connack(bench, connect).reason == ReasonCode.SERVER_UNAVAILABLE

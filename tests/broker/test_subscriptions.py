@@ -1,16 +1,13 @@
 """SUBSCRIBE and UNSUBSCRIBE with the options and identifiers of MQTT 5."""
 
-from collections.abc import Callable
 from pathlib import Path
-from queue import SimpleQueue
 
 import pytest
 
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import Publish, Subscribe, SubscriptionRequest, Unsubscribe
-from embermq.store.journal import Journal, JournalSettings
 from support.clauses import v5
-from support.core import Bench
+from support.core import Bench, DiskBench
 from support.stores import ScriptedStore
 
 
@@ -142,36 +139,21 @@ def test_a_filter_twice_in_one_subscribe_existed_the_second_time() -> None:
 
 
 def test_options_and_identifiers_of_a_persistent_session_are_there_after_a_restart(tmp_path: Path) -> None:
-    calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-
-    def durable(bench: Bench) -> None:
-        done: list[bool] = []
-        bench.core.when_durable(lambda: done.append(True))
-        bench.turn()
-        while not done:
-            calls.get(timeout=30)()
-            bench.turn()
-
-    store = Journal(tmp_path, calls.put, JournalSettings(durability="os"))
-    bench = Bench(store)
-    client = bench.connect("c", clean=False)
-    durable(bench)
+    bench = DiskBench(tmp_path / "data")
+    client = bench.join("c", clean=False)
     bench.subscribe(client, "t/#", 1, no_local=True, retain_as_published=True, number=11)
     bench.subscribe(client, "t/a", 1, number=12)
-    durable(bench)
+    bench.commit()
     bench.lose(client)
     bench.publish("t/a", b"queued", qos=1, retain=True)
-    durable(bench)
-    store.close()
-    store = Journal(tmp_path, calls.put, JournalSettings(durability="os"))
-    bench = Bench(store)
-    client = bench.connect("c", clean=False)
-    durable(bench)
+    bench.commit()
+    bench = bench.restarted()
+    client = bench.join("c", clean=False)
     assert [(m.payload, m.retain) for m in client.take_messages()] == [(b"queued", True)]
     assert [sorted(ids) for ids in client.take_ids()] == [[11, 12]]
     bench.send(client, Publish("t/b", b"own", 1, packet_id=1))
     bench.publish("t/b", b"live", qos=1)
-    durable(bench)
+    bench.commit()
     assert client.payloads() == [b"live"]
     assert client.take_ids() == [(11,)]
-    store.close()
+    bench.journal.close()

@@ -1,13 +1,15 @@
 """The core without sockets: links that write down what they are told, and a clock that is moved by hand."""
 
 from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
 
 from embermq.broker.access import Access, AllowAll, Identity
 from embermq.broker.admission import Refusal, ignore_refusal
 from embermq.broker.core import Core
 from embermq.broker.counters import Counters
 from embermq.broker.delivery import Outbound
-from embermq.broker.limits import Limits
+from embermq.broker.limits import SESSION_EXPIRY_MAX_S, Limits
 from embermq.broker.link import Link
 from embermq.broker.retained_delivery import COMPARISONS_MAX
 from embermq.broker.session import Session
@@ -16,7 +18,6 @@ from embermq.protocol.packets import (
     PUBCOMP,
     PUBREC,
     PUBREL,
-    SESSION_NEVER_EXPIRES,
     Connack,
     Connect,
     Delivery,
@@ -33,7 +34,10 @@ from embermq.protocol.packets import (
 )
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
+from embermq.store.journal import Journal
 from embermq.store.memory import MemoryStore
+from embermq.store.opening import JournalSettings
+from support.crashed_directory import copy_as_crashed
 from support.stores import ScriptedStore
 
 ACKNOWLEDGEMENTS: dict[int, Callable[[int, int], Packet]] = {
@@ -144,9 +148,11 @@ class Bench:
         report_refusal: Callable[[Refusal], None] = ignore_refusal,
         shortcuts: bool = True,
         comparisons_max: int = COMPARISONS_MAX,
+        now_ms: int = 1_000_000,
     ) -> None:
         self.store = store if store is not None else MemoryStore()
-        self.now_ms = 1_000_000
+        self.now_ms = now_ms
+        self.store.begin_turn(now_ms * 1000)
         self.core = Core(
             self.store,
             access or AllowAll(),
@@ -172,7 +178,7 @@ class Bench:
         will: Will | None = None,
         keep_alive_s: int = 0,
         receive_maximum: int = 65_535,
-        expiry_s: int = SESSION_NEVER_EXPIRES,
+        expiry_s: int | None = None,
         room: int = 1_000_000,
         turn: bool = True,
         user: str = "",
@@ -183,7 +189,7 @@ class Bench:
             clean,
             keep_alive_s,
             will,
-            session_expiry_s=0 if clean else expiry_s,
+            session_expiry_s=expiry_s if expiry_s is not None else 0 if clean else SESSION_EXPIRY_MAX_S,
             receive_maximum=receive_maximum,
         )
         self.core.connect(link, connect, Identity(user, client_id), "MQTT 3.1.1", "test")
@@ -199,7 +205,7 @@ class Bench:
         will: Will | None = None,
         keep_alive_s: int = 0,
         receive_maximum: int = 65_535,
-        expiry_s: int = SESSION_NEVER_EXPIRES,
+        expiry_s: int | None = None,
         room: int = 1_000_000,
         user: str = "",
     ) -> ScriptedLink:
@@ -238,6 +244,7 @@ class Bench:
 
     def pass_s(self, seconds: float) -> None:
         self.now_ms += int(seconds * 1000)
+        self.store.begin_turn(self.now_ms * 1000)
         self.core.tick(self.now_ms, self.now_ms * 1000)
         self.turn()
 
@@ -269,3 +276,36 @@ class Bench:
         """A message without a session."""
         self.core.publish_sessionless(Publish(topic_name, payload, qos, retain), Identity("", "somebody"))
         self.turn()
+
+
+class DiskBench(Bench):
+    """A core on a journal in a directory, which can be left as a crash would leave it."""
+
+    def __init__(self, directory: Path, limits: Limits | None = None, *, now_ms: int = 1_000_000) -> None:
+        self.directory = directory
+        self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.journal = Journal(directory, self.calls.put, JournalSettings(durability="os"))
+        super().__init__(self.journal, limits, now_ms=now_ms)
+
+    def commit(self) -> None:
+        """Wait until everything that was appended is durable, and released."""
+        durable: list[bool] = []
+        self.core.when_durable(lambda: durable.append(True))
+        self.turn()
+        while not durable:
+            self.calls.get(timeout=30)()
+            self.turn()
+
+    def crashed(self, limits: Limits | None = None, *, after_s: int = 0) -> "DiskBench":
+        """The server that starts from what is durable now. This one is of no use any more."""
+        to = self.directory.with_name(f"{self.directory.name}-crashed")
+        copy_as_crashed(self.directory, to)
+        self.journal.close()
+        return DiskBench(to, limits, now_ms=self.now_ms + after_s * 1000)
+
+    def restarted(self, limits: Limits | None = None, *, after_s: int = 0) -> "DiskBench":
+        """The server that starts after an orderly stop of this one."""
+        self.core.stop("stopped")
+        self.commit()
+        self.journal.close()
+        return DiskBench(self.directory, limits, now_ms=self.now_ms + after_s * 1000)

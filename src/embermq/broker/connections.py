@@ -21,7 +21,8 @@ from embermq.broker.link import Link
 from embermq.broker.session import Deadlines, Session
 from embermq.broker.subscriptions import Subscriptions
 from embermq.broker.wills import Wills
-from embermq.protocol.packets import Connack, Connect, Disconnect
+from embermq.protocol.errors import ProtocolError
+from embermq.protocol.packets import SESSION_NEVER_EXPIRES, Connack, Connect, Disconnect, Will
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Queue, Store
 
@@ -63,7 +64,7 @@ class Connections:
         """`token` makes assigned client identifiers unique across restarts."""
         self.now_ms = 0
         self.sessions: Final[dict[str, Session]] = {}
-        self.wills: Final = Wills(delivery, counters)
+        self.wills: Final = Wills(store, delivery, counters)
         self._store: Final = store
         self._access: Final = access
         self._limits: Final = limits
@@ -99,19 +100,20 @@ class Connections:
             session.lost_ms = (now_ms - away_ms) or -1
             self.sessions[saved.client_id] = session
             self._expiries.watch(session)
+        self.wills.restore(now_ms, wall_us, self._limits.will_grace_s * 1000)
 
     def connect(self, link: Link, connect: Connect, identity: Identity, protocol: str, address: str) -> None:
         """An authenticated client asks for its session (3.1.4)."""
-        if self._store.failing() and connect.session_expiry_s > 0:
-            self._refuse(link, ReasonCode.SERVER_UNAVAILABLE, "the store cannot keep a session now")
+        if self._store.failing() and (connect.session_expiry_s > 0 or connect.will is not None):
+            self._refuse(link, ReasonCode.SERVER_UNAVAILABLE, "the store cannot keep a session or a will now")
             return
         client_id = connect.client_id
         if not client_id:
-            if not connect.clean_start:
+            if not connect.clean_start and connect.session_expiry_s == SESSION_NEVER_EXPIRES:
+                # 3.1.1 with Clean Session 0 (MQTT-3.1.3-8): the client could never name its session.
                 self._refuse(link, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "empty client id without clean session")
                 return
-            self._assigned += 1
-            client_id = f"auto-{self._token}-{self._assigned}"
+            client_id = self._assign_client_id()
         older = self.sessions.get(client_id)
         if older is not None and not self._access.may_take_over(identity, older.identity.user_name):
             self._refuse(link, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "the client id belongs to another user")
@@ -129,12 +131,26 @@ class Connections:
         expiry_s = self._limits.session_expiry_s(connect.session_expiry_s)
         self._store.append_connected(client_id, identity.user_name, expiry_s > 0, protocol, address)
         session = self._session_for(client_id, older, connect, identity, expiry_s)
-        self._attach(session, link, connect)
-        connack = Connack(older is not None, ReasonCode.SUCCESS)
-        if must_be_durable or older is not None or session.session_id:
+        keep_alive_s = self._attach(session, link, connect)
+        connack = Connack(
+            older is not None,
+            ReasonCode.SUCCESS,
+            "" if connect.client_id else client_id,
+            -1 if expiry_s == connect.session_expiry_s else expiry_s,
+            -1 if keep_alive_s == connect.keep_alive_s else keep_alive_s,
+        )
+        if must_be_durable or older is not None or session.session_id or connect.will is not None:
             self._effects.add(ConnackEffect(session, link, connack))
         else:
             self.open(session, link, connack)
+
+    def _assign_client_id(self) -> str:
+        """An identifier that no session has (5.0, MQTT-3.2.2-16)."""
+        while True:
+            self._assigned += 1
+            client_id = f"auto-{self._token}-{self._assigned}"
+            if client_id not in self.sessions:
+                return client_id
 
     def _session_for(
         self, client_id: str, older: Session | None, connect: Connect, identity: Identity, expiry_s: int
@@ -154,20 +170,27 @@ class Connections:
         session.session_expiry_s = expiry_s
         return session
 
-    def _attach(self, session: Session, link: Link, connect: Connect) -> None:
+    def _attach(self, session: Session, link: Link, connect: Connect) -> int:
+        """Give a session its connection; returns the keep alive that it gets."""
         self.sessions[session.client_id] = session
-        self.wills.cancel(session.client_id)
-        session.will = connect.will
+        self.replace_will(session, connect.will)
+        session.asked_expiry_s = connect.session_expiry_s
         session.lost_ms = 0
         session.heard_ms = self.now_ms
-        keep_alive_s = 0 if link.supervises_keep_alive else self._limits.keep_alive_s(connect.keep_alive_s)
-        session.keep_alive_ms = keep_alive_s * 1000
+        keep_alive_s = self._limits.keep_alive_s(connect.keep_alive_s)
+        session.keep_alive_ms = 0 if link.supervises_keep_alive else keep_alive_s * 1000
         session.opening = link
         link.session = session
         self._keep_alives.watch(session)
         counters = self._counters
         counters.clients_connected += 1
         counters.clients_maximum = max(counters.clients_maximum, counters.clients_connected)
+        return keep_alive_s
+
+    def replace_will(self, session: Session, will: Will | None) -> None:
+        """A client has set its will or none: with CONNECT, or later (MQTT-SN)."""
+        self.wills.set(session.client_id, session.session_id, session.identity.user_name, session.will, will)
+        session.will = will
 
     def _new_outbound(self, queue: Queue | None, window: int) -> Outbound:
         limits = self._limits
@@ -201,13 +224,21 @@ class Connections:
             link.close(reason, detail)
 
     def disconnect(self, session: Session, link: Link, packet: Disconnect) -> None:
-        """DISCONNECT: no will, unless the client asks for it (MQTT 5, MQTT-SN)."""
+        """DISCONNECT: no will, unless its reason says that something is wrong (5.0, 3.14.4; MQTT-SN)."""
+        if packet.session_expiry_s > 0 and session.asked_expiry_s == 0:
+            raise ProtocolError("DISCONNECT gives an expiry to a session that CONNECT gave none", "MQTT-4.13.1-1")
         if packet.session_expiry_s >= 0:
-            session.session_expiry_s = self._limits.session_expiry_s(packet.session_expiry_s)
-        if packet.reason != ReasonCode.DISCONNECT_WITH_WILL:
+            self._change_expiry(session, self._limits.session_expiry_s(packet.session_expiry_s))
+        if packet.reason == ReasonCode.SUCCESS and session.will is not None:
+            self.wills.delete(session.client_id)
             session.will = None
         self.lost(session, "disconnected")
         link.close(ReasonCode.SUCCESS, "disconnected")
+
+    def _change_expiry(self, session: Session, expiry_s: int) -> None:
+        if session.session_id and expiry_s not in (0, session.session_expiry_s):
+            self._store.append_session_expiry(session.session_id, session.client_id, expiry_s)
+        session.session_expiry_s = expiry_s
 
     def lost(self, session: Session, reason: str) -> None:
         """A session's connection has ended: its will is published, and the session ends or waits for its client."""

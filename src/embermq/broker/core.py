@@ -195,7 +195,7 @@ class Core:
     def replace_will(self, link: Link, will: Will | None) -> None:
         """A connected client has changed its will."""
         if link.session is not None:
-            link.session.will = will
+            self.connections.replace_will(link.session, will)
 
     # -- doors: messages without a session ---------------------------------------------------------------------------
 

@@ -286,16 +286,17 @@ class MessageDelivery:
         if qos == 2:
             session.received_ids.add(message.packet_id)
 
-    def take_sessionless(self, message: Publish, identity: Identity) -> int | None:
+    def take_sessionless(self, message: Publish, identity: Identity, *, must_be_durable: bool = False) -> int | None:
         """Take a message that no session publishes: a will, PUBWOS or QoS -1 of MQTT-SN, the operator's.
 
-        Returns why it was not taken, None if it was.
+        Returns why it was not taken, None if it was. `must_be_durable`: QoS 0 waits for the commit as well.
         """
         self._counters.publish_received += 1
         self._counters.publish_bytes_received += len(message.payload)
         refusal = self._admission.refusal(identity.client_id, identity, message)
         if refusal is None:
-            self._take(message, self._admission.route(message.topic_name), identity.client_id, None, None, 0)
+            route = self._admission.route(message.topic_name)
+            self._take(message, route, identity.client_id, None, None, 0, must_be_durable)
         return refusal
 
     def _take(
@@ -306,9 +307,10 @@ class MessageDelivery:
         publisher: "Session | None",
         link: Link | None,
         qos2_session_id: int,
+        must_be_durable: bool = False,
     ) -> None:
         """The server owns the message from here on: record it, and deliver it when that is allowed."""
-        must_be_durable = message.qos > 0 or message.retain
+        must_be_durable = must_be_durable or message.qos > 0 or message.retain
         if must_be_durable and self._store.failing():
             raise StoreError(f"the store cannot make messages durable now: {self._store.failing()}")
         if message.retain:

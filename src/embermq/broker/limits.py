@@ -19,6 +19,7 @@ SUBSCRIPTIONS_MAX: Final = 20_000
 KEEP_ALIVE_MAX_S: Final = KEEP_ALIVE_UNCAPPED_S
 CONNECT_TIMEOUT_S: Final = 10
 SESSION_EXPIRY_MAX_S: Final = 30 * 24 * 3600
+WILL_GRACE_S: Final = 30
 
 
 @final
@@ -37,6 +38,7 @@ class Limits:
         "keep_alive_max_s",
         "connect_timeout_s",
         "session_expiry_max_s",
+        "will_grace_s",
     )
 
     def __init__(
@@ -53,6 +55,7 @@ class Limits:
         keep_alive_max_s: int = KEEP_ALIVE_MAX_S,
         connect_timeout_s: int = CONNECT_TIMEOUT_S,
         session_expiry_max_s: int = SESSION_EXPIRY_MAX_S,
+        will_grace_s: int = WILL_GRACE_S,
     ) -> None:
         self.packet_bytes_max: Final = packet_bytes_max  # of its remaining length, judged before any allocation
         self.connections_max: Final = connections_max
@@ -65,6 +68,7 @@ class Limits:
         self.keep_alive_max_s: Final = keep_alive_max_s
         self.connect_timeout_s: Final = connect_timeout_s  # from the accepted socket to a whole CONNECT
         self.session_expiry_max_s: Final = session_expiry_max_s
+        self.will_grace_s: Final = will_grace_s  # after a start, how long clients have to come back before their wills
 
     def keep_alive_s(self, asked_s: int) -> int:
         """The keep alive that a client gets; 0 is none."""

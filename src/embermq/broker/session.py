@@ -38,6 +38,7 @@ class Session:
         "streams",
         "will",
         "session_expiry_s",
+        "asked_expiry_s",
         "keep_alive_ms",
         "heard_ms",
         "lost_ms",
@@ -57,6 +58,7 @@ class Session:
         self.streams: Final = SessionStreams()
         self.will: Will | None = None
         self.session_expiry_s = 0
+        self.asked_expiry_s = 0  # by CONNECT; DISCONNECT may not give an expiry to a session that had none
         self.keep_alive_ms = 0
         self.heard_ms = 0
         self.lost_ms = 0  # when the last connection ended; 0 while there is one

@@ -1,79 +1,133 @@
-"""Wills: what the server publishes when a client is gone (3.1.1 section 3.1.2.5).
+"""Wills: what the server publishes when a client is gone (3.1.1 section 3.1.2.5; 5.0 sections 3.1.2.5 and 3.1.3.2).
 
-Owns: every pending will and the moment at which it falls due, and the publishing of it.
+Owns: the records of wills, every pending will with the moment at which it falls due, and the publishing of it.
 Never: a socket, a clock. Time comes in as `now_ms`.
-While a client is connected its will is `Session.will`. When the connection ends without DISCONNECT it is scheduled
-here. 3.1.1 knows no delay, so a will falls due at once; MQTT 5 has one (3.1.3.2.2), and a client that is back before
-it has passed cancels the will.
+While a client is connected its will is `Session.will`. When the connection ends without DISCONNECT 0x00 it is scheduled
+here: it falls due after its delay, and no later than its session ends. A client that is back before cancels it.
+
+A will is in the store from before CONNACK until it is published or deleted, so a crash of the server loses none. The
+record that it is gone is in the same commit group as its PUBLISH: after a crash it is published once. Clients cannot
+come back while the server is down, so after a start every will waits for at least a grace period.
 """
 
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.access import Identity
 from embermq.broker.counters import Counters
 from embermq.protocol.packets import Publish, Will
-from embermq.store.interface import StoreError
+from embermq.store.interface import Store, StoreError
 
 if TYPE_CHECKING:
     from embermq.broker.delivery import MessageDelivery
+
+WILLS_A_TICK: Final = 1_000
+"""How many wills one tick publishes: after a crash those of all clients may fall due at the same moment."""
+RETRY_MS: Final = 1_000
+"""After how long a will is tried again that a failing store did not take."""
+STALE_MAX: Final = 1_024
+"""The heap is rebuilt when more entries than this, and more than half of it, are stale."""
 
 
 @final
 class PendingWill:
     """A will that is to be published at `due_ms`, with the rights of the client that left it."""
 
-    __slots__ = ("identity", "message", "due_ms")
+    __slots__ = ("identity", "will", "due_ms", "number", "has_failed")
 
-    def __init__(self, identity: Identity, message: Publish, due_ms: int) -> None:
+    def __init__(self, identity: Identity, will: Will, due_ms: int, number: int, has_failed: bool) -> None:
         self.identity: Final = identity
-        self.message: Final = message
+        self.will: Final = will
         self.due_ms: Final = due_ms
+        self.number: Final = number
+        self.has_failed: Final = has_failed  # it was due, and the store did not take it
 
 
 @final
 class Wills:
-    """The wills of the clients that are gone, by client identifier."""
+    """The wills of all clients: their records, and those of the clients that are gone by client identifier."""
 
-    __slots__ = ("_delivery", "_counters", "_pending")
+    __slots__ = ("_store", "_delivery", "_counters", "_pending", "_heap", "_number", "_now_ms")
 
-    def __init__(self, delivery: "MessageDelivery", counters: Counters) -> None:
+    def __init__(self, store: Store, delivery: "MessageDelivery", counters: Counters) -> None:
+        self._store: Final = store
         self._delivery: Final = delivery
         self._counters: Final = counters
-        self._pending: dict[str, PendingWill] = {}
+        self._pending: Final[dict[str, PendingWill]] = {}
+        self._heap: list[tuple[int, int, str]] = []  # when, number, client identifier; stale without a pending will
+        self._number = 0
+        self._now_ms = 0
+
+    # -- while the client is connected -----------------------------------------------------------------------------
+
+    def set(self, client_id: str, session_id: int, user_name: str, before: Will | None, will: Will | None) -> None:
+        """A client has connected with this will or none, or has changed it; the will `before` is deleted."""
+        was_pending = self._pending.pop(client_id, None) is not None
+        if will is not None:
+            self._store.append_will(client_id, session_id, user_name, will)
+        elif before is not None or was_pending:
+            self._store.append_will_cleared(client_id)
+
+    def delete(self, client_id: str) -> None:
+        """The client has sent DISCONNECT 0x00: its will is not published (MQTT-3.14.4-3)."""
+        self._store.append_will_cleared(client_id)
+
+    # -- when it is gone -------------------------------------------------------------------------------------------
 
     def schedule(self, client_id: str, will: Will, identity: Identity, now_ms: int) -> None:
-        """A client is gone without DISCONNECT: its will falls due after its delay."""
-        message = Publish(will.topic_name, will.payload, will.qos, will.retain, False, 0, will.properties)
-        pending = PendingWill(identity, message, now_ms + will.delay_s * 1000)
-        if pending.due_ms <= now_ms:
-            self._publish(pending)
+        """A client is gone without DISCONNECT 0x00: its will falls due after its delay."""
+        self._now_ms = max(self._now_ms, now_ms)
+        if will.delay_s == 0:
+            self._publish(client_id, will, identity)
         else:
-            self._pending[client_id] = pending
+            self._wait(client_id, will, identity, now_ms + will.delay_s * 1000)
 
-    def cancel(self, client_id: str) -> None:
-        """The client is back: what it left is not published."""
-        self._pending.pop(client_id, None)
+    def restore(self, now_ms: int, wall_us: int, grace_ms: int) -> None:
+        """At start: the wills of clients that were connected when the server stopped, or whose delay was running."""
+        self._now_ms = now_ms
+        for saved in self._store.wills():
+            away_ms = max(0, wall_us - saved.ended_us) // 1000 if saved.ended_us else 0
+            due_ms = max(now_ms + grace_ms, now_ms - away_ms + saved.will.delay_s * 1000)
+            self._wait(saved.client_id, saved.will, Identity(saved.user_name, saved.client_id), due_ms)
 
     def session_ended(self, client_id: str) -> None:
-        """A session has ended: its will falls due now, whatever its delay (MQTT 5, 3.1.2.5)."""
-        will = self._pending.pop(client_id, None)
-        if will is not None:
-            self._publish(will)
+        """A session has ended: its will falls due now, whatever its delay (5.0, MQTT-3.1.2-8)."""
+        pending = self._pending.get(client_id)
+        if pending is not None and not pending.has_failed:
+            del self._pending[client_id]
+            self._publish(client_id, pending.will, pending.identity)
 
     def publish_due(self, now_ms: int) -> None:
-        """Publish every will whose moment has come, in the order in which the clients left."""
-        for client_id, will in list(self._pending.items()):
-            if will.due_ms <= now_ms:
+        """Publish the wills whose moment has come, in the order of these moments."""
+        self._now_ms = max(self._now_ms, now_ms)
+        left = WILLS_A_TICK
+        while left and self._heap and self._heap[0][0] <= now_ms:
+            _, number, client_id = heappop(self._heap)
+            pending = self._pending.get(client_id)
+            if pending is not None and pending.number == number:
                 del self._pending[client_id]
-                self._publish(will)
+                self._publish(client_id, pending.will, pending.identity)
+                left -= 1
 
     def next_deadline_ms(self) -> int | None:
         """When to call `publish_due` next; None while nothing is pending."""
-        return min((will.due_ms for will in self._pending.values()), default=None)
+        return self._heap[0][0] if self._heap else None
 
-    def _publish(self, will: PendingWill) -> None:
+    def _wait(self, client_id: str, will: Will, identity: Identity, due_ms: int, *, has_failed: bool = False) -> None:
+        self._number += 1
+        self._pending[client_id] = PendingWill(identity, will, due_ms, self._number, has_failed)
+        heappush(self._heap, (due_ms, self._number, client_id))
+        if len(self._heap) > 2 * len(self._pending) + STALE_MAX:
+            self._heap = [(each.due_ms, each.number, owner) for owner, each in self._pending.items()]
+            heapify(self._heap)
+
+    def _publish(self, client_id: str, will: Will, identity: Identity) -> None:
+        message = Publish(will.topic_name, will.payload, will.qos, will.retain, False, 0, will.properties)
         try:
-            self._delivery.take_sessionless(will.message, will.identity)
+            self._delivery.take_sessionless(message, identity, must_be_durable=True)
         except StoreError:
-            # The client is gone and cannot keep the message for us: on a failing disk it is lost, and counted.
+            # Nothing was recorded: the will is still in the store, and is published when the store works again.
             self._counters.store_refusals += 1
+            self._wait(client_id, will, identity, self._now_ms + RETRY_MS, has_failed=True)
+        else:
+            self._store.append_will_cleared(client_id)
