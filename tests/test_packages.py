@@ -9,10 +9,10 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "embermq"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-FILES_MAX = 18
+FILES_MAX = 17
 """Modules of one folder, `__init__` included. A folder with more holds families that want folders of their own."""
-LINES_MAX = 530
-FUNCTION_LINES_MAX = 95
+LINES_MAX = 450
+FUNCTION_LINES_MAX = 60
 
 # package -> what of ours it may import, by module prefix; the longest package name that fits a module decides
 MAY_IMPORT: dict[str, tuple[str, ...]] = {

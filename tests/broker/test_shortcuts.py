@@ -33,8 +33,9 @@ from embermq.protocol.packets import (
     Will,
 )
 from embermq.store.interface import Store
-from embermq.store.journal import Journal, JournalSettings
+from embermq.store.journal import Journal
 from embermq.store.log.reader import LogReader
+from embermq.store.opening import JournalSettings
 from support.core import Bench, ScriptedLink
 from support.stores import ScriptedStore
 
