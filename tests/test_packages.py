@@ -17,7 +17,14 @@ FUNCTION_LINES_MAX = 60
 # package -> what of ours it may import, by module prefix; the longest package name that fits a module decides
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "protocol": ("protocol",),
-    "protocol.mqtt": ("protocol.errors", "protocol.packets", "protocol.reasons", "protocol.topics", "protocol.mqtt"),
+    "protocol.mqtt": (
+        "protocol.errors",
+        "protocol.message_expiry",
+        "protocol.packets",
+        "protocol.reasons",
+        "protocol.topics",
+        "protocol.mqtt",
+    ),
     "protocol.sn.wire": (
         "protocol.errors",
         "protocol.packets",
@@ -25,7 +32,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "protocol.topics",
         "protocol.sn.wire",
     ),
-    "protocol.sn": ("protocol.errors", "protocol.packets", "protocol.reasons", "protocol.topics", "protocol.sn"),
+    "protocol.sn": (
+        "protocol.errors",
+        "protocol.message_expiry",
+        "protocol.packets",
+        "protocol.reasons",
+        "protocol.topics",
+        "protocol.sn",
+    ),
     "store.log": ("protocol", "store.errors", "store.log"),
     "store.state": (
         "protocol",

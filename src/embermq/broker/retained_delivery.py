@@ -36,7 +36,8 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.effects import Effects, OfferEffect
 from embermq.broker.link import Link
 from embermq.broker.shortcuts import deliver_next
-from embermq.protocol.packets import Delivery, Publish, message_expires_us
+from embermq.protocol.message_expiry import message_expires_us
+from embermq.protocol.packets import Delivery, Publish
 from embermq.protocol.topics import has_wildcard, matches
 from embermq.store.interface import Retained, RetainedPiece, RetainedPosition, Store
 

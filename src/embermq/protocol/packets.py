@@ -28,10 +28,6 @@ PINGRESP: Final = 13
 DISCONNECT: Final = 14
 AUTH: Final = 15
 
-# The property that a message in the log is known to begin with, if it has it (5.0, 3.3.2.3.3).
-_MESSAGE_EXPIRY_INTERVAL: Final = 0x02
-_EXPIRY_BYTES: Final = 5
-
 
 class Packet:
     """What every control packet is; only for typing, it carries nothing."""
@@ -241,24 +237,6 @@ class Publish(Packet):
         self.packet_id: Final = packet_id
         self.properties: Final = properties
         self.expires_us: Final = expires_us
-
-
-def message_expires_us(properties: bytes, received_us: int) -> int:
-    """When a message expires that was received at an instant (5.0, 3.3.2.3.3); 0: never.
-
-    Only the first property is read: in a message that the server has taken, the interval stands there.
-    """
-    if len(properties) < _EXPIRY_BYTES or properties[0] != _MESSAGE_EXPIRY_INTERVAL:
-        return 0
-    return received_us + int.from_bytes(properties[1:_EXPIRY_BYTES], "big") * 1_000_000
-
-
-def with_remaining_expiry(properties: bytes, expires_us: int, now_us: int) -> bytes:
-    """The properties of a message with what is left of its interval (5.0, MQTT-3.3.2-6), rounded up to a second."""
-    if not expires_us or not properties or properties[0] != _MESSAGE_EXPIRY_INTERVAL:
-        return properties
-    interval_s = min(max(0, -((now_us - expires_us) // 1_000_000)), 0xFFFF_FFFF)
-    return properties[:1] + interval_s.to_bytes(4, "big") + properties[_EXPIRY_BYTES:]
 
 
 @final

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from embermq.protocol.packets import message_expires_us
+from embermq.protocol.message_expiry import message_expires_us
 from embermq.protocol.topics import matches
 
 NO_LIMIT: Final = 0

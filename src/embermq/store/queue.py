@@ -7,7 +7,8 @@ Never: a copy of a message, except where the log is not sure to keep the record 
 from array import array
 from typing import Final, final
 
-from embermq.protocol.packets import Delivery, Publish, message_expires_us, with_remaining_expiry
+from embermq.protocol.message_expiry import message_expires_us, with_remaining_expiry
+from embermq.protocol.packets import Delivery, Publish
 from embermq.store.errors import StoreError
 from embermq.store.interface import Queue, packet_id_of
 from embermq.store.log.blocks import Record

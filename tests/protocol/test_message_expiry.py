@@ -2,7 +2,7 @@
 
 import pytest
 
-from embermq.protocol.packets import message_expires_us, with_remaining_expiry
+from embermq.protocol.message_expiry import message_expires_us, with_remaining_expiry
 
 INTERVAL = b"\x02\x00\x00\x00\x0a"
 REST = b"\x26\x00\x01k\x00\x01v"
