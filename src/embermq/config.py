@@ -147,7 +147,7 @@ class StoreSettings(Section):
     directory: Directory = Path("ember-data")
     memory: bool = False
     durability: Literal["sync", "os", "none"] = "sync"
-    recording: Literal["everything", "lasting", "filters"] = "everything"
+    recording: Literal["everything", "acknowledged", "filters"] = "everything"
     recording_filters: tuple[TopicFilter, ...] = ()
     segment_bytes: Annotated[int, Field(ge=1024 * 1024)] = 128 * 1024 * 1024
     segment_age_s: Count = 3600

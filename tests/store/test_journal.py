@@ -151,7 +151,7 @@ def test_a_background_commit_leaves_alone_a_group_that_is_waited_for(engine: Eng
     ("settings", "recorded"),
     [
         ({"recording": "everything"}, 4),
-        ({"recording": "lasting"}, 2),
+        ({"recording": "acknowledged"}, 2),
         ({"recording": "filters", "recording_filters": ("a/#",)}, 3),
     ],
 )
@@ -383,9 +383,9 @@ def test_a_state_that_takes_nothing_any_more_is_opened_again_and_caught_up(tmp_p
 
 def test_a_state_on_a_full_disk_can_still_be_read(tmp_path: Path) -> None:
     database = BreakableDatabase()
-    has_room = Event()
+    has_space = Event()
     settings = StateSettings(
-        open_database=database.open, free_bytes=lambda directory: FLUSH_BYTES if has_room.is_set() else 0
+        open_database=database.open, free_bytes=lambda directory: FLUSH_BYTES if has_space.is_set() else 0
     )
     engine = Engine(opener(tmp_path / "data", state=settings))
     engine.turn()
@@ -398,7 +398,7 @@ def test_a_state_on_a_full_disk_can_still_be_read(tmp_path: Path) -> None:
     engine.calls.get(timeout=30)()
     assert len(reports) == 1 and reports[0] is not None
     assert names(engine.store.retained_scan("#", "", 10)) == ["a"]
-    has_room.set()
+    has_space.set()
     engine.calls.get(timeout=30)()
     assert reports[1:] == [None]
     assert names(engine.store.retained_scan("#", "", 10)) == ["a", "b"]

@@ -64,7 +64,7 @@ class RetainedPiece:
         self.after_topic_name: Final = after_topic_name
         self.done: Final = done
         self.payload_bytes: Final = payload_bytes
-        self.seeks: Final = seeks  # past topics that did not match: they take their time as well
+        self.seeks: Final = seeks  # over topics that did not match: they take time as well
 
 
 def packet_id_of(sequence: int) -> int:
@@ -161,9 +161,9 @@ class SavedSession:
         self.session_expiry_s: Final = session_expiry_s
         self.ended_us: Final = ended_us  # when its connection ended; 0 if it was connected
         self.subscriptions: Final = subscriptions  # each with the offset at which it was made
-        self.received_ids: Final = received_ids  # QoS 2 packet ids taken from the client, PUBREL outstanding
+        self.received_ids: Final = received_ids  # QoS 2 packet identifiers received, PUBREL outstanding
         self.positions: Final = positions
-        self.queue: Final = queue  # None: the engine keeps nothing past the process, the session's own memory does
+        self.queue: Final = queue  # None: the engine keeps nothing beyond the process; the session has its own
         self.sent: Final = sent  # what may have left before: up to the last disconnection, or all if connected
 
 
@@ -212,7 +212,7 @@ class Store(ABC):
     def append_publish(self, message: Publish, client_id: str, qos2_session_id: int = 0) -> int:
         """Record a publish and, with RETAIN, replace or clear its topic's retained message; returns the offset.
 
-        With `qos2_session_id` the packet id counts as received by that session until `append_pubrel`.
+        With `qos2_session_id` the packet identifier counts as received by that session until `append_pubrel`.
         """
 
     @abstractmethod
@@ -221,11 +221,11 @@ class Store(ABC):
 
     @abstractmethod
     def append_pubrel(self, session_id: int, client_id: str, packet_id: int) -> None:
-        """The client released a QoS 2 packet id: it may be used for a new message."""
+        """The client released a QoS 2 packet identifier: it may be used for a new message."""
 
     @abstractmethod
     def append_connected(self, client_id: str, user_name: str, persistent: bool, protocol: str, address: str) -> None:
-        """A client has connected; for the history only."""
+        """A client has connected; only for readers of the log."""
 
     @abstractmethod
     def append_disconnected(self, client_id: str, session_id: int, reason: str, sent: int = 0) -> None:
@@ -254,7 +254,7 @@ class Store(ABC):
     def append_subscribed(
         self, client_id: str, session_id: int, request: SubscriptionRequest, granted_qos: int, owes_retained: bool
     ) -> None:
-        """A subscription was made or replaced. `session_id` 0: not persistent, for the history only.
+        """A subscription was made or replaced. `session_id` 0: not persistent, only for readers of the log.
 
         With `owes_retained`, the session has a `RetainedPosition` until all its retained messages are sent.
         """
@@ -286,7 +286,7 @@ class Store(ABC):
 
         It belongs to no session and stays until `end_shared_queue`. `Queue.acknowledge` goes by the oldest message that
         is not acknowledged: members acknowledge in any order, and after a crash those above it are given again. The
-        packet ids in what it gives mean nothing: each member has its own.
+        packet identifiers in what it gives mean nothing: each member has its own.
         """
 
     @abstractmethod
@@ -347,12 +347,12 @@ class Store(ABC):
         self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int
     ) -> RetainedPiece:
         """As `retained_scan`, within bounds of work: it ends with the message whose payload makes `bytes_max` in all,
-        or after `seeks_max` seeks past topics that did not match, and says where to go on.
+        or after `seeks_max` seeks over topics that did not match, and says where to go on.
         """
 
     @abstractmethod
     def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
-        """As `retained_scan`, at an instant of the past. A `StoreError` if the history does not reach back so far."""
+        """As `retained_scan`, at an earlier instant. A `StoreError` if the history does not reach back so far."""
 
     @abstractmethod
     def retained_as_of_pieces(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:

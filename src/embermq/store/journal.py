@@ -149,7 +149,8 @@ class Journal(Store):
     def append_retained_removed(self, topic_name: str, reason: str) -> None:
         self._open.must_be_durable = self._open.must_be_applied = True
         offset = self._open.append(Kind.RETAINED_REMOVED, 0, topic_name.encode(), reason.encode(), b"")
-        self._ledger.change(topic_name, 0, offset)
+        if self._budgeted:
+            self._ledger.change(topic_name, 0, offset)
 
     def append_pubrel(self, session_id: int, client_id: str, packet_id: int) -> None:
         self._open.must_be_durable = True
@@ -257,18 +258,18 @@ class Journal(Store):
         self._open.append(Kind.SHARED_QUEUE_ENDED, 0, share_filter.encode(), SESSION.pack(queue_id), b"")
 
     def _is_left_out(self, session_id: int) -> bool:
-        """Whether a record without a session is left out because the disk fails: it would only fill the memory."""
+        """Whether a record without a session is not appended: while the disk fails, its group cannot be written."""
         return not session_id and bool(self._committer.failing)
 
     def _is_recorded(self, topic_name: str) -> bool:
         """Whether a QoS 0 publish without RETAIN is recorded."""
         if self._committer.failing:
-            # While the disk fails nothing leaves the open group: it would grow without bound.
+            # While the disk fails the open group cannot be written: it would grow without bound.
             self._unrecorded += 1
             return False
         if self._settings.recording == "everything":
             return True
-        if self._settings.recording == "lasting":
+        if self._settings.recording == "acknowledged":
             return False
         return any(matches(topic_filter, topic_name) for topic_filter in self._settings.recording_filters)
 
@@ -299,7 +300,7 @@ class Journal(Store):
 
     def _submit(self, done: Done | None) -> None:
         closed = self._open.close()
-        assert closed.group.topics, "what is waited for is a record"
+        assert closed.group.topics, "a submitted group has records"
         self._submitted.append(closed)
         trim_before, self._trim_before = self._trim_before, 0
         self._committer.submit(Work(closed.group, lambda error: self._finished(closed, done, error), trim_before))
@@ -373,7 +374,7 @@ class Journal(Store):
         expired = self._state.retained.expired(now_us, limit)
         if not expired:
             return expired
-        # A topic with a record on its way is left out: it may be retained again, and a removal would remove that.
+        # A topic with a pending record is left out: it may be retained again, and a removal would remove that.
         pending = set(self._open.group.topics)
         for closed in self._submitted:
             pending.update(closed.group.topics)

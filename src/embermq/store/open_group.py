@@ -22,15 +22,15 @@ class QueueTail:
         self.last = last  # the newest that was pushed
         self.durable = last  # the newest that may be read
         self.acknowledged = acknowledged
-        self.recorded = acknowledged  # of which the log has a record, or will have with the group that is closed
+        self.recorded = acknowledged  # the newest acknowledged number already put in a closed group
         self.entries = array("Q")  # as `queue_entry` makes them
         self.id_runs: list[IdRun] = []  # the Subscription Identifiers of these entries
-        self.has_ids = has_ids  # whether any entry may have Subscription Identifiers: else none are looked for
+        self.has_ids = has_ids  # whether any entry may have Subscription Identifiers; if not, none are read
 
 
 @final
 class ClosedGroup:
-    """A group that is complete, and the queues it brings forward, each with its newest sequence number in it."""
+    """A complete group and the queues it has entries or acknowledgements of, each with its newest sequence number."""
 
     __slots__ = ("group", "tails")
 
@@ -48,8 +48,8 @@ class OpenGroup:
     def __init__(self, next_offset: int, now_us: int, reference_floor: int = 0) -> None:
         self.group = Group(next_offset)
         self.now_us = now_us
-        self.must_be_durable = False  # before the effects of something in it leave
-        self.must_be_applied = False  # to the state, before the effects of something in it leave
+        self.must_be_durable = False  # an effect waits until the group is durable
+        self.must_be_applied = False  # an effect waits until the group is applied to the state
         self.reference_floor = reference_floor  # older records may be trimmed: a queue gets copies of them
         self._dirty: dict[int, QueueTail] = {}  # by session id
 
@@ -82,7 +82,7 @@ class OpenGroup:
         tail.acknowledged = sequence
         if tail.session_id not in self._dirty:
             self._dirty[tail.session_id] = tail
-            # Its record is made when the group is closed: until then a group of nothing else must not look empty.
+            # Its record is made when the group is closed. Count it now, so that a group of nothing else is not empty.
             self.group.size_bytes += RECORD_OVERHEAD_BYTES
 
     def forget(self, session_id: int) -> None:

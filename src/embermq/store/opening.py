@@ -21,12 +21,12 @@ class JournalSettings:
     """What is recorded, how durable it is, and how long it is kept.
 
     durability: "sync" survives a power cut, "os" the end of the process; "none" promises nothing and waits only for
-    what the state must show. recording: "everything", "lasting" (QoS 1, QoS 2 and retained), or "filters" (those, and
-    what `recording_filters` match). `state` and `merged_records` bound the work; tests make them small.
+    what the state must show. recording: "everything", "acknowledged" (QoS 1, QoS 2 and retained), or "filters" (those,
+    and what `recording_filters` match). `state` and `merged_records` bound the work; tests make them small.
     """
 
     durability: Literal["sync", "os", "none"] = "sync"
-    recording: Literal["everything", "lasting", "filters"] = "everything"
+    recording: Literal["everything", "acknowledged", "filters"] = "everything"
     recording_filters: tuple[str, ...] = ()
     segment_bytes: int = 128 * 1024 * 1024
     segment_age_s: int = 3600

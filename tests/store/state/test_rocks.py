@@ -49,11 +49,11 @@ def test_a_write_gives_up_when_the_disk_never_keeps_up(tmp_path: Path) -> None:
     rocks.close()
 
 
-def test_a_disk_has_room_for_a_flush_or_has_not(tmp_path: Path) -> None:
+def test_a_disk_has_space_for_a_flush_or_has_not(tmp_path: Path) -> None:
     free = [FLUSH_BYTES, FLUSH_BYTES - 1]
     rocks = Rocks(tmp_path, free_bytes=lambda directory: free.pop(0))
-    assert rocks.has_room()
-    assert not rocks.has_room()
+    assert rocks.has_space()
+    assert not rocks.has_space()
     assert not (tmp_path / "probe").exists()
     rocks.close()
 

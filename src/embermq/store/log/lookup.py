@@ -73,7 +73,7 @@ class Lookup:
         self._rebuilt: Final[dict[int, Index]] = {}  # of segments whose index file is damaged
 
     def record(self, offset: int, segment: Segment) -> Record | None:
-        """The record at a durable offset of a segment; None if the segment has been trimmed meanwhile."""
+        """The record at a durable offset of a segment; None if the segment has been trimmed by now."""
         stretch = self._cached(offset)
         try:
             if stretch is None:
@@ -86,7 +86,7 @@ class Lookup:
             rebuilt = self._rebuilt.get(segment.first_offset)
             if rebuilt is not None and offset < rebuilt.next_offset(segment.first_offset):
                 raise
-        # It may be the index that is wrong, not the block: look again by the blocks themselves, which names the place.
+        # The index may be wrong, not the block: find the record by the blocks themselves; an error then says where.
         path = log_path(self._directory, segment.first_offset)
         self._rebuilt[segment.first_offset] = rebuilt_index(path, segment.first_offset, segment.next_offset)
         self._drop(segment)

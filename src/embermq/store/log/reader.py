@@ -53,7 +53,7 @@ class LogReader:
         self._directory: Final = Path(directory)
         self._verify: Final = verify
         self._rebuilt: Final[dict[int, Index]] = {}  # of segments whose index file is damaged
-        self._check_header(self._segments()[-1])  # the only one that cannot be trimmed meanwhile
+        self._check_header(self._segments()[-1])  # the only one that is never trimmed
 
     def bounds(self) -> tuple[int, int]:
         """The first durable offset, and the one after the last."""
@@ -61,7 +61,7 @@ class LogReader:
         return segments[0], self._index(segments, len(segments) - 1).next_offset(segments[-1])
 
     def segments(self) -> list[SegmentInfo]:
-        """The segment files, oldest first; those that are trimmed meanwhile are left out."""
+        """The segment files, oldest first; those that are trimmed during the call are left out."""
         segments = self._segments()
         infos = []
         for number, first_offset in enumerate(segments):
@@ -76,7 +76,7 @@ class LogReader:
             try:
                 return self._offset_at(segments, timestamp_us)
             except FileNotFoundError:
-                if self._segments()[0] == segments[0]:  # not trimmed meanwhile
+                if self._segments()[0] == segments[0]:  # not trimmed since it was listed
                     raise
 
     def batches(

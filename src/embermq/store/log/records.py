@@ -59,7 +59,7 @@ SESSION_EXPIRY: Final = Struct("<QI")  # SESSION_OPENED (id 0: its own offset; t
 # SESSION_EXPIRY_CHANGED
 SESSION_SEQUENCE: Final = Struct("<QQ")  # ACKNOWLEDGED, RELEASED; QUEUED: first sequence, then u64 entries
 # of `queue_entry`; DISCONNECTED: newest sequence sent, then the reason as text
-SESSION_PACKET: Final = Struct("<QH")  # RECEIVED, PUBREL: session id, packet id
+SESSION_PACKET: Final = Struct("<QH")  # RECEIVED, PUBREL: session id, packet identifier
 SESSION_POSITION: Final = Struct("<QQBB")  # POSITION: session id, before offset, qos, done; then the topic name
 WILL: Final = Struct("<QIH")  # WILL_SET: session id, delay in s, length of the user name; then user name and payload
 

@@ -57,7 +57,7 @@ class Segment:
 def recover(directory: Path, check_bytes: int) -> list[Segment]:
     """The segments of a directory, put right; LogCorrupt if that would lose something.
 
-    The newest `check_bytes` of the log are read and their checksums compared; of the rest only the ends are looked at,
+    The newest `check_bytes` of the log are read and their checksums compared; of the rest only the ends are read,
     their blocks are checked when they are read.
     """
     for leftover in (*directory.glob("*.new"), *directory.glob("*.idx")):
@@ -121,7 +121,7 @@ def _recover_segment(directory: Path, first_offset: int, following: int | None, 
 
 
 def _reaches(index: Index, view: memoryview, first_offset: int, following: int) -> bool:
-    """Whether a closed segment's index looks whole: it begins and ends where it must."""
+    """Whether a closed segment's index begins and ends where it must."""
     if not index.count or index.next_offset(first_offset) != following:
         return first_offset == following
     first, last = index.entry(0), index.entry(index.count - 1)

@@ -43,7 +43,7 @@ _HEADER_WORDS: Final = (
 
 
 class IndexEntry(NamedTuple):
-    """Where one durable block lies, and what it takes to gather it without looking at it."""
+    """Where one durable block lies, and what it takes to gather it without reading it."""
 
     position: int
     first_offset: int
@@ -181,7 +181,7 @@ def next_block(view: memoryview, position: int, offset: int) -> tuple[int, int] 
     """Position and first offset of the next undamaged block behind the bad one at `position`, which is for `offset`.
 
     It tells damage in the middle from a torn end. A self-consistent header that reaches to the end of the file or
-    past it is the last block; the bytes inside it belong to clients and are not searched.
+    beyond it is the last block; the bytes inside it belong to clients and are not searched.
     """
     header = read_header(view, position)
     if header is not None and header.first_offset == offset:

@@ -1,4 +1,4 @@
-"""Verification: every block of every segment, looked at without trusting the index.
+"""Verification: every block of every segment is checked without trusting the index.
 
 Owns: what counts as damage. Works on a stopped server's log and on a running one's.
 Never: changing anything.
@@ -73,17 +73,17 @@ def verify(directory: Path) -> Iterator[SegmentReport]:
         # The index first: what it names was durable before the blocks are read, however fast the server writes.
         index = Index.open(index_path(directory, first_offset))
         try:
-            last_timestamp_us = _look_through(report, index, first_offset, following, last_timestamp_us)
+            last_timestamp_us = _check_segment(report, index, first_offset, following, last_timestamp_us)
         except LogCorrupt as error:
             report.found(error.position, error.detail)
         except FileNotFoundError:
-            if first_offsets(directory)[0] > first_offset:  # trimmed meanwhile
+            if first_offsets(directory)[0] > first_offset:  # it was trimmed after the directory was listed
                 continue
             raise
         yield report
 
 
-def _look_through(
+def _check_segment(
     report: SegmentReport, index: Index, first_offset: int, following: int | None, last_timestamp_us: int
 ) -> int:
     with open(report.path, "rb") as file:

@@ -241,7 +241,7 @@ class Log:
                 self._lock_descriptor = -1
 
     def _raise_timestamps(self, group: Group) -> None:
-        """Timestamps never run backwards within the log, whatever the clock does: look-up by instant needs it."""
+        """Timestamps never run backwards within the log, whatever the clock does: a search by instant needs it."""
         timestamps_us = group.timestamps_us
         # Sorting what is sorted is the quickest way to see that it is.
         if timestamps_us[0] < self.last_timestamp_us or timestamps_us != sorted(timestamps_us):

@@ -127,22 +127,22 @@ class RetainedCursor(KeyCursor):
 
 @final
 class RetainedChanges:
-    """What the records of one group make of the totals; true once the batch with the records is written."""
+    """The totals after a group; valid once its batch is written."""
 
-    __slots__ = ("account", "keys", "known", "totals")
+    __slots__ = ("account", "keys", "sizes", "totals")
 
     def __init__(
-        self, totals: tuple[int, int], account: RetainedAccount, keys: Sequence[bytes], known: Sequence[int]
+        self, totals: tuple[int, int], account: RetainedAccount, keys: Sequence[bytes], sizes: Sequence[int]
     ) -> None:
         self.totals: Final = totals
         self.account: Final = account
         self.keys: Final = keys
-        self.known: Final = known  # what is known of each key from now on
+        self.sizes: Final = sizes  # what `Sizes` remembers of each key from now on
 
 
 @final
 class RetainedState:
-    """The retained part of the state. `history_floor`: the log does not hold older offsets, or will not for long."""
+    """The retained part of the state. `history_floor`: offsets below are trimmed or about to be."""
 
     __slots__ = (
         "_account",
@@ -173,8 +173,9 @@ class RetainedState:
     # -- applying ------------------------------------------------------------------------------------------------
 
     def stage(self, batch: WriteBatch, group: Group, rows: list[int]) -> RetainedChanges:
-        """Put in the batch what these records, retained publishes and removals, change. `adopt` what this returns once
-        the batch is written.
+        """Put in the batch what these records, retained publishes and removals, change.
+
+        Pass the result to `adopt` after the batch is written.
         """
         payloads, kinds, first_offset = group.payloads, group.kinds, group.first_offset
         put = batch.put
@@ -184,14 +185,14 @@ class RetainedState:
         read = self._read_unknown(newest, remembered)
         count, size_bytes = self._totals
         account = self._account.copy()
-        counted = len(account) > 0
+        has_budgets = len(account) > 0
         remember: list[int] = []
         for (key, row), known_size in zip(newest.items(), remembered, strict=True):
             old_bytes = new_bytes = NOT_RETAINED
             if key in read:
                 old = read[key]
                 if old is not None:
-                    old_bytes = self._leave(batch, key, old)
+                    old_bytes = self._stage_replaced(batch, key, old)
             elif known_size != ABSENT:
                 old_bytes = known_size & SIZE_MASK
             if old_bytes != NOT_RETAINED:
@@ -209,10 +210,10 @@ class RetainedState:
                 put(RETAINED + key, packed_record(group, row, expires_us))
             else:
                 remember.append(ABSENT)
-                # Unless it was read that there is none: what is remembered may be another topic's of the same hash.
+                # Delete even if `Sizes` says absent (of another topic with its hash), unless the database said so.
                 if key not in read or old_bytes != NOT_RETAINED:
                     batch.delete(RETAINED + key)
-            if counted:
+            if has_budgets:
                 account.change(key_topic(key), old_bytes, new_bytes)
         put(TOTALS, _TOTALS.pack(count, size_bytes))
         for topic_filter, budget_count, budget_bytes in account.totals():
@@ -250,7 +251,7 @@ class RetainedState:
     def _read_unknown(self, keys: Iterable[bytes], remembered: list[int]) -> dict[bytes, bytes | None]:
         """The messages that have to be read before they are replaced, None where there is none.
 
-        Those are the ones not remembered, as all that expire, and those whose record is trimmed: see `_leave`.
+        Those are the ones not remembered, as all that expire, and those whose record is trimmed: see `_stage_replaced`.
         """
         floor = max(self.history_floor, 1)  # above `UNKNOWN` in any case
         unknown = [
@@ -266,18 +267,17 @@ class RetainedState:
         """The batch that these changes were staged in is written."""
         self._totals = changes.totals
         self._account = changes.account
-        self._sizes.remember(changes.keys, changes.known)
+        self._sizes.remember(changes.keys, changes.sizes)
 
-    def _leave(self, batch: WriteBatch, key: bytes, old: bytes) -> int:
-        """What goes with a message that is replaced or cleared; returns how large it was."""
-        offset, timestamp_us, expires_us, _, client_id_bytes, property_bytes = HEAD.unpack_from(old)
+    def _stage_replaced(self, batch: WriteBatch, key: bytes, old: bytes) -> int:
+        """Delete the expiry of a replaced or cleared message, copy it to the history if needed; returns its size."""
+        offset, timestamp_us, expires_us, _, _, _ = HEAD.unpack_from(old)
         if expires_us:
             batch.delete(EXPIRY + _INSTANT.pack(expires_us) + key)
         if offset < self.history_floor:
             # Its record is trimmed or about to be: from now on the history has the only copy.
             batch.put(history_key(key, timestamp_us, offset), COPY + old)
-        size_bytes: int = len(key) + len(old) - HEAD.size - client_id_bytes - property_bytes
-        return size_bytes
+        return value_size(key, old)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -357,7 +357,7 @@ class RetainedState:
             return
         for low, high in spans:
             if after_key and after_key >= low:
-                low = after_key + SEPARATOR
+                low = after_key + SEPARATOR  # the smallest key after it
             if high and low >= high:
                 continue
             end = RETAINED + high if high else RETAINED_END
@@ -367,26 +367,27 @@ class RetainedState:
     def _load_account(self) -> RetainedAccount:
         """New budgets are counted once; the totals of budgets that no longer exist are dropped."""
         wanted = {budget.topic_filter for budget in self._budgets}
-        known = {key[len(BUDGET) :].decode(): value for key, value in self._rocks.items(BUDGET, BUDGET_END)}
-        counted: dict[str, bytes] = {}
-        for topic_filter in wanted - known.keys():
-            sizes = [value_size(key, value) for key, value in self._counted(topic_filter)]
-            counted[topic_filter] = _TOTALS.pack(len(sizes), sum(sizes))
+        stored = {key[len(BUDGET) :].decode(): value for key, value in self._rocks.items(BUDGET, BUDGET_END)}
+        new_totals: dict[str, bytes] = {}
+        for topic_filter in wanted - stored.keys():
+            sizes = [value_size(key, value) for key, value in self._covered(topic_filter)]
+            new_totals[topic_filter] = _TOTALS.pack(len(sizes), sum(sizes))
 
         def fill(batch: WriteBatch) -> None:
-            for topic_filter, value in counted.items():
+            for topic_filter, value in new_totals.items():
                 batch.put(BUDGET + topic_filter.encode(), value)
-            for topic_filter in known.keys() - wanted:
+            for topic_filter in stored.keys() - wanted:
                 batch.delete(BUDGET + topic_filter.encode())
 
-        if counted or known.keys() - wanted:
+        if new_totals or stored.keys() - wanted:
             self._rocks.write(fill)
         account = RetainedAccount(self._budgets)
-        for topic_filter, value in (known | counted).items():
+        for topic_filter, value in (stored | new_totals).items():
             account.load(topic_filter, *_TOTALS.unpack(value))
         return account
 
-    def _counted(self, topic_filter: str) -> Iterator[tuple[bytes, bytes]]:
+    def _covered(self, topic_filter: str) -> Iterator[tuple[bytes, bytes]]:
+        """The messages that a budget covers: `#` covers topics that begin with `$`, too."""
         if topic_filter != "#":
             yield from self._matching(topic_filter, b"")
             return

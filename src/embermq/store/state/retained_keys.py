@@ -3,8 +3,9 @@
 Owns: the key of a topic name and of a change, the walk (a range for `#`, a skip scan for `+`), and its bounds.
 Never: where the keys are kept; an engine hands in a cursor over its own.
 A key is the topic name with `/` as the lowest byte (U+0000 is never in a topic name). So a topic is followed by all
-that is below it and nothing else: a subtree is one range, and the first key past it is known without a seek. The key of
-a change is that of its topic, then a byte that is lower still, then the instant: so each topic's changes lie together.
+that is below it and nothing else: a subtree is one range, and the first key after it is known without a seek. The key
+of a change is that of its topic, then a byte that is lower still, then the instant: so each topic's changes lie
+together.
 """
 
 import re
@@ -67,11 +68,11 @@ class KeyCursor(ABC):
 
     @abstractmethod
     def seek(self, key: bytes) -> bytes | None:
-        """Go to the first key that is not below `key`; None past the end."""
+        """Go to the first key that is not below `key`; None after the last."""
 
     @abstractmethod
     def next(self) -> bytes | None:
-        """Go one key on; None past the end."""
+        """Go one key on; None after the last."""
 
 
 @final
@@ -168,7 +169,7 @@ def _next_target(pattern: list[bytes], key: bytes) -> bytes | None:
 
 
 def _after_wildcard(pattern: list[bytes], levels: list[bytes], depth: int) -> bytes:
-    """Past the subtree chosen by the last `+` above `depth`: below it, everything wanted was passed already."""
+    """The key after the subtree chosen by the last `+` above `depth`: in that subtree nothing more can match."""
     while depth > 0:
         depth -= 1
         if pattern[depth] == b"+":

@@ -158,8 +158,8 @@ class Rocks:
             self._db = None
         self._db = self._open()
 
-    def has_room(self) -> bool:
-        """Whether the disk would take another flush: else opening again loses the readers for nothing.
+    def has_space(self) -> bool:
+        """Whether the disk has space for another flush; without it, opening again would only stop the readers.
 
         OSError, as it comes, if the disk takes nothing at all.
         """

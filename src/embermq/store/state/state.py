@@ -90,11 +90,11 @@ class State:
             raise
 
     def reopen(self, catch_up: Callable[["State"], None]) -> None:
-        """Begin again after a failed write, once the disk has room; `catch_up` applies what was lost on the way.
+        """Begin again after a failed write, once the disk has space; `catch_up` applies the records that were lost.
 
         Readers wait until that is done. Raises like the failed write as long as it is of no use.
         """
-        if not self._rocks.has_room():
+        if not self._rocks.has_space():
             raise StoreError("the state cannot be written: no space left on its disk")
         with self._rocks.lock:
             self._rocks.reopen()
