@@ -66,12 +66,12 @@ def test_on_a_thread_that_is_gone_afterwards() -> None:
 def test_many_brokers_do_not_know_of_each_other() -> None:
     with Broker.in_thread() as one, Broker.in_thread() as other:
         assert one.port != other.port
-        with wire_to(one) as publisher, wire_to(other) as stranger:
+        with wire_to(one) as publisher, wire_to(other) as subscriber:
             publisher.connect("c1")
-            stranger.connect("c1")
+            subscriber.connect("c1")
             publisher.publish("a", b"x", qos=1, retain=True)
-            assert stranger.subscribe("#") == [2]
-            stranger.assert_silent()
+            assert subscriber.subscribe("#") == [2]
+            subscriber.assert_silent()
 
 
 def test_two_threads_stop_with_clients_connected() -> None:
@@ -179,8 +179,8 @@ def test_a_client_certificate_names_the_user(tmp_path: Path) -> None:
 
 
 def test_a_required_client_certificate_is_required(tmp_path: Path) -> None:
-    authority, stranger = Authority(tmp_path), Authority(tmp_path, "another authority")
-    server, impostor = authority.sign("server"), stranger.sign("impostor")
+    authority, other_authority = Authority(tmp_path), Authority(tmp_path, "another authority")
+    server, impostor = authority.sign("server"), other_authority.sign("impostor")
     with Broker.in_thread(
         tls_port=0,
         certificate=server.certificate,

@@ -72,11 +72,11 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "pyspark": ("spark",),
     "delta": ("spark",),
     "rocksdict": ("store.state",),
-    "aiohttp": ("transport", "http"),
-    "asyncio": ("transport", "http", ""),
+    "aiohttp": ("transport",),
+    "asyncio": ("transport", ""),
     "uvloop": ("",),
-    "socket": ("transport", "http", "spark", ""),
-    "time": ("transport", "store", "spark", "http", ""),
+    "socket": ("transport", "spark", ""),
+    "time": ("transport", "store", "spark", ""),
     "random": ("transport", ""),
 }
 

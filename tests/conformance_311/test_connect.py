@@ -123,9 +123,9 @@ def test_anything_before_connect_ends_the_connection(dial: Dial, first: bytes) -
 def test_what_comes_before_connect_has_no_effect(join: Join, dial: Dial, space: str) -> None:
     watcher = join()
     watcher.subscribe(f"{space}/#")
-    stranger = dial()
-    stranger.send(wire.publish(f"{space}/a", b"smuggled", retain=True), wire.connect(f"{space}stranger"))
-    stranger.assert_closed()
+    unauthenticated = dial()
+    unauthenticated.send(wire.publish(f"{space}/a", b"smuggled", retain=True), wire.connect(f"{space}late"))
+    unauthenticated.assert_closed()
     watcher.assert_silent()
 
 

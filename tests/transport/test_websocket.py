@@ -299,7 +299,7 @@ def test_a_peer_that_asks_for_nothing_is_ended() -> None:
         ("127.0.0.1", ("https://good.example",), "http://localhost", 403),
     ],
 )
-def test_a_strangers_web_page_does_not_reach_a_server_of_this_machine(
+def test_a_web_page_of_another_origin_does_not_reach_a_server_of_this_machine(
     host: str, allowed: tuple[str, ...], origin: str | None, status: int
 ) -> None:
     async def test() -> None:

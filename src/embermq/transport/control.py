@@ -1,12 +1,12 @@
 """The control socket: what an operator asks of a running server, as lines of JSON on a unix socket in its directory.
 
 Owns: the requests, answers in pieces at the pace of their reader, and that a write is answered when it is durable.
-Never: a decision about a message. Writes go the way of every message, questions go to the store.
+Never: a decision about a message. The core decides about writes as about every message; the store answers questions.
 
 A request is one line, {"op": "ls", "filter": "a/#"}. Its answer is any number of lines {"message": {...}} (ls, get)
 or {"cleared": 17} (clear, so far), then {"done": {...}}; {"refused": "why"} for a message that a limit or a budget
-keeps out; {"error": "a sentence"} at any point ends it. Requests are answered in their order; many of `set` may be on
-their way at once, and share a commit.
+keeps out; {"error": "a sentence"} at any point ends it. Requests are answered in their order; many of `set` may be
+pending at once, and share a commit.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class Control:
         self._conversations: Final[set[asyncio.Task[None]]] = set()
 
     async def listen(self, path: Path) -> asyncio.Server:
-        """Listen at a path. Whoever holds the directory's lock is its only server, so an old socket is replaced."""
+        """Listen at a path. This server has the directory's lock, so a socket left there is old and is replaced."""
         path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -186,7 +186,7 @@ class Conversation:
                 self._write({"message": retained_object(retained, payload_bytes_max)})
             messages += len(piece)
             await self._writer.drain()
-            await asyncio.sleep(0)  # drain alone does not wait while there is room
+            await asyncio.sleep(0)  # drain alone does not wait while the buffer has space
         self._write({"done": {"messages": messages}})
 
     def _get(self, request: dict[str, Any]) -> None:
@@ -260,19 +260,19 @@ class Conversation:
             await asyncio.sleep(0)
         self._write({"done": {"messages": messages}})
 
-    def _retain(self, message: Publish, durable: Callable[[], None]) -> str:
+    def _retain(self, message: Publish, on_durable: Callable[[], None]) -> str:
         """Publish within a turn, counted until it is durable."""
         size_bytes = len(message.payload)
 
-        def settled() -> None:
+        def durable() -> None:
             self._pending -= 1
             self._pending_bytes -= size_bytes
-            durable()
+            on_durable()
             self._news.set()
 
         server = self._server
         server.begin_turn()
-        refusal = retain(server.core, server.store, server.limits, message, settled)
+        refusal = retain(server.core, server.store, server.limits, message, durable)
         if not refusal:
             self._pending += 1
             self._pending_bytes += size_bytes

@@ -1,7 +1,7 @@
 """A log that clients cannot flood: a bounded number of lines a second, and a count of those that were left out.
 
-Owns: how many lines were written in this second. Anybody who reaches a port can cause lines, so what a client can
-repeat as fast as it likes is logged through here.
+Owns: how many lines were written in this second. Every peer that reaches a port can cause lines, so an event that a
+client can repeat at any rate is logged through here.
 """
 
 import logging

@@ -34,7 +34,7 @@ def load_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> N
     _check_readable(certificate)
     _check_readable(key)
     try:
-        # The password is asked for on the terminal unless one is given; a server has nobody to ask.
+        # Without a password argument, OpenSSL would ask for one on the terminal; a server must not wait for input.
         context.load_cert_chain(certificate, key, password=lambda: "")
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":

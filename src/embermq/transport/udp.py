@@ -90,7 +90,7 @@ class SnLink(Link):
         self._listener.forget(self._connection)
 
     def address(self) -> str:
-        """Where the client is, for the log and the history."""
+        """Where the client is, for log lines and the record of its connection."""
         host, port = self._connection.peer.address()[:2]
         return shown(str(host), int(port))
 

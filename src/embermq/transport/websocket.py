@@ -1,7 +1,7 @@
 """MQTT over WebSocket (3.1.1 section 6): binary messages as a byte stream.
 
-Owns: the HTTP listener, the handshake, and a transport that looks to a connection like that of a TCP socket.
-Never: a packet. Where one begins and ends in the WebSocket messages is nobody's business (MQTT-6.0.0-2).
+Owns: the HTTP listener, the handshake, and a transport with the same interface as that of a TCP socket.
+Never: a packet. Packets and WebSocket messages need not begin and end together (MQTT-6.0.0-2).
 """
 
 import asyncio
@@ -40,7 +40,7 @@ MESSAGE_SLACK_BYTES: Final = 64 * 1024
 """A WebSocket message may hold more than one packet; the largest packet and this much more is taken in one."""
 
 ORIGIN_MAX: Final = 100
-"""So many characters of an origin are logged."""
+"""At most this many characters of an origin are logged."""
 
 
 class _OneLine(logging.Filter):
@@ -236,7 +236,7 @@ class WebSocketListener:
         return int(self._listener.sockets[0].getsockname()[1])
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Accept no more connections."""
         if self._listener is not None:
             self._listener.close()
         self._http.pre_shutdown()

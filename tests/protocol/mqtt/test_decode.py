@@ -231,6 +231,6 @@ def test_before_connect_no_more_is_gathered_than_the_largest_connect_needs() -> 
     large = encode(Publish("t", bytes(2 * CONNECT_BYTES_MAX)))
     assert [type(packet) for packet in decoder.feed(wire + large)] == [Connect, Publish]
     assert decoder.error is None
-    stranger = Decoder(VARIABLE_BYTE_INTEGER_MAX, first_bytes_max=CONNECT_BYTES_MAX)
-    assert stranger.feed(large[:10]) == []
-    assert stranger.error is not None and stranger.error.reason == ReasonCode.PACKET_TOO_LARGE
+    unauthenticated = Decoder(VARIABLE_BYTE_INTEGER_MAX, first_bytes_max=CONNECT_BYTES_MAX)
+    assert unauthenticated.feed(large[:10]) == []
+    assert unauthenticated.error is not None and unauthenticated.error.reason == ReasonCode.PACKET_TOO_LARGE

@@ -1,6 +1,6 @@
 """Topic aliases of one client's session: which number means which topic name (1.2: sections 6.5 and 6.10).
 
-Owns: the table, its bounds, whether the client knows an alias yet, and the way from a packet's topic to its name.
+Owns: the table, its bounds, whether the client knows an alias yet, and which topic name a packet's topic means.
 Aliases are drawn at random: a peer that uses one has received it, which proves its address.
 """
 
@@ -95,7 +95,7 @@ class Aliases:
         return alias.number
 
     def offer(self, topic_name: str) -> Alias | None:
-        """The server needs an alias to send a message; the least recently used makes way for it. None: none does."""
+        """The server needs an alias to send a message; the least recently used is replaced. None: none can be."""
         alias = self.of(topic_name)
         if alias is None and self._drop_unused(len(topic_name)):
             alias = self._add(topic_name)

@@ -2,7 +2,7 @@
 
 Owns: the last requests of one client and what answered them. A network that loses datagrams brings a packet twice or
 late, or makes its sender repeat it. A repeated SUBSCRIBE is then answered without being carried out again, and a QoS 2
-message whose exchange is over is not published again, although its packet id is free.
+message whose exchange is over is not published again, although its packet identifier is free.
 """
 
 from typing import Final, final
@@ -22,9 +22,9 @@ class Duplicates:
         self._request = b""
         self._answer: bytes | None = None
         self._request_ms = 0
-        self._open_id = 0  # the packet id of the one request that is unanswered; 0 for none
+        self._open_id = 0  # the packet identifier of the one request that is unanswered; 0 for none
         self._recent_ids: dict[int, None] = {}
-        self._publishes: dict[int, tuple[int, int]] = {}  # QoS 2: packet id to the hash of its content, and its end
+        self._publishes: dict[int, tuple[int, int]] = {}  # QoS 2, by packet identifier: hash of the content, end
 
     # -- SUBSCRIBE, UNSUBSCRIBE ------------------------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ class Duplicates:
     def begin(self, packet_id: int) -> bool:
         """A request begins. False: another one is unanswered, which breaks the rule of MQTT-SN-4.9-1.
 
-        A packet id that was used lately is most likely a late copy: it neither breaks the rule nor begins anything.
+        A packet identifier that was used lately is most likely a late copy: it breaks no rule and begins nothing.
         """
         if packet_id in self._recent_ids:
             return True
@@ -79,7 +79,7 @@ class Duplicates:
             del self._publishes[next(iter(self._publishes))]
 
     def end_publish(self, packet_id: int, now_ms: int) -> None:
-        """The PUBREL of a QoS 2 message has come: its packet id is free."""
+        """The PUBREL of a QoS 2 message has come: its packet identifier is free."""
         entry = self._publishes.get(packet_id)
         if entry is not None:
             self._publishes[packet_id] = (entry[0], now_ms)

@@ -1,7 +1,6 @@
 """The session engine of MQTT-SN: datagrams in, events out; one for all wire profiles and all clients of a listener.
 
-Owns: the calls of the shell, and the way of a frame to the connection, the handshake or the sessionless packet that it
-belongs to.
+Owns: the calls of the shell, and which connection, handshake or sessionless packet a frame belongs to.
 Never: a socket, a clock, the broker. Time comes in as `now_ms`; what must be done goes out as events, in order.
 A datagram is untrusted: every table here is bounded, and a sender without a connection is not sent more than it sent.
 """
@@ -58,7 +57,7 @@ class Engine:
     )
 
     def __init__(self, settings: SnSettings, random: Random) -> None:
-        """`random` draws aliases and packet ids: a strong one in a server, a seeded one in a test."""
+        """`random` draws aliases and packet identifiers: a strong one in a server, a seeded one in a test."""
         self.settings: Final = settings
         self.counters: Final = SnCounters()
         self.events: Final[list[Event]] = []
@@ -137,7 +136,7 @@ class Engine:
     # -- for virtual connections -------------------------------------------------------------------------------------
 
     def keep_alive_s(self, asked_s: int) -> int:
-        """The keep alive that a client is held to; 0 is none."""
+        """The keep alive that applies to a client; 0 is none."""
         return capped_keep_alive_s(asked_s, self.settings.keep_alive_max_s)
 
     def fail(self, connection: VirtualConnection, error: PeerError) -> None:

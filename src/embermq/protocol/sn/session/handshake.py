@@ -1,4 +1,4 @@
-"""Handshakes: the way from a CONNECT to a virtual connection.
+"""Handshakes: from a CONNECT to a virtual connection.
 
 Owns: refusals that need no core, a CONNECT that comes again, the dialogues about wills (1.2 and W), and whether a
 CONNECT opens a connection or wakes a sleeping client.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from embermq.protocol.sn.session.engine import Engine
 
 DUPLICATE_CONNECT_MS: Final = 2_000
-"""How long a CONNECT with the same bytes counts as a copy even if its client has sent more meanwhile."""
+"""How long a CONNECT with the same bytes counts as a copy even if its client has sent other packets since."""
 CLIENT_ID_BYTES: Final = 8
 """Of an assigned client id, in hexadecimal: long enough to be unique, short enough for an unproven address."""
 

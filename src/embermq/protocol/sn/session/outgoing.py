@@ -40,7 +40,7 @@ QUEUED_MAX: Final = 32
 
 @final
 class Outgoing:
-    """The messages on their way to one client."""
+    """The messages that are queued for one client or not acknowledged by it."""
 
     __slots__ = (
         "aliases",
@@ -84,8 +84,8 @@ class Outgoing:
         self._has_withheld = False  # something unacknowledged is not sent again before the address is proven
         self._predefined: dict[str, int] = {}  # names the client has used by their predefined alias
         self._refused: dict[str, None] = {}  # names the client does not want to register
-        self._sent: dict[int, core.Publish] = {}  # QoS 1 and 2, by packet id, until the client has them
-        self._sent_twice: dict[int, None] = {}  # packet ids sent again since the client did not know the alias
+        self._sent: dict[int, core.Publish] = {}  # QoS 1 and 2, by packet identifier, until the client has them
+        self._sent_twice: dict[int, None] = {}  # packet identifiers sent again since the client did not know the alias
         self._burst_left = settings.burst
         self._burst_bytes_left = BURST_BYTES
         self._burst_ends_ms = 0
@@ -101,17 +101,17 @@ class Outgoing:
         return not self._queue and not len(self.retransmission)
 
     def has_room(self) -> bool:
-        """Whether the core may hand over more."""
-        if self._has_room(QUEUED_MAX, QUEUE_BYTES_MAX // 2):
+        """Whether the queue has capacity for more messages of the core. After False, `writable_due` is set."""
+        if self._is_below(QUEUED_MAX, QUEUE_BYTES_MAX // 2):
             return True
         self.writable_due = True
         return False
 
     def has_drained(self) -> bool:
         """Whether so little is queued that the core may be asked for more."""
-        return self._has_room(QUEUED_MAX // 2, QUEUE_BYTES_MAX // 4)
+        return self._is_below(QUEUED_MAX // 2, QUEUE_BYTES_MAX // 4)
 
-    def _has_room(self, count: int, size: int) -> bool:
+    def _is_below(self, count: int, size: int) -> bool:
         return len(self._queue) < count and self._queue.size < size
 
     def take_substitute_acks(self) -> list[core.Packet]:
@@ -184,7 +184,7 @@ class Outgoing:
         self.retransmission.sent(kinds.PUBLISH, packet.packet_id, again, now_ms)
 
     def pubrel(self, packet_id: int, now_ms: int) -> None:
-        """QoS 2: the client has the message; it is to release the packet id."""
+        """QoS 2: the client has the message; it is to release the packet identifier."""
         packet = sn.Pubrel(packet_id)
         self._peer.send(packet)
         self.retransmission.sent(kinds.PUBREL, packet_id, packet, now_ms)

@@ -42,8 +42,8 @@ class Requests:
         self._settings: Final = settings
         self._counters: Final = counters
         self._duplicates: Final = Duplicates(settings.repeat_ms)
-        self._subscriptions: dict[int, tuple[sn.TopicReference, str]] = {}  # by packet id, until the core answers
-        self._aliases: dict[int, int] = {}  # by packet id, the alias that 1.2's PUBACK repeats
+        self._subscriptions: dict[int, tuple[sn.TopicReference, str]] = {}  # by packet identifier, until answered
+        self._aliases: dict[int, int] = {}  # by packet identifier, the alias that 1.2's PUBACK repeats
 
     def _begin(self, packet_id: int) -> None:
         """One unanswered request at a time (MQTT-SN-4.9-1); 1.2 has the rule but no penalty."""
@@ -103,7 +103,7 @@ class Requests:
         self._duplicates.end(packet.packet_id)
 
     def pubrel(self, packet: sn.Pubrel, now_ms: int) -> core.Packet:
-        """QoS 2: the client releases the packet id."""
+        """QoS 2: the client releases the packet identifier."""
         self._duplicates.end_publish(packet.packet_id, now_ms)
         return core.Pubrel(packet.packet_id)
 
@@ -161,7 +161,7 @@ class Requests:
         packet_id = packet.packet_id
         may_be_duplicate = True
         if self._peer.profile.subscribe_has_dup:
-            # A client of 1.2 sets DUP when it repeats; without DUP it may use the same packet id for every request.
+            # A client of 1.2 sets DUP when it repeats; without DUP it may use one packet identifier for all requests.
             may_be_duplicate = packet.dup
             content = _without_dup(content)
         if self._repeat_answer(content, may_be_duplicate, now_ms):

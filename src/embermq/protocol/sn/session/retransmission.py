@@ -28,7 +28,7 @@ class Unacknowledged:
 
 @final
 class Retransmission:
-    """The unacknowledged packets of one client, by kind and packet id, the oldest first."""
+    """The unacknowledged packets of one client, by kind and packet identifier, the oldest first."""
 
     __slots__ = ("_packets", "_retry_ms", "_tries_max", "_backoff_max_ms", "_backoff", "_random")
 

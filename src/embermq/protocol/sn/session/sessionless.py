@@ -52,7 +52,7 @@ class SessionlessPackets:
         self._events.append(SessionlessPublish(core.Publish(topic_name, packet.payload, 0, packet.retain)))
 
     def tell_lost_connection(self, ping: sn.Pingreq, profile: Profile, identity: NetworkIdentity, now_ms: int) -> None:
-        """A client pings whose connection is gone: DISCONNECT, with its packet id where the profile has one."""
+        """A client pings whose connection is gone: DISCONNECT, with its packet identifier where the profile has one."""
         self._answer(sn.Disconnect(NO_CONNECTION, packet_id=ping.packet_id), profile, identity, now_ms)
 
     def _answer(self, packet: sn.SnPacket, profile: Profile, identity: NetworkIdentity, now_ms: int) -> None:

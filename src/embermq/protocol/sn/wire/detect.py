@@ -43,7 +43,7 @@ def detect_connect(frame: Frame, current: Profile | None = None) -> DetectedConn
 
 
 def _is_version_2(body: bytes) -> bool:
-    """2.0 writes the version after the flags, the will's flags if there is a will, and the packet id."""
+    """2.0 writes the version after the flags, the will's flags if there is a will, and the packet identifier."""
     return body[3 + ((body[0] >> 1) & 1)] == 2
 
 

@@ -1,6 +1,6 @@
 """The packets that carry messages and their topics: REGISTER, PUBLISH, SUBSCRIBE and their answers.
 
-Owns: their fields, in 2.0's words; 1.2's TopicId is a topic alias, its MsgId a packet id.
+Owns: their fields, in 2.0's words; 1.2's TopicId is a topic alias, its MsgId a packet identifier.
 Never: the place of a field on a wire (`profiles`), or what a session does about it (`session`).
 `fill` puts a packet into the flat values that an encoder writes, `read_...` makes a packet of such values.
 """
@@ -128,7 +128,7 @@ def read_publish(values: Values) -> SnPacket:
         # 1.2 writes a MsgId of 0 here and 2.0 none; whatever it says, there is nothing to acknowledge.
         packet_id = 0
     elif packet_id == 0:
-        raise MalformedPacket("packet id 0 at QoS 1 or 2")
+        raise MalformedPacket("packet identifier 0 at QoS 1 or 2")
     reference = read_name(values)
     dup = qos > 0 and numbers[DUP] != 0
     return Publish(reference, values.blob(PAYLOAD), qos, numbers[RETAIN] != 0, dup, packet_id)

@@ -274,7 +274,7 @@ A: Final = Profile(
         Layout(k.PUBREL, 0x10, (_PACKET_ID, _REASON)),
         Layout(k.PUBWOS, 0x11, (_PUBWOS_FLAGS_2, _ALIAS, _NAME_SIZED, _PAYLOAD), _TYPES_PUBWOS_A),
         Layout(k.SUBSCRIBE, 0x12, (flags(*_SUBSCRIBE_BITS, strict=True), _PACKET_ID, _TOPIC_REST), _TYPES_A),
-        # The alias stands before the packet id here, and only here.
+        # The alias stands before the packet identifier here, and only here.
         Layout(k.SUBACK, 0x13, (_TYPE_FLAGS_2, _ALIAS, _PACKET_ID, _REASON), _TYPES_A),
         Layout(k.UNSUBSCRIBE, 0x14, (_TYPE_FLAGS_2, _PACKET_ID, _TOPIC_REST), _TYPES_A),
         Layout(k.UNSUBACK, 0x15, (_PACKET_ID, _REASON)),
