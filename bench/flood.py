@@ -108,7 +108,7 @@ class Traffic:
         begun = time.perf_counter()
         last = begun
         progress = -1
-        # Nothing comes back from a flood into a sink; there is only room to wait for, which `top_up` sees itself.
+        # A flood into a sink gets no answer: it only waits for space in the socket's buffer, which `top_up` checks.
         wait_s = 0.05 if self._fan_out or self.publishers[0].shape.qos else 0.0
         expected_acks = bool(self.publishers) and self.publishers[0].shape.qos > 0
         while True:

@@ -1,7 +1,7 @@
 """Load: publishers and subscribers on raw sockets, moving prepared bytes and counting by arithmetic.
 
 Owns: the sockets of the generator, the windows of its publishers, the counts.
-Never: an MQTT library, a loop over single messages. A received buffer is looked at as an array of 32-bit words.
+Never: an MQTT library, a loop over single messages. A received buffer is read as an array of 32-bit words.
 """
 
 import select
@@ -200,10 +200,10 @@ class Subscriber(Peer):
         return count * size
 
     def on_rows(self, rows: Bytes) -> None:
-        """For who wants to look into the frames (QoS 0 and 1)."""
+        """For a subclass that reads the frames (QoS 0 and 1)."""
 
     def _take_exactly_once(self, total: int) -> int:
-        """PUBLISH and PUBREL mixed: both are whole words, and no word inside a frame looks like either head."""
+        """PUBLISH and PUBREL mixed: both are whole words, and no word inside a frame equals either head."""
         words = _words[: total // 4]
         heads = np.flatnonzero(words == self._head_word)
         frame_words = self.shape.size // 4

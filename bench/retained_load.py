@@ -126,7 +126,7 @@ class RetainedReader(Subscriber):
                 skipped = SUBACK_BYTES
         used = super().take(total - skipped)
         if skipped and used < total - skipped:
-            # The incomplete frame moved; put it where the caller looks for what is left.
+            # The incomplete frame moved; put it where the caller expects what is left.
             buffer[used + skipped : total] = buffer[used : total - skipped]
         return used + skipped
 
@@ -151,7 +151,7 @@ def read_all(server: Server, topic_filter: str, qos: int, count: int, readers: i
     peers = {reader.fd: reader for reader in taking}
     begun = last = now = time.perf_counter()
     most = server.resident_bytes()
-    looked = begun
+    measured = begun
     try:
         for reader in taking:
             reader.send(packets.subscribe([topic_filter], qos))
@@ -164,8 +164,8 @@ def read_all(server: Server, topic_filter: str, qos: int, count: int, readers: i
             if events:
                 last = now
                 missing = count * readers - sum(reader.received for reader in taking)
-            if now - looked > 0.1:
-                looked, most = now, max(most, server.resident_bytes())
+            if now - measured > 0.1:
+                measured, most = now, max(most, server.resident_bytes())
     finally:
         for reader in taking:
             reader.close()

@@ -32,7 +32,7 @@ class Scale:
     def window_for(self, publishers: int, qos: int) -> int:
         """How many messages one publisher keeps under way: one alone fills a pipe, many have less each.
 
-        Mosquitto looks acknowledgements up in a list: at QoS 2 with 1,000 in flight to 50 readers it all but stands
+        Mosquitto searches acknowledgements in a list: at QoS 2 with 1,000 in flight to 50 readers it all but stands
         still. A quarter is what suits it best; every broker gets the same.
         """
         window = self.window if publishers == 1 else self.window_of_many

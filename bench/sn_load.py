@@ -2,7 +2,7 @@
 
 Owns: its clients on raw sockets and the three loads: one QoS 1 message in flight each, QoS 0 at a fixed rate, and a
 fan-out to all of them.
-Never: the product's codec or an MQTT library; packets are prepared, answers are looked at by their type only.
+Never: the product's codec or an MQTT library; packets are prepared, of answers only the type is read.
 A client of MQTT-SN has one message in flight, so the TCP clients have one as well.
 """
 

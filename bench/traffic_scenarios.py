@@ -25,7 +25,7 @@ def flood_metrics(target: bool) -> tuple[Metric, ...]:
         Metric("rate", "delivered", "messages/s", "more", ratio=1.0 if target else None),
         Metric("cpu_us", "broker CPU", "us/message", "less"),
         Metric("broker_busy", "broker busy", "of a core"),
-        Metric("broker_waited", "broker held up by other work", "of a core"),
+        Metric("broker_waited", "broker ready but without a core", "of a core"),
         Metric("generator_busy", "generator busy", "of a core"),
         Metric("lost", "lost", "messages", "zero"),
     )
@@ -127,7 +127,7 @@ def many_subscriptions(server: Server, scale: Scale) -> Iterator[Figures]:
     """Filters spread over a hundred clients, every second one with a wildcard; each message matches one."""
     names = [packets.topic_name(index) for index in range(scale.subscriptions)]
     holders = min(100, len(names))
-    # The wildcard takes the place of "unit": it has to be looked for, and still only one topic matches.
+    # The wildcard takes the place of "unit": it has to be matched, and still only one topic matches.
     filters = [name if index % 2 else name.replace("unit", "+") for index, name in enumerate(names)]
     order = np.random.default_rng(7).permutation(len(names))
     traffic = open_traffic(
