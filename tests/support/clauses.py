@@ -19,6 +19,11 @@ def v5(*clause_ids: str) -> pytest.MarkDecorator:
     return pytest.mark.clause("v5", *clause_ids)
 
 
+def of_level(level: int, *clause_ids: str) -> pytest.MarkDecorator:
+    """The test proves these clauses of the edition with this protocol level."""
+    return v5(*clause_ids) if level == 5 else v311(*clause_ids)
+
+
 def sn2(*clause_ids: str) -> pytest.MarkDecorator:
     """The test proves these clauses of MQTT-SN 2.0."""
     return pytest.mark.clause("sn2", *clause_ids)

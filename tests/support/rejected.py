@@ -1,6 +1,6 @@
 """Bytes on the wire that are no good packet, each with the error it ends its connection with and the clause it breaks.
 
-A new bug on the wire is a new line here. `test_decode.py` runs every line; all are judged by the rules of 3.1.1.
+A new bug on the wire is a new line here. `test_decode.py` runs every line; those here are judged by the rules of 3.1.1.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Final
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
 from embermq.protocol.reasons import ReasonCode
-from support.vectors import CLIENT, EITHER, SERVER
+from support.vectors import CLIENT, EITHER, SERVER, V311
 
 BAD_VERSION: Final = ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
 BAD_NAME: Final = ReasonCode.TOPIC_NAME_INVALID
@@ -29,6 +29,7 @@ class Rejected:
     clause: str
     proves: tuple[str, ...] = ()
     reason: ReasonCode | None = None
+    level: int = V311
 
     @property
     def wire(self) -> bytes:

@@ -6,7 +6,7 @@ A new bug on the wire is a new line here. `test_decode.py` and `test_encode.py` 
 from dataclasses import dataclass, field
 from typing import Final
 
-from embermq.protocol.mqtt.dialect import MQTT_31, MQTT_311, Dialect
+from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_31, MQTT_311, Dialect
 from embermq.protocol.packets import (
     SESSION_NEVER_EXPIRES,
     Connack,
@@ -31,6 +31,7 @@ from embermq.protocol.reasons import QoS, ReasonCode
 
 V31: Final = 3
 V311: Final = 4
+V5: Final = 5
 
 # Who may send it.
 CLIENT: Final = ("client",)
@@ -58,7 +59,7 @@ class Vector:
 
     @property
     def dialect(self) -> Dialect:
-        return MQTT_31 if self.level == V31 else MQTT_311
+        return {V31: MQTT_31, V311: MQTT_311, V5: MQTT_5}[self.level]
 
 
 def _filled(name: str, head: str, payload_bytes: int) -> Vector:

@@ -6,23 +6,27 @@ from typing import Final
 import pytest
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
-from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
-from embermq.protocol.mqtt.dialect import MQTT_31, MQTT_311
+from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder, remaining_length_max
+from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_31, MQTT_311
 from embermq.protocol.mqtt.encode import encode
-from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX
+from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX, variable_byte_integer
 from embermq.protocol.packets import Connect, Packet, Pingreq, Pingresp, Puback, Publish, Will
 from embermq.protocol.reasons import ReasonCode
-from support.clauses import v311
-from support.rejected import REJECTED, Rejected
-from support.vectors import EITHER, TOLERATED, V31, VECTORS, Vector
+from support.all_vectors import BAD, GOOD, TOLERATED
+from support.clauses import of_level, v5, v311
+from support.rejected import Rejected
+from support.vectors import EITHER, V5, V31, V311, Vector
 
 PACKET_BYTES_MAX: Final = 4_000_000
 CONNECT_31: Final = bytes.fromhex("10 0f 0006 4d5149736470 03 02 0000 0001 63")
+CONNECT_5: Final = bytes.fromhex("10 0d 00044d515454 05 02 0000 00 0000")
 PING: Final = {"client": (b"\xc0\x00", Pingreq()), "server": (b"\xd0\x00", Pingresp())}
 
 
 def decoder_for(sender: str, level: int = 4) -> Decoder:
-    """The decoder of that sender's peer, as it is after the CONNECT of an old client if `level` says so."""
+    """The decoder of that sender's peer, as it is after a CONNECT of that level."""
+    if level == V5:
+        return Decoder(PACKET_BYTES_MAX, server=sender == "client", levels=(3, 4, 5), dialect=MQTT_5)
     decoder = Decoder(PACKET_BYTES_MAX, server=sender == "client")
     if level == V31 and sender == "client":
         decoder.feed(CONNECT_31)
@@ -31,7 +35,7 @@ def decoder_for(sender: str, level: int = 4) -> Decoder:
 
 def good(vectors: list[Vector]) -> list[object]:
     return [
-        pytest.param(vector, sender, id=f"{vector.name}-from-{sender}", marks=[v311(*vector.proves)])
+        pytest.param(vector, sender, id=f"{vector.name}-from-{sender}", marks=[of_level(vector.level, *vector.proves)])
         for vector in vectors
         for sender in vector.senders
     ]
@@ -39,7 +43,9 @@ def good(vectors: list[Vector]) -> list[object]:
 
 def bad(rejected: list[Rejected]) -> list[object]:
     return [
-        pytest.param(case, sender, id=f"{case.name}-from-{sender}", marks=[v311(case.clause, *case.proves)])
+        pytest.param(
+            case, sender, id=f"{case.name}-from-{sender}", marks=[of_level(case.level, case.clause, *case.proves)]
+        )
         for case in rejected
         for sender in case.senders
     ]
@@ -60,14 +66,14 @@ def assert_ended_by(case: Rejected, error: PeerError | None) -> None:
     assert error.detail
 
 
-@pytest.mark.parametrize(("vector", "sender"), good(VECTORS + TOLERATED))
+@pytest.mark.parametrize(("vector", "sender"), good(GOOD + TOLERATED))
 def test_bytes_become_the_packet(vector: Vector, sender: str) -> None:
     decoder = decoder_for(sender, vector.level)
     assert decoder.feed(vector.wire) == [vector.packet]
     assert decoder.error is None
 
 
-@pytest.mark.parametrize(("vector", "sender"), good(VECTORS + TOLERATED))
+@pytest.mark.parametrize(("vector", "sender"), good(GOOD + TOLERATED))
 def test_a_packet_cut_anywhere_is_waited_for(vector: Vector, sender: str) -> None:
     for cut in cuts(vector.wire):
         decoder = decoder_for(sender, vector.level)
@@ -77,7 +83,7 @@ def test_a_packet_cut_anywhere_is_waited_for(vector: Vector, sender: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("vector", "sender"), good([vector for vector in VECTORS + TOLERATED if len(vector.wire) < 100_000])
+    ("vector", "sender"), good([vector for vector in GOOD + TOLERATED if len(vector.wire) < 100_000])
 )
 def test_a_packet_may_come_byte_by_byte(vector: Vector, sender: str) -> None:
     decoder = decoder_for(sender, vector.level)
@@ -87,7 +93,7 @@ def test_a_packet_may_come_byte_by_byte(vector: Vector, sender: str) -> None:
     assert decoder.feed(wire[-1:]) == [vector.packet]
 
 
-@pytest.mark.parametrize(("vector", "sender"), good(VECTORS + TOLERATED))
+@pytest.mark.parametrize(("vector", "sender"), good(GOOD + TOLERATED))
 def test_packets_may_stand_in_a_row(vector: Vector, sender: str) -> None:
     decoder = decoder_for(sender, vector.level)
     ping_wire, ping = PING[sender]
@@ -98,9 +104,9 @@ def test_packets_may_stand_in_a_row(vector: Vector, sender: str) -> None:
     assert decoder.error is None
 
 
-@pytest.mark.parametrize(("case", "sender"), bad(REJECTED))
+@pytest.mark.parametrize(("case", "sender"), bad(BAD))
 def test_a_bad_packet_ends_the_stream(case: Rejected, sender: str) -> None:
-    decoder = decoder_for(sender)
+    decoder = decoder_for(sender, case.level)
     ping_wire, ping = PING[sender]
     assert decoder.feed(ping_wire + case.wire + ping_wire) == [ping]
     assert_ended_by(case, decoder.error)
@@ -109,22 +115,24 @@ def test_a_bad_packet_ends_the_stream(case: Rejected, sender: str) -> None:
     assert decoder.error is ended_by
 
 
-@pytest.mark.parametrize(("case", "sender"), bad(REJECTED))
+@pytest.mark.parametrize(("case", "sender"), bad(BAD))
 def test_a_bad_packet_byte_by_byte_ends_the_stream(case: Rejected, sender: str) -> None:
-    decoder = decoder_for(sender)
+    decoder = decoder_for(sender, case.level)
     for value in case.wire:
         assert decoder.feed(bytes((value,))) == []
     assert_ended_by(case, decoder.error)
 
 
 @v311("MQTT-2.2.2-1", "MQTT-2.2.2-2")
+@v5("MQTT-2.1.3-1")
+@pytest.mark.parametrize("level", [V311, V5])
 @pytest.mark.parametrize("sender", EITHER)
-def test_every_first_byte_has_one_verdict(sender: str) -> None:
-    taken = {vector.wire[0] for vector in VECTORS if sender in vector.senders}
+def test_every_first_byte_has_one_verdict(sender: str, level: int) -> None:
+    taken = {vector.wire[0] for vector in GOOD if sender in vector.senders and (vector.level == V5) == (level == V5)}
     publish = {0x30 | flags for flags in range(16) if flags & 6 != 6}
     accepted = set()
     for first in range(256):
-        decoder = decoder_for(sender)
+        decoder = decoder_for(sender, level)
         decoder.feed(bytes((first,)))
         if decoder.error is None and first & 0xF6 != 0x36:
             accepted.add(first)
@@ -184,6 +192,47 @@ def test_connect_decides_the_dialect() -> None:
     assert decoder.dialect is MQTT_31
     decoder.feed(bytes.fromhex("10 0c 0004 4d515454 04 02 0000 0000"))
     assert decoder.dialect is MQTT_311
+
+
+def test_level_5_is_read_only_where_it_is_allowed() -> None:
+    decoder = Decoder(1000)
+    assert decoder.feed(CONNECT_5) == []
+    assert decoder.error is not None and decoder.error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
+    assert decoder.dialect is MQTT_311
+    decoder = Decoder(1000, levels=(3, 4, 5))
+    assert decoder.feed(CONNECT_5) == [Connect("", protocol_level=5)]
+    assert decoder.dialect is MQTT_5
+
+
+def test_the_level_counts_for_the_answer_to_a_bad_connect() -> None:
+    decoder = Decoder(1000, levels=(3, 4, 5))
+    assert decoder.feed(bytes.fromhex("10 0e 00044d515454 05 03 0000 00 000163")) == []
+    assert decoder.error is not None and decoder.error.clause == "MQTT-3.1.2-3"
+    assert decoder.dialect is MQTT_5
+
+
+@v5("MQTT-1.5.5-1")
+def test_the_length_of_connect_itself_may_have_idle_bytes() -> None:
+    # Its level is known only behind its length.
+    decoder = Decoder(1000, levels=(3, 4, 5))
+    assert decoder.feed(bytes.fromhex("10 8d00") + CONNECT_5[2:]) == [Connect("", protocol_level=5)]
+    assert decoder.feed(b"\xc0\x80\x00") == []
+    assert decoder.error is not None and decoder.error.clause == "MQTT-1.5.5-1"
+
+
+@v5("MQTT-3.2.2-15")
+@pytest.mark.parametrize("shortcuts", [True, False])
+@pytest.mark.parametrize("limit", [20, 128, 129, 130, 131, 132, 1_000, 16_386, 16_387, 16_388, 16_389, 20_000])
+def test_in_5_the_whole_packet_is_measured(limit: int, shortcuts: bool) -> None:
+    largest = remaining_length_max(limit)
+    for length, is_taken in ((largest, True), (largest + 1, False)):
+        decoder = Decoder(limit, shortcuts=shortcuts, levels=(5,))
+        assert decoder.feed(CONNECT_5) != []
+        wire = b"\x30" + variable_byte_integer(length) + b"\x00\x01a\x00"
+        wire += bytes(1 + len(variable_byte_integer(length)) + length - len(wire))
+        assert (len(wire) <= limit) == is_taken
+        assert len(decoder.feed(wire)) == is_taken
+        assert (decoder.error is None) == is_taken
 
 
 def test_the_order_of_packets_is_not_the_decoders_business() -> None:

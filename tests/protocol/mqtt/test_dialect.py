@@ -6,6 +6,7 @@ from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
 from embermq.protocol.mqtt.dialect import (
     CLIENT_ID_CHARACTERS_MAX,
     DIALECTS,
+    MQTT_5,
     MQTT_31,
     MQTT_311,
     requested_dialect,
@@ -23,7 +24,8 @@ def connect(name: bytes, level: int, rest: bytes = b"") -> Fields:
 def test_name_and_level_together_decide() -> None:
     assert requested_dialect(connect(b"MQTT", 4)) is MQTT_311
     assert requested_dialect(connect(b"MQIsdp", 3)) is MQTT_31
-    assert {dialect.level for dialect in DIALECTS.values()} == {3, 4}
+    assert requested_dialect(connect(b"MQTT", 5), (5,)) is MQTT_5
+    assert {dialect.level for dialect in DIALECTS.values()} == {3, 4, 5}
 
 
 @pytest.mark.parametrize("name", [b"", b"mqtt", b"MQTT5", b"HTTP"])

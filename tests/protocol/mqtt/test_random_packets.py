@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 
 from embermq.protocol.errors import MalformedPacket, ProtocolError
 from embermq.protocol.mqtt.decode import Decoder
+from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_311, Dialect
 from embermq.protocol.packets import Packet
-from support.clauses import v311
+from support.all_vectors import BAD, GOOD, TOLERATED
+from support.clauses import v5, v311
 from support.packet_strategies import from_client, from_server, wire_of
-from support.rejected import REJECTED, Rejected
-from support.vectors import TOLERATED, VECTORS, Vector
 
 PACKET_BYTES_MAX: Final = 100_000
-CASES: Final[list[Vector | Rejected]] = [*VECTORS, *TOLERATED, *REJECTED]
-WIRES: Final = [case.wire for case in CASES if len(case.wire) <= 300]
+WIRES: Final = [
+    wire for wire in [*[vector.wire for vector in GOOD + TOLERATED], *[case.wire for case in BAD]] if len(wire) <= 300
+]
 # Where random bytes would hardly ever get past: real beginnings.
 STARTS: Final = st.sampled_from([b"", *sorted({wire[:4] for wire in WIRES})])
 
@@ -50,15 +51,19 @@ def test_what_a_server_writes_survives_any_split(packets: list[Packet], places: 
     assert_survives(packets, places, server=False)
 
 
-def assert_ends_well(pieces: list[bytes], server: bool) -> None:
+def decoder_for(server: bool, dialect: Dialect) -> Decoder:
+    return Decoder(PACKET_BYTES_MAX, server, levels=(3, 4, dialect.level), dialect=dialect)
+
+
+def assert_ends_well(pieces: list[bytes], server: bool, dialect: Dialect) -> None:
     """Only packets come out, whatever goes in, and nothing after an error; how it is split makes no difference."""
-    decoder = Decoder(PACKET_BYTES_MAX, server)
+    decoder = decoder_for(server, dialect)
     read: list[Packet] = []
     for piece in pieces:
         packets = decoder.feed(piece)
         assert all(isinstance(packet, Packet) for packet in packets)
         read += packets
-    whole = Decoder(PACKET_BYTES_MAX, server)
+    whole = decoder_for(server, dialect)
     assert whole.feed(b"".join(pieces)) == read
     if whole.error is None:
         assert decoder.error is None
@@ -71,13 +76,15 @@ def assert_ends_well(pieces: list[bytes], server: bool) -> None:
 
 
 @v311("MQTT-4.8.0-1")
+@v5("MQTT-4.13.1-1")
+@pytest.mark.parametrize("dialect", [MQTT_311, MQTT_5], ids=["3.1.1", "5.0"])
 @pytest.mark.parametrize("server", [True, False])
-def test_random_bytes_never_raise(server: bool) -> None:
+def test_random_bytes_never_raise(server: bool, dialect: Dialect) -> None:
     @settings(deadline=None, max_examples=300)
     @given(STARTS, st.binary(max_size=60), places)
     @example(b"", b"\x30", [])
     def check(start: bytes, data: bytes, places: list[int]) -> None:
-        assert_ends_well(split(start + data, places), server)
+        assert_ends_well(split(start + data, places), server, dialect)
 
     check()
 
@@ -100,12 +107,14 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 
 @v311("MQTT-4.8.0-1")
+@v5("MQTT-4.13.1-1")
+@pytest.mark.parametrize("dialect", [MQTT_311, MQTT_5], ids=["3.1.1", "5.0"])
 @pytest.mark.parametrize("server", [True, False])
-def test_mutated_packets_never_raise(server: bool) -> None:
+def test_mutated_packets_never_raise(server: bool, dialect: Dialect) -> None:
     @settings(deadline=None, max_examples=300)
     @given(mutated(), places)
     def check(wire: bytes, places: list[int]) -> None:
-        assert_ends_well(split(wire, places), server)
+        assert_ends_well(split(wire, places), server, dialect)
 
     check()
 

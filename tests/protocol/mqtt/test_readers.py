@@ -1,16 +1,12 @@
-"""The readers: a field that is missing, the longest field, and the layout of a PUBLISH with properties."""
+"""The readers: a field that is missing, and the longest field."""
 
 from typing import Final
 
 import pytest
 
-from embermq.protocol.errors import MalformedPacket, PeerError
+from embermq.protocol.errors import PeerError
 from embermq.protocol.mqtt.decode import Decoder
-from embermq.protocol.mqtt.dialect import MQTT_311, Dialect
-from embermq.protocol.mqtt.fields import Fields
-from embermq.protocol.mqtt.readers import read_publish
-from embermq.protocol.mqtt.writers import write_publish
-from embermq.protocol.packets import Publish, Subscribe
+from embermq.protocol.packets import Subscribe
 from support.clauses import v311
 from support.vectors import VECTORS
 
@@ -51,38 +47,3 @@ def test_the_longest_topic_filter_is_taken() -> None:
     (packet,) = Decoder(1_000_000).feed(wire)
     assert isinstance(packet, Subscribe)
     assert packet.requests[0].topic_filter == topic_filter
-
-
-def with_properties() -> Dialect:
-    """3.1.1, but a PUBLISH has a property section behind its packet identifier, as in MQTT 5."""
-    return Dialect(
-        level=5,
-        name="MQTT 5",
-        protocol_name=b"MQTT",
-        readers_from_client=MQTT_311.readers_from_client,
-        readers_from_server=MQTT_311.readers_from_server,
-        writers=MQTT_311.writers,
-        return_codes=MQTT_311.return_codes,
-        suback_failure=0x80,
-        has_session_present=True,
-        has_reserved_connect_flag=True,
-        may_omit_credentials=False,
-        has_publish_properties=True,
-    )
-
-
-@pytest.mark.parametrize("qos", [0, 1, 2])
-@pytest.mark.parametrize("properties", [b"", b"\x01\x01"])
-def test_a_publish_may_have_properties(qos: int, properties: bytes) -> None:
-    dialect = with_properties()
-    packet = Publish("a/b", b"hi", qos, True, packet_id=7 if qos else 0, properties=properties)
-    wire = write_publish(packet, dialect)
-    section = bytes((len(properties),)) + properties
-    assert wire[2:] == b"\x00\x03a/b" + (b"\x00\x07" if qos else b"") + section + b"hi"
-    assert read_publish(Fields(wire, 2, len(wire), wire[0] & 15), dialect) == packet
-
-
-def test_a_property_section_ends_inside_its_publish() -> None:
-    wire = b"\x00\x01a\x03\x01\x01"
-    with pytest.raises(MalformedPacket):
-        read_publish(Fields(wire, 0, len(wire)), with_properties())

@@ -19,12 +19,13 @@ from embermq.protocol.packets import (
     Suback,
 )
 from embermq.protocol.reasons import ReasonCode
-from support.clauses import v311
-from support.vectors import VECTORS, Vector
+from support.all_vectors import GOOD
+from support.clauses import of_level, v311
+from support.vectors import Vector
 
 
 @pytest.mark.parametrize(
-    "vector", [pytest.param(vector, id=vector.name, marks=[v311(*vector.proves)]) for vector in VECTORS]
+    "vector", [pytest.param(vector, id=vector.name, marks=[of_level(vector.level, *vector.proves)]) for vector in GOOD]
 )
 def test_the_packet_becomes_its_bytes(vector: Vector) -> None:
     assert encode(vector.packet, vector.dialect) == vector.wire

@@ -7,17 +7,36 @@ Never: the order of packets. That CONNECT comes first and only once is the conne
 from typing import Final, final
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
-from embermq.protocol.mqtt.dialect import MQTT_311, Reader, requested_dialect, unexpected
-from embermq.protocol.mqtt.fields import VIOLATION, Fields
-from embermq.protocol.mqtt.readers import read_connect
+from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5, MQTT_311, Dialect, Reader, requested_dialect, unexpected
+from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX, VIOLATION, Fields
 from embermq.protocol.mqtt.shortcuts import read_common
 from embermq.protocol.packets import Packet
 from embermq.protocol.reasons import ReasonCode
 
-CONNECT_BYTES_MAX: Final = 12 + 5 * (2 + 65_535)
-"""The largest CONNECT that there can be: its head and its five fields."""
+CONNECT_PROPERTIES_BYTES_MAX: Final = 2 * 65_535
+"""How many bytes the properties of a CONNECT and of its will may have together (MQTT 5)."""
+CONNECT_BYTES_MAX: Final = 12 + 5 * (2 + 65_535) + CONNECT_PROPERTIES_BYTES_MAX
+"""The largest CONNECT that is read: its head, its five fields, and its properties."""
 _CONNECT: Final = 0x10
 """The first byte of a CONNECT."""
+
+# Size of a fixed header -> the lowest and the highest remaining length that it has (5.0, 1.5.5).
+_LENGTHS_BY_HEADER: Final = (
+    (5, 1 << 21, VARIABLE_BYTE_INTEGER_MAX),
+    (4, 1 << 14, (1 << 21) - 1),
+    (3, 1 << 7, (1 << 14) - 1),
+)
+
+
+def remaining_length_max(packet_bytes_max: int) -> int:
+    """The largest remaining length of a packet that has no more than so many bytes with its fixed header.
+
+    MQTT 5's Maximum Packet Size counts the whole packet (5.0, 2.1.4).
+    """
+    for header_bytes, lowest, highest in _LENGTHS_BY_HEADER:
+        if packet_bytes_max - header_bytes >= lowest:
+            return min(packet_bytes_max - header_bytes, highest)
+    return min(max(0, packet_bytes_max - 2), 127)
 
 
 @final
@@ -27,7 +46,8 @@ class Decoder:
     `server` says who reads: a server takes what clients send, and the other way round.
     `first_bytes_max`, if not 0, is the limit until a CONNECT was decoded: an unauthenticated client may send less.
     `shortcuts`: whether common packets are read by `shortcuts.read_common`.
-    `dialect` is 3.1.1 until a CONNECT was decoded, then the one that it asks for.
+    `levels` are those that a CONNECT may ask for. `dialect` is the argument until a CONNECT has named its level, then
+    the one of that level.
     `rest_bytes_wanted` is 0 between two packets, else the size at which the incomplete one is decoded again.
     `error` is set when the stream ended in a bad packet; everything after it is ignored.
     """
@@ -40,22 +60,28 @@ class Decoder:
         "_packet_bytes_max",
         "_bytes_max",
         "_readers",
-        "_shortcuts",
+        "_levels",
         "_has_shortcut",
         "_rest",
     )
 
     def __init__(
-        self, packet_bytes_max: int, server: bool = True, first_bytes_max: int = 0, shortcuts: bool = True
+        self,
+        packet_bytes_max: int,
+        server: bool = True,
+        first_bytes_max: int = 0,
+        shortcuts: bool = True,
+        levels: tuple[int, ...] = LEVELS_BEFORE_5,
+        dialect: Dialect = MQTT_311,
     ) -> None:
-        self.dialect = MQTT_311
+        self.dialect = dialect
         self.error: PeerError | None = None
         self._is_server: Final = server
         self._packet_bytes_max: Final = packet_bytes_max
         self._bytes_max = min(first_bytes_max or packet_bytes_max, packet_bytes_max)  # the limit now
-        self._readers = MQTT_311.readers_from_client if server else MQTT_311.readers_from_server
-        self._shortcuts: Final = shortcuts
-        self._has_shortcut = shortcuts
+        self._readers = dialect.readers_from_client if server else dialect.readers_from_server
+        self._levels: Final = levels
+        self._has_shortcut: Final = shortcuts
         # The beginning of an incomplete packet: one that comes in many reads is gathered by appending.
         self._rest = bytearray()
         self.rest_bytes_wanted = 0
@@ -74,12 +100,14 @@ class Decoder:
             self._rest = bytearray()
             self.rest_bytes_wanted = 0
         try:
-            at = read_common(data, 0, packets, self._bytes_max) if self._has_shortcut else 0
+            at = 0
+            if self._has_shortcut:
+                at = read_common(data, 0, packets, self._bytes_max, self.dialect.has_publish_properties)
             if at < len(data):
                 self._decode(data, at, packets)
         except PeerError as error:
             # Without its traceback, which would keep this read's bytes alive as long as the connection.
-            self.error = error.with_traceback(None)
+            self.error = self.dialect.translated(error).with_traceback(None)
         return packets
 
     def _decode(self, data: bytes, at: int, packets: list[Packet]) -> None:
@@ -96,7 +124,7 @@ class Decoder:
             packets.append(self._read(first, Fields(data, body, stop, first & 15)))
             at = stop
             if self._has_shortcut:
-                at = read_common(data, at, packets, self._bytes_max)
+                at = read_common(data, at, packets, self._bytes_max, self.dialect.has_publish_properties)
 
     def _remaining_length(self, data: bytes, at: int) -> tuple[int, int]:
         """Where the body of the packet at `at` begins, and its length (2.2.3); 0 and 0 if more bytes are needed."""
@@ -106,6 +134,9 @@ class Decoder:
             length |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
+                if byte == 0 and shift > 7 and self.dialect.has_publish_properties:
+                    self._reader(data[at])
+                    raise MalformedPacket("remaining length with more bytes than it needs", "MQTT-1.5.5-1")
                 if length > self._bytes_max:
                     self._reader(data[at])
                     raise ProtocolError(f"packet of {length} bytes", "", ReasonCode.PACKET_TOO_LARGE)
@@ -118,12 +149,13 @@ class Decoder:
     def _read(self, first: int, fields: Fields) -> Packet:
         if first != _CONNECT or not self._is_server:
             return self._reader(first)(fields, self.dialect)
-        dialect = requested_dialect(fields)
-        packet = read_connect(fields, dialect)
-        self.dialect = dialect
+        dialect = requested_dialect(fields, self._levels)
+        self.dialect = dialect  # also if the rest is wrong: the answer is of this level
+        packet = dialect.connect_reader(fields, dialect)
         self._readers = dialect.readers_from_client
         self._bytes_max = self._packet_bytes_max
-        self._has_shortcut = self._shortcuts and not dialect.has_publish_properties
+        if dialect.has_publish_properties:
+            self._bytes_max = remaining_length_max(self._packet_bytes_max)
         return packet
 
     def _reader(self, first: int) -> Reader:

@@ -3,21 +3,22 @@
 Owns: for each version which packets exist, who reads and writes them, its return codes and its layouts; and which of
 the versions a CONNECT asks for. No other module compares a protocol level.
 
-MQTT 5 is to be a third `Dialect` here: its own readers and writers where packets carry reasons and properties, and
-`has_publish_properties`.
+MQTT 5 has its own readers and writers where packets carry reasons and properties (`readers_v5`, `writers_v5`).
 """
 
 from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
-from embermq.protocol.mqtt import readers, writers
+from embermq.protocol.mqtt import readers, readers_v5, writers, writers_v5
 from embermq.protocol.mqtt.fields import VIOLATION, Fields
 from embermq.protocol.packets import (
+    AUTH,
     DISCONNECT,
     PUBREL,
     SUBSCRIBE,
     UNSUBSCRIBE,
+    Auth,
     Connack,
     Connect,
     Disconnect,
@@ -37,6 +38,7 @@ from embermq.protocol.packets import (
 from embermq.protocol.reasons import ReasonCode
 
 Reader: TypeAlias = "Callable[[Fields, Dialect], Packet]"
+ConnectReader: TypeAlias = "Callable[[Fields, Dialect], Connect]"
 Writer: TypeAlias = "Callable[[Packet, Dialect], bytes]"
 
 CLIENT_ID_CHARACTERS_MAX: Final = 100
@@ -51,6 +53,8 @@ class Dialect:
     flags together, so a lookup checks the reserved flags as well (2.2.2).
     `writers`: class of a packet -> its writer.
     `return_codes`: MQTT 5 reason -> CONNACK return code; a reason that is not listed closes the connection unanswered.
+    `connect_reader`: who reads a CONNECT behind its level.
+    `clauses`: statements that the readers of all dialects name by their ids in 3.1.1 -> their ids in this dialect.
     """
 
     __slots__ = (
@@ -66,6 +70,8 @@ class Dialect:
         "has_reserved_connect_flag",
         "may_omit_credentials",
         "has_publish_properties",
+        "connect_reader",
+        "clauses",
     )
 
     def __init__(
@@ -82,6 +88,8 @@ class Dialect:
         has_reserved_connect_flag: bool,
         may_omit_credentials: bool,
         has_publish_properties: bool,
+        connect_reader: ConnectReader = readers.read_connect,
+        clauses: dict[str, str] | None = None,
     ) -> None:
         self.level: Final = level
         self.name: Final = name
@@ -95,6 +103,17 @@ class Dialect:
         self.has_reserved_connect_flag: Final = has_reserved_connect_flag
         self.may_omit_credentials: Final = may_omit_credentials
         self.has_publish_properties: Final = has_publish_properties
+        self.connect_reader: Final = connect_reader
+        self.clauses: Final[dict[str, str]] = clauses or {}
+
+    def translated(self, error: PeerError) -> PeerError:
+        """An error of a reader, with the id that its statement has in this dialect."""
+        clause = self.clauses.get(error.clause)
+        if clause is None:
+            return error
+        if isinstance(error, MalformedPacket):
+            return MalformedPacket(error.detail, clause, error.reason)
+        return ProtocolError(error.detail, clause, error.reason)
 
 
 # -- 3.1.1, and what 3.1 shares with it ----------------------------------------------------------------------------
@@ -183,9 +202,78 @@ MQTT_31: Final = Dialect(
     may_omit_credentials=True,  # old clients set the two flags and end the packet without the fields
     has_publish_properties=False,
 )
-DIALECTS: Final[dict[tuple[bytes, int], Dialect]] = {
-    (dialect.protocol_name, dialect.level): dialect for dialect in (MQTT_31, MQTT_311)
+
+# -- 5.0 -----------------------------------------------------------------------------------------------------------
+
+_READERS_BOTH_5: Final[dict[int, Reader]] = {
+    0x40: readers_v5.read_puback,
+    0x50: readers_v5.read_pubrec,
+    0x62: readers_v5.read_pubrel,
+    0x70: readers_v5.read_pubcomp,
 }
+MQTT_5: Final = Dialect(
+    level=5,
+    name="MQTT 5.0",
+    protocol_name=b"MQTT",
+    readers_from_client={
+        **_READERS_BOTH_5,
+        **{0x30 | flags: readers_v5.read_publish_of_client for flags in range(16)},
+        0x10: readers_v5.read_connect,
+        0x82: readers_v5.read_subscribe,
+        0xA2: readers_v5.read_unsubscribe,
+        0xC0: readers.read_pingreq,
+        0xE0: readers_v5.read_disconnect_of_client,
+        0xF0: readers_v5.read_auth_of_client,
+    },
+    readers_from_server={
+        **_READERS_BOTH_5,
+        **{0x30 | flags: readers_v5.read_publish_of_server for flags in range(16)},
+        0x20: readers_v5.read_connack,
+        0x90: readers_v5.read_suback,
+        0xB0: readers_v5.read_unsuback,
+        0xD0: readers.read_pingresp,
+        0xE0: readers_v5.read_disconnect_of_server,
+        0xF0: readers_v5.read_auth_of_server,
+    },
+    writers={
+        Connect: writers_v5.write_connect,
+        Connack: writers_v5.write_connack,
+        Publish: writers_v5.write_publish,
+        readers_v5.WirePublish: writers_v5.write_wire_publish,
+        Puback: writers_v5.write_puback,
+        Pubrec: writers_v5.write_pubrec,
+        Pubrel: writers_v5.write_pubrel,
+        Pubcomp: writers_v5.write_pubcomp,
+        Subscribe: writers_v5.write_subscribe,
+        Suback: writers_v5.write_suback,
+        Unsubscribe: writers_v5.write_unsubscribe,
+        Unsuback: writers_v5.write_unsuback,
+        Pingreq: writers.write_pingreq,
+        Pingresp: writers.write_pingresp,
+        Disconnect: writers_v5.write_disconnect,
+        Auth: writers_v5.write_auth,
+    },
+    return_codes={},  # CONNACK carries the reason itself
+    suback_failure=0x80,
+    has_session_present=True,
+    has_reserved_connect_flag=True,
+    may_omit_credentials=False,
+    has_publish_properties=True,
+    connect_reader=readers_v5.read_connect,
+    clauses={
+        VIOLATION: "MQTT-4.13.1-1",
+        "MQTT-1.5.3-1": "MQTT-1.5.4-1",
+        "MQTT-1.5.3-2": "MQTT-1.5.4-2",
+        "MQTT-2.2.2-2": "MQTT-2.1.3-1",
+        "MQTT-4.7.1-2": "MQTT-4.7.1-1",
+        "MQTT-4.7.1-3": "MQTT-4.7.1-2",
+    },
+)
+
+DIALECTS: Final[dict[tuple[bytes, int], Dialect]] = {
+    (dialect.protocol_name, dialect.level): dialect for dialect in (MQTT_31, MQTT_311, MQTT_5)
+}
+LEVELS_BEFORE_5: Final = (3, 4)
 _PROTOCOL_NAMES: Final = frozenset(name for name, _ in DIALECTS)
 # A level from here on has a property section between the keep alive and the client id.
 _LEVEL_WITH_PROPERTIES: Final = 5
@@ -196,17 +284,18 @@ _FLAGS_CLAUSES: Final[dict[int, str]] = {
     SUBSCRIBE: "MQTT-3.8.1-1",
     UNSUBSCRIBE: "MQTT-3.10.1-1",
     DISCONNECT: "MQTT-3.14.1-1",
+    AUTH: "MQTT-3.15.1-1",
 }
 
 
-def requested_dialect(fields: Fields) -> Dialect:
-    """The dialect that the first two fields of a CONNECT ask for (3.1.2.1, 3.1.2.2)."""
+def requested_dialect(fields: Fields, levels: tuple[int, ...] = LEVELS_BEFORE_5) -> Dialect:
+    """The dialect of one of the levels that the first two fields of a CONNECT ask for (3.1.2.1, 3.1.2.2)."""
     protocol_name = fields.binary()
     if protocol_name not in _PROTOCOL_NAMES:
         raise ProtocolError(f"protocol name {protocol_name[:16]!r}", "MQTT-3.1.2-1")
     level = fields.byte()
     dialect = DIALECTS.get((protocol_name, level))
-    if dialect is None:
+    if dialect is None or level not in levels:
         raise ProtocolError(
             _unsupported(protocol_name, level, fields), "MQTT-3.1.2-2", ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
         )
@@ -230,9 +319,9 @@ def _unsupported(protocol_name: bytes, level: int, fields: Fields) -> str:
 def unexpected(first: int, known: dict[int, Reader]) -> PeerError:
     """Why no packet from this peer may begin with this byte."""
     packet_type = first >> 4
-    if packet_type in (0, 15):
-        return MalformedPacket(f"packet type {packet_type}", VIOLATION)
     if packet_type in [one >> 4 for one in known]:
         clause = _FLAGS_CLAUSES.get(packet_type, "MQTT-2.2.2-2")
         return MalformedPacket(f"reserved flags {first & 15:#03x} of packet type {packet_type}", clause)
+    if packet_type in (0, AUTH):
+        return MalformedPacket(f"packet type {packet_type}", VIOLATION)
     return ProtocolError(f"packet type {packet_type} from the wrong side", VIOLATION)

@@ -86,6 +86,14 @@ class Fields:
         self._at = at
         self._stop: Final = stop
 
+    def position(self) -> int:
+        """Where the next field begins, for `between`."""
+        return self._at
+
+    def between(self, start: int, stop: int) -> bytes:
+        """The bytes from one position to another."""
+        return self._data[start:stop]
+
     def more(self) -> bool:
         """Whether bytes are left."""
         return self._at < self._stop
@@ -154,6 +162,11 @@ class Fields:
     def topic_name(self) -> str:
         """A string that is a valid topic name."""
         return topic_name_of(self.binary())
+
+    def optional_topic_name(self) -> str:
+        """A string that is empty or a valid topic name (5.0, 3.3.2.1)."""
+        raw = self.binary()
+        return topic_name_of(raw) if raw else ""
 
     def topic_filter(self) -> str:
         """A string that is a valid topic filter."""

@@ -54,6 +54,11 @@ Properties: TypeAlias = list[tuple[str, Value]]
 
 _ANY_VALUE: Final = 0xFFFF_FFFF
 
+SECTION_BYTES_MAX: Final = 512 * 1024
+"""How large a property section may be: the three longest properties of a message fit, with more user properties."""
+PROPERTIES_MAX: Final = 1_024
+"""How many properties a section may have. A peer that sends more, or more bytes, gets QUOTA_EXCEEDED."""
+
 
 @final
 class Property:
@@ -104,7 +109,7 @@ _ALL: Final = {**_ANSWERS, **_MESSAGE, CONNECT: CLIENT, SUBSCRIBE: CLIENT, UNSUB
 
 # Identifier, name, data type, where and from whom, and what is particular (5.0, table 2-4).
 _ROWS: Final = [
-    Property(0x01, "payload_format_indicator", BYTE, _MESSAGE),
+    Property(0x01, "payload_format_indicator", BYTE, _MESSAGE, highest=1),
     Property(0x02, "message_expiry_interval", FOUR_BYTE_INTEGER, _MESSAGE),
     Property(0x03, "content_type", TEXT, _MESSAGE),
     Property(0x08, "response_topic", TEXT, _MESSAGE),
@@ -146,28 +151,96 @@ PROPERTIES: Final[dict[int, Property]] = {row.identifier: row for row in _ROWS}
 BY_NAME: Final[dict[str, Property]] = {row.name: row for row in _ROWS}
 
 # The statement about a property from the wrong side, where there is one.
-_SENDER_CLAUSES: Final = {(PUBLISH, "subscription_identifier"): "MQTT-3.3.4-6"}
+_SENDER_CLAUSES: Final = {
+    (PUBLISH, "subscription_identifier"): "MQTT-3.3.4-6",
+    (DISCONNECT, "session_expiry_interval"): "MQTT-3.14.2-2",
+}
+
+
+@final
+class MessageProperties:
+    """The properties of a PUBLISH or a will.
+
+    `canonical` is what belongs to the message, as bytes: the Message Expiry Interval first, then the rest in the order
+    in which it came. What belongs to one connection, or to the will, is not part of it: `topic_alias` (0: none),
+    `subscription_ids`, `will_delay_s`.
+    """
+
+    __slots__ = ("canonical", "topic_alias", "subscription_ids", "will_delay_s")
+
+    def __init__(
+        self,
+        canonical: bytes = b"",
+        topic_alias: int = 0,
+        subscription_ids: tuple[int, ...] = (),
+        will_delay_s: int = 0,
+    ) -> None:
+        self.canonical: Final = canonical
+        self.topic_alias: Final = topic_alias
+        self.subscription_ids: Final = subscription_ids
+        self.will_delay_s: Final = will_delay_s
+
+
+NO_MESSAGE_PROPERTIES: Final = MessageProperties()
+
+
+def read_message_section(fields: Fields, packet_type: int, sender: int) -> MessageProperties:
+    """The property section of a PUBLISH, or of the will in a CONNECT."""
+    section = _section(fields)
+    if not section.more():
+        return NO_MESSAGE_PROPERTIES
+    starts: list[int] = []
+    found = read_properties(section, packet_type, sender, starts)
+    starts.append(section.position())
+    expiry = b""
+    rest: list[bytes] = []
+    topic_alias = will_delay_s = 0
+    subscription_ids: list[int] = []
+    for place, (name, value) in enumerate(found):
+        if name == "topic_alias" and isinstance(value, int):
+            topic_alias = value
+        elif name == "subscription_identifier" and isinstance(value, int):
+            subscription_ids.append(value)
+        elif name == "will_delay_interval" and isinstance(value, int):
+            will_delay_s = value
+        elif name == "message_expiry_interval":
+            expiry = section.between(starts[place], starts[place + 1])
+        else:
+            rest.append(section.between(starts[place], starts[place + 1]))
+    return MessageProperties(expiry + b"".join(rest), topic_alias, tuple(subscription_ids), will_delay_s)
 
 
 def read_section(fields: Fields, packet_type: int, sender: int) -> Properties:
     """A property length and that many bytes of properties."""
-    return read_properties(fields.part(fields.variable_byte_integer()), packet_type, sender)
+    return read_properties(_section(fields), packet_type, sender)
 
 
-def read_properties(fields: Fields, packet_type: int, sender: int) -> Properties:
-    """Properties up to the end of `fields`, as a record of the log holds them."""
+def _section(fields: Fields) -> Fields:
+    length = fields.variable_byte_integer()
+    section = fields.part(length)
+    if length > SECTION_BYTES_MAX:
+        raise ProtocolError(f"{length} bytes of properties", VIOLATION, ReasonCode.QUOTA_EXCEEDED)
+    return section
+
+
+def read_properties(fields: Fields, packet_type: int, sender: int, starts: list[int] | None = None) -> Properties:
+    """Properties up to the end of `fields`, as a record of the log holds them; `starts` gets where each begins."""
     found: Properties = []
     while fields.more():
+        if len(found) >= PROPERTIES_MAX:
+            raise ProtocolError(f"more than {PROPERTIES_MAX} properties", VIOLATION, ReasonCode.QUOTA_EXCEEDED)
+        if starts is not None:
+            starts.append(fields.position())
         identifier = fields.variable_byte_integer()
         row = PROPERTIES.get(identifier)
         senders = row.senders.get(packet_type) if row is not None else None
         if row is None or senders is None:
             raise MalformedPacket(f"property {identifier:#04x} in packet type {packet_type}", VIOLATION)
         if not senders & sender:
-            clause = _SENDER_CLAUSES.get((packet_type, row.name), "")
+            clause = _SENDER_CLAUSES.get((packet_type, row.name), VIOLATION)
             raise ProtocolError(f"property {row.name} from the wrong side", clause)
         if packet_type not in row.many_in and any(name == row.name for name, _ in found):
-            raise ProtocolError(f"property {row.name} twice")
+            raise ProtocolError(f"property {row.name} twice", VIOLATION)
         found.append((row.name, _read_value(fields, row)))
     return found
 
@@ -175,7 +248,10 @@ def read_properties(fields: Fields, packet_type: int, sender: int) -> Properties
 def _read_value(fields: Fields, row: Property) -> Value:
     data_type = row.data_type
     if data_type == TEXT:
-        return fields.text()
+        text = fields.text()
+        if row.name == "response_topic" and ("+" in text or "#" in text):
+            raise ProtocolError("wildcard in a response topic", "MQTT-3.3.2-14")
+        return text
     if data_type == BINARY:
         return fields.binary()
     if data_type == TEXT_PAIR:
@@ -192,7 +268,7 @@ def _read_value(fields: Fields, row: Property) -> Value:
     if not row.lowest <= number <= row.highest:
         if row.name == "topic_alias":
             raise ProtocolError(f"topic alias {number}", "MQTT-3.3.2-8", ReasonCode.TOPIC_ALIAS_INVALID)
-        raise ProtocolError(f"property {row.name} is {number}")
+        raise ProtocolError(f"property {row.name} is {number}", VIOLATION)
     return number
 
 

@@ -107,8 +107,7 @@ def read_publish(fields: Fields, dialect: "Dialect") -> Packet:
         raise MalformedPacket("DUP at QoS 0", "MQTT-3.3.1-2")
     topic_name = fields.topic_name()
     packet_id = fields.packet_id() if qos else 0
-    properties = fields.part(fields.variable_byte_integer()).rest() if dialect.has_publish_properties else b""
-    return Publish(topic_name, fields.rest(), qos, flags & 1 == 1, flags & 8 == 8, packet_id, properties)
+    return Publish(topic_name, fields.rest(), qos, flags & 1 == 1, flags & 8 == 8, packet_id)
 
 
 def read_puback(fields: Fields, dialect: "Dialect") -> Packet:

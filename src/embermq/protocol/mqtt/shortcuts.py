@@ -26,12 +26,13 @@ _ACKNOWLEDGEMENTS: Final[dict[int, Callable[[int], Packet]]] = {0x40: Puback, 0x
 _PUBLISHES: Final = frozenset((0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x3A, 0x3B, 0x3C, 0x3D))
 
 
-def read_common(data: bytes, at: int, packets: list[Packet], bytes_max: int) -> int:
+def read_common(data: bytes, at: int, packets: list[Packet], bytes_max: int, has_properties: bool) -> int:
     """Read from `at` on, and return where the first packet begins that must be read in the general way.
 
     Applies to a complete PUBLISH without properties and with a topic name of less than 256 bytes, and to a PUBACK,
     PUBREC, PUBREL or PUBCOMP of four bytes; with a remaining length of one or two bytes, within `bytes_max`; as long as
     nothing is wrong with it but its topic name (whose error is raised as the general path raises it).
+    `has_properties`: MQTT 5, where a PUBLISH has a property length, and a remaining length no idle byte.
     """
     end = len(data)
     while at + 3 < end:
@@ -39,7 +40,7 @@ def read_common(data: bytes, at: int, packets: list[Packet], bytes_max: int) -> 
         length = data[at + 1]
         body = at + 2
         if length > 127:
-            if data[body] > 127:
+            if data[body] > 127 or (has_properties and not data[body]):
                 return at
             length = length & 0x7F | data[body] << 7
             body += 1
@@ -53,24 +54,30 @@ def read_common(data: bytes, at: int, packets: list[Packet], bytes_max: int) -> 
             raw = data[body + 2 : name_stop]
             topic_name = _topic_names.get(raw)
             if topic_name is None:
-                if first not in _PUBLISHES:
-                    return at  # its flags are wrong, whatever its topic name is
+                if first not in _PUBLISHES or not raw:
+                    return at  # its flags are wrong, whatever its topic name is; or an alias stands for the name
                 topic_name = _learn_topic_name(raw)
-            if first == 0x30:
-                packets.append(Publish(topic_name, data[name_stop:stop]))
-            elif first == 0x31:
-                packets.append(Publish(topic_name, data[name_stop:stop], 0, True))
+            if first < 0x32:
+                if has_properties:
+                    if name_stop == stop or data[name_stop]:
+                        return at
+                    name_stop += 1
+                if first == 0x30:
+                    packets.append(Publish(topic_name, data[name_stop:stop]))
+                else:
+                    packets.append(Publish(topic_name, data[name_stop:stop], 0, True))
             else:
                 qos = first >> 1 & 3
                 payload_at = name_stop + 2
-                if payload_at > stop or qos == 0 or qos == 3:
+                packet_id = data[name_stop] << 8 | data[name_stop + 1] if payload_at <= stop else 0
+                if packet_id == 0 or qos == 0 or qos == 3:
                     return at
-                packet_id = data[name_stop] << 8 | data[name_stop + 1]
-                if packet_id == 0:
-                    return at
-                packets.append(
-                    Publish(topic_name, data[payload_at:stop], qos, first & 1 == 1, first & 8 == 8, packet_id)
-                )
+                if has_properties:
+                    if payload_at == stop or data[payload_at]:
+                        return at
+                    payload_at += 1
+                payload = data[payload_at:stop]
+                packets.append(Publish(topic_name, payload, qos, first & 1 == 1, first & 8 == 8, packet_id))
         else:
             acknowledgement = _ACKNOWLEDGEMENTS.get(first)
             packet_id = data[body] << 8 | data[body + 1]

@@ -51,8 +51,6 @@ def write_publish(packet: Packet, dialect: "Dialect") -> bytes:
     """PUBLISH (3.3)."""
     assert isinstance(packet, Publish)
     payload = packet.payload
-    if dialect.has_publish_properties:
-        payload = variable_byte_integer(len(packet.properties)) + packet.properties + payload
     head = publish_head(packet.topic_name, len(payload), packet.qos, packet.retain, packet.dup)
     if packet.qos:
         head += packet.packet_id.to_bytes(2, "big")
