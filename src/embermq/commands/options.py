@@ -52,15 +52,22 @@ def past_instant_us(option: str, text: str) -> int:
     return asked_us
 
 
-def check_pipeline_tables(config: Path) -> None:
-    """ConfigError if the pipeline would refuse the typed tables of a file. Not checked where Spark is not installed."""
+def check_pipeline_tables(config: Path, lake: Path | None = None) -> None:
+    """ConfigError if the pipeline would refuse the typed tables of a file, or those that a lake has would not fit them.
+
+    Not checked where Spark is not installed.
+    """
     if find_spec("pyspark") is None:
         return
     from embermq.spark.errors import PipelineError
-    from embermq.spark.jobs.typed_tables import read_typed_tables
+    from embermq.spark.jobs.typed_tables import check_typed_tables, read_typed_tables
+    from embermq.spark.lake.lake import Lake
 
     try:
-        read_typed_tables(config)
+        if lake is None:
+            read_typed_tables(config)
+        else:
+            check_typed_tables(config, Lake(lake))
     except PipelineError as error:
         raise ConfigError(str(error)) from None
 

@@ -36,7 +36,7 @@ def run(
     data: Data = DATA,
     lake_directory: LakeDirectory = LAKE,
     once: Annotated[
-        bool, typer.Option("--once/--continuous", help="Stop at the present end of the log, or go on with new records.")
+        bool, typer.Option("--once/--continuous", help="Stop where the log ends now, or go on with new records.")
     ] = False,
     master: Master = LOCAL,
     config: Annotated[
@@ -44,6 +44,9 @@ def run(
         typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file with typed tables (pipeline.tables), TOML."),
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only this job (messages, retained, ...); repeatable.")] = None,
+    rebuild: Annotated[
+        list[str] | None, typer.Option(metavar="TABLE", help="Build this typed table again from the log; repeatable.")
+    ] = None,
     memory: Annotated[str, typer.Option(help="Memory of the driver, as in 2g.")] = "2g",
     every: Annotated[float, typer.Option(min=0.5, help="Seconds between two batches of the merged tables.")] = 30.0,
     records: Annotated[int, typer.Option(min=1, help="The most records that one batch takes.")] = 2_500_000,
@@ -67,8 +70,9 @@ def run(
             skip_trimmed=skip_trimmed,
             typed_tables=read_typed_tables(config),
             only=tuple(only or ()),
+            rebuild=tuple(rebuild or ()),
         )
-        chosen_jobs(settings)  # refuses a wrong --only before Spark is started
+        chosen_jobs(settings)  # refuses a wrong --only or --rebuild before Spark is started
         lines = _ProgressLines()
         print(f"starting Spark on {master}: the first tables take a while", flush=True)
         began_s = time.monotonic()

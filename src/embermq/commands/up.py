@@ -43,14 +43,14 @@ def up(
     arguments = ["--data", str(settings.store.directory), "--lake", str(lake), "--master", master]
     if config is not None:
         arguments += ["--config", str(config)]
-    run(settings, Pipeline(arguments, lake, _problem_of_tables(config)))
+    run(settings, Pipeline(arguments, lake, _problem_of_tables(config, lake)))
 
 
-def _problem_of_tables(config: Path | None) -> str | None:
+def _problem_of_tables(config: Path | None, lake: Path) -> str | None:
     """Why the pipeline would refuse its settings; None if it accepts them. The server does not need them."""
     try:
         if config is not None:
-            check_pipeline_tables(config)
+            check_pipeline_tables(config, lake)
     except ConfigError as error:
         return str(error)
     return None

@@ -6,7 +6,7 @@ It reads the server's log (`source`) and publishes rows to a server (`sink`). Op
     kinds                 the kinds of records to read, for example "publish,retained_removed"; all of them by default
     startingOffsets       "earliest" (default), "latest" or an offset
     startingTimestamp     an instant, instead of startingOffsets
-    endingOffsets         "latest" (default) or the offset after the last one to read; batch only
+    endingOffsets         "latest" (default) or the offset after the last one to read
     maxRecordsPerTrigger  the most records of one micro-batch
     minPartitions         how many tasks share a large read, at least
     failOnDataLoss        "false": records that were trimmed are skipped, and the gap is logged
@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from embermq.spark.errors import bad_option
-from embermq.spark.options import LATEST, parse_sink_options, parse_source_options
+from embermq.spark.options import parse_sink_options, parse_source_options
 from embermq.spark.sink.writer import EmberStreamWriter, EmberWriter, check_sink_schema
 from embermq.spark.source.columns import source_schema
 from embermq.spark.source.reader import EmberReader, EmberStreamReader, wanted_columns
@@ -49,8 +49,6 @@ class EmberDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = parse_source_options(self.options)
-        if options.ending != LATEST:
-            raise bad_option("endingOffsets", options.ending, "no such option: a stream has no end")
         return EmberStreamReader(options, wanted_columns(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

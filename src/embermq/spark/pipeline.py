@@ -8,7 +8,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,7 @@ from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
 from embermq.spark.jobs.job import Job
 from embermq.spark.jobs.streams import StreamContext, start_job
 from embermq.spark.lake.checkpoints import check_checkpoints
+from embermq.spark.lake.definitions import check_definition
 from embermq.spark.lake.lake import LOCK_WAIT_S, Lake
 from embermq.spark.lake.progress import JobProgress, write_progress
 from embermq.spark.session import DEFAULT_MASTER, build_session, launch_java
@@ -50,22 +51,35 @@ def run(
     stop: threading.Event | None = None,
     lock_wait_s: float = LOCK_WAIT_S,
 ) -> list[JobProgress]:
-    """Run all jobs; returns what each did. `once`: up to the present end of the log. PipelineError says what failed.
+    """Run all jobs; returns what each did. `once`: up to the end that the log has now. PipelineError says what failed.
 
     `report` is called about twice a second. SIGTERM and SIGINT stop cleanly if this is the main thread; so does `stop`.
     """
     chosen = settings or JobSettings()
+    jobs = chosen_jobs(chosen)
+    end = LogReader(data / "log").bounds()[1] if once else None  # one for all jobs: they start one after the other
     lake.open()
     check_checkpoints(lake, data / "log")
     stopping = stop or threading.Event()
     session_settings = {**lake.spark_settings(), **(spark_settings or {})}
     with lake.lock(lock_wait_s) as lock, _signals(stopping):
+        _prepare_definitions(lake, jobs, chosen.rebuild)
         # After kill -9 of this process Java may run a moment longer; with the descriptor it keeps the lock until then.
         launch_java(master, session_settings, lake.java_log("pipeline"), (lock,))
         spark = build_session(master, "embermq pipeline", session_settings, functions=False)
         batch_slots = threading.BoundedSemaphore(max(1, spark.sparkContext.defaultParallelism // 2))
-        context = StreamContext(spark, data, lake, chosen, once, batch_slots)
-        return _run_jobs(context, chosen_jobs(chosen), report, stopping)
+        context = StreamContext(spark, data, lake, chosen, end, batch_slots)
+        return _run_jobs(context, jobs, report, stopping)
+
+
+def _prepare_definitions(lake: Lake, jobs: list[Job], rebuild: Collection[str]) -> None:
+    """Remove the tables that are to be built again, and refuse others whose settings have changed."""
+    for job in jobs:
+        if job.name in rebuild:
+            for name in job.tables:
+                lake.remove_table(name)
+        if job.definition is not None:
+            check_definition(lake, job.name, job.definition)
 
 
 def _run_jobs(

@@ -47,6 +47,7 @@ def test_payloads_that_fit_are_typed_and_the_others_are_kept(
     typed = sorted(rows(spark, lake, "status"), key=lambda row: int(row["offset"]))
     assert [(row["state"], row["load"]) for row in typed] == [("on", 1.5), (None, 2.0), (None, None)]
     rejects = rows(spark, lake, "status_rejects")
+    assert ("load", "expected a number, found a string") in [(row["field"], row["reason"]) for row in rejects]
     assert sorted(bytes(row["payload"]) for row in rejects) == sorted(documents[3:])
 
 

@@ -33,6 +33,8 @@ class JobSettings:
     skip_trimmed: bool = False
     typed_tables: tuple[TypedTable, ...] = ()
     only: tuple[str, ...] = ()
+    rebuild: tuple[str, ...] = ()
+    """Typed tables that are removed and built again from the log."""
 
     def every_s(self, job: Job) -> float:
         """Seconds between two batches of a job."""
@@ -57,4 +59,11 @@ def chosen_jobs(settings: JobSettings) -> list[Job]:
     for name in settings.only:
         if name not in names:
             raise PipelineError(f"there is no job {name!r}: expected one of {', '.join(names)}")
-    return [job for job in jobs if not settings.only or job.name in settings.only]
+    chosen = [job for job in jobs if not settings.only or job.name in settings.only]
+    typed = [job.name for job in chosen if job.definition is not None]
+    for name in settings.rebuild:
+        if name not in typed:
+            raise PipelineError(
+                f"--rebuild {name}: expected a typed table that runs ({', '.join(typed) if typed else 'there is none'})"
+            )
+    return chosen

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from embermq.spark.lake.definitions import Definition
 from embermq.spark.lake.lake import Lake
 
 Apply = Callable[[DataFrame, Lake], None]
@@ -30,3 +31,5 @@ class Job:
     apply: Apply | None
     """None: Delta's own sink appends every row to the one table."""
     topic_filter: str | None = None
+    definition: Definition | None = None
+    """The settings that its tables are made from; None if no setting changes their rows."""

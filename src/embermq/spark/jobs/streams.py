@@ -18,6 +18,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from embermq.spark.errors import LakeError
 from embermq.spark.jobs.catalog import JobSettings
 from embermq.spark.jobs.job import Apply, Job
+from embermq.spark.lake.definitions import write_definition
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import create_table, read_table
 from embermq.spark.lake.transactions import applied_version
@@ -30,13 +31,13 @@ BatchSlots = AbstractContextManager[object]
 
 @dataclass(frozen=True)
 class StreamContext:
-    """What all streams of one pipeline share. `once`: each runs up to the present end of the log, then ends."""
+    """What all streams of one pipeline share. With an `end` each runs up to this offset, then ends."""
 
     spark: SparkSession
     data: Path
     lake: Lake
     settings: JobSettings
-    once: bool
+    end: int | None
     batch_slots: BatchSlots
 
 
@@ -58,7 +59,7 @@ def start_job(context: StreamContext, job: Job) -> StreamingQuery:
         .writeStream.queryName(job.name)
         .option("checkpointLocation", lake.checkpoint(job.name))
     )
-    if context.once:
+    if context.end is not None:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{context.settings.every_s(job)} seconds")
@@ -78,6 +79,8 @@ def _reader(context: StreamContext, job: Job) -> DataStreamReader:
         .option("minPartitions", context.spark.sparkContext.defaultParallelism)
         .option("failOnDataLoss", str(not settings.skip_trimmed).lower())
     )
+    if context.end is not None:
+        reader = reader.option("endingOffsets", context.end)
     return reader if job.topic_filter is None else reader.option("filter", job.topic_filter)
 
 
@@ -97,18 +100,24 @@ def _prepare_tables(spark: SparkSession, job: Job, lake: Lake) -> bool:
     missing = ", ".join(name for name in job.tables if name not in present)
     if missing and all(applied_version(spark, lake.table(name), job.name)[0] == 0 for name in present):
         shutil.rmtree(lake.checkpoint(job.name), ignore_errors=True)
+        if job.definition is not None:
+            write_definition(lake, job.name, job.definition)
         for name, schema in job.tables.items():
             create_table(spark, lake, name, schema)
         return False
     if missing:
-        raise LakeError(
-            f"the table {missing} is missing beside {', '.join(present)}: delete these too, and both are rebuilt"
-        )
+        raise LakeError(f"the table {missing} is missing beside {', '.join(present)}: {_advice(job)}")
     for name, schema in job.tables.items():
         found = read_table(spark, lake, name).schema
         if [(field.name, field.dataType) for field in found] != [(field.name, field.dataType) for field in schema]:
             raise LakeError(
                 f"the table {name} in {lake.directory} has other columns ({found.simpleString()}) than this version "
-                "or this configuration writes: delete the table, and it is rebuilt"
+                f"or this configuration writes: {_advice(job)}"
             )
     return True
+
+
+def _advice(job: Job) -> str:
+    if job.definition is not None:
+        return f"`ember pipeline run --rebuild {job.name}` builds it again from the log"
+    return f"delete {' and '.join(job.tables)}, and the pipeline builds them again from the log"

@@ -25,14 +25,17 @@ from pathlib import Path
 from typing import Final
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
 from embermq.protocol.topics import check_topic_filter
 from embermq.spark.errors import PipelineError
 from embermq.spark.jobs.job import Job
+from embermq.spark.jobs.strict_json import NOT_UTF8, TOO_LARGE, DocumentReader
 from embermq.spark.jobs.typed_schema import SchemaError, parse_schema
+from embermq.spark.lake.definitions import Definition, check_definition
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import REJECTS_SCHEMA, REJECTS_SUFFIX, RESERVED_NAMES, TYPED_KEYS
 from embermq.spark.lake.transactions import append_once, applied_offset
@@ -40,7 +43,11 @@ from embermq.spark.lake.transactions import append_once, applied_offset
 FORMATS: Final = ("json", "number")
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_CORRUPT: Final = "_corrupt"
+_WHITE_SPACE: Final = " \t\n\r"
+_NUMBER: Final = (
+    r"\A[ \t\n\r]*+-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?[ \t\n\r]*+\z"  # RFC 8259, section 6
+)
+_READ_KEYS: Final = ("offset", "timestamp", "topic", "payload")
 _KEYS: Final = ("name", "filter", "format", "schema", "levels")
 
 
@@ -64,6 +71,14 @@ class TypedTable:
             return [StructField("value", DoubleType())]
         return parse_schema(self.schema).fields
 
+    def definition(self) -> Definition:
+        """The settings that decide what the rows are, each in one form."""
+        levels = list(self.levels)
+        while levels and not levels[-1]:
+            levels.pop()
+        schema = StructType(self.value_fields()).simpleString()
+        return {"filter": self.topic_filter, "format": self.format, "schema": schema, "levels": levels}
+
     def table_schema(self) -> StructType:
         levels = [StructField(name, StringType()) for name in self.levels if name]
         return StructType([*TYPED_KEYS, *levels, *self.value_fields()])
@@ -78,6 +93,7 @@ def typed_job(table: TypedTable) -> Job:
         kinds=("publish",),
         apply=partial(apply_typed, table=table),
         topic_filter=table.topic_filter,
+        definition=table.definition(),
     )
 
 
@@ -104,6 +120,12 @@ def read_typed_tables(config: Path | None) -> tuple[TypedTable, ...]:
         if names.count(name) > 1:
             raise PipelineError(f"{config}: pipeline.tables: the name {name!r} is used twice")
     return tables
+
+
+def check_typed_tables(config: Path, lake: Lake) -> None:
+    """PipelineError if a configuration file or the tables of a lake, which it changes, would stop the pipeline."""
+    for table in read_typed_tables(config):
+        check_definition(lake, table.name, table.definition())
 
 
 def _typed_table(where: str, entry: Mapping[str, object]) -> TypedTable:
@@ -142,18 +164,37 @@ def _check_columns(where: str, table: TypedTable) -> None:
             raise PipelineError(f"{where}: the column {name!r} is used twice")
 
 
-def split_typed(messages: DataFrame, table: TypedTable) -> tuple[DataFrame, DataFrame]:
-    """The rows that fit, and the rejects. A message that clears a retained one is in neither."""
+def read_typed(messages: DataFrame, table: TypedTable) -> DataFrame:
+    """Each message with its values in `parsed`, or with the field that does not fit and the reason.
+
+    A message that clears a retained one is left out.
+    """
+    values = messages.where(~(F.col("retain") & (F.length("payload") == 0))).select(*_READ_KEYS)
+    if table.format == "json":
+        reader = DocumentReader(StructType(table.value_fields()))
+        # Spark needs pandas for a function with annotations. Its types leave out that a struct may be returned.
+        read = arrow_udf(lambda payloads: reader.read_array(payloads), reader.result_type())  # type: ignore[call-overload]
+        return values.select(*_READ_KEYS, read("payload").alias("read")).select(*_READ_KEYS, "read.*")
     text = F.col("payload").cast("string")
     is_text = F.expr("is_valid_utf8(cast(payload as string))")
-    if table.format == "number":
-        parsed, problem = _number(text)
-    else:
-        parsed, problem = _json(text, table)
-    reason = F.when(~is_text, F.lit("not UTF-8")).otherwise(problem)
-    read = messages.where(~(F.col("retain") & (F.length("payload") == 0))).select(
-        "offset", "timestamp", "topic", "payload", parsed.alias("parsed"), reason.alias("reason")
+    # What Spark casts to a double is more than a number of RFC 8259: 1d, 0x1p3, NaN, +1, .5
+    value = F.when(text.rlike(_NUMBER), F.trim(text, F.lit(_WHITE_SPACE)).try_cast("double"))
+    is_too_large = F.abs(value) == float("inf")
+    reason = (
+        F.when(~is_text, F.lit(NOT_UTF8))
+        .when(value.isNull(), F.lit("not a number"))
+        .when(is_too_large, F.lit(TOO_LARGE.format("double")))
     )
+    return values.select(
+        *_READ_KEYS,
+        F.struct(value.alias("value")).alias("parsed"),
+        F.when(is_text & reason.isNotNull(), F.lit("value")).alias("field"),
+        reason.alias("reason"),
+    )
+
+
+def split_typed(read: DataFrame, table: TypedTable) -> tuple[DataFrame, DataFrame]:
+    """The rows that fit, and the rejects, of what `read_typed` returns."""
     split = F.split("topic", "/", -1)
     levels = [F.get(split, number).alias(name) for number, name in enumerate(table.levels) if name]
     values = [F.col("parsed").getField(field.name).alias(field.name) for field in table.value_fields()]
@@ -161,28 +202,17 @@ def split_typed(messages: DataFrame, table: TypedTable) -> tuple[DataFrame, Data
     return fitting, read.where(F.col("reason").isNotNull()).select(*REJECTS_SCHEMA.names)
 
 
-def _number(text: Column) -> tuple[Column, Column]:
-    value = F.trim(text).try_cast("double")
-    return F.struct(value.alias("value")), F.when(value.isNull(), F.lit("not a number"))
-
-
-def _json(text: Column, table: TypedTable) -> tuple[Column, Column]:
-    schema = StructType([*table.value_fields(), StructField(_CORRUPT, StringType())])
-    parsed = F.from_json(text, schema, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT})
-    misfit = parsed.isNull() | parsed.getField(_CORRUPT).isNotNull() | (F.trim(text) == "")
-    return parsed, F.when(misfit, F.lit("does not fit the schema"))
-
-
 def apply_typed(batch: DataFrame, lake: Lake, table: TypedTable) -> None:
     """Append a batch to a typed table and its rejects."""
     spark = batch.sparkSession
     through = {name: applied_offset(spark, lake.table(name), name) for name in (table.name, table.rejects)}
-    records = batch.where(F.col("offset") > min(through.values())).persist(StorageLevel.MEMORY_AND_DISK)
+    read = read_typed(batch.where(F.col("offset") > min(through.values())), table)
+    read = read.persist(StorageLevel.MEMORY_AND_DISK)  # both tables take from it, and it is read once
     try:
-        last = records.agg(F.max("offset")).collect()[0][0]
+        last = read.agg(F.max("offset")).collect()[0][0]
         if last is None:
             return
-        for name, rows in zip((table.name, table.rejects), split_typed(records, table), strict=True):
+        for name, rows in zip((table.name, table.rejects), split_typed(read, table), strict=True):
             append_once(rows.where(F.col("offset") > through[name]), lake.table(name), name, last)
     finally:
-        records.unpersist()
+        read.unpersist()

@@ -8,9 +8,10 @@ Never: a table's rows. Importing this module imports no Spark.
 import fcntl
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, final
 
@@ -65,6 +66,18 @@ class Lake:
         if not self.directory.is_dir():
             return []
         return sorted(entry.name for entry in self.directory.iterdir() if self.has_table(entry.name))
+
+    def remove_table(self, name: str) -> None:
+        """Remove a table. A crash leaves all of it or nothing that is still a table."""
+        removed = self.state_directory / "removed"
+        shutil.rmtree(removed, ignore_errors=True)  # of an earlier crash
+        try:
+            removed.mkdir()
+            with suppress(FileNotFoundError):
+                os.rename(self.directory / name, removed / name)
+            shutil.rmtree(removed)
+        except OSError as error:
+            raise LakeError(f"the table {name} in {self.directory} cannot be removed: {error}") from None
 
     # -- the format ---------------------------------------------------------------------------------------------------
 

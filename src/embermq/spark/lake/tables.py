@@ -74,6 +74,7 @@ REJECTS_SCHEMA: Final = StructType(
         StructField("timestamp", TimestampType()),
         StructField("topic", StringType()),
         StructField("payload", BinaryType()),
+        StructField("field", StringType()),
         StructField("reason", StringType()),
     ]
 )

@@ -96,6 +96,8 @@ class EmberStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             report_gap(begin, first)
         if self.stop_at is not None:
             end = min(end, self.stop_at)
+        if isinstance(self.options.ending, int):
+            end = min(end, self.options.ending)
         if isinstance(limit, ReadMaxRows):
             end = min(end, max(begin, first) + limit.max_rows)
         # After a loss of power the index may be short until the server has rebuilt it; a stream must not go back.

@@ -1,0 +1,98 @@
+"""Payloads of typed tables and what a strict reader says of each, from `strict_payloads.jsonl`.
+
+Each line has the table, the payload (as text, as `hex`, or as texts to `repeat`), and the verdict: the `row`, without
+the columns that are null, or the `field` and the beginning of the `reason` in the rejects.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from embermq.spark.jobs.strict_json import DocumentReader
+from embermq.spark.jobs.typed_schema import parse_schema
+from support.pipeline_process import PipelineProcess
+from support.recorded import Recorder
+
+CASES = [json.loads(line) for line in (Path(__file__).parent / "strict_payloads.jsonl").read_text().splitlines()]
+SCHEMA = (
+    "s string, b boolean, y byte, i int, l long, f float, d double, m decimal(5,2), day date, at timestamp, "
+    "a array<int>, o struct<x: int, y: array<double>>, t map<string, int>"
+)
+SETTINGS = f"""
+[[pipeline.tables]]
+name = "numbers"
+filter = "numbers"
+format = "number"
+
+[[pipeline.tables]]
+name = "documents"
+filter = "documents"
+format = "json"
+schema = "{SCHEMA}"
+"""
+
+
+def payload_of(case: Mapping[str, Any]) -> bytes:
+    if "hex" in case:
+        return bytes.fromhex(case["hex"])
+    text: str = "".join(part * count for part, count in case["repeat"]) if "repeat" in case else case["payload"]
+    return text.encode()
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, list) and value and isinstance(value[0], tuple):
+        return dict(value)
+    return str(value) if isinstance(value, Decimal) else value.isoformat() if isinstance(value, date) else value
+
+
+def check(case: Mapping[str, Any], values: Mapping[str, Any] | None, field: str | None, reason: str | None) -> None:
+    if "row" in case:
+        assert reason is None and values is not None, (case, field, reason)
+        found = {name: plain(value) for name, value in values.items() if value is not None}
+        assert json.dumps(found, sort_keys=True) == json.dumps(case["row"], sort_keys=True), case
+    else:
+        assert field == case["field"], (case, values, field, reason)
+        assert reason is not None and reason.startswith(case["reason"]), (case, reason)
+
+
+def test_there_are_enough_payloads() -> None:
+    assert len(CASES) > 180 and sum("row" in case for case in CASES) > 30
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case["table"] == "documents"], ids=lambda case: "")
+def test_a_document_is_read_strictly(case: Mapping[str, Any]) -> None:
+    # Without a decimal, other numbers are read in another way.
+    schemas = [SCHEMA] if b'"m"' in payload_of(case) else [SCHEMA, SCHEMA.replace("m decimal(5,2), ", "")]
+    for schema in schemas:
+        (row,) = DocumentReader(parse_schema(schema)).read_array(pa.array([payload_of(case)])).to_pylist()
+        check(case, row["parsed"], row["field"], row["reason"])
+
+
+def test_the_tables_have_exactly_the_payloads_that_fit(scratch: Path, tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    made = Recorder(tmp_path / "data")
+    cases = {made.publish(case["table"], payload_of(case)): case for case in CASES}
+    made.close()
+    (tmp_path / "ember.toml").write_text(SETTINGS)
+    arguments = ("--once", "--config", str(tmp_path / "ember.toml"), "--only", "numbers", "--only", "documents")
+    with PipelineProcess(made.data, tmp_path / "lake", *arguments) as pipeline:
+        assert pipeline.process.wait(240) == 0, "".join(pipeline.said[-40:])
+    seen = []
+    for name in ("numbers", "documents", "numbers_rejects", "documents_rejects"):
+        for row in deltalake.DeltaTable(str(tmp_path / "lake" / name)).to_pyarrow_table().to_pylist():
+            case = cases[row.pop("offset")]
+            seen.append(case)
+            del row["timestamp"], row["topic"]
+            if name.endswith("rejects"):
+                assert row["payload"] == payload_of(case)
+                check(case, None, row["field"], row["reason"])
+            else:
+                check(case, row, None, None)
+    assert len(seen) == len(CASES)
