@@ -83,7 +83,7 @@ def test_every_refusal_is_reported_with_client_topic_and_reason() -> None:
     bench.send(client, Publish("closed", b"x"), Publish("closed", b"x", 0, True))
     bench.send(client, Publish("open/2/3/4", b"x", 1, packet_id=1))
     bench.send(client, Publish("open/1", b"x", 0, True), Publish("open/2", b"x", 0, True), Publish("open/2", b"x"))
-    asked = ["closed", "$share/g/open", "open/+/+/+", "open/1", "open/2", "open/1"]
+    asked = ["closed", "$share/g", "open/+/+/+", "open/1", "open/2", "open/1"]
     bench.send(client, Subscribe(2, [SubscriptionRequest(topic_filter) for topic_filter in asked]))
     found = [(r.packet_name, r.client_id, r.topic, r.reason, r.detail) for r in refusals]
     assert found == [
@@ -92,7 +92,7 @@ def test_every_refusal_is_reported_with_client_topic_and_reason() -> None:
         ("PUBLISH", "c", "open/2/3/4", 0x90, "more levels than limits.topic_levels_max"),
         ("PUBLISH", "c", "open/2", 0x97, bench.store.retained_admits("open/2", 1)),
         ("SUBSCRIBE", "c", "closed", 0x87, "no right to read all that it can match"),
-        ("SUBSCRIBE", "c", "$share/g/open", 0x9E, "shared subscriptions are not supported"),
+        ("SUBSCRIBE", "c", "$share/g", 0x8F, "not $share/name/filter"),
         ("SUBSCRIBE", "c", "open/+/+/+", 0x8F, "more levels than limits.topic_levels_max"),
         ("SUBSCRIBE", "c", "open/2", 0x97, "limits.subscriptions_max is reached"),
     ]
@@ -101,18 +101,6 @@ def test_every_refusal_is_reported_with_client_topic_and_reason() -> None:
 def test_other_names_that_begin_with_a_dollar_are_admitted() -> None:
     admission = admission_of(Routes())
     assert admission.refusal("c", CLIENT, Publish("$data/x", b"x")) is None
-
-
-def test_a_shared_subscription_is_refused_and_the_filters_beside_it_are_granted() -> None:
-    bench = Bench()
-    client = bench.join("c")
-    filters = ("$share/group/t", "t", "$share/x", "$shared/t")
-    bench.send(client, Subscribe(1, [SubscriptionRequest(topic_filter, 1) for topic_filter in filters]))
-    refused = ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-    assert client.take() == [Suback(1, [refused, 1, refused, 1])]
-    assert bench.core.counters.subscriptions_refused == 2
-    bench.publish("t", b"x")
-    assert client.payloads() == [b"x"]
 
 
 def test_limits_bite_at_their_number_and_not_before() -> None:

@@ -2,15 +2,17 @@
 
 import pytest
 
+from embermq.broker.access import Identity
 from embermq.broker.counters import Counters
-from embermq.broker.delivery import Outbound
 from embermq.broker.limits import Limits
-from embermq.protocol.packets import Delivery, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from embermq.broker.queues.outbound import Outbound
+from embermq.protocol.packets import Connect, Delivery, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import PACKET_IDS, Queue, StoreError, packet_id_of
 from embermq.store.memory import MemoryQueue, MemoryStore
-from support.clauses import v311
+from support.clauses import v5, v311
 from support.core import Bench, ScriptedLink
+from support.stores import ScriptedStore
 
 
 @pytest.fixture(params=[False, True], ids=["memory", "persistent"])
@@ -155,7 +157,7 @@ def test_acks_for_nothing_are_counted_and_change_nothing(persistent: bool) -> No
     [message] = client.take_messages()
     # PUBACK and PUBCOMP are the wrong answers to QoS 2 at this point.
     bench.send(client, Puback(message.packet_id), Pubcomp(message.packet_id), Pubrec(999), Puback(7))
-    assert client.take() == []
+    assert client.take() == [Pubrel(999, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)]
     assert bench.core.counters.acks_unknown == 4
     bench.send(client, Pubrec(message.packet_id))
     assert client.take() == [Pubrel(message.packet_id)]
@@ -385,3 +387,102 @@ def test_acknowledged_messages_weigh_nothing(persistent: bool) -> None:
         [message] = client.take_messages()
         bench.send(client, Puback(message.packet_id))
     assert bench.core.counters.dropped_queue_full == 0
+
+
+@v5("MQTT-3.3.4-9", "MQTT-3.3.4-10", "MQTT-4.4.0-1")
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_resumed_session_gets_publish_packets_within_its_new_window_and_every_pubrel(persistent: bool) -> None:
+    bench = bench_with(persistent)
+    client = bench.join("c", clean=False)
+    bench.subscribed(client, "t", 2)
+    for number in range(6):
+        bench.publish("t", b"%d" % number, qos=2)
+    ids = [message.packet_id for message in client.take_messages()]
+    bench.send(client, Pubrec(ids[1]), Pubrec(ids[5]))
+    client.take()
+    bench.lose(client)
+    again = bench.join("c", clean=False, receive_maximum=2)
+    packets = again.take()
+    assert [packet.packet_id for packet in packets if isinstance(packet, Pubrel)] == [ids[1], ids[5]]
+    sent = [packet.packet_id for packet in packets if isinstance(packet, Publish)]
+    assert sent == [ids[0]]
+    while packets:
+        for packet in packets:
+            if isinstance(packet, Pubrel):
+                bench.send(again, Pubcomp(packet.packet_id))
+            elif isinstance(packet, Publish):
+                assert packet.dup
+                bench.send(again, Pubrec(packet.packet_id))
+        packets = again.take()
+        sent += [packet.packet_id for packet in packets if isinstance(packet, Publish)]
+        outbound = bench.core.sessions()[0].outbound
+        assert len(outbound.inflight) - len(outbound.resend_ids) <= 2
+    assert sent == [ids[0], ids[2], ids[3], ids[4]]
+    assert bench.core.sessions()[0].outbound.memory_bytes == 0
+
+
+class SmallLink(ScriptedLink):
+    """A client with a Maximum Packet Size: what is larger is dropped."""
+
+    def deliver(self, delivery: Delivery) -> bool:
+        return len(delivery.message.payload) < 10 and super().deliver(delivery)
+
+
+@v5("MQTT-3.1.2-25")
+@pytest.mark.parametrize("shortcuts", [False, True])
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("topic_filter", ["t", "$share/g/t"])
+def test_a_message_that_is_too_large_for_its_client_counts_as_delivered(
+    persistent: bool, shortcuts: bool, topic_filter: str
+) -> None:
+    bench = Bench(ScriptedStore(late=False, queues=persistent), shortcuts=shortcuts)
+    client = SmallLink()
+    connect = Connect("c", False, session_expiry_s=60, receive_maximum=1)
+    bench.core.connect(client, connect, Identity("", "c"), "MQTT 5", "test")
+    bench.turn()
+    bench.subscribe(client, topic_filter, 1)
+    client.take()
+    for payload in (b"small", bytes(20), b"small too", bytes(30)):
+        bench.publish("t", payload, qos=1)
+    got = []
+    while messages := client.take_messages():
+        got += [message.payload for message in messages]
+        bench.send(client, *(Puback(message.packet_id) for message in messages))
+    assert got == [b"small", b"small too"]
+    outbound = bench.core.sessions()[0].outbound
+    assert (len(outbound.inflight), len(outbound.shared), outbound.memory_bytes) == (0, 0, 0)
+
+
+def test_a_pubrel_of_an_unknown_identifier_is_confirmed_with_a_reason() -> None:
+    bench = Bench()
+    client = bench.join("c")
+    bench.send(client, Pubrel(7))
+    assert client.take() == [Pubcomp(7, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)]
+    bench.send(client, Publish("t", b"x", 2, packet_id=7), Pubrel(7))
+    assert client.take() == [Pubrec(7, ReasonCode.NO_MATCHING_SUBSCRIBERS), Pubcomp(7)]
+
+
+@v5("MQTT-4.3.3-4", "MQTT-4.4.0-2")
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_message_that_the_client_refuses_is_not_sent_again(qos: int) -> None:
+    bench = bench_with(True)
+    client = bench.join("c", clean=False)
+    bench.subscribed(client, "t", 2)
+    bench.publish("t", b"x", qos=qos)
+    (message,) = client.take_messages()
+    refusal = Puback(message.packet_id, 0x97) if qos == 1 else Pubrec(message.packet_id, 0x97)
+    bench.send(client, refusal)
+    assert client.take() == []
+    bench.lose(client)
+    assert bench.join("c", clean=False).take() == []
+
+
+@v5("MQTT-4.3.3-9")
+def test_the_identifier_of_a_refused_qos_2_message_is_free() -> None:
+    bench = Bench(limits=Limits(topic_levels_max=1))
+    client = bench.join("c")
+    bench.send(client, Publish("a/b", b"x", 2, packet_id=1), Publish("a", b"x", 2, packet_id=1))
+    assert client.take() == [
+        Pubrec(1, ReasonCode.TOPIC_NAME_INVALID),
+        Pubrec(1, ReasonCode.NO_MATCHING_SUBSCRIBERS),
+    ]

@@ -57,6 +57,7 @@ def test_while_one_group_is_written_the_next_one_gathers() -> None:
     store = ScriptedStore()
     bench = Bench(store)
     writer = bench.join("w")
+    bench.subscribed(bench.join("r"), "t", 0)
     bench.send(writer, Publish("t", b"x", 1, packet_id=1))
     bench.send(writer, Publish("t", b"x", 1, packet_id=2))
     bench.send(writer, Publish("t", b"x", 1, packet_id=3))

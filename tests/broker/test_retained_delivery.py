@@ -20,6 +20,7 @@ from embermq.protocol.packets import (
     SubscriptionRequest,
     Unsubscribe,
 )
+from embermq.protocol.reasons import ReasonCode
 from embermq.store.memory import MemoryStore
 from support.clauses import v311
 from support.core import Bench, ScriptedLink
@@ -308,7 +309,7 @@ def test_a_ping_does_not_start_anything_over() -> None:
     bench.send(client, Publish("t", b"x", 1, packet_id=1), Pingreq(), Pingreq())
     store.finish()
     bench.turn()
-    assert client.take() == [Puback(1), Pingresp(), Pingresp()]
+    assert client.take() == [Puback(1, ReasonCode.NO_MATCHING_SUBSCRIBERS), Pingresp(), Pingresp()]
 
 
 @pytest.mark.parametrize(("comparisons_max", "kept"), [(1_000, 20), (55, 5)])

@@ -42,7 +42,19 @@ from support.stores import ScriptedStore
 CLIENTS = 4
 ADMITTED = ["a", "a", "a/b", "b", "b/c", "$data"]
 TOPIC_NAMES = [*ADMITTED, "$SYS/x", "a/too/many/levels"]
-TOPIC_FILTERS = ["a", "#", "a/+", "a/#", "b", "b/+", "$data", "$SYS/#", "a/too/many/levels/+"]
+TOPIC_FILTERS = [
+    "a",
+    "#",
+    "a/+",
+    "a/#",
+    "b",
+    "b/+",
+    "$data",
+    "$SYS/#",
+    "a/too/many/levels/+",
+    "$share/g/a",
+    "$share/g/#",
+]
 TIGHT = Limits(inflight_max=3, queue_messages_max=4, queue_bytes_max=60, topic_levels_max=3)
 WIDE = Limits(topic_levels_max=3)
 
@@ -234,7 +246,7 @@ def subscribe_step(random: Random, client: int) -> tuple[str, Step]:
     request = SubscriptionRequest(
         topic_filter,
         random.randint(0, 2),
-        random.random() < 0.2,
+        random.random() < 0.2 and not topic_filter.startswith("$share"),
         random.random() < 0.2,
         random.choice([0, 0, 1, 2]),
         random.choice([0, 0, 7, 268_435_455]),

@@ -8,9 +8,9 @@ from embermq.broker.access import Access, AllowAll, Identity
 from embermq.broker.admission import Refusal, ignore_refusal
 from embermq.broker.core import Core
 from embermq.broker.counters import Counters
-from embermq.broker.delivery import Outbound
 from embermq.broker.limits import SESSION_EXPIRY_MAX_S, Limits
 from embermq.broker.link import Link
+from embermq.broker.queues.outbound import Outbound
 from embermq.broker.retained_delivery import COMPARISONS_MAX
 from embermq.broker.session import Session
 from embermq.protocol.packets import (

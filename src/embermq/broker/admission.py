@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.access import OPERATOR, Access, Identity
 from embermq.broker.counters import SYS_PREFIX, Counters
 from embermq.broker.limits import Limits
+from embermq.broker.queues.shared import filter_of, is_shared
 from embermq.broker.routes import Route, Routes
 from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode
@@ -29,8 +30,6 @@ CACHE_RECEIVERS_MAX: Final = 500_000
 """Receivers in all cached routes together: a few thousand clients on `#` would be in every one of them."""
 CACHE_TOPIC_LENGTH_MAX: Final = 256
 """Characters of a topic name that is cached: long names must not fill the memory."""
-SHARED_PREFIX: Final = "$share/"
-"""MQTT 5 section 4.8.2. As an ordinary topic filter it would be granted and never match anything."""
 
 
 @final
@@ -117,8 +116,11 @@ class Admission:
     def subscription_refusal(self, session: "Session", topic_filter: str, existed: bool) -> int | None:
         """Why a subscription is not granted, counted and reported; None if it is."""
         reason: ReasonCode
-        if topic_filter.startswith(SHARED_PREFIX):
-            reason, detail = ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions are not supported"
+        asked = topic_filter
+        if is_shared(topic_filter):
+            topic_filter = filter_of(asked)
+        if not topic_filter:
+            reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "not $share/name/filter"
         elif not existed and len(session.subscriptions) >= self._limits.subscriptions_max:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.subscriptions_max is reached"
         elif topic_filter.count("/") >= self._limits.topic_levels_max:
@@ -128,7 +130,7 @@ class Admission:
         else:
             return None
         self._counters.subscriptions_refused += 1
-        return self._refuse(session.client_id, "SUBSCRIBE", topic_filter, reason, detail)
+        return self._refuse(session.client_id, "SUBSCRIBE", asked, reason, detail)
 
     def _refuse(self, client_id: str, packet_name: str, topic: str, reason: ReasonCode, detail: str) -> int:
         self._report(Refusal(client_id, packet_name, topic, reason, detail))
@@ -150,7 +152,7 @@ class Admission:
             return route
         route = self._routes.route(topic_name)
         if len(topic_name) <= CACHE_TOPIC_LENGTH_MAX:
-            receivers = len(route.receivers)
+            receivers = len(route.receivers) + len(route.groups)
             if len(self.admitted) >= self._topics_max or self._receivers + receivers > self._receivers_max:
                 self._forget_all()
             self.admitted[topic_name] = route

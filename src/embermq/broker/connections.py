@@ -14,10 +14,11 @@ from typing import Final, final
 
 from embermq.broker.access import Access, Identity
 from embermq.broker.counters import Counters
-from embermq.broker.delivery import MessageDelivery, Outbound
+from embermq.broker.delivery import MessageDelivery
 from embermq.broker.effects import ConnackEffect, Effects
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
+from embermq.broker.queues.outbound import Outbound
 from embermq.broker.session import Deadlines, Session
 from embermq.broker.subscriptions import Subscriptions
 from embermq.broker.wills import Wills
@@ -254,6 +255,7 @@ class Connections:
         session.will = None
         if will is not None:
             self.wills.schedule(session.client_id, will, session.identity, self.now_ms)
+        session.outbound.return_shared()
         session.outbound.record_acknowledged()
         sent = session.outbound.newest_sent_ever()
         self._store.append_disconnected(session.client_id, session.session_id, reason, sent)

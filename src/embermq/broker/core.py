@@ -19,6 +19,7 @@ from embermq.broker.delivery import MessageDelivery
 from embermq.broker.effects import CallEffect, Effects, PacketEffect
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
+from embermq.broker.queues.shared import Shares
 from embermq.broker.retained_delivery import COMPARISONS_MAX, RetainedDelivery
 from embermq.broker.routes import Routes
 from embermq.broker.session import Session
@@ -64,6 +65,7 @@ class Core:
         "_version",
         "_started_ms",
         "_routes",
+        "_shares",
         "_effects",
         "_shortcuts",
         "_sys_topics",
@@ -95,13 +97,28 @@ class Core:
         self._sys_topics: Final = SysTopics()
         self._routes: Final = Routes()
         self._effects: Final = Effects(self, store, wake, bug)
+        self._shares: Final = Shares(
+            store,
+            self._effects,
+            self.counters,
+            self._routes,
+            limits.queue_messages_max,
+            limits.queue_bytes_max,
+        )
         admission = Admission(store, access, limits, self.counters, self._routes, report_refusal)
         self.retained: Final = RetainedDelivery(store, self._effects, shortcuts, comparisons_max)
         self.delivery: Final = MessageDelivery(
             store, access, admission, self.counters, self._effects, self.retained, shortcuts
         )
         self.subscriptions: Final = Subscriptions(
-            store, admission, self._routes, self.retained, self._effects, self._sys_topics, limits.subscriptions_max
+            store,
+            admission,
+            self._routes,
+            self._shares,
+            self.retained,
+            self._effects,
+            self._sys_topics,
+            limits.subscriptions_max,
         )
         self.connections: Final = Connections(
             store, access, limits, self.counters, self._effects, self.delivery, self.subscriptions, wake, token
@@ -213,7 +230,9 @@ class Core:
         """At start: the persistent sessions as the store remembers them."""
         self._started_ms = now_ms
         self.connections.now_ms = now_ms
+        self._shares.restore()
         self.connections.restore(wall_us)
+        self._shares.restored()
 
     def sessions(self) -> list[Session]:
         """Every session, to be looked at."""
@@ -231,7 +250,10 @@ class Core:
             store_state=self._store.failing() or "ok",
         )
         for message in self._sys_topics.update(values):
-            self.delivery.fan_out(message, self._routes.route(message.topic_name).receivers, "")
+            route = self._routes.route(message.topic_name)
+            self.delivery.fan_out(message, route.receivers, "")
+            for group in route.groups:
+                group.offer(message, 0)
 
     def stop(self, reason: str) -> None:
         """The server is shutting down: end every connection as if the network had failed."""
@@ -271,6 +293,9 @@ class Core:
                 session.outbound.record_acknowledged()
                 if session.link is not None:
                     self._pump(session, session.link)
+                    self._shares.session_changed(session)
+        if self._shares.dirty:
+            self._shares.pump()
         if self.retained.send_pieces():
             return True
         return self._effects.may_commit()

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.link import Link
 from embermq.protocol.packets import PUBACK, PUBREC, Connack, Packet, Publish, Suback
+from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.topics import matches
 from embermq.store.interface import Store, StoreError
 
 if TYPE_CHECKING:
     from embermq.broker.core import Core
+    from embermq.broker.queues.shared import ShareGroup
     from embermq.broker.routes import Subscription
     from embermq.broker.session import Session
 
@@ -113,13 +115,15 @@ class Effects:
 class PublishEffect(Effect):
     """The deliveries of a message, and its acknowledgement to the publisher."""
 
-    __slots__ = ("offset", "_message", "_receivers", "_client_id")
+    __slots__ = ("offset", "_message", "_receivers", "_shares", "_client_id", "_has_subscribers")
 
     def __init__(
         self,
         message: Publish,
         offset: int,
         receivers: "list[Subscription]",
+        shares: "list[tuple[ShareGroup, int]]",
+        has_subscribers: bool,
         client_id: str,
         publisher: "Session | None",
         link: Link | None,
@@ -129,6 +133,8 @@ class PublishEffect(Effect):
         self.offset: Final = offset
         self._message: Final = message
         self._receivers = receivers
+        self._shares: Final = shares  # groups, each with what `ShareGroup.enqueue` returned
+        self._has_subscribers: Final = has_subscribers
         self._client_id: Final = client_id
 
     def include(self, subscription: "Subscription") -> None:
@@ -143,11 +149,17 @@ class PublishEffect(Effect):
         message = self._message
         if self._receivers:
             core.delivery.fan_out(message, self._receivers, self._client_id)
+        for group, sequence in self._shares:
+            group.offer(message, sequence)
         if message.retain:
             core.retained.publish_durable(message)
         link = self.link
         if link is not None and message.qos:
-            link.acknowledge(PUBACK if message.qos == 1 else PUBREC, message.packet_id, 0)
+            link.acknowledge(PUBACK if message.qos == 1 else PUBREC, message.packet_id, self._reason())
+
+    def _reason(self) -> int:
+        """5.0, 3.4.2.1: the publisher may know that nobody has subscribed to its topic name."""
+        return 0 if self._has_subscribers else ReasonCode.NO_MATCHING_SUBSCRIBERS
 
 
 @final
@@ -205,6 +217,26 @@ class OfferEffect(Effect):
     def release(self, core: "Core") -> None:
         if not self._to.has_ended:
             core.delivery.offer(self._to, self._message, self._qos, self._retain, self._ids)
+
+
+@final
+class SharedOfferEffect(Effect):
+    """A QoS 2 message of a share group that was handed over to one member."""
+
+    __slots__ = ("_to", "_message", "_retain", "_ids")
+
+    def __init__(self, session: "Session", message: Publish, retain: bool, ids: tuple[int, ...]) -> None:
+        self.session = None
+        self.link = None
+        self._to: Final = session
+        self._message: Final = message
+        self._retain: Final = retain
+        self._ids: Final = ids
+
+    def release(self, core: "Core") -> None:
+        self._to.outbound.promised -= 1
+        if not self._to.has_ended:
+            core.delivery.offer(self._to, self._message, 2, self._retain, self._ids)
 
 
 @final

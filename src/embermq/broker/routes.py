@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.protocol.packets import Publish
 
 if TYPE_CHECKING:
+    from embermq.broker.queues.shared import ShareGroup
     from embermq.broker.session import Session
 
 
@@ -48,19 +49,20 @@ class Subscription:
 class Route:
     """The sessions that a topic name reaches, each once.
 
-    `receivers` get every message.
+    `receivers` get every message; of each of `groups`, one member gets it.
     `persistent` are the receivers whose queue takes a QoS 1 or 2 message in the open commit group.
     `is_plain`: no receiver has an option that makes its copy of a QoS 0 message differ from the others'.
     """
 
-    __slots__ = ("receivers", "persistent", "is_plain")
+    __slots__ = ("receivers", "groups", "persistent", "is_plain")
 
-    def __init__(self, receivers: list[Subscription]) -> None:
+    def __init__(self, receivers: list[Subscription], groups: "list[ShareGroup]") -> None:
         self.receivers: Final = receivers
+        self.groups: Final = groups
         self.persistent: Final = [
             receiver for receiver in receivers if receiver.qos > 0 and receiver.session.outbound.queue is not None
         ]
-        self.is_plain: Final = not any(
+        self.is_plain: Final = not groups and not any(
             receiver.no_local or receiver.retain_as_published or receiver.ids for receiver in receivers
         )
 
@@ -83,17 +85,22 @@ class Route:
         return [receiver for receiver in self.receivers if receiver not in full]
 
 
-_NO_RECEIVERS: Final = Route([])  # one for all names without a subscription: a large set of topics has many of them
+_NO_RECEIVERS: Final = Route([], [])  # one for all names without a subscription: a large set of topics has many of them
+
+
+_NO_GROUPS: Final[list["ShareGroup"]] = []  # one for all nodes: few have a group; it is never changed
 
 
 @final
 class _Node:
-    __slots__ = ("children", "here", "below")
+    __slots__ = ("children", "here", "below", "groups_here", "groups_below")
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
         self.here: dict[Session, Subscription] = {}  # topic filters that end at this level
         self.below: dict[Session, Subscription] = {}  # topic filters that end in '#' after this level
+        self.groups_here: list[ShareGroup] = _NO_GROUPS
+        self.groups_below: list[ShareGroup] = _NO_GROUPS
 
 
 @final
@@ -113,10 +120,50 @@ class Routes:
 
     def add(self, subscription: Subscription) -> None:
         """Add a subscription, replacing the session's one of an identical filter (MQTT-3.8.4-3)."""
-        levels = subscription.topic_filter.split("/")
-        multi = levels[-1] == "#"
-        if multi:
-            levels.pop()
+        levels, is_multi = _levels(subscription.topic_filter)
+        node = self._node(levels)
+        place = node.below if is_multi else node.here
+        if subscription.session not in place:
+            self.count += 1
+        place[subscription.session] = subscription
+        self._changed(subscription.topic_filter)
+
+    def add_group(self, group: "ShareGroup") -> None:
+        """Add a share group, which the trie does not have."""
+        levels, is_multi = _levels(group.topic_filter)
+        node = self._node(levels)
+        if is_multi:
+            node.groups_below = [*node.groups_below, group]
+        else:
+            node.groups_here = [*node.groups_here, group]
+        self._changed(group.topic_filter)
+
+    def remove(self, session: "Session", topic_filter: str) -> None:
+        """Remove a session's subscription, with the nodes that are empty then."""
+        levels, is_multi = _levels(topic_filter)
+        path = self._path(levels)
+        if path is None:
+            return
+        place = path[-1].below if is_multi else path[-1].here
+        if place.pop(session, None) is None:
+            return
+        self.count -= 1
+        _remove_empty(path, levels)
+        self._changed(topic_filter)
+
+    def remove_group(self, group: "ShareGroup") -> None:
+        """Remove a share group, with the nodes that are empty then."""
+        levels, _ = _levels(group.topic_filter)
+        path = self._path(levels)
+        if path is None:
+            return
+        node = path[-1]
+        node.groups_here = [other for other in node.groups_here if other is not group]
+        node.groups_below = [other for other in node.groups_below if other is not group]
+        _remove_empty(path, levels)
+        self._changed(group.topic_filter)
+
+    def _node(self, levels: list[str]) -> _Node:
         node = self._root
         for level in levels:
             child = node.children.get(level)
@@ -124,34 +171,16 @@ class Routes:
                 child = _Node()
                 node.children[level] = child
             node = child
-        place = node.below if multi else node.here
-        if subscription.session not in place:
-            self.count += 1
-        place[subscription.session] = subscription
-        self._changed(subscription.topic_filter)
+        return node
 
-    def remove(self, session: "Session", topic_filter: str) -> None:
-        """Remove a session's subscription, with the nodes that are empty then."""
-        levels = topic_filter.split("/")
-        multi = levels[-1] == "#"
-        if multi:
-            levels.pop()
+    def _path(self, levels: list[str]) -> list[_Node] | None:
         path = [self._root]
         for level in levels:
             child = path[-1].children.get(level)
             if child is None:
-                return
+                return None
             path.append(child)
-        place = path[-1].below if multi else path[-1].here
-        if place.pop(session, None) is None:
-            return
-        self.count -= 1
-        for depth in range(len(levels), 0, -1):
-            node = path[depth]
-            if node.children or node.here or node.below:
-                break
-            del path[depth - 1].children[levels[depth - 1]]
-        self._changed(topic_filter)
+        return path
 
     def _changed(self, topic_filter: str) -> None:
         for changed in self._watchers:
@@ -159,20 +188,23 @@ class Routes:
 
     def route(self, topic_name: str) -> Route:
         """The sessions that a topic name reaches at this moment."""
-        receivers = self._receivers(topic_name)
-        return Route(receivers) if receivers else _NO_RECEIVERS
-
-    def _receivers(self, topic_name: str) -> list[Subscription]:
-        first = self._root.children
-        if not self._root.below and "+" not in first and topic_name.partition("/")[0] not in first:
-            return []  # as for most names of a large retained set: the walk below would find nothing either
+        root = self._root
+        first = root.children
+        is_root_empty = not root.below and not root.groups_below
+        if is_root_empty and "+" not in first and topic_name.partition("/")[0] not in first:
+            return _NO_RECEIVERS  # as for most names of a large retained set: the walk would find nothing either
         found = _Found()
+        self._walk(topic_name, found)
+        receivers = found.receivers()
+        return Route(receivers, found.groups) if receivers or found.groups else _NO_RECEIVERS
+
+    def _walk(self, topic_name: str, found: "_Found") -> None:
         levels = topic_name.split("/")
         nodes = [self._root]
         # MQTT-4.7.2-1: a wildcard in the first level does not match a name that begins with '$'.
         wild = not topic_name.startswith("$")
         if wild:
-            found.collect(self._root.below)
+            found.collect(self._root.below, self._root.groups_below)
         for level in levels:
             reached: list[_Node] = []
             for node in nodes:
@@ -184,29 +216,47 @@ class Routes:
                     if child is not None:
                         reached.append(child)
             if not reached:
-                return found.receivers()
+                return
             wild = True
             for node in reached:
-                if node.below:
-                    found.collect(node.below)
+                if node.below or node.groups_below:
+                    found.collect(node.below, node.groups_below)
             nodes = reached
         for node in nodes:
-            if node.here:
-                found.collect(node.here)
-        return found.receivers()
+            if node.here or node.groups_here:
+                found.collect(node.here, node.groups_here)
+
+
+def _levels(topic_filter: str) -> tuple[list[str], bool]:
+    """The levels of a topic filter, and whether a '#' follows them."""
+    levels = topic_filter.split("/")
+    is_multi = levels[-1] == "#"
+    if is_multi:
+        levels.pop()
+    return levels, is_multi
+
+
+def _remove_empty(path: list[_Node], levels: list[str]) -> None:
+    for depth in range(len(levels), 0, -1):
+        node = path[depth]
+        if node.children or node.here or node.below or node.groups_here or node.groups_below:
+            break
+        del path[depth - 1].children[levels[depth - 1]]
 
 
 @final
 class _Found:
     """The subscriptions that a walk has found, one for each session."""
 
-    __slots__ = ("_by_session", "_overlapping")
+    __slots__ = ("groups", "_by_session", "_overlapping")
 
     def __init__(self) -> None:
+        self.groups: list[ShareGroup] = []
         self._by_session: dict[Session, Subscription] = {}
         self._overlapping: dict[Session, list[Subscription]] = {}  # of sessions with more than one
 
-    def collect(self, place: "dict[Session, Subscription]") -> None:
+    def collect(self, place: "dict[Session, Subscription]", groups: "list[ShareGroup]") -> None:
+        self.groups += groups
         for session, subscription in place.items():
             other = self._by_session.setdefault(session, subscription)
             if other is not subscription:

@@ -15,7 +15,8 @@ from embermq.broker.retained_delivery import SessionStreams
 from embermq.protocol.packets import SESSION_NEVER_EXPIRES, Will
 
 if TYPE_CHECKING:
-    from embermq.broker.delivery import Outbound
+    from embermq.broker.queues.outbound import Outbound
+    from embermq.broker.queues.shared import ShareGroup
     from embermq.broker.routes import Subscription
 
 STALE_MAX: Final = 1_024
@@ -36,6 +37,7 @@ class Session:
         "received_ids",
         "outbound",
         "streams",
+        "groups",
         "will",
         "session_expiry_s",
         "asked_expiry_s",
@@ -56,6 +58,7 @@ class Session:
         self.received_ids: set[int] = set()
         self.outbound: Final = outbound
         self.streams: Final = SessionStreams()
+        self.groups: Final[list[ShareGroup]] = []
         self.will: Will | None = None
         self.session_expiry_s = 0
         self.asked_expiry_s = 0  # by CONNECT; DISCONNECT may not give an expiry to a session that had none

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.link import Link
 from embermq.protocol.packets import PUBACK, Delivery, Publish
+from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import PACKET_IDS, Store
 
 if TYPE_CHECKING:
     from embermq.broker.access import Access
     from embermq.broker.admission import Admission
     from embermq.broker.counters import Counters
-    from embermq.broker.delivery import MessageDelivery, Outbound
+    from embermq.broker.delivery import MessageDelivery
     from embermq.broker.effects import Effects
+    from embermq.broker.queues.outbound import Outbound
     from embermq.broker.session import Session
 
 
@@ -37,6 +39,7 @@ def deliver_next(
         or len(inflight) >= outbound.window
         or outbound.memory_bytes >= outbound.memory_bytes_max
         or outbound.resend_ids
+        or outbound.shared
         or not link.has_room()
     ):
         return False
@@ -49,7 +52,8 @@ def deliver_next(
     outbound.memory_bytes += len(message.topic_name) + len(message.payload)
     delivery = Delivery(message, qos, retain, False, packet_id, ids, durable)
     inflight[packet_id] = delivery
-    link.deliver(delivery)
+    if not link.deliver(delivery):
+        outbound.discard(packet_id)
     return True
 
 
@@ -89,7 +93,7 @@ class Shortcuts:
         if qos == 0:
             if not route.is_plain:
                 return False
-        elif qos != 1 or not self._commits_at_once or self._effects.pending or route.persistent:
+        elif qos != 1 or not self._commits_at_once or self._effects.pending or route.persistent or route.groups:
             return False
         counters = self._counters
         payload_bytes = len(message.payload)
@@ -99,7 +103,9 @@ class Shortcuts:
         if qos:
             if route.receivers:
                 self._delivery.fan_out(message, route.receivers, session.client_id)
-            link.acknowledge(PUBACK, message.packet_id, 0)
+                link.acknowledge(PUBACK, message.packet_id, 0)
+            else:
+                link.acknowledge(PUBACK, message.packet_id, ReasonCode.NO_MATCHING_SUBSCRIBERS)
             return True
         if not route.receivers:
             return True
@@ -123,6 +129,8 @@ class Shortcuts:
         """
         outbound = session.outbound
         if outbound.queue is not None or outbound.backlog or outbound.resend_ids or session.streams.is_flowing():
+            return False
+        if session.groups:
             return False
         inflight = outbound.inflight
         delivery = inflight.get(packet_id)

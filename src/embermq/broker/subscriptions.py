@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.counters import SysTopics
 from embermq.broker.effects import Effects, PacketEffect
 from embermq.broker.link import Link
+from embermq.broker.queues.shared import Shares, is_shared
 from embermq.broker.routes import Routes, Subscription
+from embermq.protocol.errors import ProtocolError
 from embermq.protocol.packets import Delivery, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.topics import matches
@@ -24,13 +26,14 @@ if TYPE_CHECKING:
 class Subscriptions:
     """SUBSCRIBE and UNSUBSCRIBE. The subscriptions of all sessions are changed here, and nowhere else."""
 
-    __slots__ = ("_store", "_admission", "_routes", "_retained", "_effects", "_sys_topics", "_streams_max")
+    __slots__ = ("_store", "_admission", "_routes", "_shares", "_retained", "_effects", "_sys_topics", "_streams_max")
 
     def __init__(
         self,
         store: Store,
         admission: "Admission",
         routes: Routes,
+        shares: Shares,
         retained: "RetainedDelivery",
         effects: Effects,
         sys_topics: SysTopics,
@@ -41,6 +44,7 @@ class Subscriptions:
         self._store: Final = store
         self._admission: Final = admission
         self._routes: Final = routes
+        self._shares: Final = shares
         self._retained: Final = retained
         self._effects: Final = effects
         self._sys_topics: Final = sys_topics
@@ -57,13 +61,22 @@ class Subscriptions:
             (request.subscription_id,) if request.subscription_id else (),
         )
         session.subscriptions[request.topic_filter] = subscription
-        self._routes.add(subscription)
+        if is_shared(request.topic_filter):
+            self._shares.add(subscription)
+        else:
+            self._routes.add(subscription)
         return subscription
+
+    def _remove(self, session: "Session", topic_filter: str) -> None:
+        if is_shared(topic_filter):
+            self._shares.remove(session, topic_filter)
+        else:
+            self._routes.remove(session, topic_filter)
 
     def remove_all(self, session: "Session") -> None:
         """A session has ended."""
         for topic_filter in session.subscriptions:
-            self._routes.remove(session, topic_filter)
+            self._remove(session, topic_filter)
         session.subscriptions.clear()
 
     def subscribe(self, session: "Session", link: Link, packet: Subscribe) -> None:
@@ -87,12 +100,15 @@ class Subscriptions:
 
     def _subscribe_one(self, session: "Session", request: SubscriptionRequest, is_at_once: bool) -> int:
         topic_filter = request.topic_filter
+        if is_shared(topic_filter) and request.no_local:
+            raise ProtocolError("No Local on a shared subscription", "MQTT-3.8.3-4")
         existed = topic_filter in session.subscriptions
         reason = self._admission.subscription_refusal(session, topic_filter, existed)
         if reason is not None:
             return reason
         subscription = self.add(session, request)
         wants_retained = request.retain_handling == 0 or (request.retain_handling == 1 and not existed)
+        wants_retained = wants_retained and not is_shared(topic_filter)  # 5.0, 4.8.2: none for shared subscriptions
         is_owed = wants_retained and request.qos > 0 and session.session_id != 0
         before_offset = self._retained.live_from(subscription, is_at_once)
         self._store.append_subscribed(session.client_id, session.session_id, request, request.qos, is_owed)
@@ -125,7 +141,7 @@ class Subscriptions:
             if session.subscriptions.pop(topic_filter, None) is None:
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
                 continue
-            self._routes.remove(session, topic_filter)
+            self._remove(session, topic_filter)
             self._store.append_unsubscribed(session.client_id, session.session_id, topic_filter)
             session.streams.drop(topic_filter)
             reasons.append(ReasonCode.SUCCESS)

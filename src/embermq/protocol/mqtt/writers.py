@@ -77,6 +77,8 @@ def write_pubrec(packet: Packet, dialect: "Dialect") -> bytes:
 def write_pubrel(packet: Packet, dialect: "Dialect") -> bytes:
     """PUBREL (3.6)."""
     assert isinstance(packet, Pubrel)
+    if packet.reason >= ReasonCode.UNSPECIFIED_ERROR:
+        return b""  # an unknown packet identifier: before MQTT 5 the server cannot say so
     return acknowledgement(PUBREL, packet.packet_id)
 
 

@@ -109,6 +109,8 @@ class Requests:
 
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
         """The core's answer to a message: PUBACK, PUBREC or PUBCOMP."""
+        if reason < UNSPECIFIED:
+            reason = 0  # that nobody has subscribed cannot be said
         by_puback = self._peer.profile.refuses_by_puback
         topic_alias = self._aliases.pop(packet_id, 0) if by_puback and packet_type != core.PUBCOMP else 0
         if packet_type == core.PUBACK or (packet_type == core.PUBREC and by_puback and reason >= UNSPECIFIED):

@@ -1,0 +1,322 @@
+"""What one session is owed at QoS 1 and 2 (3.1.1 sections 4.3 and 4.4; 5.0 section 4.9).
+
+Owns: for each session the packet identifiers, the window and the redelivery.
+A packet identifier follows from the message's sequence number, so that a crash cannot change it, and identifiers run
+out only when a message 65,535 places back is still unacknowledged; then the next one waits.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+from embermq.broker.counters import Counters
+from embermq.broker.limits import QUEUE_BYTES_MAX
+from embermq.broker.link import Link
+from embermq.protocol.packets import PUBREL, Delivery, Publish
+from embermq.store.interface import PACKET_IDS, Queue, packet_id_of
+
+if TYPE_CHECKING:
+    from embermq.broker.queues.shared import ShareGroup
+
+READ_AHEAD: Final = 256
+"""How many messages are read from a persistent queue at a time."""
+
+
+SHARED_INFLIGHT_MAX: Final = 8_192
+"""How many messages of share groups one client has in flight: their packet identifiers must not meet its own."""
+
+
+@final
+class SharedDelivery:
+    """A QoS 1 message of a share group, in flight to one member."""
+
+    __slots__ = ("group", "delivery")
+
+    def __init__(self, group: "ShareGroup", delivery: Delivery) -> None:
+        self.group: Final = group
+        self.delivery: Final = delivery
+
+
+@final
+class Outbound:
+    """What one session is owed at QoS 1 and 2, from the moment a message is durable until the client acknowledged it.
+
+    `backlog` is the queue of a session without a persistent one; with one it holds only what was read ahead.
+    What is in memory, in flight or in the backlog, is bounded in bytes as well as in messages: a few large messages
+    take more than many small ones. One message is always sent, however large.
+    """
+
+    __slots__ = (
+        "queue",
+        "sent_before",
+        "inflight",
+        "backlog",
+        "window",
+        "resend_ids",
+        "shared",
+        "promised",
+        "_unsent",
+        "_shared_number",
+        "fetched",
+        "durable",
+        "memory_bytes",
+        "memory_bytes_max",
+        "_length_max",
+        "_counters",
+        "_acknowledged",
+    )
+
+    def __init__(
+        self, queue: Queue | None, window: int, length_max: int, counters: Counters, bytes_max: int = QUEUE_BYTES_MAX
+    ) -> None:
+        self.queue: Final = queue
+        self.inflight: Final[dict[int, Delivery]] = {}  # by packet identifier, oldest first
+        self.backlog: Final[deque[Delivery]] = deque()
+        self.window = window
+        # Packet identifiers in flight that the client's new connection has not been sent yet, the next one last.
+        self.resend_ids: list[int] = []
+        self._unsent: set[int] = set()  # those of them that the client has not acknowledged meanwhile
+        self.shared: Final[dict[int, SharedDelivery]] = {}  # QoS 1 of share groups in flight, by packet identifier
+        self.promised = 0  # QoS 2 messages of share groups that wait for their commit
+        self._shared_number = 0
+        self.fetched = 0  # the newest sequence number in flight or in the backlog, or acknowledged
+        self.durable = 0  # the newest sequence number that is durable and may be sent
+        self.memory_bytes = 0  # of topic names and payloads in flight and in the backlog
+        self.memory_bytes_max: Final = bytes_max
+        self._length_max: Final = length_max
+        self._counters: Final = counters
+        self._acknowledged = 0
+        # After a restart: messages up to here may have been sent already, and so are sent with DUP. That can be more
+        # than one window: nothing waits for the records of acknowledgements, so a crash may lose those of several.
+        self.sent_before = 0
+        if queue is not None:
+            self.durable = queue.last()
+            self.fetched = queue.acknowledged()
+            self._acknowledged = self.fetched
+
+    def accept(self, message: Publish, offset: int, qos: int, retain: bool, ids: tuple[int, ...] = ()) -> bool:
+        """For a session with a persistent queue: add to it, in the open commit group. False: full, counted."""
+        queue = self.queue
+        assert queue is not None
+        if queue.last() - self._acknowledged >= self._length_max:
+            self._counters.dropped_queue_full += 1
+            return False
+        queue.push(message, offset, qos, retain, ids)
+        return True
+
+    def offer(self, link: Link | None, message: Publish, qos: int, retain: bool, ids: tuple[int, ...] = ()) -> None:
+        """A message is durable: send it if it is the next one and the client can take it, else let it wait."""
+        sequence = self.durable + 1
+        packet_id = packet_id_of(sequence)
+        is_next = self.fetched == self.durable and not self.backlog and not self.resend_ids
+        if self.queue is not None:
+            self.durable = sequence
+        elif len(self.backlog) < self._length_max and self.memory_bytes < self.memory_bytes_max:
+            self.durable = sequence
+            self.fetched = sequence
+            self.memory_bytes += len(message.topic_name) + len(message.payload)
+            self.backlog.append(Delivery(message, qos, retain, False, packet_id, ids, sequence))
+        else:
+            self._counters.dropped_queue_full += 1
+            return
+        if link is not None and is_next and packet_id not in self.inflight:
+            self.pump(link)
+
+    def pump(self, link: Link) -> None:
+        """Send what is owed, as far as the window and the client's reading allow."""
+        if self.resend_ids and not self._resend(link):
+            return
+        while len(self.inflight) + len(self.shared) < self.window and link.has_room():
+            if not self.backlog and not self._read_ahead():
+                return
+            delivery = self.backlog[0]
+            packet_id = delivery.packet_id
+            if packet_id in self.inflight or packet_id in self.shared:
+                return
+            self.backlog.popleft()
+            if delivery.sequence <= self.sent_before:
+                delivery = delivery.repeated()
+            self.inflight[packet_id] = delivery
+            if delivery.released:
+                link.acknowledge(PUBREL, packet_id, 0)
+            elif not link.deliver(delivery):
+                self.discard(packet_id)
+
+    def discard(self, packet_id: int) -> None:
+        """A message is too large for the client: it counts as delivered (5.0, MQTT-3.1.2-25)."""
+        delivery = self.inflight.pop(packet_id)
+        self.memory_bytes -= len(delivery.message.topic_name) + len(delivery.message.payload)
+
+    def _read_ahead(self) -> bool:
+        if self.queue is None or self.fetched >= self.durable or self.memory_bytes >= self.memory_bytes_max:
+            return False
+        for delivery in self.queue.read(self.fetched, min(READ_AHEAD, self.durable - self.fetched)):
+            self.backlog.append(delivery)
+            self.memory_bytes += len(delivery.message.topic_name) + len(delivery.message.payload)
+        if not self.backlog:
+            return False
+        self.fetched = self.backlog[-1].sequence
+        return True
+
+    def resume(self, link: Link) -> None:
+        """A client is back: what it has not acknowledged is sent again, in order, with DUP (MQTT-4.4.0-1).
+
+        Its window may be smaller than over its last connection. It bounds PUBLISH only (5.0, MQTT-3.3.4-9, -10).
+        """
+        self.resend_ids = list(reversed(self.inflight))
+        self._unsent = set(self.resend_ids)
+        if not self._resend(link) and len(self.inflight) > self.window:
+            publishes: list[int] = []
+            for packet_id in self.resend_ids:
+                if self.inflight[packet_id].released:
+                    self._unsent.discard(packet_id)
+                    link.acknowledge(PUBREL, packet_id, 0)
+                else:
+                    publishes.append(packet_id)
+            self.resend_ids = publishes
+
+    def _resend(self, link: Link) -> bool:
+        """True: all that was in flight has been sent again. A whole window may be more than a client reads at once."""
+        resend_ids = self.resend_ids
+        unsent = self._unsent
+        while resend_ids:
+            if not link.has_room():
+                return False
+            packet_id = resend_ids[-1]
+            delivery = self.inflight.get(packet_id)
+            if delivery is None:
+                # Acknowledged in the meantime: the client had got it over its last connection.
+                unsent.discard(packet_id)
+                resend_ids.pop()
+                continue
+            if delivery.released:
+                link.acknowledge(PUBREL, packet_id, 0)
+            elif len(self.inflight) - len(unsent) >= self.window:
+                return False
+            elif not link.deliver(self._repeated(delivery)):
+                self.discard(packet_id)
+            unsent.discard(packet_id)
+            resend_ids.pop()
+        return True
+
+    def _repeated(self, delivery: Delivery) -> Delivery:
+        if delivery.dup:
+            return delivery
+        repeated = delivery.repeated()
+        self.inflight[delivery.packet_id] = repeated
+        return repeated
+
+    # -- share groups ----------------------------------------------------------------------------------------------
+
+    def can_take(self) -> bool:
+        """Whether the client may get a message of a share group: its window has a place."""
+        count = len(self.shared) + self.promised
+        return (
+            len(self.inflight) + count < self.window
+            and count < SHARED_INFLIGHT_MAX
+            and self.memory_bytes < self.memory_bytes_max
+            and not self.resend_ids
+        )
+
+    def send_shared(
+        self, link: Link, group: "ShareGroup", delivery: Delivery, retain: bool, ids: tuple[int, ...]
+    ) -> bool:
+        """Send a QoS 1 message of a share group. False: it is too large for the client."""
+        packet_id = self._shared_packet_id()
+        message = delivery.message
+        if not link.deliver(Delivery(message, 1, retain, False, packet_id, ids, delivery.sequence)):
+            return False
+        self.shared[packet_id] = SharedDelivery(group, delivery)
+        self.memory_bytes += len(message.topic_name) + len(message.payload)
+        return True
+
+    def _shared_packet_id(self) -> int:
+        """An identifier far from those of the session's own messages, which follow from their sequence numbers."""
+        newest = max(self.durable, self.sent_before)
+        while True:
+            self._shared_number += 1
+            packet_id = packet_id_of(newest + PACKET_IDS // 2 + self._shared_number % (2 * SHARED_INFLIGHT_MAX))
+            if packet_id not in self.shared and packet_id not in self.inflight:
+                return packet_id
+
+    def return_shared(self) -> None:
+        """The connection has ended: another member gets what the client has not acknowledged at QoS 1."""
+        for sent in reversed(self.shared.values()):
+            self.memory_bytes -= len(sent.delivery.message.topic_name) + len(sent.delivery.message.payload)
+            sent.group.take_back(sent.delivery)
+        self.shared.clear()
+
+    def _shared_done(self, packet_id: int) -> bool:
+        sent = self.shared.pop(packet_id, None)
+        if sent is None:
+            return False
+        self.memory_bytes -= len(sent.delivery.message.topic_name) + len(sent.delivery.message.payload)
+        sent.group.finish(sent.delivery.sequence)
+        return True
+
+    def newest_sent(self) -> int:
+        """The sequence number of the newest message that has been sent."""
+        return self.fetched - len(self.backlog)
+
+    def newest_sent_ever(self) -> int:
+        """What a restart must treat as sent: before the last restart more may have been sent than since."""
+        return max(self.sent_before, self.newest_sent())
+
+    def owed(self) -> int:
+        """How many messages the client has not acknowledged, sent or not."""
+        newest = self.durable if self.queue is None else self.queue.last()
+        return max(0, newest - self.newest_sent()) + len(self.inflight) + len(self.shared)
+
+    def space(self) -> int:
+        """How many more messages may be added without making the queue longer than the window."""
+        newest = self.durable if self.queue is None else self.queue.last()
+        return (
+            min(self.window, self._length_max) - (newest - self.newest_sent()) - len(self.inflight) - len(self.shared)
+        )
+
+    def puback(self, packet_id: int) -> bool:
+        """QoS 1 is done. False: no message with this identifier was waiting for it."""
+        delivery = self.inflight.get(packet_id)
+        if delivery is None or delivery.qos != 1:
+            return self._shared_done(packet_id) if self.shared else False
+        del self.inflight[packet_id]
+        if self._unsent:
+            self._unsent.discard(packet_id)
+        self.memory_bytes -= len(delivery.message.topic_name) + len(delivery.message.payload)
+        return True
+
+    def pubrec(self, packet_id: int) -> bool:
+        """QoS 2: the client has the message. True: PUBREL is owed, once this is durable."""
+        delivery = self.inflight.get(packet_id)
+        if delivery is None or delivery.qos != 2:
+            return False
+        if not delivery.released:
+            delivery.released = True
+            if self.queue is not None:
+                self.queue.release(delivery.sequence)
+        return True
+
+    def pubcomp(self, packet_id: int) -> bool:
+        """QoS 2 is done. False: no message with this identifier was waiting for it."""
+        delivery = self.inflight.get(packet_id)
+        if delivery is None or not delivery.released:
+            return False
+        del self.inflight[packet_id]
+        if self._unsent:
+            self._unsent.discard(packet_id)
+        self.memory_bytes -= len(delivery.message.topic_name) + len(delivery.message.payload)
+        return True
+
+    def is_waiting(self) -> bool:
+        """Whether something follows from an acknowledgement: a message waits for the window, or the store must know."""
+        return self.queue is not None or bool(self.backlog) or bool(self.resend_ids)
+
+    def record_acknowledged(self) -> None:
+        """Once a turn: tell the persistent queue how far everything is acknowledged."""
+        if self.queue is None:
+            return
+        done = self.newest_sent()
+        if self.inflight:
+            done = self.inflight[next(iter(self.inflight))].sequence - 1
+        if done > self._acknowledged:
+            self._acknowledged = done
+            self.queue.acknowledge(done)

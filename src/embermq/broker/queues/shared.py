@@ -1,0 +1,358 @@
+"""Shared subscriptions: each message goes to one member of a share group (5.0 section 4.8.2; for all dialects).
+
+Owns: the groups by their filter `$share/name/filter`, the one queue of each, and the choice of the member.
+
+A message waits in the group's queue until a member can take it: one that is connected, reads, and has a place in its
+window; these get messages in turn. With a member whose session is stored, the queue is in the store as well.
+- QoS 0 is sent and forgotten; if no member can take it, it is dropped.
+- QoS 1 stays in the group's queue until the member has acknowledged it. If the member's connection ends before, another
+  member gets it.
+- QoS 2 must stay with the member that it was sent to (MQTT-4.8.2-4, -5). So it is moved to the queue of the member's
+  session: the group's queue marks it as handed over in the same commit group, and it is sent after the commit.
+No order is kept between members (5.0, MQTT-4.6.0-6).
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+from embermq.broker.counters import Counters
+from embermq.broker.effects import Effects, SharedOfferEffect
+from embermq.broker.limits import QUEUE_BYTES_MAX, QUEUE_MESSAGES_MAX
+from embermq.protocol.packets import Delivery, Publish
+from embermq.protocol.topics import check_topic_filter
+from embermq.store.interface import Queue, Store
+
+if TYPE_CHECKING:
+    from embermq.broker.routes import Routes, Subscription
+    from embermq.broker.session import Session
+
+SHARED_PREFIX: Final = "$share/"
+READ_AHEAD: Final = 256
+"""How many messages are read from the queue of a group at a time."""
+
+
+def is_shared(topic_filter: str) -> bool:
+    """Whether a filter asks for a shared subscription."""
+    return topic_filter.startswith(SHARED_PREFIX)
+
+
+def filter_of(share_filter: str) -> str:
+    """The topic filter behind the share name; empty if the share name or the filter is not valid (MQTT-4.8.2-1, -2)."""
+    name, _, topic_filter = share_filter[len(SHARED_PREFIX) :].partition("/")
+    if not name or "+" in name or "#" in name or check_topic_filter(topic_filter) is not None:
+        return ""
+    return topic_filter
+
+
+@final
+class ShareGroup:
+    """The members of one share name and filter, and the messages that no member has got yet."""
+
+    __slots__ = (
+        "share_filter",
+        "topic_filter",
+        "members",
+        "has_ended",
+        "_shares",
+        "_queue",
+        "_queue_id",
+        "_order",
+        "_next",
+        "_waiting",
+        "_memory_bytes",
+        "_fetched",
+        "_durable",
+        "_taken",
+        "_unfinished",
+        "_acknowledged",
+    )
+
+    def __init__(self, shares: "Shares", share_filter: str) -> None:
+        self.share_filter: Final = share_filter
+        self.topic_filter: Final = filter_of(share_filter)
+        self.members: Final[dict[Session, Subscription]] = {}
+        self.has_ended = False
+        self._shares: Final = shares
+        self._queue: Queue | None = None
+        self._queue_id = 0
+        self._order: list[Subscription] = []
+        self._next = 0  # the place in `_order` of the member whose turn it is
+        self._waiting: Final[deque[Delivery]] = deque()
+        self._memory_bytes = 0  # of topic names and payloads that wait
+        self._fetched = 0  # the newest sequence number that was read from the queue, or never needed to be
+        self._durable = 0  # the newest sequence number that is durable and may be sent
+        self._taken = 0  # the newest sequence number that a member got
+        self._unfinished: Final[dict[int, None]] = {}  # sequence numbers that members have not acknowledged, in order
+        self._acknowledged = 0
+
+    # -- members -----------------------------------------------------------------------------------------------------
+
+    def add(self, subscription: "Subscription") -> bool:
+        """A session becomes a member, or changes its options. True: it is new."""
+        session = subscription.session
+        is_new = session not in self.members
+        self.members[session] = subscription
+        self._order = list(self.members.values())
+        if is_new:
+            session.groups.append(self)
+        if self._queue is None and subscription.qos > 0 and session.outbound.queue is not None:
+            self._queue_id, self._queue = self._shares.store.open_shared_queue(self.share_filter)
+        return is_new
+
+    def remove(self, session: "Session") -> None:
+        """A session is no longer a member. What it has got already is completed (5.0, MQTT-3.10.4-3)."""
+        del self.members[session]
+        self._order = list(self.members.values())
+        session.groups.remove(self)
+
+    def restore(self, queue_id: int, queue: Queue) -> None:
+        """At start: the queue as the store remembers it."""
+        self._queue_id = queue_id
+        self._queue = queue
+        self._durable = queue.last()
+        self._fetched = self._taken = self._acknowledged = queue.acknowledged()
+
+    def end(self) -> None:
+        """The last member is gone."""
+        self.has_ended = True
+        self._waiting.clear()
+        if self._queue is not None:
+            self._shares.store.end_shared_queue(self._queue_id, self.share_filter)
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def enqueue(self, message: Publish, offset: int) -> int:
+        """Add a QoS 1 or 2 message to the stored queue, in the open commit group. Returns its sequence number; 0 if no
+        queue is stored; -1 if it is full, counted.
+        """
+        queue = self._queue
+        if queue is None:
+            return 0
+        if queue.last() - self._acknowledged >= self._shares.length_max:
+            self._shares.counters.dropped_queue_full += 1
+            return -1
+        return queue.push(message, offset, message.qos, message.retain)
+
+    def offer(self, message: Publish, sequence: int) -> None:
+        """A message may be sent: `sequence` is what `enqueue` returned."""
+        if self.has_ended or sequence < 0:
+            return
+        if message.qos == 0 or not any(subscription.qos for subscription in self._order):
+            self._forward(message, sequence)
+            return
+        is_next = self._fetched == self._durable
+        self._durable = max(self._durable, sequence)
+        if sequence == 0:
+            if len(self._waiting) >= self._shares.length_max or self._memory_bytes >= self._shares.bytes_max:
+                self._shares.counters.dropped_queue_full += 1
+                return
+        elif not is_next or self._memory_bytes >= self._shares.bytes_max:
+            return  # it is read from the queue when its turn comes
+        else:
+            self._fetched = sequence
+        self._waiting.append(Delivery(message, message.qos, message.retain, False, 0, (), sequence))
+        self._memory_bytes += len(message.topic_name) + len(message.payload)
+        self._shares.dirty[self] = None
+
+    def _forward(self, message: Publish, sequence: int) -> None:
+        if sequence:
+            # All members have QoS 0 by now: what is stored before it is sent first.
+            self._durable = max(self._durable, sequence)
+            self._shares.dirty[self] = None
+            return
+        member = self._choose(0)
+        if member is None or not self._give_qos_0(member, message, message.retain):
+            self._shares.counters.dropped_output_full += 1
+
+    def pump(self) -> None:
+        """Give members what they can take."""
+        while not self.has_ended and (self._waiting or self._read_ahead()):
+            delivery = self._waiting[0]
+            member = self._choose(delivery.qos)
+            if member is None:
+                break
+            self._waiting.popleft()
+            self._memory_bytes -= len(delivery.message.topic_name) + len(delivery.message.payload)
+            self._taken = max(self._taken, delivery.sequence)
+            self._give(member, delivery)
+        self._record_acknowledged()
+
+    def _read_ahead(self) -> bool:
+        queue = self._queue
+        while queue is not None and not self._waiting and self._fetched < self._durable:
+            found = queue.read(self._fetched, min(READ_AHEAD, self._durable - self._fetched))
+            if not found:
+                break
+            self._fetched = found[-1].sequence
+            for delivery in found:
+                if delivery.released:  # a member has it (QoS 2)
+                    self._taken = max(self._taken, delivery.sequence)
+                else:
+                    self._waiting.append(delivery)
+                    self._memory_bytes += len(delivery.message.topic_name) + len(delivery.message.payload)
+        return bool(self._waiting)
+
+    def _choose(self, qos: int) -> "Subscription | None":
+        """The next member in turn that can take a message; None if there is none now."""
+        order = self._order
+        count = len(order)
+        for step in range(count):
+            place = (self._next + step) % count
+            member = order[place]
+            session = member.session
+            link = session.link
+            if link is None or not link.has_room():
+                continue
+            if min(qos, member.qos) == 0 or session.outbound.can_take():
+                self._next = place + 1
+                return member
+        return None
+
+    def _give(self, member: "Subscription", delivery: Delivery) -> None:
+        qos = min(delivery.qos, member.qos)
+        retain = delivery.retain and member.retain_as_published
+        sequence = delivery.sequence
+        message = delivery.message
+        if qos == 0:
+            self._give_qos_0(member, message, retain)
+            self._unfinished.pop(sequence, None)
+        elif qos == 1:
+            if sequence:
+                self._unfinished.setdefault(sequence)
+            link = member.session.link
+            assert link is not None
+            counters = self._shares.counters
+            counters.publish_sent += 1
+            counters.publish_bytes_sent += len(message.payload)
+            if not member.session.outbound.send_shared(link, self, delivery, retain, member.ids):
+                self.finish(sequence)  # too large for this client: it counts as delivered (5.0, MQTT-3.1.2-25)
+        else:
+            self._hand_over(member, delivery, retain)
+
+    def _give_qos_0(self, member: "Subscription", message: Publish, retain: bool) -> bool:
+        link = member.session.link
+        if link is None or not link.deliver(Delivery(message, 0, retain, False, 0, member.ids)):
+            return False
+        self._shares.counters.publish_sent += 1
+        self._shares.counters.publish_bytes_sent += len(message.payload)
+        return True
+
+    def _hand_over(self, member: "Subscription", delivery: Delivery, retain: bool) -> None:
+        """QoS 2: the message belongs to the member's session from here on."""
+        session = member.session
+        if session.outbound.queue is not None:
+            session.outbound.accept(delivery.message, -1, 2, retain, member.ids)
+        if delivery.sequence and self._queue is not None:
+            self._queue.release(delivery.sequence)
+        self._unfinished.pop(delivery.sequence, None)
+        session.outbound.promised += 1
+        self._shares.counters.publish_sent += 1
+        self._shares.counters.publish_bytes_sent += len(delivery.message.payload)
+        self._shares.effects.add(SharedOfferEffect(session, delivery.message, retain, member.ids))
+
+    # -- acknowledgements ----------------------------------------------------------------------------------------------
+
+    def finish(self, sequence: int) -> None:
+        """A member has acknowledged a message, or refused it: no other gets it (MQTT-4.8.2-6)."""
+        self._unfinished.pop(sequence, None)
+        self._shares.dirty[self] = None
+
+    def take_back(self, delivery: Delivery) -> None:
+        """A member is gone that has not acknowledged a QoS 1 message: another gets it."""
+        if not self.has_ended:
+            self._waiting.appendleft(delivery)
+            self._memory_bytes += len(delivery.message.topic_name) + len(delivery.message.payload)
+            self._shares.dirty[self] = None
+
+    def _record_acknowledged(self) -> None:
+        if self._queue is None or self.has_ended:
+            return
+        done = next(iter(self._unfinished)) - 1 if self._unfinished else self._taken
+        if done > self._acknowledged:
+            self._acknowledged = done
+            self._queue.acknowledge(done)
+
+
+@final
+class Shares:
+    """All share groups."""
+
+    __slots__ = (
+        "store",
+        "effects",
+        "counters",
+        "length_max",
+        "bytes_max",
+        "dirty",
+        "_routes",
+        "_groups",
+        "_saved",
+    )
+
+    def __init__(
+        self,
+        store: Store,
+        effects: Effects,
+        counters: Counters,
+        routes: "Routes",
+        length_max: int = QUEUE_MESSAGES_MAX,
+        bytes_max: int = QUEUE_BYTES_MAX,
+    ) -> None:
+        """`length_max` and `bytes_max` bound the queue of each group as that of a session."""
+        self.store: Final = store
+        self.effects: Final = effects
+        self.counters: Final = counters
+        self.length_max: Final = length_max
+        self.bytes_max: Final = bytes_max
+        self.dirty: dict[ShareGroup, None] = {}  # groups with something to send or to record at the end of this turn
+        self._routes: Final = routes
+        self._groups: Final[dict[str, ShareGroup]] = {}
+        self._saved: dict[str, tuple[int, Queue]] = {}  # queues at start whose members are not known yet
+
+    def restore(self) -> None:
+        """At start, before the subscriptions of sessions are added."""
+        for saved in self.store.shared_queues():
+            self._saved[saved.share_filter] = (saved.queue_id, saved.queue)
+
+    def restored(self) -> None:
+        """The subscriptions of all sessions have been added: a queue without a member is of no use."""
+        for share_filter, (queue_id, _) in self._saved.items():
+            self.store.end_shared_queue(queue_id, share_filter)
+        self._saved.clear()
+
+    def add(self, subscription: "Subscription") -> None:
+        """A session joins the group of its filter, which begins with the first member."""
+        share_filter = subscription.topic_filter
+        group = self._groups.get(share_filter)
+        if group is None:
+            group = self._groups[share_filter] = ShareGroup(self, share_filter)
+            saved = self._saved.pop(share_filter, None)
+            if saved is not None:
+                group.restore(saved[0], saved[1])
+            self._routes.add_group(group)
+        if group.add(subscription):
+            self._routes.count += 1
+        self.dirty[group] = None
+
+    def remove(self, session: "Session", share_filter: str) -> None:
+        """A session leaves its group, which ends with the last member."""
+        group = self._groups[share_filter]
+        group.remove(session)
+        self._routes.count -= 1
+        if not group.members:
+            del self._groups[share_filter]
+            self.dirty.pop(group, None)
+            group.end()
+            self._routes.remove_group(group)
+
+    def session_changed(self, session: "Session") -> None:
+        """A session may be able to take more, or nothing any more."""
+        for group in session.groups:
+            self.dirty[group] = None
+
+    def pump(self) -> None:
+        """At the end of a turn: let the groups with a change send what their members can take."""
+        dirty = self.dirty
+        self.dirty = {}
+        for group in dirty:
+            group.pump()

@@ -1,0 +1,351 @@
+"""Share groups: one member gets each message, one queue for all, nothing lost when members come and go."""
+
+from pathlib import Path
+
+import pytest
+
+from embermq.broker.limits import Limits
+from embermq.protocol.packets import (
+    Disconnect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    SubscriptionRequest,
+    Unsubscribe,
+)
+from embermq.protocol.reasons import ReasonCode
+from support.clauses import v5
+from support.core import Bench, DiskBench, ScriptedAccess, ScriptedLink
+from support.stores import ScriptedStore
+
+GROUP = "$share/g/t/+"
+NAME = "t/a"
+
+
+def members(bench: Bench, count: int, qos: int = 1, *, clean: bool = True, window: int = 65_535) -> list[ScriptedLink]:
+    found = []
+    for number in range(count):
+        link = bench.join(f"m{number}", clean=clean, receive_maximum=window)
+        bench.subscribed(link, GROUP, qos)
+        found.append(link)
+    return found
+
+
+def publish(bench: Bench, count: int, qos: int = 1, *, first: int = 0) -> list[bytes]:
+    payloads = [b"%d" % number for number in range(first, first + count)]
+    for payload in payloads:
+        bench.publish(NAME, payload, qos)
+    bench.commit()
+    return payloads
+
+
+def answer(bench: Bench, link: ScriptedLink) -> list[bytes]:
+    """Acknowledge everything that a client gets, until nothing more comes."""
+    got: list[bytes] = []
+    while packets := link.take():
+        for packet in packets:
+            if isinstance(packet, Publish):
+                got.append(packet.payload)
+                if packet.qos == 1:
+                    bench.send(link, Puback(packet.packet_id))
+                elif packet.qos == 2:
+                    bench.send(link, Pubrec(packet.packet_id))
+            elif isinstance(packet, Pubrel):
+                bench.send(link, Pubcomp(packet.packet_id))
+            bench.commit()
+    return got
+
+
+STORES = {
+    "memory": lambda: ScriptedStore(late=False, queues=False),
+    "queues": lambda: ScriptedStore(late=False),
+    "late": lambda: ScriptedStore(),
+}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_each_message_goes_to_one_member_and_four_equal_ones_get_the_same(qos: int, kind: str, clean: bool) -> None:
+    bench = Bench(STORES[kind]())
+    group = members(bench, 4, 2, clean=clean)
+    plain = bench.join("plain")
+    bench.subscribed(plain, "t/#", 2)
+    sent = publish(bench, 400, qos)
+    got = [answer(bench, link) for link in group]
+    assert sorted(payload for each in got for payload in each) == sorted(sent)
+    assert [len(each) for each in got] == [100] * 4
+    assert answer(bench, plain) == sent
+
+
+@v5("MQTT-4.8.2-3")
+def test_each_member_gets_messages_at_its_own_qos_and_with_its_own_identifier() -> None:
+    bench = Bench()
+    links = []
+    for number, qos in enumerate((0, 1, 2)):
+        link = bench.join(f"m{number}")
+        bench.subscribe(link, GROUP, qos, number=number + 1)
+        link.take()
+        links.append(link)
+    publish(bench, 3, 2)
+    assert sorted(link.take_messages()[0].qos for link in links) == [0, 1, 2]
+    assert [link.take_ids() for link in links] == [[(1,)], [(2,)], [(3,)]]
+
+
+def test_a_client_gets_a_copy_for_its_own_subscription_and_one_of_each_group() -> None:
+    bench = Bench()
+    client = bench.join("c")
+    for topic_filter in (GROUP, "$share/other/t/+", "$share/g/t/#", "t/+"):
+        bench.subscribed(client, topic_filter, 1)
+    publish(bench, 1)
+    assert client.payloads() == [b"0"] * 4
+
+
+def test_a_member_without_a_place_in_its_window_is_passed_over_and_messages_wait_in_one_queue() -> None:
+    bench = Bench()
+    slow, quick = members(bench, 2, window=2)
+    sent = publish(bench, 10)
+    assert len(slow.take_messages()) == 2
+    assert answer(bench, quick) == [b"1", b"3", *sent[4:]]
+    assert bench.core.counters.dropped_queue_full == 0
+
+
+def test_a_member_that_does_not_read_is_passed_over() -> None:
+    bench = Bench()
+    slow, quick = members(bench, 2)
+    slow.room = 0
+    sent = publish(bench, 5)
+    assert answer(bench, quick) == sent
+    quick.room = 0
+    waiting = publish(bench, 5, first=5)
+    assert slow.take() == []
+    slow.room = 100
+    bench.core.writable(slow)
+    bench.turn()
+    assert answer(bench, slow) == waiting
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("kind", STORES)
+def test_what_a_lost_member_did_not_acknowledge_goes_to_another(kind: str, clean: bool) -> None:
+    bench = Bench(STORES[kind]())
+    dying, other = members(bench, 2, clean=clean)
+    sent = publish(bench, 10)
+    first = dying.take_messages()
+    assert len(first) == 5
+    bench.send(dying, Puback(first[0].packet_id))
+    bench.lose(dying)
+    bench.commit()
+    assert sorted(answer(bench, other)) == sorted(set(sent) - {first[0].payload})
+
+
+def test_what_no_member_acknowledged_waits_for_the_next_one() -> None:
+    bench = Bench(ScriptedStore(late=False))
+    (only,) = members(bench, 1, clean=False)
+    sent = publish(bench, 3)
+    bench.lose(only)
+    more = publish(bench, 2, first=3)
+    again = bench.join("m0", clean=False)
+    assert answer(bench, again) == sent + more
+
+
+@v5("MQTT-4.8.2-4")
+@pytest.mark.parametrize("is_released", [False, True])
+def test_a_qos_2_message_stays_with_the_member_that_it_was_sent_to(is_released: bool) -> None:
+    bench = Bench(ScriptedStore(late=False))
+    first, second = members(bench, 2, 2, clean=False)
+    publish(bench, 2, 2)
+    (message,) = first.take_messages()
+    answer(bench, second)
+    if is_released:
+        bench.send(first, Pubrec(message.packet_id))
+    bench.lose(first)
+    bench.pass_s(60)
+    assert second.take() == []
+    again = bench.join("m0", clean=False)
+    expected = (
+        Pubrel(message.packet_id)
+        if is_released
+        else Publish(NAME, message.payload, 2, dup=True, packet_id=message.packet_id)
+    )
+    assert again.got == [expected]
+
+
+@v5("MQTT-4.8.2-5")
+def test_a_qos_2_message_of_a_member_whose_session_ends_goes_to_no_other() -> None:
+    bench = Bench(ScriptedStore(late=False))
+    first, second = members(bench, 2, 2)
+    publish(bench, 2, 2)
+    answer(bench, second)
+    bench.lose(first)
+    bench.commit()
+    assert second.take() == []
+
+
+@v5("MQTT-4.8.2-6")
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_message_that_a_member_refuses_goes_to_no_other(qos: int) -> None:
+    bench = Bench(ScriptedStore(late=False))
+    first, second = members(bench, 2, 2)
+    publish(bench, 2, qos)
+    (message,) = first.take_messages()
+    answer(bench, second)
+    refusal = Puback(message.packet_id, 0x80) if qos == 1 else Pubrec(message.packet_id, 0x80)
+    bench.send(first, refusal)
+    bench.lose(first)
+    bench.commit()
+    assert second.take() == []
+
+
+def test_a_group_gets_no_retained_messages_when_it_is_subscribed_to() -> None:
+    bench = Bench()
+    bench.publish(NAME, b"retained", 1, retain=True)
+    client = bench.join("c")
+    bench.subscribed(client, GROUP, 1)
+    assert client.payloads() == []
+    bench.publish(NAME, b"live", 1, retain=True)
+    assert [(m.payload, m.retain) for m in client.take_messages()] == [(b"live", False)]
+
+
+@v5("MQTT-3.8.3-4")
+def test_no_local_on_a_shared_subscription_is_a_protocol_error() -> None:
+    bench = Bench()
+    client = bench.join("c")
+    bench.subscribe(client, GROUP, 1, no_local=True)
+    assert client.closed == ReasonCode.PROTOCOL_ERROR
+
+
+@v5("MQTT-4.8.2-1", "MQTT-4.8.2-2")
+@pytest.mark.parametrize("bad", ["$share/g", "$share//t", "$share/g/", "$share/+/t", "$share/#", "$share/g/a/#/b"])
+def test_a_filter_that_names_no_group_is_refused_and_those_beside_it_are_granted(bad: str) -> None:
+    bench = Bench()
+    client = bench.join("c")
+    bench.send(client, Subscribe(1, [SubscriptionRequest(bad, 1), SubscriptionRequest(GROUP, 1)]))
+    assert client.take() == [Suback(1, [ReasonCode.TOPIC_FILTER_INVALID, 1])]
+
+
+def test_rights_and_levels_are_judged_by_the_filter_behind_the_share_name() -> None:
+    bench = Bench(access=ScriptedAccess("open"), limits=Limits(topic_levels_max=2))
+    client = bench.join("c")
+    asked = ["$share/g/open/a", "$share/g/closed", "$share/open/closed", "$share/g/open/a/b"]
+    bench.send(client, Subscribe(1, [SubscriptionRequest(each, 1) for each in asked]))
+    refused = ReasonCode.NOT_AUTHORIZED
+    assert client.take() == [Suback(1, [1, refused, refused, ReasonCode.TOPIC_FILTER_INVALID])]
+
+
+def test_a_group_ends_with_its_last_member_and_leaves_nothing() -> None:
+    store = ScriptedStore(late=False)
+    bench = Bench(store)
+    first, second = members(bench, 2, clean=False)
+    publish(bench, 2)
+    bench.send(first, Unsubscribe(9, [GROUP]))
+    assert bench.core._routes.count == 1
+    bench.send(second, Disconnect(session_expiry_s=0))
+    assert bench.core._routes.count == 0
+    assert bench.core._routes._root.children == {}
+    assert [record[1] for record in store.records].count("shared queue ended") == 1
+    bench.send(first, Puback(first.take_messages()[0].packet_id))
+    publish(bench, 1)
+    assert first.take() == []
+
+
+def test_a_member_that_leaves_completes_what_it_has() -> None:
+    bench = Bench()
+    leaving, other = members(bench, 2)
+    publish(bench, 2)
+    bench.send(leaving, Unsubscribe(9, [GROUP]))
+    leaving.take()
+    publish(bench, 2, first=2)
+    assert leaving.take() == []
+    bench.lose(leaving)
+    assert sorted(answer(bench, other)) == [b"0", b"1", b"2", b"3"]
+
+
+def test_the_queue_of_a_group_is_bounded() -> None:
+    for store in (ScriptedStore(late=False), ScriptedStore(late=False, queues=False)):
+        bench = Bench(store, Limits(queue_messages_max=5, inflight_max=2))
+        (link,) = members(bench, 1, clean=False)
+        publish(bench, 20)
+        assert bench.core.counters.dropped_queue_full >= 13
+        assert len(answer(bench, link)) <= 7
+
+
+def test_own_and_shared_messages_keep_to_one_window_and_to_different_packet_identifiers() -> None:
+    bench = Bench(ScriptedStore(late=False))
+    client = bench.join("c", clean=False, receive_maximum=4)
+    bench.subscribed(client, GROUP, 1)
+    bench.subscribed(client, "t/#", 1)
+    publish(bench, 20)
+    messages = client.take_messages()
+    assert len(messages) == 4
+    assert len({message.packet_id for message in messages}) == 4
+    for message in messages:
+        bench.send(client, Puback(message.packet_id))
+    got = [*(message.payload for message in messages), *answer(bench, client)]
+    assert sorted(got) == sorted([b"%d" % number for number in range(20)] * 2)
+    assert bench.core.sessions()[0].outbound.memory_bytes == 0
+    assert bench.core.counters.acks_unknown == 0
+
+
+def test_a_publisher_is_told_that_a_group_has_subscribed() -> None:
+    bench = Bench()
+    writer = bench.join("w")
+    bench.send(writer, Publish(NAME, b"x", 1, packet_id=1))
+    assert writer.take() == [Puback(1, ReasonCode.NO_MATCHING_SUBSCRIBERS)]
+    members(bench, 1)
+    bench.send(writer, Publish(NAME, b"x", 1, packet_id=2))
+    assert writer.take() == [Puback(2)]
+
+
+@pytest.mark.parametrize("how", ["crashed", "restarted"])
+def test_a_group_with_stored_members_survives_the_server(tmp_path: Path, how: str) -> None:
+    bench = DiskBench(tmp_path / "data", Limits(inflight_max=2))
+    first, second = members(bench, 2, clean=False)
+    sent = publish(bench, 10)
+    done = [message.payload for message in first.take_messages()]
+    for packet_id in list(bench.core.sessions()[0].outbound.shared):
+        bench.send(first, Puback(packet_id))
+    bench.lose(second)
+    bench.commit()
+    more = publish(bench, 5, first=10)
+    bench = bench.crashed() if how == "crashed" else bench.restarted()
+    again = bench.join("m1", clean=False)
+    got = answer(bench, again)
+    assert set(got) | set(done) | {m.payload for m in first.take_messages()} >= set(sent + more)
+    assert len(got) >= 15 - 4
+    bench = bench.restarted()
+    again = bench.join("m0", clean=False)
+    assert again.take() == []
+    bench.journal.close()
+
+
+@v5("MQTT-4.8.2-4", "MQTT-4.8.2-5")
+def test_a_qos_2_message_in_flight_at_a_crash_is_sent_to_its_member_only(tmp_path: Path) -> None:
+    bench = DiskBench(tmp_path / "data")
+    first, second = members(bench, 2, 2, clean=False)
+    publish(bench, 2, 2)
+    bench.commit()  # the group's queue, then the members'
+    (to_first,) = first.take_messages()
+    (to_second,) = second.take_messages()
+    bench = bench.crashed()
+    for client_id, sent in (("m1", to_second), ("m0", to_first)):
+        again = bench.join(client_id, clean=False)
+        got = [(message.payload, message.dup, message.packet_id) for message in again.take_messages()]
+        assert got == [(sent.payload, True, sent.packet_id)]
+    bench.journal.close()
+
+
+def test_a_stored_queue_whose_members_are_gone_is_forgotten_at_start(tmp_path: Path) -> None:
+    bench = DiskBench(tmp_path / "data")
+    queue_id, _ = bench.journal.open_shared_queue("$share/nobody/t")
+    assert queue_id
+    bench.commit()
+    bench = bench.restarted()
+    bench.commit()
+    bench = bench.restarted()
+    assert bench.journal.shared_queues() == []
+    bench.journal.close()
