@@ -236,7 +236,7 @@ class Wire:
             self.send(ack(PUBCOMP, message.packet_id))
 
     def ping(self) -> None:
-        """The server has handled all that was sent before; messages that came meanwhile are set aside."""
+        """The server has handled all that was sent before; messages that come before the answer are set aside."""
         self.send(packet(PINGREQ, 0))
         self.await_reply(PINGRESP)
 

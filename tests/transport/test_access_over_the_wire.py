@@ -83,7 +83,7 @@ def test_only_filters_that_are_covered_are_granted(guarded: Broker) -> None:
 
 @v311("MQTT-3.3.5-2")
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_a_refused_message_is_acknowledged_and_reaches_nobody(guarded: Broker, qos: int) -> None:
+def test_a_refused_message_is_acknowledged_and_reaches_no_client(guarded: Broker, qos: int) -> None:
     assert guarded._server is not None
     counters = guarded._server.core.counters
     with joined(guarded, "reader") as reader, joined(guarded, "w", "writer") as writer:

@@ -219,7 +219,7 @@ def test_a_disk_that_fails_is_told_instead(tmp_path: Path, monkeypatch: pytest.M
     run(tmp_path, test, store)
 
 
-def test_a_listing_waits_for_its_reader_and_nobody_else_does(tmp_path: Path) -> None:
+def test_a_listing_waits_for_its_reader_and_no_other_waits(tmp_path: Path) -> None:
     store = ScriptedStore(late=False, queues=False)
     for number in range(4_000):
         store.append_publish(Publish(f"a/{number:04}", bytes(10_000), 0, True), "c")

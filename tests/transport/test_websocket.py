@@ -204,7 +204,7 @@ def test_a_message_beyond_the_packet_limit_ends_the_connection() -> None:
 
 
 @pytest.mark.parametrize("loop_factory", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_a_client_that_does_not_read_is_bounded_and_harms_nobody(loop_factory: LoopFactory) -> None:
+def test_a_client_that_does_not_read_is_bounded_and_harms_no_other(loop_factory: LoopFactory) -> None:
     async def test() -> None:
         limits = Limits(output_bytes_max=100_000)
         payload = bytes(50_000)

@@ -237,7 +237,7 @@ class StreamConnection(asyncio.Protocol, Link):
         self._connection.acknowledge(packet_type, packet_id, reason)
 
     def has_room(self) -> bool:
-        return self._connection.has_room()
+        return self._connection.pending_bytes <= self._output_bytes_max or self._make_room()
 
     def send(self, packet: Packet) -> None:
         self._connection.send(packet)

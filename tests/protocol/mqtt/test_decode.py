@@ -170,7 +170,7 @@ def test_an_announced_length_allocates_nothing() -> None:
 
 
 def test_a_long_packet_in_many_reads_is_gathered_in_place() -> None:
-    # Joining the rest anew for each read would be quadratic.
+    # Joining the rest again for each read would be quadratic.
     payload = bytes(100_000)
     wire = b"\x30\xa5\x8d\x06\x00\x03a/b" + payload
     decoder = Decoder(200_000)

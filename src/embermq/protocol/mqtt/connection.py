@@ -304,7 +304,7 @@ class Connection:
         self._move(LAST_SENT)
 
     def buffered(self, size: int) -> None:
-        """So many of the bytes that were taken have not left yet."""
+        """The shell says how many of the bytes that it took have not left yet."""
         self.pending_bytes = size + sum(map(len, self.out))
 
 
