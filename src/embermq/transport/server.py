@@ -24,7 +24,9 @@ from embermq.broker.access import Access
 from embermq.broker.admission import Refusal
 from embermq.broker.core import Core
 from embermq.broker.limits import Limits
+from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5
 from embermq.protocol.mqtt.encode import Encodings
+from embermq.protocol.mqtt.negotiation import RECEIVE_MAXIMUM
 from embermq.store.interface import Store
 from embermq.transport.authentication import Authenticator
 from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
@@ -60,13 +62,20 @@ class Server:
         sys_interval_s: int = 10,
         group_bytes_max: int = GROUP_BYTES_MAX,
         shortcuts: bool = True,
+        levels: tuple[int, ...] = LEVELS_BEFORE_5,
+        receive_maximum: int = RECEIVE_MAXIMUM,
     ) -> None:
-        """`shortcuts` off: every packet takes the general path, for tests that compare the two."""
+        """`shortcuts` off: every packet takes the general path, for tests that compare the two.
+
+        `levels` are the protocol levels that clients may speak on a stream; 5 is offered only if it is among them.
+        """
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.store: Final = store
         self.access: Final = access
         self.limits: Final = limits
         self.has_shortcuts: Final = shortcuts
+        self.levels: Final = levels
+        self.receive_maximum: Final = receive_maximum
         self.encodings: Final = Encodings(is_reused=shortcuts)
         self.dirty: Final[list[StreamConnection]] = []
         """The connections that have something to send, or to end, when this turn ends."""
@@ -98,6 +107,7 @@ class Server:
         self._unix_paths: list[Path] = []
         self._in_turn = False
         self._turn_ms = 0
+        self._turn_us = 0  # since 1970
         self._turn_end: Final = self._end_turn  # bound once, not in every turn; as the context it runs in
         self._context: Final = copy_context()
         self._wall_ahead_s = 0.0  # wall clock minus the loop's clock, as of the last tick
@@ -216,9 +226,14 @@ class Server:
             self._in_turn = True
             now_s = time.monotonic()
             self._turn_ms = int(now_s * 1000)
-            self.store.begin_turn(int((now_s + self._wall_ahead_s) * 1_000_000))
+            self._turn_us = int((now_s + self._wall_ahead_s) * 1_000_000)
+            self.store.begin_turn(self._turn_us)
             self.loop.call_soon(self._turn_end, context=self._context)
         return self._turn_ms
+
+    def turn_us(self) -> int:
+        """The instant of the turn, in microseconds since 1970."""
+        return self._turn_us
 
     def _wake(self) -> None:
         self.begin_turn()

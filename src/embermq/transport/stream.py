@@ -9,12 +9,12 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, final
 
-from embermq.broker.access import Identity
+from embermq.broker.access import Exchange, ExchangeAnswer, Identity
 from embermq.broker.link import Link
-from embermq.protocol.errors import PeerError, Refused
+from embermq.protocol.errors import PeerError, ProtocolError, Refused
 from embermq.protocol.mqtt.connection import AUTHENTICATING, CLOSING, OPEN, Connection
 from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES
-from embermq.protocol.packets import Connack, Connect, Delivery, Packet, Publish
+from embermq.protocol.packets import Auth, Connack, Connect, Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.transport.rate_limited_log import shown_name
 from embermq.transport.tls import common_name
@@ -75,6 +75,8 @@ class StreamConnection(asyncio.Protocol, Link):
         "_timeout",
         "_paused",
         "_name",
+        "_connect",
+        "_exchange",
     )
 
     def __init__(self, server: "Server") -> None:
@@ -89,6 +91,9 @@ class StreamConnection(asyncio.Protocol, Link):
             partial(server.dirty.append, self),
             self._make_room,
             server.has_shortcuts,
+            server.levels,
+            server.turn_us,
+            server.receive_maximum,
         )
         self._transport: ByteTransport | None = None
         self._output_bytes_max: Final = limits.output_bytes_max
@@ -97,6 +102,8 @@ class StreamConnection(asyncio.Protocol, Link):
         self._timeout: asyncio.TimerHandle | None = None
         self._paused = 0  # the reasons not to read
         self._name = "a client"
+        self._connect: Connect | None = None  # until its sender is known
+        self._exchange: Exchange | None = None  # of a client with an Authentication Method
 
     # -- from the transport --------------------------------------------------------------------------------------
 
@@ -133,6 +140,8 @@ class StreamConnection(asyncio.Protocol, Link):
                     server.core.receive(self, packets, now_ms)
                 else:
                     self._authenticate(packets[0])
+            if connection.auths:
+                self._take_auths()
             if connection.failure is not None:
                 self._fail(connection.failure)
             elif self.waiting > WAITING_MAX or server.store.group_bytes() > server.group_bytes_max:
@@ -178,6 +187,9 @@ class StreamConnection(asyncio.Protocol, Link):
         if connect.client_id:
             self._name = shown_name(connect.client_id)
         self.pause_reading(OPENING)
+        if connect.authentication_method is not None:
+            self._begin_exchange(connect, connect.authentication_method)
+            return
         self._server.authenticator.authenticate(
             connect,
             common_name(self._transport.get_extra_info("peercert")),
@@ -191,6 +203,73 @@ class StreamConnection(asyncio.Protocol, Link):
         if self._connection.state == AUTHENTICATING:  # else it has ended while it was checked
             self._connection.accepted()
             self._server.core.connect(self, connect, identity, self._connection.dialect.name, self.address())
+
+    # -- enhanced authentication (5.0, 4.12) -----------------------------------------------------------------------
+
+    def _begin_exchange(self, connect: Connect, method: str) -> None:
+        assert self._transport is not None
+        self._connect = connect
+        certificate_name = common_name(self._transport.get_extra_info("peercert"))
+        try:
+            exchange = self._server.authenticator.begin_exchange(method, connect.client_id, certificate_name)
+        except Refused as refusal:
+            self._refused(refusal)
+            return
+        self._exchange = exchange
+        data = connect.authentication_data
+        self._server.authenticator.begin(exchange, data, self._answered, self._not_answered, self._failed)
+
+    def _take_auths(self) -> None:
+        """AUTH has come: the next message of an exchange, or the first one of a re-authentication."""
+        auths = self._connection.auths
+        self._connection.auths = []
+        for auth in auths:
+            if self._connection.state >= CLOSING:
+                return
+            self._take_auth(auth)
+
+    def _take_auth(self, auth: Auth) -> None:
+        exchange = self._exchange
+        is_first = auth.reason == ReasonCode.RE_AUTHENTICATE
+        if exchange is None:
+            self._fail(ProtocolError("AUTH without an authentication method in CONNECT", "MQTT-4.12.0-6"))
+        elif auth.method != exchange.method:
+            self._fail(ProtocolError("AUTH with another method than CONNECT", "MQTT-4.12.0-5"))
+        elif is_first and self._connection.state != OPEN:
+            self._fail(ProtocolError("re-authentication before CONNACK", "MQTT-4.12.1-1"))
+        elif is_first:
+            self._server.authenticator.begin(exchange, auth.data, self._answered, self._not_answered, self._failed)
+        else:
+            self._server.authenticator.proceed(exchange, auth.data, self._answered, self._not_answered, self._failed)
+
+    def _answered(self, answer: ExchangeAnswer) -> None:
+        exchange = self._exchange
+        connection = self._connection
+        assert exchange is not None
+        if connection.state >= CLOSING:
+            return
+        if answer.identity is None:
+            self.send(Auth(ReasonCode.CONTINUE_AUTHENTICATION, exchange.method, answer.data))
+            self.resume_reading(OPENING)
+        elif connection.state == OPEN:
+            self.send(Auth(ReasonCode.SUCCESS, exchange.method, answer.data))
+        elif self._connect is not None and connection.negotiation is not None:
+            connection.negotiation.final_data = answer.data
+            self.pause_reading(OPENING)
+            self._accepted(self._connect, answer.identity)
+            self._connect = None
+
+    def _not_answered(self, refusal: Refused) -> None:
+        if self._connection.state == OPEN:
+            self._fail(refusal)
+        else:
+            self._refused(refusal)
+
+    def _failed(self) -> None:
+        if self._connection.state == OPEN:
+            self._fail(Refused("authentication failed", ReasonCode.UNSPECIFIED_ERROR))
+        else:
+            self.close(ReasonCode.SERVER_UNAVAILABLE, "authentication failed")
 
     def _refused(self, refusal: Refused) -> None:
         if self._connection.state == AUTHENTICATING:
@@ -231,7 +310,15 @@ class StreamConnection(asyncio.Protocol, Link):
         return connection.forward(message)
 
     def deliver(self, delivery: Delivery) -> bool:
-        return self._connection.deliver(delivery)
+        connection = self._connection
+        if connection.deliver(delivery):
+            return True
+        self._count_too_large()
+        return False
+
+    def _count_too_large(self) -> None:
+        self._counters.dropped_too_large += self._connection.dropped_too_large
+        self._connection.dropped_too_large = 0
 
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
         self._connection.acknowledge(packet_type, packet_id, reason)
@@ -249,7 +336,11 @@ class StreamConnection(asyncio.Protocol, Link):
         if self.session is not None:  # the core has given an id to a client without one
             self._name = shown_name(self.session.client_id)
         logger.debug("%s connected from %s", self._name, self.address())
+        if self._connection.negotiation is not None and self.session is not None:
+            self._connection.negotiation.resumed(self.session.received_ids)
         packets = self._connection.opened()
+        if self._connection.auths:
+            self._take_auths()
         if packets:
             self._server.core.receive(self, packets, self._server.now_ms())
         if self._connection.failure is not None:
@@ -257,7 +348,7 @@ class StreamConnection(asyncio.Protocol, Link):
         self.resume_reading(OPENING)
 
     def close(self, reason: ReasonCode, detail: str) -> None:
-        if self._connection.close():
+        if self._connection.close(reason):
             level = logging.DEBUG if reason in QUIET else logging.WARNING
             logger.log(level, "%s (%s) disconnected: %s", self._name, self.address(), detail)
             self._server.dirty.append(self)
@@ -272,6 +363,8 @@ class StreamConnection(asyncio.Protocol, Link):
             connection.data_to_send()  # it has nowhere to go
             return
         self._write(transport)
+        if connection.dropped_too_large:
+            self._count_too_large()
         if connection.state == CLOSING:
             self._end(transport)
         elif self._paused or self._is_slow_reader or connection.pending_bytes > self._output_bytes_max:

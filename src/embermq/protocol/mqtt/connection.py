@@ -14,11 +14,13 @@ from typing import Final, final
 
 from embermq.protocol.errors import PeerError, ProtocolError
 from embermq.protocol.mqtt import shortcuts
+from embermq.protocol.mqtt.aliases import INCOMING_ALIASES_MAX, IncomingAliases
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
-from embermq.protocol.mqtt.dialect import Dialect
+from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5, MQTT_5, Dialect
 from embermq.protocol.mqtt.encode import SHARED_BYTES_MIN, EncodedMessages, Encodings, encode, joined
+from embermq.protocol.mqtt.negotiation import RECEIVE_MAXIMUM, Negotiation, refusal
 from embermq.protocol.mqtt.writers import ACKNOWLEDGEMENT_HEADERS, publish_head
-from embermq.protocol.packets import Connack, Connect, Delivery, Packet, Publish
+from embermq.protocol.packets import Auth, Connack, Connect, Delivery, Disconnect, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 
 # -- the states, and what leads from one to another ----------------------------------------------------------------
@@ -62,6 +64,11 @@ TRANSITIONS: Final[dict[tuple[int, str], int]] = {
 """What is not listed cannot happen: a KeyError is a bug of ours."""
 
 
+def _epoch() -> int:
+    """The instant of a connection that nobody tells the time, in a test."""
+    return 0
+
+
 @final
 class Connection:
     """The state machine of one connection.
@@ -71,6 +78,9 @@ class Connection:
     (`buffered`). `answer_bytes`: the part of it that answers the client's own packets, which is never dropped.
     `out` is what was gathered, `encoded` what the receivers of one message share; `packets_taken`: how many packets the
     last `data_to_send` took.
+    `auths`: AUTH packets that came, for the shell to take. `dropped_too_large`: how many messages were larger than the
+    client takes. `negotiation` is the part that only MQTT 5 has.
+    `now_us` is the instant of the turn. `levels` are the protocol levels that a client may speak.
     `output_waits` is called when output is gathered for the first time since the last `data_to_send`; `make_room` when
     more output waits than may: the shell sends what the peer takes, and returns whether there is room.
     """
@@ -84,6 +94,11 @@ class Connection:
         "packets_taken",
         "encoded",
         "out",
+        "auths",
+        "negotiation",
+        "dropped_too_large",
+        "_now_us",
+        "_limits",
         "_output_waits",
         "_make_room",
         "_decoder",
@@ -102,6 +117,10 @@ class Connection:
         output_waits: Callable[[], None],
         make_room: Callable[[], bool],
         shortcuts: bool = True,
+        levels: tuple[int, ...] = LEVELS_BEFORE_5,
+        now_us: Callable[[], int] = _epoch,
+        receive_maximum: int = RECEIVE_MAXIMUM,
+        topic_alias_maximum: int = INCOMING_ALIASES_MAX,
     ) -> None:
         self.state = AWAITING_CONNECT
         self.failure: PeerError | None = None
@@ -112,8 +131,17 @@ class Connection:
         self._output_waits = output_waits
         self._make_room = make_room
         self._decoder: Final = Decoder(
-            packet_bytes_max, first_bytes_max=min(packet_bytes_max, CONNECT_BYTES_MAX), shortcuts=shortcuts
+            packet_bytes_max,
+            first_bytes_max=min(packet_bytes_max, CONNECT_BYTES_MAX),
+            shortcuts=shortcuts,
+            levels=levels,
+            aliases=IncomingAliases(topic_alias_maximum, now_us) if MQTT_5.level in levels else None,
         )
+        self.negotiation: Negotiation | None = None
+        self.auths: list[Auth] = []
+        self.dropped_too_large = 0
+        self._now_us: Final = now_us
+        self._limits: Final = (packet_bytes_max, receive_maximum, topic_alias_maximum)
         self._has_shortcuts: Final = shortcuts
         self._encodings: Final = encodings
         self.encoded: EncodedMessages = encodings.of(self._decoder.dialect)
@@ -143,7 +171,19 @@ class Connection:
         if self.state != OPEN:
             return self._receive_early(packets)
         self.failure = decoder.error
+        if self.negotiation is not None:
+            self._check(packets, self.negotiation)
         return packets
+
+    def _check(self, packets: list[Packet], negotiation: Negotiation) -> None:
+        """MQTT 5: count the client's messages, and take AUTH packets out."""
+        exceeded = negotiation.exceeded(packets)
+        if exceeded is not None:
+            self.failure = exceeded
+        if self._decoder.has_auth:
+            self._decoder.has_auth = False
+            self.auths += [packet for packet in packets if isinstance(packet, Auth)]
+            packets[:] = [packet for packet in packets if not isinstance(packet, Auth)]
 
     def lone_puback(self, data: bytes) -> int:
         """Shortcut for `receive_data`: the packet identifier if a PUBACK is all that has come, else 0.
@@ -157,7 +197,10 @@ class Connection:
 
     def _receive_early(self, packets: list[Packet]) -> list[Packet]:
         if self.state != AWAITING_CONNECT:
-            if self.state < OPEN:
+            negotiation = self.negotiation
+            if self.state == AUTHENTICATING and negotiation is not None and negotiation.method is not None:
+                self._receive_exchange(packets)
+            elif self.state < OPEN:
                 self._stash += packets
             return []
         if packets:
@@ -165,7 +208,9 @@ class Connection:
             if isinstance(first, Connect):
                 self._move(CONNECT_RECEIVED)
                 self.encoded = self._encodings.of(self._decoder.dialect)
-                self._stash = packets[1:]
+                if self._decoder.dialect is MQTT_5:
+                    self._negotiate(first)
+                self._receive_early(packets[1:])
                 return [first]
             name = type(first).__name__
             self.failure = ProtocolError(f"the first packet is {name}, not CONNECT", "MQTT-3.1.0-1")
@@ -173,9 +218,31 @@ class Connection:
         error = self._decoder.error
         if error is not None:
             self.failure = error
-            if error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
+            if self._decoder.dialect is MQTT_5:
+                self._answer(refusal(error.reason))
+            elif error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
                 self.send(Connack(False, error.reason))
         return []
+
+    def _negotiate(self, connect: Connect) -> None:
+        negotiation = Negotiation(connect, *self._limits)
+        self.negotiation = negotiation
+        if negotiation.is_limited:
+            self.encoded = EncodedMessages(MQTT_5, False)  # what others are sent does not fit this client
+
+    def _receive_exchange(self, packets: list[Packet]) -> None:
+        """Between CONNECT and CONNACK a client with an Authentication Method sends AUTH, or gives up (5.0, 4.12)."""
+        for packet in packets:
+            if isinstance(packet, Auth):
+                self.auths.append(packet)
+            elif isinstance(packet, Disconnect):
+                self.failure = PeerError("disconnected before CONNACK", reason=ReasonCode.SUCCESS)
+                return
+            else:
+                name = type(packet).__name__
+                self.failure = ProtocolError(f"{name} during authentication", "MQTT-3.1.2-30")
+                return
+        self.failure = self._decoder.error
 
     def accepted(self) -> None:
         """The client is who it says: the core may send CONNACK."""
@@ -187,12 +254,16 @@ class Connection:
         stash = self._stash
         self._stash = []
         self.failure = self._decoder.error
+        if self.negotiation is not None:
+            self._check(stash, self.negotiation)
         return stash
 
-    def close(self) -> bool:
-        """The end is decided. False: it was decided before."""
+    def close(self, reason: int = ReasonCode.SUCCESS) -> bool:
+        """The end is decided; a client of MQTT 5 is told the reason. False: it was decided before."""
         if self.state >= CLOSING:
             return False
+        if self.negotiation is not None:
+            self._answer(self.negotiation.farewell(reason))
         self._move(END_DECIDED)
         return True
 
@@ -217,6 +288,8 @@ class Connection:
         encoded = self.encoded
         if encoded.message is message or encoded.keep(message):
             frame = encoded.forwarded
+        elif self.negotiation is not None:
+            return self._publish(Delivery(message), self.negotiation)
         else:
             frame = encoded.forward(message)
             if len(frame) >= SHARED_BYTES_MIN:
@@ -229,9 +302,14 @@ class Connection:
         return True
 
     def deliver(self, delivery: Delivery) -> bool:
-        """Gather a message. False: it was QoS 0, too much output waits, and it was dropped."""
+        """Gather a message. False: it was dropped.
+
+        That happens at QoS 0 when too much output waits, and at QoS 1 and 2 when it is larger than the client takes.
+        """
         message = delivery.message
         qos = delivery.qos
+        if self.negotiation is not None:
+            return self._deliver_v5(delivery, self.negotiation)
         if qos == 0:
             if not delivery.retain:
                 return self.forward(message)
@@ -261,8 +339,56 @@ class Connection:
         self.pending_bytes += len(frame)
         return True
 
+    def _deliver_v5(self, delivery: Delivery, negotiation: Negotiation) -> bool:
+        message = delivery.message
+        qos = delivery.qos
+        if qos == 0:
+            if not delivery.retain and not delivery.subscription_ids:
+                return self.forward(message)
+            return self.has_room() and self._publish(delivery, negotiation)
+        payload = message.payload
+        if (
+            message.properties
+            or delivery.subscription_ids
+            or delivery.retain
+            or delivery.dup
+            or negotiation.is_limited
+            or len(payload) >= SHARED_BYTES_MIN
+        ):
+            return self._publish(delivery, negotiation)
+        try:
+            frame = self.encoded.heads[qos][len(payload)][message.topic_name]
+        except (IndexError, KeyError):
+            frame = self.encoded.head(message.topic_name, len(payload), qos)
+        frame += (delivery.packet_id << 8).to_bytes(3, "big") + payload  # a property length of 0 behind the identifier
+        out = self.out
+        if not out:
+            self._output_waits()
+        out.append(frame)
+        self.pending_bytes += len(frame)
+        return True
+
+    def _publish(self, delivery: Delivery, negotiation: Negotiation) -> bool:
+        """Gather a PUBLISH of MQTT 5 in the general way. At QoS 0 one that is too large counts as sent."""
+        parts = negotiation.publish_parts(delivery, self._now_us())
+        if parts is None:
+            self.dropped_too_large += 1
+            return delivery.qos == 0
+        start, payload = parts
+        if len(payload) >= SHARED_BYTES_MIN:
+            self._gather(start)
+            self._gather(payload)
+            self._payload_parts += 1
+        else:
+            self._gather(start + payload)
+        return True
+
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
         """Gather PUBACK, PUBREC, PUBREL or PUBCOMP. Before MQTT 5 they cannot carry the reason."""
+        negotiation = self.negotiation
+        if negotiation is not None and (reason or negotiation.counts_messages):
+            self._answer(negotiation.acknowledgement(packet_type, packet_id, reason))
+            return
         out = self.out
         if not out:
             self._output_waits()
@@ -272,7 +398,12 @@ class Connection:
 
     def send(self, packet: Packet) -> None:
         """Gather any other packet; nothing if the dialect cannot express it."""
-        frame = encode(packet, self._decoder.dialect)
+        if self.negotiation is not None:
+            self._answer(self.negotiation.encoded(packet))
+        else:
+            self._answer(encode(packet, self._decoder.dialect))
+
+    def _answer(self, frame: bytes) -> None:
         if frame:
             self._gather(frame)
             self.answer_bytes += len(frame)

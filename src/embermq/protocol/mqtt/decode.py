@@ -4,14 +4,18 @@ Owns: where one packet ends and the next begins, the incomplete rest, and the di
 Never: the order of packets. That CONNECT comes first and only once is the connection's rule and the broker's.
 """
 
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
 from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5, MQTT_311, Dialect, Reader, requested_dialect, unexpected
 from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX, VIOLATION, Fields
+from embermq.protocol.mqtt.readers_v5 import WirePublish
 from embermq.protocol.mqtt.shortcuts import read_common
 from embermq.protocol.packets import Packet
 from embermq.protocol.reasons import ReasonCode
+
+if TYPE_CHECKING:
+    from embermq.protocol.mqtt.aliases import IncomingAliases
 
 CONNECT_PROPERTIES_BYTES_MAX: Final = 2 * 65_535
 """How many bytes the properties of a CONNECT and of its will may have together (MQTT 5)."""
@@ -19,6 +23,8 @@ CONNECT_BYTES_MAX: Final = 12 + 5 * (2 + 65_535) + CONNECT_PROPERTIES_BYTES_MAX
 """The largest CONNECT that is read: its head, its five fields, and its properties."""
 _CONNECT: Final = 0x10
 """The first byte of a CONNECT."""
+_AUTH: Final = 0xF0
+"""The first byte of an AUTH."""
 
 # Size of a fixed header -> the lowest and the highest remaining length that it has (5.0, 1.5.5).
 _LENGTHS_BY_HEADER: Final = (
@@ -49,6 +55,8 @@ class Decoder:
     `levels` are those that a CONNECT may ask for. `dialect` is the argument until a CONNECT has named its level, then
     the one of that level.
     `rest_bytes_wanted` is 0 between two packets, else the size at which the incomplete one is decoded again.
+    `aliases` resolve what belongs to an MQTT 5 connection; without them such a PUBLISH is returned as `WirePublish`.
+    `has_auth`: an AUTH has come since the connection set it to False.
     `error` is set when the stream ended in a bad packet; everything after it is ignored.
     """
 
@@ -56,11 +64,13 @@ class Decoder:
         "dialect",
         "error",
         "rest_bytes_wanted",
+        "has_auth",
         "_is_server",
         "_packet_bytes_max",
         "_bytes_max",
         "_readers",
         "_levels",
+        "_aliases",
         "_has_shortcut",
         "_rest",
     )
@@ -73,6 +83,7 @@ class Decoder:
         shortcuts: bool = True,
         levels: tuple[int, ...] = LEVELS_BEFORE_5,
         dialect: Dialect = MQTT_311,
+        aliases: "IncomingAliases | None" = None,
     ) -> None:
         self.dialect = dialect
         self.error: PeerError | None = None
@@ -81,6 +92,8 @@ class Decoder:
         self._bytes_max = min(first_bytes_max or packet_bytes_max, packet_bytes_max)  # the limit now
         self._readers = dialect.readers_from_client if server else dialect.readers_from_server
         self._levels: Final = levels
+        self._aliases: Final = aliases
+        self.has_auth = False
         self._has_shortcut: Final = shortcuts
         # The beginning of an incomplete packet: one that comes in many reads is gathered by appending.
         self._rest = bytearray()
@@ -148,15 +161,20 @@ class Decoder:
 
     def _read(self, first: int, fields: Fields) -> Packet:
         if first != _CONNECT or not self._is_server:
-            return self._reader(first)(fields, self.dialect)
+            packet = self._reader(first)(fields, self.dialect)
+            if isinstance(packet, WirePublish) and self._aliases is not None:
+                return self._aliases.resolved(packet)
+            if first == _AUTH:
+                self.has_auth = True
+            return packet
         dialect = requested_dialect(fields, self._levels)
         self.dialect = dialect  # also if the rest is wrong: the answer is of this level
-        packet = dialect.connect_reader(fields, dialect)
+        connect = dialect.connect_reader(fields, dialect)
         self._readers = dialect.readers_from_client
         self._bytes_max = self._packet_bytes_max
         if dialect.has_publish_properties:
             self._bytes_max = remaining_length_max(self._packet_bytes_max)
-        return packet
+        return connect
 
     def _reader(self, first: int) -> Reader:
         """Who reads a packet that begins with this byte; an error if none may.

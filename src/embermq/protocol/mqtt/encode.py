@@ -36,7 +36,8 @@ class EncodedMessages:
     `forwarded` is the whole PUBLISH of `message` at QoS 0 without RETAIN, for the other receivers of that message.
     `heads` are what precedes the packet identifier and the payload in a PUBLISH without RETAIN and DUP, by QoS, length
     of the payload and topic name: most topics are published to again and again, with payloads of the same length.
-    Applies if `is_reused` and to a PUBLISH without properties; else nothing is kept, and every call encodes.
+    Applies if `is_reused`; else nothing is kept, and every call encodes. In MQTT 5 `forwarded` does not apply to a
+    message that expires, and `heads` apply to messages without properties: a property length of 0 follows them.
     """
 
     __slots__ = (
@@ -49,11 +50,13 @@ class EncodedMessages:
         "_large",
         "_dialect",
         "_is_reused",
+        "_has_properties",
     )
 
     def __init__(self, dialect: Dialect, is_reused: bool) -> None:
         self._dialect: Final = dialect
-        self._is_reused: Final = is_reused and not dialect.has_publish_properties
+        self._is_reused: Final = is_reused
+        self._has_properties: Final = dialect.has_publish_properties
         lengths = HEADS_PAYLOAD_BYTES_MAX + 1 if self._is_reused else 0
         self.message: Publish | None = None
         self.forwarded = b""
@@ -66,6 +69,8 @@ class EncodedMessages:
     def keep(self, message: Publish) -> bool:
         """Encode a message at QoS 0 without RETAIN as `forwarded`. False: this does not apply to it."""
         payload = message.payload
+        if self._has_properties and message.properties:
+            return self._keep_whole(message)
         try:
             frame = self._forward_heads[len(payload)][message.topic_name] + payload
         except (IndexError, KeyError):
@@ -74,6 +79,13 @@ class EncodedMessages:
             frame = self.head(message.topic_name, len(payload), 0) + payload
         self.message = message
         self.forwarded = frame
+        return True
+
+    def _keep_whole(self, message: Publish) -> bool:
+        if not self._is_reused or message.expires_us or len(message.payload) >= SHARED_BYTES_MIN:
+            return False
+        self.forwarded = self.whole(message, False)
+        self.message = message
         return True
 
     def forward(self, message: Publish) -> bytes:
@@ -87,7 +99,12 @@ class EncodedMessages:
 
     def head(self, topic_name: str, payload_bytes: int, qos: int) -> bytes:
         """A PUBLISH without RETAIN and DUP up to its packet identifier; kept in `heads`."""
-        head = publish_head(topic_name, payload_bytes, qos, False, False)
+        if not self._has_properties:
+            head = publish_head(topic_name, payload_bytes, qos, False, False)
+        else:
+            head = publish_head(topic_name, payload_bytes + 1, qos, False, False)
+            if qos == 0:
+                head += b"\x00"
         is_kept = payload_bytes <= HEADS_PAYLOAD_BYTES_MAX and len(topic_name) <= HEADS_TOPIC_CHARS_MAX
         if self._is_reused and is_kept:
             if self._heads_count >= HEADS_MAX:

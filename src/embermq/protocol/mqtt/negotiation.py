@@ -1,0 +1,211 @@
+"""What the two sides of one MQTT 5 connection have told each other in CONNECT and CONNACK, and what follows from it.
+
+Owns: the limits of both sides, the aliases sent, the messages of the client that wait for their acknowledgement, and
+how much of a failure is told. A connection of an older level has no such object.
+Never: output. `Connection` gathers the bytes that are made here.
+"""
+
+from typing import Final, final
+
+from embermq.protocol.errors import PeerError, ProtocolError
+from embermq.protocol.message_expiry import with_remaining_expiry
+from embermq.protocol.mqtt.aliases import OutgoingAliases
+from embermq.protocol.mqtt.dialect import MQTT_5
+from embermq.protocol.mqtt.encode import encode
+from embermq.protocol.mqtt.reason_codes import FAILURE, REASON_STRINGS, sendable
+from embermq.protocol.mqtt.writers_v5 import acknowledgement, publish_section, publish_start
+from embermq.protocol.packets import (
+    CONNACK,
+    DISCONNECT,
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    SUBACK,
+    UNSUBACK,
+    Connack,
+    Connect,
+    Delivery,
+    Disconnect,
+    Packet,
+    Publish,
+    Suback,
+    Unsuback,
+)
+from embermq.protocol.reasons import ReasonCode
+
+RECEIVE_MAXIMUM: Final = 65_535
+"""How many QoS 1 and 2 messages a client may have unacknowledged; with this value the identifiers bound them alone."""
+
+
+def refusal(reason: int, has_problem_information: bool = True) -> bytes:
+    """CONNACK for a CONNECT that is refused, or that cannot be read."""
+    sent = sendable(CONNACK, reason)
+    reason_string = REASON_STRINGS.get(sent, "") if has_problem_information else ""
+    return encode(Connack(False, sent, reason_string=reason_string), MQTT_5)
+
+
+@final
+class Negotiation:
+    """The MQTT 5 part of one connection.
+
+    `method` is the Authentication Method of CONNECT, and `final_data` the Authentication Data for CONNACK.
+    `has_connack`: CONNACK has been sent. `counts_messages`: the client may have fewer messages without acknowledgement
+    than there are packet identifiers. `is_limited`: a PUBLISH may depend on this client (its aliases, its maximum).
+    """
+
+    __slots__ = (
+        "method",
+        "final_data",
+        "has_connack",
+        "is_open",
+        "is_limited",
+        "counts_messages",
+        "maximum_packet_size",
+        "_has_problem_information",
+        "_packet_bytes_max",
+        "_alias_maximum",
+        "_receive_maximum",
+        "_aliases",
+        "_open_ids",
+    )
+
+    def __init__(self, connect: Connect, packet_bytes_max: int, receive_maximum: int, alias_maximum: int) -> None:
+        self.method: Final = connect.authentication_method
+        self.final_data: bytes | None = None
+        self.has_connack = False
+        self.is_open = False  # CONNACK said success: a DISCONNECT may follow
+        self.maximum_packet_size: Final = connect.maximum_packet_size or 1 << 32
+        self._has_problem_information: Final = connect.request_problem_information
+        self._packet_bytes_max: Final = packet_bytes_max
+        self._alias_maximum: Final = alias_maximum
+        self._receive_maximum: Final = receive_maximum
+        self.counts_messages: Final = receive_maximum < RECEIVE_MAXIMUM
+        maximum = connect.topic_alias_maximum
+        self._aliases: Final = OutgoingAliases(maximum) if maximum else None
+        self._open_ids: Final[set[int]] = set()
+        self.is_limited: Final = maximum > 0 or connect.maximum_packet_size > 0
+
+    # -- in ----------------------------------------------------------------------------------------------------------
+
+    def resumed(self, received_ids: set[int]) -> None:
+        """QoS 2 messages of the session that are not complete count as well (5.0, 4.9)."""
+        self._open_ids.update(received_ids)
+
+    def exceeded(self, packets: list[Packet]) -> PeerError | None:
+        """Count the client's messages; the packets from the one on that is too many are removed (5.0, 3.3.4)."""
+        if not self.counts_messages:
+            return None
+        open_ids = self._open_ids
+        for place, packet in enumerate(packets):
+            if isinstance(packet, Publish) and packet.qos:
+                open_ids.add(packet.packet_id)
+                if len(open_ids) > self._receive_maximum:
+                    del packets[place:]
+                    return ProtocolError(
+                        f"more than {self._receive_maximum} messages without acknowledgement",
+                        "MQTT-3.3.4-7",
+                        ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
+                    )
+        return None
+
+    # -- out ---------------------------------------------------------------------------------------------------------
+
+    def encoded(self, packet: Packet) -> bytes:
+        """A packet that is neither PUBLISH nor its acknowledgement; b"" if it is larger than the client takes."""
+        if isinstance(packet, Connack):
+            return self._connack(packet)
+        if isinstance(packet, Suback):
+            packet = Suback(packet.packet_id, [sendable(SUBACK, reason) for reason in packet.reasons])
+        elif isinstance(packet, Unsuback):
+            packet = Unsuback(packet.packet_id, [sendable(UNSUBACK, reason) for reason in packet.reasons])
+        frame = encode(packet, MQTT_5)
+        return frame if len(frame) <= self.maximum_packet_size else b""
+
+    def _connack(self, packet: Connack) -> bytes:
+        self.has_connack = True
+        if packet.reason:
+            frame = refusal(packet.reason, self._has_problem_information)
+            return frame if len(frame) <= self.maximum_packet_size else refusal(packet.reason, False)
+        self.is_open = True
+        return encode(
+            Connack(
+                packet.session_present,
+                0,
+                packet.assigned_client_id,
+                packet.session_expiry_s,
+                packet.server_keep_alive_s,
+                packet.response_information,
+                packet.server_reference,
+                packet.reason_string,
+                packet.has_shared_subscriptions,
+                self._receive_maximum,
+                self._packet_bytes_max,
+                self._alias_maximum,
+                self.method,
+                self.final_data,
+            ),
+            MQTT_5,
+        )
+
+    def farewell(self, reason: int) -> bytes:
+        """What the server says when it ends the connection: CONNACK or DISCONNECT, or nothing (5.0, 4.13)."""
+        if reason < FAILURE:
+            return b""
+        if not self.has_connack:
+            return self._connack(Connack(False, reason))
+        if not self.is_open:
+            return b""
+        sent = sendable(DISCONNECT, reason)
+        frame = encode(Disconnect(sent, reason_string=REASON_STRINGS[sent]), MQTT_5)
+        if self._has_problem_information and len(frame) <= self.maximum_packet_size:
+            return frame
+        return encode(Disconnect(sent), MQTT_5)
+
+    def acknowledgement(self, packet_type: int, packet_id: int, reason: int) -> bytes:
+        """PUBACK, PUBREC, PUBREL or PUBCOMP."""
+        if packet_type in (PUBACK, PUBCOMP) or (packet_type == PUBREC and reason >= FAILURE):
+            self._open_ids.discard(packet_id)
+        if not reason:
+            return acknowledgement(packet_type, packet_id, 0)
+        sent = sendable(packet_type, reason)
+        if sent >= FAILURE and self._has_problem_information:
+            frame = acknowledgement(packet_type, packet_id, sent, REASON_STRINGS[sent])
+            if len(frame) <= self.maximum_packet_size:
+                return frame
+        return acknowledgement(packet_type, packet_id, sent)
+
+    def publish_parts(self, delivery: Delivery, now_us: int) -> tuple[bytes, bytes] | None:
+        """A PUBLISH as all that precedes the payload, and the payload; None: it is larger than the client takes.
+
+        The caller makes it part of the output: an alias in it counts from then on (5.0, 3.3.2.3.4).
+        """
+        message = delivery.message
+        topic_name = message.topic_name
+        canonical = message.properties
+        if message.expires_us:
+            canonical = with_remaining_expiry(canonical, message.expires_us, now_us)
+        aliases = self._aliases
+        if aliases is None:
+            return self._parts(delivery, topic_name, 0, canonical)
+        alias = aliases.known(topic_name)
+        if alias:
+            parts = self._parts(delivery, "", alias, canonical)
+        else:
+            alias = aliases.proposed(topic_name)
+            parts = self._parts(delivery, topic_name, alias, canonical)
+            if parts is None and alias:
+                return self._parts(delivery, topic_name, 0, canonical)
+        if parts is not None and alias:
+            aliases.sent(topic_name, alias)
+        return parts
+
+    def _parts(
+        self, delivery: Delivery, topic_name: str, topic_alias: int, canonical: bytes
+    ) -> tuple[bytes, bytes] | None:
+        payload = delivery.message.payload
+        section = publish_section(topic_alias, delivery.subscription_ids, canonical)
+        rest_bytes = len(section) + len(payload)
+        start = publish_start(topic_name, rest_bytes, delivery.qos, delivery.retain, delivery.dup, delivery.packet_id)
+        if len(start) + rest_bytes > self.maximum_packet_size:
+            return None
+        return start + section, payload
