@@ -58,6 +58,10 @@ def copies(tmp_path: Path) -> Iterator[Callable[[Path], Journal]]:
         journal.close()
 
 
+def _ignore() -> None:
+    """A group was written in the background."""
+
+
 def as_journal(engine: Engine) -> Journal:
     assert isinstance(engine.store, Journal)
     return engine.store
@@ -118,7 +122,7 @@ def test_a_background_group_does_not_delay_one_that_is_waited_for(engine: Engine
     engine.turn()
     for _ in range(100):
         engine.publish("a", qos=0, retain=False)
-        engine.store.commit_in_background()
+        engine.store.commit_in_background(_ignore)
     engine.publish("b")
     assert engine.commit() == []
     assert engine.store.retained_get("b") is not None
@@ -129,7 +133,7 @@ def test_what_gathers_behind_a_background_group_is_not_written_at_its_completion
     engine.turn()
     for _ in range(5):
         engine.publish("a", qos=0, retain=False)
-        engine.store.commit_in_background()
+        engine.store.commit_in_background(_ignore)
         engine.publish("a", qos=0, retain=False)
         engine.calls.get(timeout=30)()
     assert engine.store.commit(lambda error: pytest.fail("called back"))
@@ -137,10 +141,21 @@ def test_what_gathers_behind_a_background_group_is_not_written_at_its_completion
     assert len(list(as_journal(engine)._log.groups_from(1))) == 5
 
 
+def test_a_background_commit_says_when_it_is_written_so_that_the_next_can_follow(engine: Engine) -> None:
+    engine.turn()
+    written: list[int] = []
+    for count in (1, 2):
+        engine.publish("a", qos=0, retain=False)
+        engine.store.commit_in_background(lambda: written.append(len(list(as_journal(engine)._log.groups_from(1)))))
+        assert len(written) == count - 1
+        engine.calls.get(timeout=30)()
+        assert written[-1] == count
+
+
 def test_a_background_commit_leaves_alone_a_group_that_is_waited_for(engine: Engine) -> None:
     engine.turn()
     engine.publish("a")
-    engine.store.commit_in_background()
+    engine.store.commit_in_background(_ignore)
     reports: list[StoreError | None] = []
     assert engine.store.commit(reports.append) is False
     engine.calls.get(timeout=30)()

@@ -44,6 +44,7 @@ class ScriptedStore(Store):
         self.trouble = ""  # why nothing can be made durable
         self.commits = 0
         self.background_commits = 0
+        self.written: Callable[[], None] | None = None  # of the last background commit
         self.pieces = 0  # read, with the messages and bytes of payload in them
         self.piece_messages = 0
         self.piece_bytes = 0
@@ -168,8 +169,9 @@ class ScriptedStore(Store):
         self.done = done
         return False
 
-    def commit_in_background(self) -> None:
+    def commit_in_background(self, written: Callable[[], None]) -> None:
         self.background_commits += 1
+        self.written = written
 
     def group_bytes(self) -> int:
         return self.gathered_bytes if self.counts_bytes else 0

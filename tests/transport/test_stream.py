@@ -2,6 +2,9 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 from hypothesis import example, given, settings
@@ -23,6 +26,7 @@ from embermq.protocol.packets import (
     Subscribe,
     SubscriptionRequest,
 )
+from embermq.store.journal import Journal
 from embermq.transport.server import Server
 from embermq.transport.stream import READ_MUCH_BYTES, WAITING_MAX
 from support.clauses import v311
@@ -285,6 +289,24 @@ def test_a_group_keeps_to_its_size_within_a_turn_too() -> None:
         assert all(peer.is_read_from for peer in peers)
 
     run(scenario, store, group_bytes_max=10_000)
+
+
+def test_a_client_is_read_from_again_as_soon_as_a_group_that_no_effect_waits_for_is_written(tmp_path: Path) -> None:
+    calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    journal = Journal(tmp_path, calls.put)
+
+    async def scenario(server: Server) -> None:
+        peer = await joined(server, "writer")
+        for _ in range(20):
+            if peer.is_read_from:
+                await peer.send(Publish("t", bytes(100_000)))
+        assert not peer.is_read_from
+        calls.get(timeout=30)()
+        await turn()
+        assert peer.is_read_from
+
+    run(scenario, journal, group_bytes_max=500_000)
+    journal.close()
 
 
 def test_a_client_whose_connack_waits_is_not_read_from_because_the_disk_has_caught_up() -> None:

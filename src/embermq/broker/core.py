@@ -70,6 +70,7 @@ class Core:
         "_shortcuts",
         "_sys_topics",
         "_background_due_ms",
+        "_wake",
     )
 
     def __init__(
@@ -92,6 +93,7 @@ class Core:
         self.counters: Final = Counters()
         self._store: Final = store
         self._version: Final = version
+        self._wake: Final = wake
         self._started_ms = 0
         self._background_due_ms = 0  # when a group that no effect waits for is old
         self._sys_topics: Final = SysTopics()
@@ -273,7 +275,7 @@ class Core:
             self._effects.commit()
         if now_ms >= self._background_due_ms:
             self._background_due_ms = now_ms + LAZY_GROUP_AGE_MS
-            self._store.commit_in_background()
+            self._store.commit_in_background(self._wake)
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do at the latest, as far as clients are concerned."""
@@ -285,7 +287,7 @@ class Core:
             self._effects.commit()
         if self._store.group_bytes() > LAZY_GROUP_BYTES:
             self._effects.commit()
-            self._store.commit_in_background()
+            self._store.commit_in_background(self._wake)
         dirty = self.delivery.dirty
         if dirty:
             self.delivery.dirty = {}

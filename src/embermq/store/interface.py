@@ -310,9 +310,10 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def commit_in_background(self) -> None:
+    def commit_in_background(self, written: Callable[[], None]) -> None:
         """Write the open group although no effect waits for it: it is large or old. One at a time: while one is being
-        written, the group goes on gathering. A group that effects do wait for is left to `commit`.
+        written, the group goes on gathering, and `written` says that the next one can follow. A group that effects do
+        wait for is left to `commit`.
         """
 
     @abstractmethod

@@ -97,7 +97,8 @@ class Journal(Store):
         self._budgeted: Final = bool(settings.budgets)  # without budgets the ledger is not asked
         self._ledger: Final = BudgetLedger(self._state.retained.account(), self._state.retained.size)
         self._committing = False  # a group that effects wait for is being written
-        self._background = False  # a group that no effect waits for is being written
+        # Called when the group that no effect waits for is written; None: no such group is being written.
+        self._background: Callable[[], None] | None = None
         self._submitted: Final[list[ClosedGroup]] = []  # groups that are not applied yet
         self._trim_before = 0
         self._unrecorded = 0
@@ -290,9 +291,9 @@ class Journal(Store):
         self._submit(done)
         return False
 
-    def commit_in_background(self) -> None:
-        if not self._background and not self._is_waited_for() and not self._open.is_empty():
-            self._background = True
+    def commit_in_background(self, written: Callable[[], None]) -> None:
+        if self._background is None and not self._is_waited_for() and not self._open.is_empty():
+            self._background = written
             self._submit(None)
 
     def _is_waited_for(self) -> bool:
@@ -316,7 +317,9 @@ class Journal(Store):
             tail.durable = last
         self._ledger.applied(closed.group.first_offset + len(closed.group))
         if done is None:
-            self._background = False
+            written, self._background = self._background, None
+            if written is not None:
+                written()
         else:
             self._committing = False
             done(None)

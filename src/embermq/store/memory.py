@@ -289,7 +289,7 @@ class MemoryStore(Store):
     def commit(self, done: Callable[[StoreError | None], None]) -> bool:
         return True
 
-    def commit_in_background(self) -> None:
+    def commit_in_background(self, written: Callable[[], None]) -> None:
         pass
 
     def group_bytes(self) -> int:
