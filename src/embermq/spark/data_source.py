@@ -54,7 +54,9 @@ class EmberDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise bad_option("mode", "overwrite", "append: what is published cannot be taken back")
-        return EmberWriter(parse_sink_options(self.options), check_sink_schema(schema))
+        options = parse_sink_options(self.options)
+        return EmberWriter(options, check_sink_schema(schema, options.order_by))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        return EmberStreamWriter(parse_sink_options(self.options), check_sink_schema(schema))
+        options = parse_sink_options(self.options)
+        return EmberStreamWriter(options, check_sink_schema(schema, options.order_by))

@@ -22,6 +22,8 @@ LATEST: Final = "latest"
 KIND_NAMES: Final = {kind.name.lower(): kind for kind in Kind}
 MQTT_PORT: Final = 1883
 MQTTS_PORT: Final = 8883
+PACKET_BYTES_MAX: Final = 16 * 1024 * 1024
+"""The server's own default (limits.packet_bytes_max)."""
 
 T = TypeVar("T")
 
@@ -47,6 +49,8 @@ _SINK_NAMES: Final = (
     "clientIdPrefix",
     "qos",
     "retain",
+    "orderBy",
+    "packetBytesMax",
     "window",
     "timeoutSeconds",
     "progressSeconds",
@@ -89,6 +93,8 @@ class SinkOptions:
     client_id_prefix: str
     qos: int
     retain: bool
+    order_by: str | None
+    packet_bytes_max: int
     window: int
     timeout_s: float
     progress_s: float
@@ -151,6 +157,8 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         client_id_prefix=read.text("clientIdPrefix") or "spark",
         qos=read.one("qos", _whole(0, 2), 1),
         retain=read.one("retain", _flag, False),
+        order_by=read.text("orderBy"),
+        packet_bytes_max=read.one("packetBytesMax", _whole(128, 268_435_460), PACKET_BYTES_MAX),
         window=read.one("window", _whole(1, 65_535), 10_000),
         timeout_s=read.one("timeoutSeconds", _seconds, 60.0),
         progress_s=read.one("progressSeconds", _seconds, 5.0),

@@ -3,17 +3,22 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from embermq import Broker
+from embermq.broker.limits import PACKET_BYTES_MAX
 from embermq.spark.data_source import EmberDataSource
 from embermq.spark.errors import OptionError
+from embermq.spark.jobs.typed_schema import parse_schema
 from embermq.spark.options import parse_sink_options
+from embermq.spark.sink.publisher import PublishFailed
 from embermq.spark.sink.writer import EmberWriter, Published, check_sink_schema
 from embermq.store.log.reader import LogReader
+from embermq.store.log.records import Kind
 from support.recorded import Recorder
 
 
@@ -77,6 +82,111 @@ def test_a_stream_goes_from_one_log_to_a_server(spark: SparkSession, url: str, d
     run("second")  # everything once more, as after a lost checkpoint
     assert retained(data) == expected
     assert LogReader(data / "log").bounds()[1] > 120
+
+
+def test_a_stream_in_the_order_of_a_column(spark: SparkSession, url: str, data: Path, tmp_path: Path) -> None:
+    made = Recorder(tmp_path / "from")
+    for number in range(900):
+        made.publish(f"s/{number * 7 % 40}", b"%d" % number, retain=True)
+    made.close()
+    rows = (
+        spark.readStream.format("embermq")
+        .schema("offset long, topic string, payload binary, retain boolean")
+        .option("maxRecordsPerTrigger", 500)
+        .load(str(made.data))
+        .repartition(3)  # mixes the rows
+    )
+
+    def run(shuffled: DataFrame, checkpoint: str) -> None:
+        (
+            shuffled.writeStream.format("embermq")
+            .option("url", url)
+            .option("orderBy", "offset")
+            .option("checkpointLocation", str(tmp_path / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+            .awaitTermination()
+        )
+
+    run(rows.repartition(2, "topic"), "ordered")
+    assert by_topic(data) == {
+        topic: [one[3] for one in made.published if one[2] == topic] for topic in {one[2] for one in made.published}
+    }
+    with pytest.raises(PySparkException, match="several tasks have published rows of one topic"):
+        run(rows, "mixed")
+
+
+def by_topic(data: Path) -> dict[str, list[bytes]]:
+    """All messages of each topic, in the order of the server's log."""
+    found: dict[str, list[bytes]] = {}
+    for batch in LogReader(data / "log").batches(1):
+        for row in batch.to_pylist():
+            if row["kind"] == Kind.PUBLISH:
+                found.setdefault(row["topic"], []).append(row["payload"])
+    return found
+
+
+def writer(url: str, **options: str) -> EmberWriter:
+    return EmberWriter(parse_sink_options({"url": url, "progressSeconds": "0", **options}), ("topic", "payload", "n"))
+
+
+def some_rows(numbers: list[int | None], topic: str = "a") -> pa.RecordBatch:
+    payloads = [str(number) for number in numbers]
+    return pa.RecordBatch.from_pydict(
+        {"topic": [topic] * len(numbers), "payload": payloads, "n": pa.array(numbers, pa.int64())}
+    )
+
+
+def test_rows_of_a_task_are_published_in_the_order_of_a_column(url: str, data: Path) -> None:
+    published = writer(url, orderBy="n").write(iter([some_rows([5, 1]), some_rows([4, 4, 0])]))
+    assert isinstance(published, Published) and published.rows == 5
+    assert by_topic(data) == {"a": [b"0", b"1", b"4", b"4", b"5"]}
+    with pytest.raises(PublishFailed, match="a row has no n, by which the rows are ordered"):
+        writer(url, orderBy="n").write(iter([some_rows([5, None])]))
+    assert writer(url, orderBy="n").write(iter([])).rows == 0
+
+
+def test_an_attempt_of_a_task_ends_the_connection_of_the_one_before(url: str, data: Path) -> None:
+    made = writer(url, orderBy="n")
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield some_rows([1])
+        made.write(iter([some_rows([1, 2])]))  # Spark has given up on this attempt, and started another one
+        yield some_rows([2])
+
+    late = EmberWriter(parse_sink_options({"url": url, "progressSeconds": "0"}), ("topic", "payload"))
+    late.write_id = made.write_id
+    with pytest.raises(PublishFailed, match=r"closed the connection|broke"):
+        late.write(rows())
+    assert by_topic(data)["a"][-2:] == [b"1", b"2"]
+
+
+def test_tasks_that_order_their_rows_do_not_share_a_topic(url: str) -> None:
+    made = writer(url, orderBy="n")
+    first, second, other = (made.write(iter([some_rows([1], topic)])) for topic in ("a", "a", "b"))
+    made.commit([first, other, None])
+    with pytest.raises(PublishFailed, match=r"add \.repartition"):
+        made.commit([first, second])
+
+
+@pytest.mark.parametrize(("qos", "payload_bytes_max"), [("0", PACKET_BYTES_MAX - 3), ("1", PACKET_BYTES_MAX - 5)])
+def test_a_row_above_the_limit_of_the_server_is_named(url: str, qos: str, payload_bytes_max: int) -> None:
+    def row(payload_bytes: int) -> Iterator[pa.RecordBatch]:
+        return iter([pa.RecordBatch.from_pydict({"topic": ["a"], "payload": [b"x" * payload_bytes]})])
+
+    assert writer(url, qos=qos).write(row(payload_bytes_max)).rows == 1
+    # The server takes no byte more: it closes the connection.
+    with pytest.raises(PublishFailed, match=r"closed the connection|broke"):
+        writer(url, qos=qos, packetBytesMax=str(2 * PACKET_BYTES_MAX)).write(row(payload_bytes_max + 1))
+    with pytest.raises(PublishFailed, match=rf"the row of topic 'a' has a payload of {payload_bytes_max + 1} bytes"):
+        writer(url, qos=qos).write(row(payload_bytes_max + 1))
+
+
+@pytest.mark.parametrize("order_by", ["nosuch", "payload"])
+def test_rows_are_ordered_by_numbers_and_instants_only(order_by: str) -> None:
+    with pytest.raises(OptionError, match=f"option 'orderBy' is '{order_by}': expected a column of the rows"):
+        check_sink_schema(parse_schema("topic string, payload string, n long"), order_by)
+    assert check_sink_schema(parse_schema("topic string, payload string, n long"), "n") == ("topic", "payload", "n")
 
 
 @pytest.mark.parametrize(

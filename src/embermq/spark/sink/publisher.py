@@ -26,7 +26,6 @@ CHUNK_BYTES: Final = 256 << 10
 """Send when this much is waiting; a window of small messages is sent earlier."""
 
 _U16: Final = Struct(">H")
-_LENGTH_MAX: Final = VARIABLE_BYTE_INTEGER_MAX - 2  # without the packet identifier
 _CONNACK, _PUBACK, _PUBREC, _PUBCOMP, _PINGRESP = 0x20, 0x40, 0x50, 0x70, 0xD0  # first bytes of packets
 _PUBACK_WORD: Final = _PUBACK << 8 | 2
 
@@ -39,11 +38,23 @@ class PublishFailed(PipelineError):
 class Publisher:
     """Publishes rows in their order. `publish` returns once they are sent; `finish` once all are acknowledged."""
 
-    __slots__ = ("_address", "_socket", "_window", "_outgoing", "_outgoing_bytes", "_unacknowledged", "_next_id", "_in")
+    __slots__ = (
+        "_address",
+        "_socket",
+        "_window",
+        "_length_max",
+        "_outgoing",
+        "_outgoing_bytes",
+        "_unacknowledged",
+        "_next_id",
+        "_in",
+    )
 
     def __init__(self, options: SinkOptions, client_id: str) -> None:
         self._address: Final = f"{options.host}:{options.port}"
         self._window: Final = options.window
+        # Without the packet identifier. For MQTT 3.1.1 the server's limit is on the remaining length.
+        self._length_max: Final = min(options.packet_bytes_max, VARIABLE_BYTE_INTEGER_MAX) - 2
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
         self._unacknowledged: Final[set[int]] = set()
@@ -65,11 +76,12 @@ class Publisher:
         outgoing = self._outgoing
         unacknowledged = self._unacknowledged
         pack = _U16.pack
+        length_max = self._length_max
         for header, topic, payload in zip(headers, topics, payloads, strict=True):
             body = payload or b""
             length = 2 + len(topic) + len(body)
-            if length > _LENGTH_MAX:
-                raise PublishFailed(f"a message of {length} bytes is too long for MQTT")
+            if length > length_max and (header & 0b110 or length > length_max + 2):
+                raise PublishFailed(_too_long(topic, len(body)))
             if header & 0b110:
                 packet_id = self._take_id()
                 unacknowledged.add(packet_id)
@@ -187,6 +199,13 @@ class Publisher:
             why = _refusal(return_code) if answer[0] == _CONNACK else "no CONNACK came"
             raise PublishFailed(f"the server at {self._address} refused the connection: {why}")
         self._in = answer[4:]
+
+
+def _too_long(topic: bytes, payload_bytes: int) -> str:
+    return (
+        f"the row of topic {topic.decode()!r:.200} has a payload of {payload_bytes} bytes, more than the server takes: "
+        "if its limits.packet_bytes_max is larger, set the option packetBytesMax to it"
+    )
 
 
 def _refusal(return_code: int) -> str:
