@@ -9,7 +9,7 @@ import pytest
 from embermq import Broker
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Connack, Connect, Pingreq, Pingresp, Publish
-from embermq.transport.server import Server
+from embermq.transport.server import STOP_GRACE_S, Server
 from embermq.transport.stream import READ_MUCH_BYTES
 from support.transports import Peer, joined, run, turn
 
@@ -69,6 +69,17 @@ def test_connections_above_the_limit_are_not_served() -> None:
         assert server.core.counters.connections_refused == 1
 
     run(scenario, connections_max=1)
+
+
+def test_a_server_that_stops_does_not_wait_for_clients_that_have_not_sent_connect() -> None:
+    async def scenario(server: Server) -> None:
+        silent, client = Peer(server), await joined(server, "c")
+        begun_s = server.loop.time()
+        await server.stop()
+        assert server.loop.time() - begun_s < STOP_GRACE_S
+        assert (silent.ended, client.ended) == ("closed", "closed")
+
+    run(scenario)
 
 
 def test_callbacks_run_when_the_turn_has_ended_and_the_output_is_written() -> None:

@@ -27,6 +27,7 @@ from embermq.broker.limits import Limits
 from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5
 from embermq.protocol.mqtt.encode import Encodings
 from embermq.protocol.mqtt.negotiation import RECEIVE_MAXIMUM
+from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
 from embermq.transport.authentication import Authenticator
 from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
@@ -196,7 +197,10 @@ class Server:
         for control in self._controls:
             await control.close()
         self.begin_turn()
-        self.core.stop("the server is shutting down")
+        reason = "the server is shutting down"
+        self.core.stop(reason)
+        for connection in list(self._connections):  # those without a session, which the core does not know
+            connection.close(ReasonCode.SERVER_SHUTTING_DOWN, reason)
         self._end_turn()
         for datagrams in self._datagrams:
             datagrams.close()
