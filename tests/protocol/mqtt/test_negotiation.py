@@ -112,6 +112,15 @@ def test_a_bad_connect_is_answered_with_connack(data: str, reason: int) -> None:
     assert answer.reason == reason and answer.reason_string
 
 
+@v5("MQTT-3.1.2-2")
+def test_a_later_level_is_answered_in_the_form_of_5_and_an_older_one_in_its_own() -> None:
+    for level, start in ((6, "00 84"), (0x7F, "00 84"), (0x84, "00 01"), (2, "00 01")):
+        client = new()
+        client.receive_data(bytes.fromhex(f"10 0e 00044d515454 {level:02x} 02 0000 00 000163"))
+        assert client.failure is not None and client.failure.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
+        assert client.data_to_send()[0][2:4] == bytes.fromhex(start)
+
+
 @v5("MQTT-3.14.0-1")
 @pytest.mark.parametrize("data", [b"\xe0\x00", b"\x00\x00", b"\x30\x04\x00\x01a\x00"])
 def test_what_is_no_connect_is_not_answered(data: bytes) -> None:

@@ -200,14 +200,22 @@ def new_connection(
         return False
 
     return Connection(
-        encodings, PACKET_BYTES_MAX, output_bytes_max, lambda: told.append("output"), make_room, shortcuts=shortcuts
+        encodings,
+        PACKET_BYTES_MAX,
+        output_bytes_max,
+        lambda: told.append("output"),
+        make_room,
+        shortcuts=shortcuts,
+        levels=(3, 4, 5),
     )
 
 
 def opened(shortcuts: bool, level: int = 4, encodings: Encodings | None = None) -> tuple[Connection, list[str]]:
     told: list[str] = []
     connection = new_connection(encodings or Encodings(is_reused=shortcuts), shortcuts, told)
-    assert len(connection.receive_data(wire_of(Connect("c", protocol_level=level)))) == 1
+    connect = Connect("c", protocol_level=level)
+    wire = encode(connect, MQTT_5) if level == MQTT_5.level else wire_of(connect)
+    assert connection.receive_data(wire) == [connect]
     connection.accepted()
     assert connection.opened() == []
     assert connection.state == OPEN
@@ -225,6 +233,7 @@ MESSAGES: Final = [
     Publish("n" * 300, b"", 1, packet_id=7),
     Publish("a", bytes(SHARED_BYTES_MIN)),
     Publish("a", bytes(SHARED_BYTES_MIN + 1)),
+    Publish("a", b"x", properties=b"\x01\x01"),
 ]
 messages: Final = st.sampled_from(MESSAGES) | st.builds(Publish, short_names, payloads)
 deliveries: Final = st.builds(Delivery, messages, st.integers(0, 2), st.booleans(), st.booleans(), packet_ids)
@@ -267,7 +276,7 @@ def test_connections_with_and_without_shortcuts_do_the_same(script: list[tuple[i
     seen = []
     for shortcuts_on in (True, False):
         shared = Encodings(is_reused=shortcuts_on)
-        connections = [opened(shortcuts_on, level, shared) for level in (4, 4, V31)]
+        connections = [opened(shortcuts_on, level, shared) for level in (4, 5, V31)]
         seen.append(carry_out(connections, script))
     assert seen[0] == seen[1]
 

@@ -99,6 +99,7 @@ class Connection:
         "dropped_too_large",
         "_now_us",
         "_limits",
+        "_end_at",
         "_output_waits",
         "_make_room",
         "_decoder",
@@ -140,6 +141,7 @@ class Connection:
         self.negotiation: Negotiation | None = None
         self.auths: list[Auth] = []
         self.dropped_too_large = 0
+        self._end_at = -1  # MQTT 5: how many parts of the output precede the end that was decided
         self._now_us: Final = now_us
         self._limits: Final = (packet_bytes_max, receive_maximum, topic_alias_maximum)
         self._has_shortcuts: Final = shortcuts
@@ -212,8 +214,7 @@ class Connection:
                     self._negotiate(first)
                 self._receive_early(packets[1:])
                 return [first]
-            name = type(first).__name__
-            self.failure = ProtocolError(f"the first packet is {name}, not CONNECT", "MQTT-3.1.0-1")
+            self.failure = ProtocolError(f"the first packet is {type(first).__name__}, not CONNECT", "MQTT-3.1.0-1")
             return []
         error = self._decoder.error
         if error is not None:
@@ -239,8 +240,7 @@ class Connection:
                 self.failure = PeerError("disconnected before CONNACK", reason=ReasonCode.SUCCESS)
                 return
             else:
-                name = type(packet).__name__
-                self.failure = ProtocolError(f"{name} during authentication", "MQTT-3.1.2-30")
+                self.failure = ProtocolError(f"{type(packet).__name__} during authentication", "MQTT-3.1.2-30")
                 return
         self.failure = self._decoder.error
 
@@ -264,6 +264,7 @@ class Connection:
             return False
         if self.negotiation is not None:
             self._answer(self.negotiation.farewell(reason))
+            self._end_at = len(self.out)
         self._move(END_DECIDED)
         return True
 
@@ -306,10 +307,10 @@ class Connection:
 
         That happens at QoS 0 when too much output waits, and at QoS 1 and 2 when it is larger than the client takes.
         """
-        message = delivery.message
-        qos = delivery.qos
         if self.negotiation is not None:
             return self._deliver_v5(delivery, self.negotiation)
+        message = delivery.message
+        qos = delivery.qos
         if qos == 0:
             if not delivery.retain:
                 return self.forward(message)
@@ -347,14 +348,8 @@ class Connection:
                 return self.forward(message)
             return self.has_room() and self._publish(delivery, negotiation)
         payload = message.payload
-        if (
-            message.properties
-            or delivery.subscription_ids
-            or delivery.retain
-            or delivery.dup
-            or negotiation.is_limited
-            or len(payload) >= SHARED_BYTES_MIN
-        ):
+        is_particular = message.properties or delivery.subscription_ids or delivery.retain or delivery.dup
+        if is_particular or negotiation.is_limited or len(payload) >= SHARED_BYTES_MIN:
             return self._publish(delivery, negotiation)
         try:
             frame = self.encoded.heads[qos][len(payload)][message.topic_name]
@@ -419,6 +414,8 @@ class Connection:
     def data_to_send(self) -> list[bytes]:
         """Take what was gathered, as few writes."""
         out = self.out
+        if self._end_at >= 0:  # nothing follows DISCONNECT (5.0, MQTT-3.14.4-1), also what a commit releases later
+            del out[self._end_at :]
         self.packets_taken = len(out)
         if not out:
             return []

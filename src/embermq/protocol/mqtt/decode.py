@@ -7,7 +7,16 @@ Never: the order of packets. That CONNECT comes first and only once is the conne
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
-from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5, MQTT_311, Dialect, Reader, requested_dialect, unexpected
+from embermq.protocol.mqtt.dialect import (
+    LEVELS_BEFORE_5,
+    MQTT_5,
+    MQTT_311,
+    Dialect,
+    Reader,
+    is_of_later_level,
+    requested_dialect,
+    unexpected,
+)
 from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX, VIOLATION, Fields
 from embermq.protocol.mqtt.readers_v5 import WirePublish
 from embermq.protocol.mqtt.shortcuts import read_common
@@ -167,7 +176,13 @@ class Decoder:
             if first == _AUTH:
                 self.has_auth = True
             return packet
-        dialect = requested_dialect(fields, self._levels)
+        start = fields.position()
+        try:
+            dialect = requested_dialect(fields, self._levels)
+        except ProtocolError:
+            if MQTT_5.level in self._levels and is_of_later_level(fields.between(start, fields.position())):
+                self.dialect = MQTT_5  # a client of a later version is answered in the latest that there is
+            raise
         self.dialect = dialect  # also if the rest is wrong: the answer is of this level
         connect = dialect.connect_reader(fields, dialect)
         self._readers = dialect.readers_from_client

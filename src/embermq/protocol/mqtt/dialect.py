@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, final
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
 from embermq.protocol.mqtt import readers, readers_v5, writers, writers_v5
-from embermq.protocol.mqtt.fields import VIOLATION, Fields
+from embermq.protocol.mqtt.fields import VIOLATION, Fields, binary_field
 from embermq.protocol.packets import (
     AUTH,
     DISCONNECT,
@@ -300,6 +300,15 @@ def requested_dialect(fields: Fields, levels: tuple[int, ...] = LEVELS_BEFORE_5)
             _unsupported(protocol_name, level, fields), "MQTT-3.1.2-2", ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
         )
     return dialect
+
+
+def is_of_later_level(start: bytes) -> bool:
+    """Whether the first two fields of a CONNECT name a level above all that there are.
+
+    Bridges set the highest bit of an older level.
+    """
+    name = binary_field(MQTT_5.protocol_name)
+    return start.startswith(name) and MQTT_5.level < start[len(name)] < 0x80
 
 
 def _unsupported(protocol_name: bytes, level: int, fields: Fields) -> str:
