@@ -6,6 +6,7 @@ import pytest
 
 from embermq.broker.access import Identity
 from embermq.broker.limits import Limits
+from embermq.broker.queues.clock import Clock
 from embermq.broker.wills import WILLS_A_TICK, Wills
 from embermq.protocol.packets import Disconnect, Publish, Suback, Will
 from embermq.protocol.reasons import ReasonCode
@@ -26,7 +27,7 @@ def watcher(bench: Bench) -> ScriptedLink:
 
 
 def wills_of(bench: Bench) -> Wills:
-    return Wills(bench.store, bench.core.delivery, bench.core.counters)
+    return Wills(bench.store, bench.core.delivery, bench.core.counters, Clock())
 
 
 @pytest.mark.parametrize("how", ["lost", "takeover", "protocol error", "keep-alive"])

@@ -13,6 +13,7 @@ from embermq.broker.link import Link
 from embermq.broker.queues.outbound import Outbound
 from embermq.broker.retained_delivery import COMPARISONS_MAX
 from embermq.broker.session import Session
+from embermq.protocol.message_expiry import message_expires_us
 from embermq.protocol.packets import (
     PUBACK,
     PUBCOMP,
@@ -272,9 +273,14 @@ class Bench:
         self.commit()
         assert link.got.pop(0) == Suback(1, [qos])
 
-    def publish(self, topic_name: str, payload: bytes, qos: int = 0, retain: bool = False) -> None:
-        """A message without a session."""
-        self.core.publish_sessionless(Publish(topic_name, payload, qos, retain), Identity("", "somebody"))
+    def publish(
+        self, topic_name: str, payload: bytes, qos: int = 0, retain: bool = False, *, expiry_s: int | None = None
+    ) -> None:
+        """A message without a session; with `expiry_s` it has a Message Expiry Interval."""
+        properties = b"" if expiry_s is None else b"\x02" + expiry_s.to_bytes(4, "big")
+        expires_us = message_expires_us(properties, self.now_ms * 1000)
+        message = Publish(topic_name, payload, qos, retain, properties=properties, expires_us=expires_us)
+        self.core.publish_sessionless(message, Identity("", "somebody"))
         self.turn()
 
 

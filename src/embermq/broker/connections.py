@@ -65,7 +65,7 @@ class Connections:
         """`token` makes assigned client identifiers unique across restarts."""
         self.now_ms = 0
         self.sessions: Final[dict[str, Session]] = {}
-        self.wills: Final = Wills(store, delivery, counters)
+        self.wills: Final = Wills(store, delivery, counters, delivery.clock)
         self._store: Final = store
         self._access: Final = access
         self._limits: Final = limits
@@ -195,7 +195,9 @@ class Connections:
 
     def _new_outbound(self, queue: Queue | None, window: int) -> Outbound:
         limits = self._limits
-        return Outbound(queue, window, limits.queue_messages_max, self._counters, limits.queue_bytes_max)
+        return Outbound(
+            queue, window, limits.queue_messages_max, self._counters, limits.queue_bytes_max, self._delivery.clock
+        )
 
     def _refuse(self, link: Link, reason: ReasonCode, detail: str) -> None:
         """CONNACK with a reason, then the end; nothing after the CONNECT is processed (MQTT-3.1.4-5)."""

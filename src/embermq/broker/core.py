@@ -19,6 +19,7 @@ from embermq.broker.delivery import MessageDelivery
 from embermq.broker.effects import CallEffect, Effects, PacketEffect
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
+from embermq.broker.queues.clock import Clock
 from embermq.broker.queues.shared import Shares
 from embermq.broker.retained_delivery import COMPARISONS_MAX, RetainedDelivery
 from embermq.broker.routes import Routes
@@ -65,6 +66,8 @@ class Core:
         "_version",
         "_started_ms",
         "_routes",
+        "_clock",
+        "_ahead_us",
         "_shares",
         "_effects",
         "_shortcuts",
@@ -98,29 +101,17 @@ class Core:
         self._background_due_ms = 0  # when a group that no effect waits for is old
         self._sys_topics: Final = SysTopics()
         self._routes: Final = Routes()
+        self._clock: Final = Clock()
+        self._ahead_us = 0
         self._effects: Final = Effects(self, store, wake, bug)
-        self._shares: Final = Shares(
-            store,
-            self._effects,
-            self.counters,
-            self._routes,
-            limits.queue_messages_max,
-            limits.queue_bytes_max,
-        )
+        self._shares: Final = Shares(store, self._effects, self.counters, self._routes, self._clock, limits)
         admission = Admission(store, access, limits, self.counters, self._routes, report_refusal)
         self.retained: Final = RetainedDelivery(store, self._effects, shortcuts, comparisons_max)
         self.delivery: Final = MessageDelivery(
-            store, access, admission, self.counters, self._effects, self.retained, shortcuts
+            store, access, admission, self.counters, self._effects, self.retained, self._clock, shortcuts
         )
         self.subscriptions: Final = Subscriptions(
-            store,
-            admission,
-            self._routes,
-            self._shares,
-            self.retained,
-            self._effects,
-            self._sys_topics,
-            limits.subscriptions_max,
+            store, admission, self._routes, self._shares, self.retained, self._effects, self._sys_topics, limits
         )
         self.connections: Final = Connections(
             store, access, limits, self.counters, self._effects, self.delivery, self.subscriptions, wake, token
@@ -141,6 +132,7 @@ class Core:
         if session is None:
             return
         self.connections.now_ms = now_ms
+        self._clock.now_us = now_ms * 1000 + self._ahead_us
         session.heard_ms = now_ms
         self.counters.messages_received += len(packets)
         shortcuts = self._shortcuts
@@ -232,6 +224,8 @@ class Core:
         """At start: the persistent sessions as the store remembers them."""
         self._started_ms = now_ms
         self.connections.now_ms = now_ms
+        self._ahead_us = wall_us - now_ms * 1000
+        self._clock.now_us = wall_us
         self._shares.restore()
         self.connections.restore(wall_us)
         self._shares.restored()
@@ -267,6 +261,8 @@ class Core:
     def tick(self, now_ms: int, now_us: int) -> None:
         """Time has passed: deadlines, expired retained messages, and the group that no effect waits for."""
         self.connections.now_ms = now_ms
+        self._ahead_us = now_us - now_ms * 1000
+        self._clock.now_us = now_us
         self.connections.tick(now_ms)
         if not self._store.failing():
             for topic_name in self._store.retained_expired(now_us, EXPIRED_MAX):

@@ -32,6 +32,7 @@ class Counters:
         "dropped_output_full",
         "dropped_queue_full",
         "dropped_too_large",
+        "dropped_expired",
         "dropped_not_authorized",
         "dropped_topic_refused",
         "dropped_retained_budget",
@@ -59,6 +60,7 @@ class Counters:
         self.dropped_output_full = 0
         self.dropped_queue_full = 0
         self.dropped_too_large = 0  # larger than the receiver's Maximum Packet Size (MQTT 5); counted by links
+        self.dropped_expired = 0  # its Message Expiry Interval was over before it could be sent (MQTT 5)
         self.dropped_not_authorized = 0
         self.dropped_topic_refused = 0
         self.dropped_retained_budget = 0
@@ -69,6 +71,18 @@ class Counters:
         self.store_refusals = 0
         # Counts of the transports: each call returns names below `$SYS/broker/` with their values.
         self.others: Final[list[Callable[[], dict[str, int]]]] = []
+
+    def dropped(self) -> int:
+        """Messages that were dropped, for whatever reason."""
+        return (
+            self.dropped_output_full
+            + self.dropped_queue_full
+            + self.dropped_too_large
+            + self.dropped_expired
+            + self.dropped_not_authorized
+            + self.dropped_topic_refused
+            + self.dropped_retained_budget
+        )
 
 
 @final
@@ -105,14 +119,6 @@ def sys_values(
 ) -> dict[str, str]:
     """Every topic name below `$SYS/broker/` with its present value."""
     connected = counters.clients_connected
-    dropped = (
-        counters.dropped_output_full
-        + counters.dropped_queue_full
-        + counters.dropped_too_large
-        + counters.dropped_not_authorized
-        + counters.dropped_topic_refused
-        + counters.dropped_retained_budget
-    )
     values: dict[str, str | int] = {
         "version": f"EmberMQ {version}",
         "uptime": f"{uptime_s} seconds",
@@ -130,10 +136,11 @@ def sys_values(
         "bytes/sent": counters.bytes_sent,
         "publish/messages/received": counters.publish_received,
         "publish/messages/sent": counters.publish_sent,
-        "publish/messages/dropped": dropped,
+        "publish/messages/dropped": counters.dropped(),
         "publish/messages/dropped/output-full": counters.dropped_output_full,
         "publish/messages/dropped/queue-full": counters.dropped_queue_full,
         "publish/messages/dropped/too-large": counters.dropped_too_large,
+        "publish/messages/dropped/expired": counters.dropped_expired,
         "publish/messages/dropped/not-authorized": counters.dropped_not_authorized,
         "publish/messages/dropped/topic-refused": counters.dropped_topic_refused,
         "publish/messages/dropped/retained-budget": counters.dropped_retained_budget,

@@ -11,6 +11,7 @@ from embermq.broker.admission import Admission
 from embermq.broker.counters import Counters
 from embermq.broker.effects import AcknowledgementEffect, Effects, PublishEffect
 from embermq.broker.link import Link
+from embermq.broker.queues.clock import Clock
 from embermq.broker.shortcuts import deliver_next
 from embermq.protocol.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Delivery, Publish, Pubrec, Pubrel
 from embermq.protocol.reasons import ReasonCode
@@ -28,6 +29,7 @@ class MessageDelivery:
     """Every message goes through here, and every acknowledgement."""
 
     __slots__ = (
+        "clock",
         "dirty",
         "_store",
         "_access",
@@ -47,6 +49,7 @@ class MessageDelivery:
         counters: Counters,
         effects: Effects,
         retained: "RetainedDelivery",
+        clock: Clock,
         with_shortcuts: bool,
     ) -> None:
         self.dirty: dict[Session, None] = {}  # sessions whose window or link has changed in this turn
@@ -57,6 +60,7 @@ class MessageDelivery:
         self._counters: Final = counters
         self._effects: Final = effects
         self._retained: Final = retained
+        self.clock: Final = clock
         self._with_shortcuts: Final = with_shortcuts
 
     # -- from publishers -------------------------------------------------------------------------------------------
@@ -136,6 +140,9 @@ class MessageDelivery:
 
     def fan_out(self, message: Publish, receivers: "list[Subscription]", client_id: str) -> None:
         """Deliver a message of a client to every receiver, each at the QoS it was granted."""
+        if message.expires_us and self.clock.has_expired_live(message):
+            self._expire(message, receivers, client_id)
+            return
         qos = message.qos
         with_shortcuts = self._with_shortcuts
         sent = 0
@@ -168,6 +175,21 @@ class MessageDelivery:
         counters = self._counters
         counters.publish_sent += sent
         counters.publish_bytes_sent += sent * len(message.payload)
+
+    def _expire(self, message: Publish, receivers: "list[Subscription]", client_id: str) -> None:
+        """A message has expired while it waited for its commit. Stored queues have it, and drop it in its turn."""
+        for receiver in receivers:
+            asked: Subscription | None = receiver
+            session = receiver.session
+            if receiver.no_local and session.client_id == client_id:
+                asked = receiver.own
+            if asked is None:
+                continue
+            qos = min(asked.qos, message.qos)
+            if qos == 0 or session.outbound.queue is None:
+                self._counters.dropped_expired += 1
+            elif not session.has_ended:
+                session.outbound.offer(session.link, message, qos, False, is_live=False)
 
     def offer(self, session: "Session", message: Publish, qos: int, retain: bool, ids: tuple[int, ...]) -> None:
         """A message that one session is owed has become durable."""

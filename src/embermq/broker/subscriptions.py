@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.counters import SysTopics
 from embermq.broker.effects import Effects, PacketEffect
+from embermq.broker.limits import Limits
 from embermq.broker.link import Link
 from embermq.broker.queues.shared import Shares, is_shared
 from embermq.broker.routes import Routes, Subscription
@@ -37,10 +38,8 @@ class Subscriptions:
         retained: "RetainedDelivery",
         effects: Effects,
         sys_topics: SysTopics,
-        streams_max: int,
+        limits: Limits,
     ) -> None:
-        """`streams_max`: from this number of unfinished streams of retained messages on, a repeated filter replaces
-        the stream it had."""
         self._store: Final = store
         self._admission: Final = admission
         self._routes: Final = routes
@@ -48,7 +47,8 @@ class Subscriptions:
         self._retained: Final = retained
         self._effects: Final = effects
         self._sys_topics: Final = sys_topics
-        self._streams_max: Final = streams_max
+        # From this number of unfinished streams of retained messages on, a repeated filter replaces the stream it had.
+        self._streams_max: Final = limits.subscriptions_max
 
     def add(self, session: "Session", request: SubscriptionRequest) -> Subscription:
         """Give a session a subscription, in place of an older one with the same topic filter."""

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.access import Identity
 from embermq.broker.counters import Counters
+from embermq.broker.queues.clock import Clock
+from embermq.protocol.message_expiry import message_expires_us
 from embermq.protocol.packets import Publish, Will
 from embermq.store.interface import Store, StoreError
 
@@ -47,12 +49,13 @@ class PendingWill:
 class Wills:
     """The wills of all clients: their records, and those of the clients that are gone by client identifier."""
 
-    __slots__ = ("_store", "_delivery", "_counters", "_pending", "_heap", "_number", "_now_ms")
+    __slots__ = ("_store", "_delivery", "_counters", "_clock", "_pending", "_heap", "_number", "_now_ms")
 
-    def __init__(self, store: Store, delivery: "MessageDelivery", counters: Counters) -> None:
+    def __init__(self, store: Store, delivery: "MessageDelivery", counters: Counters, clock: Clock) -> None:
         self._store: Final = store
         self._delivery: Final = delivery
         self._counters: Final = counters
+        self._clock: Final = clock
         self._pending: Final[dict[str, PendingWill]] = {}
         self._heap: list[tuple[int, int, str]] = []  # when, number, client identifier; stale without a pending will
         self._number = 0
@@ -122,7 +125,9 @@ class Wills:
             heapify(self._heap)
 
     def _publish(self, client_id: str, will: Will, identity: Identity) -> None:
-        message = Publish(will.topic_name, will.payload, will.qos, will.retain, False, 0, will.properties)
+        properties = will.properties
+        expires_us = message_expires_us(properties, self._clock.now_us) if properties else 0
+        message = Publish(will.topic_name, will.payload, will.qos, will.retain, False, 0, properties, expires_us)
         try:
             self._delivery.take_sessionless(message, identity, must_be_durable=True)
         except StoreError:

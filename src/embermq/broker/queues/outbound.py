@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.counters import Counters
 from embermq.broker.limits import QUEUE_BYTES_MAX
 from embermq.broker.link import Link
+from embermq.broker.queues.clock import Clock
 from embermq.protocol.packets import PUBREL, Delivery, Publish
 from embermq.store.interface import PACKET_IDS, Queue, packet_id_of
 
@@ -60,13 +61,21 @@ class Outbound:
         "durable",
         "memory_bytes",
         "memory_bytes_max",
+        "_clock",
+        "_live",
         "_length_max",
         "_counters",
         "_acknowledged",
     )
 
     def __init__(
-        self, queue: Queue | None, window: int, length_max: int, counters: Counters, bytes_max: int = QUEUE_BYTES_MAX
+        self,
+        queue: Queue | None,
+        window: int,
+        length_max: int,
+        counters: Counters,
+        bytes_max: int = QUEUE_BYTES_MAX,
+        clock: Clock | None = None,
     ) -> None:
         self.queue: Final = queue
         self.inflight: Final[dict[int, Delivery]] = {}  # by packet identifier, oldest first
@@ -82,6 +91,8 @@ class Outbound:
         self.durable = 0  # the newest sequence number that is durable and may be sent
         self.memory_bytes = 0  # of topic names and payloads in flight and in the backlog
         self.memory_bytes_max: Final = bytes_max
+        self._clock: Final = clock if clock is not None else Clock()
+        self._live = 0  # the sequence number of a message that has not waited: it does not expire
         self._length_max: Final = length_max
         self._counters: Final = counters
         self._acknowledged = 0
@@ -103,8 +114,20 @@ class Outbound:
         queue.push(message, offset, qos, retain, ids)
         return True
 
-    def offer(self, link: Link | None, message: Publish, qos: int, retain: bool, ids: tuple[int, ...] = ()) -> None:
-        """A message is durable: send it if it is the next one and the client can take it, else let it wait."""
+    def offer(
+        self,
+        link: Link | None,
+        message: Publish,
+        qos: int,
+        retain: bool,
+        ids: tuple[int, ...] = (),
+        *,
+        is_live: bool = True,
+    ) -> None:
+        """A message is durable: send it if it is the next one and the client can take it, else let it wait.
+
+        `is_live`: it has not expired before it became durable.
+        """
         sequence = self.durable + 1
         packet_id = packet_id_of(sequence)
         is_next = self.fetched == self.durable and not self.backlog and not self.resend_ids
@@ -119,7 +142,9 @@ class Outbound:
             self._counters.dropped_queue_full += 1
             return
         if link is not None and is_next and packet_id not in self.inflight:
+            self._live = sequence if is_live else 0
             self.pump(link)
+            self._live = 0
 
     def pump(self, link: Link) -> None:
         """Send what is owed, as far as the window and the client's reading allow."""
@@ -133,6 +158,10 @@ class Outbound:
             if packet_id in self.inflight or packet_id in self.shared:
                 return
             self.backlog.popleft()
+            if delivery.message.expires_us and self._may_not_be_sent(delivery):
+                self.memory_bytes -= len(delivery.message.topic_name) + len(delivery.message.payload)
+                self._counters.dropped_expired += 1
+                continue
             if delivery.sequence <= self.sent_before:
                 delivery = delivery.repeated()
             self.inflight[packet_id] = delivery
@@ -140,6 +169,11 @@ class Outbound:
                 link.acknowledge(PUBREL, packet_id, 0)
             elif not link.deliver(delivery):
                 self.discard(packet_id)
+
+    def _may_not_be_sent(self, delivery: Delivery) -> bool:
+        """Whether a message has expired. One that was sent once is sent again all the same (5.0, MQTT-4.3.3-7)."""
+        sequence = delivery.sequence
+        return sequence > self.sent_before and sequence != self._live and self._clock.has_expired(delivery.message)
 
     def discard(self, packet_id: int) -> None:
         """A message is too large for the client: it counts as delivered (5.0, MQTT-3.1.2-25)."""

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.counters import Counters
 from embermq.broker.effects import Effects, SharedOfferEffect
-from embermq.broker.limits import QUEUE_BYTES_MAX, QUEUE_MESSAGES_MAX
+from embermq.broker.limits import Limits
+from embermq.broker.queues.clock import Clock
 from embermq.protocol.packets import Delivery, Publish
 from embermq.protocol.topics import check_topic_filter
 from embermq.store.interface import Queue, Store
@@ -168,13 +169,18 @@ class ShareGroup:
         """Give members what they can take."""
         while not self.has_ended and (self._waiting or self._read_ahead()):
             delivery = self._waiting[0]
-            member = self._choose(delivery.qos)
-            if member is None:
+            has_expired = self._shares.clock.has_expired_live(delivery.message)
+            member = None if has_expired else self._choose(delivery.qos)
+            if member is None and not has_expired:
                 break
             self._waiting.popleft()
             self._memory_bytes -= len(delivery.message.topic_name) + len(delivery.message.payload)
             self._taken = max(self._taken, delivery.sequence)
-            self._give(member, delivery)
+            if member is not None:
+                self._give(member, delivery)
+            else:
+                self._unfinished.pop(delivery.sequence, None)
+                self._shares.counters.dropped_expired += 1
         self._record_acknowledged()
 
     def _read_ahead(self) -> bool:
@@ -281,6 +287,7 @@ class Shares:
         "store",
         "effects",
         "counters",
+        "clock",
         "length_max",
         "bytes_max",
         "dirty",
@@ -295,15 +302,16 @@ class Shares:
         effects: Effects,
         counters: Counters,
         routes: "Routes",
-        length_max: int = QUEUE_MESSAGES_MAX,
-        bytes_max: int = QUEUE_BYTES_MAX,
+        clock: Clock,
+        limits: Limits,
     ) -> None:
-        """`length_max` and `bytes_max` bound the queue of each group as that of a session."""
+        """The queue of each group has the limits of a session's."""
         self.store: Final = store
         self.effects: Final = effects
         self.counters: Final = counters
-        self.length_max: Final = length_max
-        self.bytes_max: Final = bytes_max
+        self.clock: Final = clock
+        self.length_max: Final = limits.queue_messages_max
+        self.bytes_max: Final = limits.queue_bytes_max
         self.dirty: dict[ShareGroup, None] = {}  # groups with something to send or to record at the end of this turn
         self._routes: Final = routes
         self._groups: Final[dict[str, ShareGroup]] = {}
