@@ -221,6 +221,24 @@ def test_what_a_client_cannot_take_is_counted() -> None:
     run(scenario)
 
 
+@v5("MQTT-3.1.2-24")
+def test_a_client_that_cannot_take_an_answer_is_told_so_or_nothing() -> None:
+    async def scenario(server: Server) -> None:
+        client = Client(server)
+        assert len(await client.send(connect(maximum_packet_size=20))) == 1
+        many = [SubscriptionRequest("t", 0)] * 30
+        answers = await client.send(Subscribe(1, many))
+        await turn()
+        assert reason_of(answers + client.packets()) == ReasonCode.PACKET_TOO_LARGE
+        assert client.peer.ended == "closed"
+        tiny = Client(server)
+        assert await tiny.send(connect(client_id="tiny", maximum_packet_size=1)) == []
+        await turn()
+        assert tiny.packets() == [] and tiny.peer.ended == "closed"
+
+    run(scenario)
+
+
 # -- enhanced authentication -------------------------------------------------------------------------------------------
 
 

@@ -365,7 +365,10 @@ class StreamConnection(asyncio.Protocol, Link):
         self._write(transport)
         if connection.dropped_too_large:
             self._count_too_large()
-        if connection.state == CLOSING:
+        if connection.failure is not None and connection.state == OPEN:  # an answer that the client cannot take
+            self._server.begin_turn()
+            self._fail(connection.failure)
+        elif connection.state == CLOSING:
             self._end(transport)
         elif self._paused or self._is_slow_reader or connection.pending_bytes > self._output_bytes_max:
             self._weigh_output()

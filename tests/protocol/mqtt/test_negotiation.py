@@ -190,7 +190,7 @@ def test_a_client_that_asks_for_no_problem_information_gets_none() -> None:
 
 @v5("MQTT-3.4.2-2", "MQTT-3.14.2-3")
 def test_a_reason_string_that_does_not_fit_is_left_out() -> None:
-    client = opened(connect(maximum_packet_size=10))
+    client = opened(connect(maximum_packet_size=18))
     client.acknowledge(PUBACK, 7, ReasonCode.QUOTA_EXCEEDED)
     client.close(ReasonCode.KEEP_ALIVE_TIMEOUT)
     assert client.data_to_send() == [bytes.fromhex("40 03 0007 97  e0 01 8d")]

@@ -18,7 +18,7 @@ from embermq.protocol.mqtt.aliases import INCOMING_ALIASES_MAX, IncomingAliases
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
 from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5, MQTT_5, Dialect
 from embermq.protocol.mqtt.encode import SHARED_BYTES_MIN, EncodedMessages, Encodings, encode, joined
-from embermq.protocol.mqtt.negotiation import RECEIVE_MAXIMUM, Negotiation, refusal
+from embermq.protocol.mqtt.negotiation import RECEIVE_MAXIMUM, TOO_LARGE_ANSWER, Negotiation, refusal
 from embermq.protocol.mqtt.writers import ACKNOWLEDGEMENT_HEADERS, publish_head
 from embermq.protocol.packets import Auth, Connack, Connect, Delivery, Disconnect, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
@@ -393,10 +393,14 @@ class Connection:
 
     def send(self, packet: Packet) -> None:
         """Gather any other packet; nothing if the dialect cannot express it."""
-        if self.negotiation is not None:
-            self._answer(self.negotiation.encoded(packet))
-        else:
+        if self.negotiation is None:
             self._answer(encode(packet, self._decoder.dialect))
+            return
+        frame = self.negotiation.encoded(packet)
+        if not frame:  # without this answer the client cannot go on
+            self._decoder.error = self.failure = TOO_LARGE_ANSWER
+            self._output_waits()
+        self._answer(frame)
 
     def _answer(self, frame: bytes) -> None:
         if frame:

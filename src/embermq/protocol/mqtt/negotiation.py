@@ -36,6 +36,10 @@ from embermq.protocol.reasons import ReasonCode
 RECEIVE_MAXIMUM: Final = 65_535
 """How many QoS 1 and 2 messages a client may have unacknowledged; with this value the identifiers bound them alone."""
 
+TOO_LARGE_ANSWER: Final = ProtocolError(
+    "an answer is larger than the client takes", "MQTT-3.1.2-24", ReasonCode.PACKET_TOO_LARGE
+)
+
 
 def refusal(reason: int, has_problem_information: bool = True) -> bytes:
     """CONNACK for a CONNECT that is refused, or that cannot be read."""
@@ -126,8 +130,7 @@ class Negotiation:
         if packet.reason:
             frame = refusal(packet.reason, self._has_problem_information)
             return frame if len(frame) <= self.maximum_packet_size else refusal(packet.reason, False)
-        self.is_open = True
-        return encode(
+        frame = encode(
             Connack(
                 packet.session_present,
                 0,
@@ -146,6 +149,8 @@ class Negotiation:
             ),
             MQTT_5,
         )
+        self.is_open = len(frame) <= self.maximum_packet_size
+        return frame if self.is_open else b""
 
     def farewell(self, reason: int) -> bytes:
         """What the server says when it ends the connection: CONNACK or DISCONNECT, or nothing (5.0, 4.13)."""
