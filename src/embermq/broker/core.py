@@ -132,7 +132,6 @@ class Core:
         if session is None:
             return
         self.connections.now_ms = now_ms
-        self._clock.now_us = now_ms * 1000 + self._ahead_us
         session.heard_ms = now_ms
         self.counters.messages_received += len(packets)
         shortcuts = self._shortcuts
@@ -157,6 +156,7 @@ class Core:
                 elif isinstance(packet, Pingreq):
                     self._answer_ping(session, link)
                 elif isinstance(packet, Disconnect):
+                    self._set_clock()
                     self.connections.disconnect(session, link, packet)
                     return
                 elif isinstance(packet, Connect):
@@ -181,6 +181,7 @@ class Core:
     def failed(self, link: Link, error: PeerError) -> None:
         """A client broke a rule of the protocol: its connection ends, no other client is affected."""
         self.counters.protocol_errors += 1
+        self._set_clock()
         if link.session is not None:
             self.connections.lost(link.session, str(error))
         link.close(error.reason, str(error))
@@ -188,6 +189,7 @@ class Core:
     def lost(self, link: Link, reason: str, now_ms: int) -> None:
         """A connection has ended without DISCONNECT."""
         self.connections.now_ms = now_ms
+        self._set_clock()
         if link.session is not None:
             self.connections.lost(link.session, reason)
 
@@ -279,6 +281,7 @@ class Core:
 
     def end_turn(self) -> bool:
         """All packets of this turn are in: commit, send what windows allow. True: the next turn has work already."""
+        self._set_clock()
         if self._effects.pending:
             self._effects.commit()
         if self._store.group_bytes() > LAZY_GROUP_BYTES:
@@ -297,6 +300,10 @@ class Core:
         if self.retained.send_pieces():
             return True
         return self._effects.may_commit()
+
+    def _set_clock(self) -> None:
+        """Before something can expire, or a will is published; not for every packet."""
+        self._clock.now_us = self.connections.now_ms * 1000 + self._ahead_us
 
     def _pump(self, session: Session, link: Link) -> None:
         """Send one client what it is owed. If the store cannot read it, only this client's connection ends."""

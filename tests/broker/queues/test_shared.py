@@ -201,6 +201,28 @@ def test_a_message_that_a_member_refuses_goes_to_no_other(qos: int) -> None:
     assert second.take() == []
 
 
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_live_message_keeps_its_retain_flag_only_if_the_member_asks(qos: int, keep: bool) -> None:
+    bench = Bench()
+    client = bench.join("c")
+    bench.subscribe(client, GROUP, 2, retain_as_published=keep)
+    client.take()
+    bench.publish(NAME, b"x", qos, retain=True)
+    assert [message.retain for message in client.take_messages()] == [keep]
+
+
+def test_qos_0_without_a_connected_member_is_no_drop_and_with_slow_ones_it_is() -> None:
+    bench = Bench()
+    (link,) = members(bench, 1, clean=False)
+    link.room = 0
+    publish(bench, 1, 0)
+    assert bench.core.counters.dropped_output_full == 1
+    bench.lose(link)
+    publish(bench, 1, 0)
+    assert bench.core.counters.dropped_output_full == 1
+
+
 def test_a_group_gets_no_retained_messages_when_it_is_subscribed_to() -> None:
     bench = Bench()
     bench.publish(NAME, b"retained", 1, retain=True)

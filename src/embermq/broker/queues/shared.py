@@ -162,7 +162,10 @@ class ShareGroup:
             self._shares.dirty[self] = None
             return
         member = self._choose(0)
-        if member is None or not self._give_qos_0(member, message, message.retain):
+        if member is None:
+            if any(each.session.link is not None for each in self._order):
+                self._shares.counters.dropped_output_full += 1
+        elif not self._give_qos_0(member, message, message.retain and member.retain_as_published):
             self._shares.counters.dropped_output_full += 1
 
     def pump(self) -> None:
