@@ -176,21 +176,19 @@ def read_typed(messages: DataFrame, table: TypedTable) -> DataFrame:
         read = arrow_udf(lambda payloads: reader.read_array(payloads), reader.result_type())  # type: ignore[call-overload]
         return values.select(*_READ_KEYS, read("payload").alias("read")).select(*_READ_KEYS, "read.*")
     text = F.col("payload").cast("string")
-    is_text = F.expr("is_valid_utf8(cast(payload as string))")
     # What Spark casts to a double is more than a number of RFC 8259: 1d, 0x1p3, NaN, +1, .5
-    value = F.when(text.rlike(_NUMBER), F.trim(text, F.lit(_WHITE_SPACE)).try_cast("double"))
-    is_too_large = F.abs(value) == float("inf")
+    number = F.when(text.rlike(_NUMBER), F.trim(text, F.lit(_WHITE_SPACE)).try_cast("double"))
+    # A step of its own: Spark would match the pattern once for each use of the value.
+    numbers = values.select(*_READ_KEYS, number.alias("value"))
+    value = F.col("value")
+    is_text = F.expr("is_valid_utf8(cast(payload as string))")
     reason = (
-        F.when(~is_text, F.lit(NOT_UTF8))
-        .when(value.isNull(), F.lit("not a number"))
-        .when(is_too_large, F.lit(TOO_LARGE.format("double")))
+        F.when(value.isNull(), F.when(is_text, F.lit("not a number")).otherwise(F.lit(NOT_UTF8)))
+        .when(F.abs(value) == float("inf"), F.lit(TOO_LARGE.format("double")))
+        .alias("reason")
     )
-    return values.select(
-        *_READ_KEYS,
-        F.struct(value.alias("value")).alias("parsed"),
-        F.when(is_text & reason.isNotNull(), F.lit("value")).alias("field"),
-        reason.alias("reason"),
-    )
+    field = F.when(F.col("reason") != NOT_UTF8, F.lit("value")).alias("field")
+    return numbers.select(*_READ_KEYS, F.struct(value).alias("parsed"), reason).select("*", field)
 
 
 def split_typed(read: DataFrame, table: TypedTable) -> tuple[DataFrame, DataFrame]:
