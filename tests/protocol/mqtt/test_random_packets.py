@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from embermq.protocol.errors import MalformedPacket, ProtocolError
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_311, Dialect
+from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Packet
 from support.all_vectors import BAD, GOOD, TOLERATED
 from support.clauses import v5, v311
 from support.packet_strategies import from_client, from_server, wire_of
+from support.packet_strategies_v5 import from_client_v5, from_server_v5
 
 PACKET_BYTES_MAX: Final = 100_000
 WIRES: Final = [
@@ -125,3 +127,23 @@ def test_what_is_decoded_encodes_to_the_same_bytes(packet: Packet) -> None:
     wire = wire_of(packet)
     (read,) = Decoder(PACKET_BYTES_MAX).feed(wire)
     assert wire_of(read) == wire
+
+
+@settings(deadline=None)
+@given(st.lists(from_client_v5, min_size=1, max_size=4), places)
+def test_what_a_client_of_5_writes_survives_any_split(packets: list[Packet], places: list[int]) -> None:
+    assert_survives_v5(packets, places, server=True)
+
+
+@settings(deadline=None)
+@given(st.lists(from_server_v5, min_size=1, max_size=4), places)
+def test_what_a_server_of_5_writes_survives_any_split(packets: list[Packet], places: list[int]) -> None:
+    assert_survives_v5(packets, places, server=False)
+
+
+def assert_survives_v5(packets: list[Packet], places: list[int], server: bool) -> None:
+    wire = b"".join(encode(packet, MQTT_5) for packet in packets)
+    decoder = decoder_for(server, MQTT_5)
+    read = [packet for piece in split(wire, places) for packet in decoder.feed(piece)]
+    assert decoder.error is None
+    assert read == packets
