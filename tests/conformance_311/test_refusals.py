@@ -240,17 +240,17 @@ def test_a_client_without_an_id_that_was_refused_has_none_in_the_log(
     assert line.startswith("a client (127.0.0.1:")
 
 
-def test_a_client_of_mqtt_5_is_logged_with_its_id_and_what_to_do(
+def test_a_client_of_an_unknown_version_is_logged_with_its_id_and_what_to_do(
     started: Started, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = started()()
-    body = wire.string("MQTT") + b"\x05\x02\x00\x3c" + b"\x05\x11\x00\x00\x00\x3c" + wire.string("pump-7")
+    body = wire.string("MQTT") + b"\x06\x02\x00\x3c" + b"\x05\x11\x00\x00\x00\x3c" + wire.string("pump-7")
     with caplog.at_level(logging.WARNING, "embermq"):
         client.send(wire.packet(wire.CONNECT, 0, body))
-        assert client.receive().body == b"\x00\x01"
+        assert client.receive().body[:2] == b"\x00\x84"
         client.assert_closed()
     (line,) = caplog.messages
-    assert "disconnected: MQTT 5 is not supported; connect with MQTT 3.1.1 (client 'pump-7')" in line
+    assert "disconnected: level 6 of MQTT is not supported; connect with MQTT 3.1.1 (client 'pump-7')" in line
 
 
 def test_a_refused_publish_and_a_refused_subscribe_are_logged_with_client_topic_and_reason(

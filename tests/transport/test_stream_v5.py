@@ -9,7 +9,7 @@ from embermq.broker.access import Access, AllowAll, Exchange, ExchangeAnswer, Id
 from embermq.broker.limits import Limits
 from embermq.protocol.errors import Refused
 from embermq.protocol.mqtt.decode import Decoder
-from embermq.protocol.mqtt.dialect import MQTT_5
+from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5, MQTT_5
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.mqtt.readers_v5 import WirePublish
 from embermq.protocol.packets import (
@@ -144,7 +144,9 @@ def test_a_client_connects_publishes_and_is_answered() -> None:
 
 def test_without_level_5_the_answer_is_that_of_311() -> None:
     async def whole() -> None:
-        server = Server(store=MemoryStore(), access=AllowAll(), limits=Limits(), sys_interval_s=0)
+        server = Server(
+            store=MemoryStore(), access=AllowAll(), limits=Limits(), sys_interval_s=0, levels=LEVELS_BEFORE_5
+        )
         await server.start()
         peer = Peer(server)
         peer.connection.data_received(encode(connect(), MQTT_5))

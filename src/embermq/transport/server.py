@@ -24,7 +24,7 @@ from embermq.broker.access import Access
 from embermq.broker.admission import Refusal
 from embermq.broker.core import Core
 from embermq.broker.limits import Limits
-from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5
+from embermq.protocol.mqtt.dialect import LEVELS
 from embermq.protocol.mqtt.encode import Encodings
 from embermq.protocol.mqtt.negotiation import RECEIVE_MAXIMUM
 from embermq.protocol.reasons import ReasonCode
@@ -63,12 +63,12 @@ class Server:
         sys_interval_s: int = 10,
         group_bytes_max: int = GROUP_BYTES_MAX,
         shortcuts: bool = True,
-        levels: tuple[int, ...] = LEVELS_BEFORE_5,
+        levels: tuple[int, ...] = LEVELS,
         receive_maximum: int = RECEIVE_MAXIMUM,
     ) -> None:
         """`shortcuts` off: every packet takes the general path, for tests that compare the two.
 
-        `levels` are the protocol levels that clients may speak on a stream; 5 is offered only if it is among them.
+        `levels` are the protocol levels that clients may speak on a stream.
         """
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.store: Final = store

@@ -273,6 +273,7 @@ MQTT_5: Final = Dialect(
 DIALECTS: Final[dict[tuple[bytes, int], Dialect]] = {
     (dialect.protocol_name, dialect.level): dialect for dialect in (MQTT_31, MQTT_311, MQTT_5)
 }
+LEVELS: Final = tuple(level for _, level in DIALECTS)
 LEVELS_BEFORE_5: Final = (3, 4)
 _PROTOCOL_NAMES: Final = frozenset(name for name, _ in DIALECTS)
 # A level from here on has a property section between the keep alive and the client id.
