@@ -1,6 +1,6 @@
 """The core: given packets and instants it decides what is stored, what is sent, and which connections end.
 
-Owns: the doors that shells call, and the turn.
+Owns: the methods that shells call, and the turn.
 Never: a socket, a thread, a clock, randomness. Bytes go out through links, records through the store.
 
 The unit of work is a turn: the shell hands in all that one pass of its loop has read (`connect`, `receive`, `lost`,
@@ -90,8 +90,8 @@ class Core:
         shortcuts: bool = True,
         comparisons_max: int = COMPARISONS_MAX,
     ) -> None:
-        """`wake` asks the shell for an `end_turn`; `bug` hears of errors that are our own; `report_refusal` of packets
-        that were refused. `token` makes assigned client identifiers unique across restarts.
+        """`wake` asks the shell for an `end_turn`; `bug` is called with errors that no peer can cause;
+        `report_refusal` with refused packets. `token` makes assigned client identifiers unique across restarts.
         """
         self.counters: Final = Counters()
         self._store: Final = store
@@ -120,7 +120,7 @@ class Core:
             Shortcuts(store, access, admission, self._effects, self.delivery, self.counters) if shortcuts else None
         )
 
-    # -- doors: a client ---------------------------------------------------------------------------------------------
+    # -- a client ----------------------------------------------------------------------------------------------------
 
     def connect(self, link: Link, connect: Connect, identity: Identity, protocol: str, address: str) -> None:
         """A client that was authenticated asks for its session."""
@@ -199,7 +199,7 @@ class Core:
         if session is not None and session.link is link:
             self.delivery.dirty[session] = None
 
-    # -- doors: a client that may sleep (MQTT-SN) --------------------------------------------------------------------
+    # -- a client that may sleep (MQTT-SN) ---------------------------------------------------------------------------
 
     def owed(self, link: Link) -> int:
         """How many messages the client of a link is still to get."""
@@ -210,7 +210,7 @@ class Core:
         if link.session is not None:
             self.connections.replace_will(link.session, will)
 
-    # -- doors: messages without a session ---------------------------------------------------------------------------
+    # -- messages without a session ----------------------------------------------------------------------------------
 
     def publish_sessionless(self, message: Publish, identity: Identity) -> int | None:
         """A message of PUBWOS or QoS -1 of MQTT-SN, or of the operator. Returns why it was refused, else None."""
@@ -220,7 +220,7 @@ class Core:
         """Have `call` called once everything that was published so far is durable."""
         self._effects.add(CallEffect(call))
 
-    # -- doors: the server -------------------------------------------------------------------------------------------
+    # -- the server --------------------------------------------------------------------------------------------------
 
     def restore(self, now_ms: int, wall_us: int) -> None:
         """At start: the persistent sessions as the store remembers them."""
@@ -233,7 +233,7 @@ class Core:
         self._shares.restored()
 
     def sessions(self) -> list[Session]:
-        """Every session, to be looked at."""
+        """All sessions, as a new list."""
         return list(self.connections.sessions.values())
 
     def report(self) -> None:
@@ -276,7 +276,7 @@ class Core:
             self._store.commit_in_background(self._wake)
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do at the latest, as far as clients are concerned."""
+        """The next deadline of a client, a session or a will; None while there is none."""
         return self.connections.next_deadline_ms()
 
     def end_turn(self) -> bool:
@@ -321,6 +321,6 @@ class Core:
             link.send(Pingresp())
 
     def _store_failed(self, session: Session, error: StoreError) -> None:
-        """The store cannot write or read something: no answer, so that the client keeps its message, and the end."""
+        """The store cannot write or read: end the connection without an answer, so the client keeps its message."""
         self.counters.store_refusals += 1
         self.connections.end(session, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error), str(error))

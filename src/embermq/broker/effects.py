@@ -87,7 +87,7 @@ class Effects:
         return [effect for effect in [*self._committing, *self.pending] if isinstance(effect, PublishEffect)]
 
     def _committed(self, error: StoreError | None) -> None:
-        """The store's answer to `commit`. After an error it goes on trying: the effects stay pending."""
+        """The store's answer to `commit`. After an error the store tries again: the effects stay pending."""
         if error is not None:
             return
         effects = self._committing
@@ -182,7 +182,7 @@ class AcknowledgementEffect(Effect):
 
 @final
 class PacketEffect(Effect):
-    """SUBACK, UNSUBACK, or what must not overtake them. After SUBACK the retained messages are sent."""
+    """SUBACK, UNSUBACK, or a PINGRESP that must come after them. After SUBACK the retained messages are sent."""
 
     __slots__ = ("_from", "_to", "_packet")
 

@@ -1,6 +1,6 @@
 """A link: a client's connection as the core sees it.
 
-Owns: the calls from the core to a transport. The calls from a transport to the core are the doors of `Core`.
+Owns: the calls from the core to a transport. The calls from a transport to the core are the methods of `Core`.
 A link does not write to its socket while the core runs: it gathers bytes, and the shell writes them once a turn.
 """
 

@@ -144,7 +144,7 @@ class Connect(Packet):
 
 
 def capped_keep_alive_s(asked_s: int, keep_alive_max_s: int) -> int:
-    """The keep-alive that a client is held to; 0 is none. With a cap, a client that asked for none gets the cap."""
+    """The keep alive that the server enforces; 0 is none. With a cap, a client that asked for none gets the cap."""
     if keep_alive_max_s >= KEEP_ALIVE_UNCAPPED_S:
         return asked_s
     return min(asked_s, keep_alive_max_s) if asked_s else keep_alive_max_s

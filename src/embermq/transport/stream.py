@@ -40,7 +40,7 @@ DISK: Final = 2
 UNREAD: Final = 4
 """It leaves the answers to what it sent unread."""
 TURN: Final = 8
-"""It has brought much in this turn, and others are to have theirs."""
+"""It has sent much in this turn, and other clients come next."""
 READ_MUCH_BYTES: Final = 128 * 1024
 """After a read of this size the turn ends first: libuv would go on reading from a client that fills its buffer."""
 WAITING_MAX: Final = 10_000
@@ -278,7 +278,7 @@ class StreamConnection(asyncio.Protocol, Link):
             self.close(refusal.reason, refusal.detail)
 
     def address(self) -> str:
-        """Where the client is, for the log and the history."""
+        """Where the client is, for log lines and for the record of its connection."""
         peer = self._transport.get_extra_info("peername") if self._transport is not None else None
         if isinstance(peer, tuple) and len(peer) >= 2:
             return f"{peer[0]}:{peer[1]}"

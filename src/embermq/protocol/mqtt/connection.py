@@ -82,7 +82,7 @@ class Connection:
     client takes. `negotiation` is the part that only MQTT 5 has.
     `now_us` is the instant of the turn. `levels` are the protocol levels that a client may speak.
     `output_waits` is called when output is gathered for the first time since the last `data_to_send`; `make_room` when
-    more output waits than may: the shell sends what the peer takes, and returns whether there is room.
+    the output is above `output_bytes_max`: the shell sends what the peer takes, and returns whether there is room.
     """
 
     __slots__ = (
@@ -279,7 +279,7 @@ class Connection:
     # -- out -----------------------------------------------------------------------------------------------------------
 
     def has_room(self) -> bool:
-        """Whether no more output waits than may."""
+        """Whether the output is not above `output_bytes_max`."""
         return self.pending_bytes <= self.output_bytes_max or self._make_room()
 
     def forward(self, message: Publish) -> bool:
@@ -364,7 +364,7 @@ class Connection:
         return True
 
     def _publish(self, delivery: Delivery, negotiation: Negotiation) -> bool:
-        """Gather a PUBLISH of MQTT 5 in the general way. At QoS 0 one that is too large counts as sent."""
+        """Gather a PUBLISH of MQTT 5 by the general path. At QoS 0 one that is too large counts as sent."""
         parts = negotiation.publish_parts(delivery, self._now_us())
         if parts is None:
             self.dropped_too_large += 1
@@ -441,7 +441,7 @@ class Connection:
 
 
 def _nothing() -> None:
-    """Output of a connection that is lost waits for nothing."""
+    """Replaces `output_waits` when the connection is lost."""
 
 
 def _no_room() -> bool:

@@ -58,7 +58,7 @@ def remaining_length_max(packet_bytes_max: int) -> int:
 class Decoder:
     """Bytes of one connection to packets. Feed it what a read brought.
 
-    `server` says who reads: a server takes what clients send, and the other way round.
+    `server`: it reads what clients send; False: it reads what servers send.
     `first_bytes_max`, if not 0, is the limit until a CONNECT was decoded: an unauthenticated client may send less.
     `shortcuts`: whether common packets are read by `shortcuts.read_common`.
     `levels` are those that a CONNECT may ask for. `dialect` is the argument until a CONNECT has named its level, then

@@ -1,7 +1,7 @@
 """The dialects: what differs between the versions of MQTT on a byte stream, as tables.
 
-Owns: for each version which packets exist, who reads and writes them, its return codes and its layouts; and which of
-the versions a CONNECT asks for. No other module compares a protocol level.
+Owns: for each version which packets exist, the functions that read and write them, its return codes and its layouts;
+and which of the versions a CONNECT asks for. No other module compares a protocol level.
 
 MQTT 5 has its own readers and writers where packets carry reasons and properties (`readers_v5`, `writers_v5`).
 """
@@ -53,7 +53,7 @@ class Dialect:
     flags together, so a lookup checks the reserved flags as well (2.2.2).
     `writers`: class of a packet -> its writer.
     `return_codes`: MQTT 5 reason -> CONNACK return code; a reason that is not listed closes the connection unanswered.
-    `connect_reader`: who reads a CONNECT behind its level.
+    `connect_reader`: the function that reads a CONNECT behind its level.
     `clauses`: statements that the readers of all dialects name by their ids in 3.1.1 -> their ids in this dialect.
     """
 

@@ -114,7 +114,7 @@ class EncodedMessages:
         return head
 
     def whole(self, message: Publish, retain: bool) -> bytes:
-        """The whole PUBLISH at QoS 0, encoded in the general way."""
+        """The whole PUBLISH at QoS 0, encoded by the general path."""
         packet = Publish(message.topic_name, message.payload, 0, retain, properties=message.properties)
         return encode(packet, self._dialect)
 

@@ -27,7 +27,7 @@ _PUBLISHES: Final = frozenset((0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x3A, 0x3B, 0
 
 
 def read_common(data: bytes, at: int, packets: list[Packet], bytes_max: int, has_properties: bool) -> int:
-    """Read from `at` on, and return where the first packet begins that must be read in the general way.
+    """Read from `at` on, and return where the first packet begins that must be read by the general path.
 
     Applies to a complete PUBLISH without properties and with a topic name of less than 256 bytes, and to a PUBACK,
     PUBREC, PUBREL or PUBCOMP of four bytes; with a remaining length of one or two bytes, within `bytes_max`; as long as
@@ -89,7 +89,7 @@ def read_common(data: bytes, at: int, packets: list[Packet], bytes_max: int, has
 
 
 def lone_puback(data: bytes) -> int:
-    """The packet identifier if the bytes are one PUBACK and nothing else; 0 if they must be read in the general way.
+    """The packet identifier if the bytes are one PUBACK and nothing else; 0 if they must be read by the general path.
 
     Applies between two packets of a stream only.
     """
