@@ -59,6 +59,7 @@ class ScriptedLink(Link):
         self.closed: ReasonCode | None = None
         self.room = room  # how many more messages the client takes before it is a slow reader
         self.is_open = False
+        self.is_held_back = False
         self.on_open: Callable[[], None] = lambda: None
 
     def deliver(self, delivery: Delivery) -> bool:
@@ -83,6 +84,9 @@ class ScriptedLink(Link):
 
     def has_room(self) -> bool:
         return self.room > 0
+
+    def hold_back(self, is_held: bool) -> None:
+        self.is_held_back = is_held
 
     def opened(self) -> None:
         self.is_open = True

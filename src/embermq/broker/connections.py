@@ -247,6 +247,7 @@ class Connections:
         """A session's connection has ended: its will is published, and the session ends or waits for its client."""
         link = session.connection()
         assert link is not None
+        self._delivery.flow.lost(session)
         link.session = None
         session.link = None
         session.opening = None

@@ -134,11 +134,22 @@ class Core:
         self.connections.now_ms = now_ms
         session.heard_ms = now_ms
         self.counters.messages_received += len(packets)
-        shortcuts = self._shortcuts
+        flow = self.delivery.flow
+        if flow.held and session in flow.held:
+            packets = flow.add(session, packets)
+        self._process(session, link, packets, link.can_be_held_back, self._shortcuts)
+
+    def _process(
+        self, session: Session, link: Link, packets: list[Packet], may_wait: bool, shortcuts: Shortcuts | None
+    ) -> None:
+        """`may_wait`: a PUBLISH to a client whose queue is full waits until it has drained."""
         delivery = self.delivery
+        congested = delivery.flow.congested
         try:
             for packet in packets:
                 if isinstance(packet, Publish):
+                    if congested and may_wait and packet.qos and self._hold_back(session, link, packets, packet):
+                        return
                     if shortcuts is None or not shortcuts.publish(session, link, packet):
                         delivery.receive(session, link, packet)
                 elif isinstance(packet, Puback):
@@ -168,6 +179,37 @@ class Core:
         except StoreError as error:
             self._store_failed(session, error)
 
+    def _hold_back(self, session: Session, link: Link, packets: list[Packet], message: Publish) -> bool:
+        """Let a publisher wait, from one of its messages on, if a receiver of it is congested."""
+        flow = self.delivery.flow
+        receiver = flow.blocking(self._routes.route(message.topic_name))
+        if receiver is None:
+            return False
+        first = 0
+        while packets[first] is not message:
+            first += 1
+        at_once = flow.defer(session, receiver, link, packets[first:])
+        self._process(session, link, at_once, False, None)
+        return True
+
+    def _process_deferred(self) -> None:
+        """The publishers that no longer wait for a receiver go on."""
+        flow = self.delivery.flow
+        ready = flow.ready
+        flow.ready = []
+        for deferred in ready:
+            packets = flow.take(deferred)
+            if packets and deferred.publisher.link is deferred.link:
+                self._process(deferred.publisher, deferred.link, packets, deferred.may_wait, self._shortcuts)
+
+    def _process_last(self, link: Link) -> None:
+        """A connection has ended: process what its client had sent before, and what waits."""
+        session = link.session
+        if session is not None:
+            packets = self.delivery.flow.lost(session)
+            if packets and session.link is link:
+                self._process(session, link, packets, False, None)  # no shortcut: the link has ended in this turn
+
     def acknowledged(self, link: Link, packet_id: int, now_ms: int) -> bool:
         """A PUBACK that came alone. True: it is done, and no turn is needed; False: hand it to `receive`."""
         session = link.session
@@ -182,6 +224,7 @@ class Core:
         """A client broke a rule of the protocol: its connection ends, no other client is affected."""
         self.counters.protocol_errors += 1
         self._set_clock()
+        self._process_last(link)
         if link.session is not None:
             self.connections.lost(link.session, str(error))
         link.close(error.reason, str(error))
@@ -190,6 +233,7 @@ class Core:
         """A connection has ended without DISCONNECT."""
         self.connections.now_ms = now_ms
         self._set_clock()
+        self._process_last(link)
         if link.session is not None:
             self.connections.lost(link.session, reason)
 
@@ -226,6 +270,7 @@ class Core:
         """At start: the persistent sessions as the store remembers them."""
         self._started_ms = now_ms
         self.connections.now_ms = now_ms
+        self.delivery.flow.now_ms = now_ms
         self._ahead_us = wall_us - now_ms * 1000
         self._clock.now_us = wall_us
         self._shares.restore()
@@ -265,6 +310,7 @@ class Core:
         self.connections.now_ms = now_ms
         self._ahead_us = now_us - now_ms * 1000
         self._clock.now_us = now_us
+        self.delivery.flow.tick(now_ms)
         self.connections.tick(now_ms)
         if not self._store.failing():
             for topic_name in self._store.retained_expired(now_us, EXPIRED_MAX):
@@ -295,11 +341,20 @@ class Core:
                 if session.link is not None:
                     self._pump(session, session.link)
                     self._shares.session_changed(session)
+                outbound = session.outbound
+                if (outbound.is_congested or outbound.is_slow) and outbound.is_below_low_water():
+                    self.delivery.flow.drained(session)
         if self._shares.dirty:
             self._shares.pump()
+        flow = self.delivery.flow
+        if flow.rising:
+            flow.end_turn()
+        is_ready = bool(flow.ready)
+        if is_ready:
+            self._process_deferred()
         if self.retained.send_pieces():
             return True
-        return self._effects.may_commit()
+        return is_ready or self._effects.may_commit()
 
     def _set_clock(self) -> None:
         """Before something can expire, or a will is published; not for every packet."""

@@ -29,6 +29,8 @@ class Counters:
         "clients_maximum",
         "clients_expired",
         "connections_refused",
+        "publishers_held_back",
+        "receivers_slow",
         "dropped_output_full",
         "dropped_queue_full",
         "dropped_too_large",
@@ -57,6 +59,8 @@ class Counters:
         self.clients_maximum = 0
         self.clients_expired = 0
         self.connections_refused = 0
+        self.publishers_held_back = 0  # how often a publisher had to wait for a receiver
+        self.receivers_slow = 0  # how often a receiver did not drain while publishers waited for it
         self.dropped_output_full = 0
         self.dropped_queue_full = 0
         self.dropped_too_large = 0  # larger than the receiver's Maximum Packet Size (MQTT 5); counted by links
@@ -144,6 +148,8 @@ def sys_values(
         "publish/messages/dropped/not-authorized": counters.dropped_not_authorized,
         "publish/messages/dropped/topic-refused": counters.dropped_topic_refused,
         "publish/messages/dropped/retained-budget": counters.dropped_retained_budget,
+        "publish/held-back": counters.publishers_held_back,
+        "publish/receivers/slow": counters.receivers_slow,
         "publish/bytes/received": counters.publish_bytes_received,
         "publish/bytes/sent": counters.publish_bytes_sent,
         "retained messages/count": retained[0],

@@ -12,6 +12,7 @@ from embermq.broker.counters import Counters
 from embermq.broker.effects import AcknowledgementEffect, Effects, PublishEffect
 from embermq.broker.link import Link
 from embermq.broker.queues.clock import Clock
+from embermq.broker.queues.flow import Flow
 from embermq.broker.shortcuts import deliver_next
 from embermq.protocol.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Delivery, Publish, Pubrec, Pubrel
 from embermq.protocol.reasons import ReasonCode
@@ -31,6 +32,7 @@ class MessageDelivery:
     __slots__ = (
         "clock",
         "dirty",
+        "flow",
         "_store",
         "_access",
         "_admission",
@@ -61,6 +63,7 @@ class MessageDelivery:
         self._effects: Final = effects
         self._retained: Final = retained
         self.clock: Final = clock
+        self.flow: Final = Flow(counters)
         self._with_shortcuts: Final = with_shortcuts
 
     # -- from publishers -------------------------------------------------------------------------------------------
@@ -167,10 +170,11 @@ class MessageDelivery:
                         self._counters.dropped_output_full += 1
             elif not session.has_ended:
                 granted = receiver.qos if receiver.qos < qos else qos
-                if not with_shortcuts or not deliver_next(
-                    session.outbound, link, message, granted, retain, receiver.ids
-                ):
-                    session.outbound.offer(link, message, granted, retain, receiver.ids)
+                outbound = session.outbound
+                if not with_shortcuts or not deliver_next(outbound, link, message, granted, retain, receiver.ids):
+                    outbound.offer(link, message, granted, retain, receiver.ids)
+                    if outbound.is_above_high_water():
+                        self.flow.rising[session] = None
                 sent += 1
         counters = self._counters
         counters.publish_sent += sent

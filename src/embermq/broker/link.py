@@ -19,14 +19,16 @@ class Link(ABC):
 
     `waiting`: how many answers to the client wait for a commit. A shell reads no more of a client with too many.
     `supervises_keep_alive`: the transport itself decides when the client has been silent for too long.
+    `can_be_held_back`: the transport can stop reading from this one client (`hold_back`).
     """
 
-    __slots__ = ("session", "waiting", "supervises_keep_alive")
+    __slots__ = ("session", "waiting", "supervises_keep_alive", "can_be_held_back")
 
-    def __init__(self, supervises_keep_alive: bool = False) -> None:
+    def __init__(self, supervises_keep_alive: bool = False, can_be_held_back: bool = True) -> None:
         self.session: Session | None = None
         self.waiting = 0
         self.supervises_keep_alive: Final = supervises_keep_alive
+        self.can_be_held_back: Final = can_be_held_back
 
     @abstractmethod
     def deliver(self, delivery: Delivery) -> bool:
@@ -52,6 +54,10 @@ class Link(ABC):
     @abstractmethod
     def has_room(self) -> bool:
         """Whether QoS 1 and 2 messages may be handed over now. After False, the shell calls `writable` later."""
+
+    @abstractmethod
+    def hold_back(self, is_held: bool) -> None:
+        """Stop reading from the client, or go on. Called only if `can_be_held_back`."""
 
     @abstractmethod
     def opened(self) -> None:

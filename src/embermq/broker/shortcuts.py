@@ -32,12 +32,13 @@ def deliver_next(
     """
     durable = outbound.durable
     inflight = outbound.inflight
+    memory_bytes = outbound.memory_bytes + len(message.topic_name) + len(message.payload)
     if (
         link is None
         or outbound.backlog
         or outbound.fetched != durable
         or len(inflight) >= outbound.window
-        or outbound.memory_bytes >= outbound.memory_bytes_max
+        or memory_bytes > outbound.high_water_bytes
         or outbound.resend_ids
         or outbound.shared
         or not link.has_room()
@@ -49,7 +50,7 @@ def deliver_next(
     durable += 1
     outbound.durable = durable
     outbound.fetched = durable
-    outbound.memory_bytes += len(message.topic_name) + len(message.payload)
+    outbound.memory_bytes = memory_bytes
     delivery = Delivery(message, qos, retain, False, packet_id, ids, durable)
     inflight[packet_id] = delivery
     if not link.deliver(delivery):

@@ -41,6 +41,8 @@ UNREAD: Final = 4
 """It leaves the answers to what it sent unread."""
 TURN: Final = 8
 """It has sent much in this turn, and other clients come next."""
+FULL: Final = 16
+"""It publishes to a client whose queue is full (`broker.queues.flow`)."""
 READ_MUCH_BYTES: Final = 128 * 1024
 """After a read of this size the turn ends first: libuv would go on reading from a client that fills its buffer."""
 WAITING_MAX: Final = 10_000
@@ -328,6 +330,12 @@ class StreamConnection(asyncio.Protocol, Link):
 
     def send(self, packet: Packet) -> None:
         self._connection.send(packet)
+
+    def hold_back(self, is_held: bool) -> None:
+        if is_held:
+            self.pause_reading(FULL)
+        elif self._paused & FULL:
+            self.resume_reading(FULL)
 
     def opened(self) -> None:
         if self._timeout is not None:

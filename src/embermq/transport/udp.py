@@ -61,7 +61,8 @@ class SnLink(Link):
     __slots__ = ("_listener", "_connection")
 
     def __init__(self, listener: "SnListener", connection: VirtualConnection) -> None:
-        super().__init__(supervises_keep_alive=True)  # only the engine knows that a silent client sleeps
+        # Only the engine knows that a silent client sleeps; and all clients send to one socket.
+        super().__init__(supervises_keep_alive=True, can_be_held_back=False)
         self._listener: Final = listener
         self._connection: Final = connection
 
@@ -79,6 +80,9 @@ class SnLink(Link):
 
     def has_room(self) -> bool:
         return self._connection.has_room()
+
+    def hold_back(self, is_held: bool) -> None:
+        raise AssertionError("a client of MQTT-SN cannot be held back")
 
     def opened(self) -> None:
         self._connection.opened(self._listener.begin_turn())

@@ -22,6 +22,9 @@ READ_AHEAD: Final = 256
 """How many messages are read from a persistent queue at a time."""
 
 
+HIGH_WATER_PART: Final = 4
+"""The high water mark is this part of the largest queue, a fourth; the low one is half of it."""
+
 SHARED_INFLIGHT_MAX: Final = 8_192
 """How many messages of share groups one client has in flight: their packet identifiers must not meet its own."""
 
@@ -59,8 +62,11 @@ class Outbound:
         "_shared_number",
         "fetched",
         "durable",
+        "is_congested",
+        "is_slow",
         "memory_bytes",
         "memory_bytes_max",
+        "high_water_bytes",
         "_clock",
         "_live",
         "_length_max",
@@ -91,6 +97,9 @@ class Outbound:
         self.durable = 0  # the newest sequence number that is durable and may be sent
         self.memory_bytes = 0  # of topic names and payloads in flight and in the backlog
         self.memory_bytes_max: Final = bytes_max
+        self.high_water_bytes: Final = bytes_max // HIGH_WATER_PART
+        self.is_congested = False  # publishers wait for it (`flow`)
+        self.is_slow = False  # it has not drained while they waited
         self._clock: Final = clock if clock is not None else Clock()
         self._live = 0  # the sequence number of a message that has not waited: it does not expire
         self._length_max: Final = length_max
@@ -133,7 +142,7 @@ class Outbound:
         is_next = self.fetched == self.durable and not self.backlog and not self.resend_ids
         if self.queue is not None:
             self.durable = sequence
-        elif len(self.backlog) < self._length_max and self.memory_bytes < self.memory_bytes_max:
+        elif self._has_place(link):
             self.durable = sequence
             self.fetched = sequence
             self.memory_bytes += len(message.topic_name) + len(message.payload)
@@ -145,6 +154,20 @@ class Outbound:
             self._live = sequence if is_live else 0
             self.pump(link)
             self._live = 0
+
+    def _has_place(self, link: Link | None) -> bool:
+        """Publishers wait for a client that reads: what came before they did is not dropped for being too many."""
+        is_bounded = link is None or self.is_slow
+        return (len(self.backlog) < self._length_max or not is_bounded) and self.memory_bytes < self.memory_bytes_max
+
+    def is_above_high_water(self) -> bool:
+        """Whether so much waits in memory that publishers should wait."""
+        return len(self.backlog) * HIGH_WATER_PART > self._length_max or self.memory_bytes > self.high_water_bytes
+
+    def is_below_low_water(self) -> bool:
+        """Whether so little waits in memory that publishers may go on."""
+        length = 2 * HIGH_WATER_PART * len(self.backlog)
+        return length <= self._length_max and self.memory_bytes * 2 <= self.high_water_bytes
 
     def pump(self, link: Link) -> None:
         """Send what is owed, as far as the window and the client's reading allow."""
