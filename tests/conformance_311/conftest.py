@@ -1,62 +1,22 @@
-"""The broker under test and the clients of one test.
+"""The clients of one test, which speak MQTT 3.1.1."""
 
-EMBER_TEST_ADDRESS=host:port:websocket-port runs these tests against another server, to see which is wrong: a test or
-the product.
-"""
-
-import itertools
-import os
 from collections.abc import Iterator
 
 import pytest
 
-from embermq import Broker
+from support.served_broker import (  # noqa: F401  # fixtures and a hook, found by their names
+    addresses,
+    broker_address,
+    numbers,
+    pytest_generate_tests,
+    space,
+    websocket_address,
+)
 from support.wire import Address, Connack, Dial, Join, Wire
 
-_numbers = itertools.count(1)
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A module whose clauses are about what is kept names the engines that have to keep it in `ENGINES`."""
-    if "addresses" in metafunc.fixturenames:
-        engines = getattr(metafunc.module, "ENGINES", ("memory",))
-        metafunc.parametrize("addresses", engines, indirect=True, scope="module")
-
-
-@pytest.fixture(scope="module")
-def addresses(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Address, Address]]:
-    """Where the broker listens: for TCP and for WebSockets."""
-    given = os.environ.get("EMBER_TEST_ADDRESS")
-    if given:
-        host, port, ws_port = given.split(":")
-        yield (host, int(port)), (host, int(ws_port))
-        return
-    data = tmp_path_factory.mktemp("data") if request.param == "directory" else None
-    with Broker.in_thread(port=0, ws_port=0, data=data) as broker:
-        assert broker.port and broker.ws_port
-        yield (broker.host, broker.port), (broker.host, broker.ws_port)
-
-
-@pytest.fixture(scope="module")
-def broker_address(addresses: tuple[Address, Address]) -> Address:
-    return addresses[0]
-
-
-@pytest.fixture(scope="module")
-def websocket_address(addresses: tuple[Address, Address]) -> Address:
-    return addresses[1]
-
 
 @pytest.fixture
-def space() -> str:
-    """A word that no other test uses: the first topic level and the first letters of the client ids."""
-    return f"t{os.getpid()}x{next(_numbers)}"
-
-
-@pytest.fixture
-def dial(broker_address: Address) -> Iterator[Dial]:
+def dial(broker_address: Address) -> Iterator[Dial]:  # noqa: F811  # a fixture
     """Opens connections on which nothing has been sent, and closes them after the test."""
     opened: list[Wire] = []
 
@@ -70,12 +30,12 @@ def dial(broker_address: Address) -> Iterator[Dial]:
 
 
 @pytest.fixture
-def join(dial: Dial, space: str) -> Join:
+def join(dial: Dial, space: str) -> Join:  # noqa: F811  # a fixture
     """Opens connections that are accepted: join("name", clean=False, session_present=1, ...)."""
 
     def connected(name: str = "", *, session_present: int = 0, **options: object) -> Wire:
         wire = dial()
-        assert wire.connect(f"{space}{name or next(_numbers)}", **options) == Connack(session_present, 0)
+        assert wire.connect(f"{space}{name or next(numbers)}", **options) == Connack(session_present, 0)
         return wire
 
     return connected

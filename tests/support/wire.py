@@ -1,6 +1,7 @@
 """A client for tests that speaks MQTT 3.1.1 in a few lines of its own, down to the single byte.
 
-Owns: one blocking socket, the making and reading of packets, and what a test may demand to come next.
+Owns: one blocking socket, the making and reading of packets, and what a test may demand to come next. `wire_v5` has
+the same for MQTT 5.
 Never: the product's codec, so that the two check one another; a sleep, because a PINGREQ and its PINGRESP
 prove that everything sent before has been handled.
 """
@@ -139,8 +140,11 @@ def message_of(received: Packet) -> Message:
     return Message(topic_name, received.body[end:], qos, bool(received.flags & 1), bool(received.flags & 8), packet_id)
 
 
-class Wire:
-    """One connection. Every wait ends in a failed assertion after `TIMEOUT_S`, never in a hang."""
+class Stream:
+    """What a connection is in every version.
+
+    Every wait ends in a failed assertion after `TIMEOUT_S`, never in a hang.
+    """
 
     def __init__(self, address: Address) -> None:
         self._socket = socket.create_connection(address, TIMEOUT_S)
@@ -219,40 +223,26 @@ class Wire:
             assert received.packet_id == packet_id, received
         return received
 
-    def receive_message(self, *, answer: bool = True) -> Message:
-        """The next packet must be a PUBLISH; answered to the end of its exchange unless `answer` is False."""
-        message = message_of(self.expect(PUBLISH))
-        if answer:
-            self.answer(message)
-        return message
-
-    def answer(self, message: Message) -> None:
-        """Acknowledge a received message as its QoS asks."""
-        if message.qos == 1:
-            self.send(ack(PUBACK, message.packet_id))
-        elif message.qos == 2:
-            self.send(ack(PUBREC, message.packet_id))
-            self.await_reply(PUBREL, message.packet_id)
-            self.send(ack(PUBCOMP, message.packet_id))
+    def exchange(self, qos: int, packet_id: int) -> None:
+        """Acknowledge a received message to the end, as its QoS asks."""
+        if qos == 1:
+            self.send(ack(PUBACK, packet_id))
+        elif qos == 2:
+            self.send(ack(PUBREC, packet_id))
+            self.await_reply(PUBREL, packet_id)
+            self.send(ack(PUBCOMP, packet_id))
 
     def ping(self) -> None:
         """The server has handled all that was sent before; messages that come before the answer are set aside."""
         self.send(packet(PINGREQ, 0))
         self.await_reply(PINGRESP)
 
-    def take_messages(self) -> list[Message]:
-        """All messages that the server had sent before it answered a PINGREQ, acknowledged."""
-        messages = self.peek_messages()
-        for message in messages:
-            self.answer(message)
-        return messages
-
-    def peek_messages(self) -> list[Message]:
-        """As `take_messages`, but not acknowledged; no more than a window of them."""
+    def take_set_aside(self) -> list[Packet]:
+        """The PUBLISH packets that the server had sent before it answered a PINGREQ."""
         self.ping()
-        messages = [message_of(received) for received in self._set_aside]
+        taken = list(self._set_aside)
         self._set_aside.clear()
-        return messages
+        return taken
 
     def assert_silent(self) -> None:
         """The server has sent nothing that was not taken."""
@@ -264,17 +254,60 @@ class Wire:
         with contextlib.suppress(ConnectionError):
             raise AssertionError(f"expected a closed connection, got {self.receive()}")
 
-    # Whole exchanges.
+    def new_packet_id(self) -> int:
+        self._last_packet_id += 1
+        return self._last_packet_id
+
+    # Ends.
+
+    def drop(self) -> None:
+        """End the connection without DISCONNECT, and wait until the server has closed too."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                self.receive()
+        self.close()
+
+    def reset(self) -> None:
+        """Tear the connection down with a TCP reset."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Wire(Stream):
+    """One connection of MQTT 3.1.1."""
+
+    def receive_message(self, *, answer: bool = True) -> Message:
+        """The next packet must be a PUBLISH; answered to the end of its exchange unless `answer` is False."""
+        message = message_of(self.expect(PUBLISH))
+        if answer:
+            self.answer(message)
+        return message
+
+    def answer(self, message: Message) -> None:
+        """Acknowledge a received message as its QoS asks."""
+        self.exchange(message.qos, message.packet_id)
+
+    def take_messages(self) -> list[Message]:
+        """All messages that the server had sent before it answered a PINGREQ, acknowledged."""
+        messages = self.peek_messages()
+        for message in messages:
+            self.answer(message)
+        return messages
+
+    def peek_messages(self) -> list[Message]:
+        """As `take_messages`, but not acknowledged; no more than a window of them."""
+        return [message_of(received) for received in self.take_set_aside()]
 
     def connect(self, client_id: str | bytes, **options: object) -> Connack:
         self.send(connect(client_id, **options))  # type: ignore[arg-type]  # handed through as they are
         body = self.expect(CONNACK).body
         assert len(body) == 2
         return Connack(*body)
-
-    def new_packet_id(self) -> int:
-        self._last_packet_id += 1
-        return self._last_packet_id
 
     def publish(
         self, topic_name: str | bytes, payload: bytes = b"", *, qos: int = 0, retain: bool = False, dup: bool = False
@@ -302,29 +335,10 @@ class Wire:
         self.send(unsubscribe(packet_id, *filters))
         assert self.await_reply(UNSUBACK, packet_id).body == packet_id.to_bytes(2)
 
-    # Ends.
-
     def disconnect(self) -> None:
         """DISCONNECT, and wait until the server has closed too."""
         self.send(packet(DISCONNECT, 0))
         self.drop()
-
-    def drop(self) -> None:
-        """End the connection without DISCONNECT, and wait until the server has closed too."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
-        with contextlib.suppress(ConnectionError):
-            while True:
-                self.receive()
-        self.close()
-
-    def reset(self) -> None:
-        """Tear the connection down with a TCP reset."""
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.close()
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 # The fixtures of tests/conformance_311: a connection on which nothing was sent yet, and an accepted one.
