@@ -36,13 +36,13 @@ _data: Final = st.none() | st.binary(max_size=40)
 
 
 @st.composite
-def message_properties(draw: st.DrawFn) -> bytes:
-    """Canonical properties: the expiry first."""
+def message_properties(draw: st.DrawFn, is_text: bool = False) -> bytes:
+    """Canonical properties: the expiry first. Only with `is_text` they say that the payload is UTF-8."""
     found: codec.Properties = []
     if draw(st.booleans()):
         found.append(("message_expiry_interval", draw(_u32)))
-    if draw(st.booleans()):
-        found.append(("payload_format_indicator", draw(st.integers(0, 1))))
+    if is_text or draw(st.booleans()):
+        found.append(("payload_format_indicator", int(is_text)))
     if draw(st.booleans()):
         found.append(("content_type", draw(texts)))
     if draw(st.booleans()):
@@ -58,10 +58,11 @@ def _publishes(draw: st.DrawFn, ids_max: int) -> Packet:
     qos = draw(qos_levels)
     alias = draw(st.just(0) | st.integers(1, 65_535))
     ids = tuple(draw(st.lists(st.integers(1, 268_435_455), max_size=ids_max)))
-    properties = draw(st.just(b"") | message_properties())
+    is_text = draw(st.booleans())
+    properties = draw(message_properties(True)) if is_text else draw(st.just(b"") | message_properties())
     message = Publish(
         "" if alias and draw(st.booleans()) else draw(topic_names),
-        draw(payloads),
+        draw(texts).encode() if is_text else draw(payloads),
         qos,
         draw(st.booleans()),
         draw(st.booleans()) if qos else False,
@@ -71,9 +72,12 @@ def _publishes(draw: st.DrawFn, ids_max: int) -> Packet:
     return WirePublish(message, alias, ids) if alias or ids or properties[:1] == b"\x02" else message
 
 
-_wills: Final = st.builds(
-    Will, topic_names, st.binary(max_size=60), qos_levels, st.booleans(), _u32, message_properties()
-)
+@st.composite
+def _wills(draw: st.DrawFn) -> Will:
+    is_text = draw(st.booleans())
+    payload = draw(texts).encode() if is_text else draw(st.binary(max_size=60))
+    properties = draw(message_properties(is_text))
+    return Will(draw(topic_names), payload, draw(qos_levels), draw(st.booleans()), draw(_u32), properties)
 
 
 @st.composite
@@ -83,7 +87,7 @@ def _connects(draw: st.DrawFn) -> Connect:
         draw(texts),
         draw(st.booleans()),
         draw(_u16),
-        draw(st.none() | _wills),
+        draw(st.none() | _wills()),
         draw(st.none() | texts),
         draw(_data),
         draw(_u32),

@@ -22,8 +22,10 @@ from embermq.protocol.packets import (
     Pingresp,
     Puback,
     Publish,
+    Pubrec,
     Subscribe,
     SubscriptionRequest,
+    Will,
 )
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.memory import MemoryStore
@@ -169,8 +171,9 @@ def test_without_level_5_the_answer_is_that_of_311() -> None:
         (encode(Publish("a", bytes(1_000)), MQTT_5), 0x95),
         (b"".join(encode(Publish("a", b"", 2, packet_id=n), MQTT_5) for n in (1, 2, 3)), 0x93),
         (encode(Auth(0x19, "M"), MQTT_5), 0x82),
+        (encode(Publish("a", b"\xff", properties=b"\x01\x01"), MQTT_5), 0x99),
     ],
-    ids=["connect", "type", "topic", "alias", "unknown-alias", "size", "receive-maximum", "auth"],
+    ids=["connect", "type", "topic", "alias", "unknown-alias", "size", "receive-maximum", "auth", "payload-format"],
 )
 def test_the_reason_is_said_before_the_end(bad: bytes, reason: int) -> None:
     async def scenario(server: Server) -> None:
@@ -184,6 +187,39 @@ def test_the_reason_is_said_before_the_end(bad: bytes, reason: int) -> None:
         assert server.core.counters.protocol_errors == 1
 
     run(scenario, receive_maximum=2, packet_bytes_max=500)
+
+
+TEXT = b"\x01\x01"  # Payload Format Indicator 1
+
+
+def test_a_payload_that_is_not_the_announced_text_is_refused_and_the_session_goes_on() -> None:
+    async def scenario(server: Server) -> None:
+        client = Client(server)
+        await client.send(connect())
+        await client.send(subscribe("#", 1))
+        wrong = Publish("t", b"a\xff", 1, packet_id=7, properties=TEXT)
+        assert await client.send(wrong) == [Puback(7, ReasonCode.PAYLOAD_FORMAT_INVALID)]
+        wrong = Publish("t", b"\xed\xa0\x80", 2, packet_id=7, properties=TEXT)
+        for _ in range(3):  # the identifier is free each time, also in the count of the Receive Maximum
+            assert await client.send(wrong) == [Pubrec(7, ReasonCode.PAYLOAD_FORMAT_INVALID)]
+        right = Publish("t", "é\0".encode(), 1, packet_id=7, properties=TEXT)
+        assert Puback(7) in await client.send(right)
+        unannounced = Publish("t", b"\xff", 1, packet_id=8)
+        assert Puback(8) in await client.send(unannounced)
+        counters = server.core.counters
+        assert (counters.dropped_payload_format, counters.dropped(), counters.publish_received) == (4, 4, 6)
+
+    run(scenario, receive_maximum=2)
+
+
+def test_a_will_whose_payload_is_not_the_announced_text_is_refused() -> None:
+    async def scenario(server: Server) -> None:
+        client = Client(server)
+        answers = await client.send(connect(will=Will("t", b"\xff", properties=TEXT)))
+        assert reason_of(answers) == ReasonCode.PAYLOAD_FORMAT_INVALID
+        assert client.peer.ended
+
+    run(scenario)
 
 
 @v5("MQTT-3.1.4-3")

@@ -18,6 +18,7 @@ from embermq.broker.queues.shared import filter_of, is_shared
 from embermq.broker.routes import Route, Routes
 from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.refused_publish import RefusedPublish
 from embermq.protocol.topics import has_wildcard
 from embermq.store.interface import Store
 
@@ -112,6 +113,11 @@ class Admission:
                 self._counters.dropped_retained_budget += 1
                 return self._refuse(client_id, "PUBLISH", topic_name, ReasonCode.QUOTA_EXCEEDED, over)
         return None
+
+    def refuse_payload(self, client_id: str, packet: RefusedPublish) -> int:
+        """Count and report a message whose payload is not of the format that its properties say."""
+        self._counters.dropped_payload_format += 1
+        return self._refuse(client_id, "PUBLISH", packet.topic_name, packet.reason, packet.detail)
 
     def subscription_refusal(self, session: "Session", topic_filter: str, existed: bool) -> int | None:
         """Why a subscription is not granted, counted and reported; None if it is."""

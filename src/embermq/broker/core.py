@@ -43,6 +43,7 @@ from embermq.protocol.packets import (
     Will,
 )
 from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.refused_publish import RefusedPublish
 from embermq.store.interface import Store, StoreError
 
 LAZY_GROUP_BYTES: Final = 256 * 1024
@@ -170,6 +171,8 @@ class Core:
                     self._set_clock()
                     self.connections.disconnect(session, link, packet)
                     return
+                elif isinstance(packet, RefusedPublish):
+                    delivery.refuse(session, link, packet)
                 elif isinstance(packet, Connect):
                     raise ProtocolError("a second CONNECT", "MQTT-3.1.0-2")
                 else:

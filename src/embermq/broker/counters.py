@@ -37,6 +37,7 @@ class Counters:
         "dropped_expired",
         "dropped_not_authorized",
         "dropped_topic_refused",
+        "dropped_payload_format",
         "dropped_retained_budget",
         "subscriptions_refused",
         "acks_unknown",
@@ -67,6 +68,7 @@ class Counters:
         self.dropped_expired = 0  # its Message Expiry Interval was over before it could be sent (MQTT 5)
         self.dropped_not_authorized = 0
         self.dropped_topic_refused = 0
+        self.dropped_payload_format = 0  # QoS 1 and 2 with a payload that is not as announced (MQTT 5)
         self.dropped_retained_budget = 0
         self.subscriptions_refused = 0
         self.acks_unknown = 0
@@ -85,6 +87,7 @@ class Counters:
             + self.dropped_expired
             + self.dropped_not_authorized
             + self.dropped_topic_refused
+            + self.dropped_payload_format
             + self.dropped_retained_budget
         )
 
@@ -147,6 +150,7 @@ def sys_values(
         "publish/messages/dropped/expired": counters.dropped_expired,
         "publish/messages/dropped/not-authorized": counters.dropped_not_authorized,
         "publish/messages/dropped/topic-refused": counters.dropped_topic_refused,
+        "publish/messages/dropped/payload-format": counters.dropped_payload_format,
         "publish/messages/dropped/retained-budget": counters.dropped_retained_budget,
         "publish/held-back": counters.publishers_held_back,
         "publish/receivers/slow": counters.receivers_slow,

@@ -16,6 +16,7 @@ from embermq.broker.queues.flow import Flow
 from embermq.broker.shortcuts import deliver_next
 from embermq.protocol.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Delivery, Publish, Pubrec, Pubrel
 from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.refused_publish import RefusedPublish
 from embermq.store.interface import Store, StoreError
 
 if TYPE_CHECKING:
@@ -90,6 +91,16 @@ class MessageDelivery:
         self._take(message, route, session.client_id, session, link, session.session_id if qos == 2 else 0)
         if qos == 2:
             session.received_ids.add(message.packet_id)
+
+    def refuse(self, session: "Session", link: Link, packet: RefusedPublish) -> None:
+        """A PUBLISH of a connected client that is wrong in itself."""
+        self._counters.publish_received += 1
+        self._counters.publish_bytes_received += packet.payload_bytes
+        reason: int = 0
+        if packet.qos == 1 or packet.packet_id not in session.received_ids:
+            reason = self._admission.refuse_payload(session.client_id, packet)
+        packet_type = PUBACK if packet.qos == 1 else PUBREC
+        self._effects.add(AcknowledgementEffect(link, packet_type, packet.packet_id, reason))
 
     def take_sessionless(self, message: Publish, identity: Identity, *, must_be_durable: bool = False) -> int | None:
         """Take a message that no session publishes: a will, PUBWOS or QoS -1 of MQTT-SN, the operator's.

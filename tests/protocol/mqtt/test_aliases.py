@@ -7,6 +7,7 @@ from embermq.protocol.mqtt.aliases import OUTGOING_ALIASES_MAX, IncomingAliases,
 from embermq.protocol.mqtt.readers_v5 import WirePublish
 from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.refused_publish import RefusedPublish
 from support.clauses import v5
 
 
@@ -15,7 +16,9 @@ def incoming(maximum: int = 3, bytes_max: int = 100) -> IncomingAliases:
 
 
 def resolved(aliases: IncomingAliases, topic_name: str, alias: int, properties: bytes = b"") -> Publish:
-    return aliases.resolved(WirePublish(Publish(topic_name, b"x", 1, True, True, 7, properties), alias))
+    message = aliases.resolved(WirePublish(Publish(topic_name, b"x", 1, True, True, 7, properties), alias))
+    assert isinstance(message, Publish)
+    return message
 
 
 @v5("MQTT-3.3.2-12")
@@ -89,3 +92,19 @@ def test_no_more_aliases_are_set_than_the_client_allows(maximum: int) -> None:
 
 def test_a_short_name_gets_no_alias() -> None:
     assert OutgoingAliases(10).proposed("12345678") == 0
+
+
+def test_an_alias_counts_although_its_message_is_refused() -> None:
+    aliases = incoming()
+    wrong = WirePublish(Publish("t", b"\xff", 2, packet_id=7), 1, (), True)
+    refused = aliases.resolved(wrong)
+    assert isinstance(refused, RefusedPublish)
+    assert (refused.topic_name, refused.qos, refused.packet_id) == ("t", 2, 7)
+    assert refused.reason == ReasonCode.PAYLOAD_FORMAT_INVALID
+    assert resolved(aliases, "", 1).topic_name == "t"
+
+
+def test_at_qos_0_a_wrong_payload_ends_the_connection() -> None:
+    with pytest.raises(ProtocolError) as caught:
+        incoming().resolved(WirePublish(Publish("t", b"\xff"), 0, (), True))
+    assert caught.value.reason == ReasonCode.PAYLOAD_FORMAT_INVALID

@@ -11,8 +11,9 @@ from embermq.protocol.errors import ProtocolError
 from embermq.protocol.message_expiry import message_expires_us
 from embermq.protocol.mqtt.fields import VIOLATION
 from embermq.protocol.mqtt.readers_v5 import WirePublish
-from embermq.protocol.packets import Publish
+from embermq.protocol.packets import Packet, Publish
 from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.refused_publish import RefusedPublish
 
 INCOMING_ALIASES_MAX: Final = 64
 """How many aliases a client may set; announced in CONNACK."""
@@ -40,8 +41,8 @@ class IncomingAliases:
         self._names: Final[dict[int, str]] = {}
         self._bytes = 0
 
-    def resolved(self, packet: WirePublish) -> Publish:
-        """The message as the core takes it."""
+    def resolved(self, packet: WirePublish) -> Packet:
+        """The message as the core takes it, or as it refuses it: an alias counts in either case."""
         message = packet.message
         topic_name = message.topic_name
         alias = packet.topic_alias
@@ -54,6 +55,8 @@ class IncomingAliases:
                 topic_name = self._names.get(alias, "")
                 if not topic_name:
                     raise ProtocolError(f"topic alias {alias} stands for no topic name", VIOLATION)
+        if packet.has_wrong_payload:
+            return _wrong_payload(topic_name, message)
         properties = message.properties
         expires_us = message_expires_us(properties, self._now_us()) if properties else 0
         return Publish(
@@ -72,6 +75,15 @@ class IncomingAliases:
         if self._bytes > self._bytes_max:
             raise ProtocolError("too many bytes of topic aliases", VIOLATION, ReasonCode.QUOTA_EXCEEDED)
         self._names[alias] = topic_name
+
+
+def _wrong_payload(topic_name: str, message: Publish) -> RefusedPublish:
+    """QoS 0 has no acknowledgement that could say it, so the connection ends (5.0, 3.3.2.3.2)."""
+    detail = "the payload is not UTF-8 as the Payload Format Indicator says"
+    reason = ReasonCode.PAYLOAD_FORMAT_INVALID
+    if message.qos == 0:
+        raise ProtocolError(detail, "", reason)
+    return RefusedPublish(topic_name, len(message.payload), message.qos, message.packet_id, reason, detail)
 
 
 @final

@@ -32,6 +32,7 @@ from embermq.protocol.packets import (
     Unsuback,
 )
 from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.refused_publish import RefusedPublish
 
 RECEIVE_MAXIMUM: Final = 65_535
 """How many QoS 1 and 2 messages a client may have unacknowledged; with this value the identifiers bound them alone."""
@@ -101,7 +102,7 @@ class Negotiation:
             return None
         open_ids = self._open_ids
         for place, packet in enumerate(packets):
-            if isinstance(packet, Publish) and packet.qos:
+            if isinstance(packet, (Publish, RefusedPublish)) and packet.qos:
                 open_ids.add(packet.packet_id)
                 if len(open_ids) > self._receive_maximum:
                     del packets[place:]

@@ -163,10 +163,10 @@ class MessageProperties:
 
     `canonical` is what belongs to the message, as bytes: the Message Expiry Interval first, then the rest in the order
     in which it came. What belongs to one connection, or to the will, is not part of it: `topic_alias` (0: none),
-    `subscription_ids`, `will_delay_s`.
+    `subscription_ids`, `will_delay_s`. `is_text`: the Payload Format Indicator says that the payload is UTF-8.
     """
 
-    __slots__ = ("canonical", "topic_alias", "subscription_ids", "will_delay_s")
+    __slots__ = ("canonical", "topic_alias", "subscription_ids", "will_delay_s", "is_text")
 
     def __init__(
         self,
@@ -174,11 +174,13 @@ class MessageProperties:
         topic_alias: int = 0,
         subscription_ids: tuple[int, ...] = (),
         will_delay_s: int = 0,
+        is_text: bool = False,
     ) -> None:
         self.canonical: Final = canonical
         self.topic_alias: Final = topic_alias
         self.subscription_ids: Final = subscription_ids
         self.will_delay_s: Final = will_delay_s
+        self.is_text: Final = is_text
 
 
 NO_MESSAGE_PROPERTIES: Final = MessageProperties()
@@ -195,6 +197,7 @@ def read_message_section(fields: Fields, packet_type: int, sender: int) -> Messa
     expiry = b""
     rest: list[bytes] = []
     topic_alias = will_delay_s = 0
+    is_text = False
     subscription_ids: list[int] = []
     for place, (name, value) in enumerate(found):
         if name == "topic_alias" and isinstance(value, int):
@@ -206,8 +209,21 @@ def read_message_section(fields: Fields, packet_type: int, sender: int) -> Messa
         elif name == "message_expiry_interval":
             expiry = section.between(starts[place], starts[place + 1])
         else:
+            if name == "payload_format_indicator":
+                is_text = value == 1
             rest.append(section.between(starts[place], starts[place + 1]))
-    return MessageProperties(expiry + b"".join(rest), topic_alias, tuple(subscription_ids), will_delay_s)
+    return MessageProperties(expiry + b"".join(rest), topic_alias, tuple(subscription_ids), will_delay_s, is_text)
+
+
+def is_utf8(payload: bytes) -> bool:
+    """Whether a payload is what a Payload Format Indicator of 1 says: UTF-8, any characters (5.0, 3.3.2.3.2)."""
+    if payload.isascii():
+        return True
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def read_section(fields: Fields, packet_type: int, sender: int) -> Properties:

@@ -18,6 +18,7 @@ from embermq.protocol.mqtt.properties import (
     SERVER,
     WILL,
     Properties,
+    is_utf8,
     read_message_section,
     read_section,
 )
@@ -75,14 +76,22 @@ class WirePublish(Packet):
     """A PUBLISH with what concerns its connection: an alias, identifiers of subscriptions, or an expiry to count from.
 
     The topic name of `message` is empty if only the alias stands for it; an alias of 0 is none.
+    `has_wrong_payload`: the payload is not of the format that the properties say.
     """
 
-    __slots__ = ("message", "topic_alias", "subscription_ids")
+    __slots__ = ("message", "topic_alias", "subscription_ids", "has_wrong_payload")
 
-    def __init__(self, message: Publish, topic_alias: int = 0, subscription_ids: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: Publish,
+        topic_alias: int = 0,
+        subscription_ids: tuple[int, ...] = (),
+        has_wrong_payload: bool = False,
+    ) -> None:
         self.message: Final = message
         self.topic_alias: Final = topic_alias
         self.subscription_ids: Final = subscription_ids
+        self.has_wrong_payload: Final = has_wrong_payload
 
 
 # -- CONNECT and CONNACK ---------------------------------------------------------------------------------------------
@@ -144,6 +153,8 @@ def _read_will(fields: Fields, flags: int) -> Will:
             raise
         raise ProtocolError(error.detail, "MQTT-4.7.0-1", error.reason) from None
     payload = fields.binary()
+    if properties.is_text and not is_utf8(payload):
+        raise ProtocolError("the payload of the will is not UTF-8", "", ReasonCode.PAYLOAD_FORMAT_INVALID)
     return Will(topic_name, payload, flags >> 3 & 3, flags & 0x20 != 0, properties.will_delay_s, properties.canonical)
 
 
@@ -207,6 +218,8 @@ def _read_publish(fields: Fields, sender: int, packet_id_clause: str) -> Packet:
     if not topic_name and not topic_alias:
         raise ProtocolError("neither a topic name nor an alias", VIOLATION)
     message = Publish(topic_name, fields.rest(), qos, flags & 1 == 1, flags & 8 == 8, packet_id, canonical)
+    if properties.is_text and sender == CLIENT and not is_utf8(message.payload):
+        return WirePublish(message, topic_alias, properties.subscription_ids, True)
     if topic_alias or properties.subscription_ids or (canonical and canonical[0] == MESSAGE_EXPIRY_INTERVAL):
         return WirePublish(message, topic_alias, properties.subscription_ids)
     return message
