@@ -132,10 +132,12 @@ def connack(bench: Bench, connect: Connect) -> Connack:
 
 
 @v5("MQTT-3.1.3-6", "MQTT-3.1.3-7", "MQTT-3.2.2-16")
+@pytest.mark.parametrize("expiry_s", [0, 60, SESSION_NEVER_EXPIRES])
 @pytest.mark.parametrize("clean_start", [True, False])
-def test_a_client_without_an_identifier_is_told_the_one_it_gets(clean_start: bool) -> None:
+def test_a_client_without_an_identifier_is_told_the_one_it_gets(clean_start: bool, expiry_s: int) -> None:
     bench = Bench()
-    answers = [connack(bench, Connect("", clean_start, session_expiry_s=60)) for _ in range(2)]
+    connect = Connect("", clean_start, session_expiry_s=expiry_s, protocol_level=5)
+    answers = [connack(bench, connect) for _ in range(2)]
     assert {answer.assigned_client_id for answer in answers} == {session.client_id for session in bench.core.sessions()}
     assert len(bench.core.sessions()) == 2
     assert connack(bench, Connect("named")).assigned_client_id == ""

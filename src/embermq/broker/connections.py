@@ -23,9 +23,12 @@ from embermq.broker.session import Deadlines, Session
 from embermq.broker.subscriptions import Subscriptions
 from embermq.broker.wills import Wills
 from embermq.protocol.errors import ProtocolError
-from embermq.protocol.packets import SESSION_NEVER_EXPIRES, Connack, Connect, Disconnect, Will
+from embermq.protocol.packets import Connack, Connect, Disconnect, Will
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Queue, Store
+
+TOLD_CLIENT_ID_LEVEL: Final = 5
+"""From this protocol level on, CONNACK names the client identifier that the server has assigned."""
 
 
 @final
@@ -110,7 +113,7 @@ class Connections:
             return
         client_id = connect.client_id
         if not client_id:
-            if not connect.clean_start and connect.session_expiry_s == SESSION_NEVER_EXPIRES:
+            if not connect.clean_start and connect.protocol_level < TOLD_CLIENT_ID_LEVEL:
                 # 3.1.1 with Clean Session 0 (MQTT-3.1.3-8): the client could never name its session.
                 self._refuse(link, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "empty client id without clean session")
                 return
