@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "protocol.message_expiry",
         "protocol.packets",
         "protocol.reasons",
+        "protocol.refused_publish",
         "protocol.topics",
         "protocol.mqtt",
     ),

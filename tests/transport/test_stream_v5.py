@@ -259,6 +259,25 @@ def test_what_a_client_cannot_take_is_counted() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_shared_message_goes_to_a_member_that_can_take_it(qos: int) -> None:
+    async def scenario(server: Server) -> None:
+        small, large, writer = Client(server), Client(server), Client(server)
+        await small.send(connect(client_id="small", maximum_packet_size=50), subscribe("$share/g/t", 2))
+        await large.send(connect(client_id="large", maximum_packet_size=500), subscribe("$share/g/t", 2))
+        await writer.send(connect(client_id="writer"))
+        await writer.send(*(Publish("t", bytes(100), qos, packet_id=n if qos else 0) for n in range(1, 5)))
+        got = [packet for packet in large.packets() if isinstance(packet, Publish)]
+        assert [len(message.payload) for message in got] == [100] * 4
+        assert small.packets() == []
+        assert server.core.counters.dropped_too_large == 0
+        await writer.send(Publish("t", bytes(1_000), qos, packet_id=9 if qos else 0))
+        assert small.packets() == large.packets() == []
+        assert server.core.counters.dropped_too_large == 1
+
+    run(scenario)
+
+
 @v5("MQTT-3.1.2-24")
 def test_a_client_that_cannot_take_an_answer_is_told_so_or_nothing() -> None:
     async def scenario(server: Server) -> None:

@@ -185,6 +185,7 @@ class Connections:
         session.keep_alive_ms = 0 if link.supervises_keep_alive else keep_alive_s * 1000
         session.opening = link
         link.session = session
+        link.maximum_packet_size = connect.maximum_packet_size
         self._keep_alives.watch(session)
         counters = self._counters
         counters.clients_connected += 1

@@ -20,15 +20,17 @@ class Link(ABC):
     `waiting`: how many answers to the client wait for a commit. A shell reads no more of a client with too many.
     `supervises_keep_alive`: the transport itself decides when the client has been silent for too long.
     `can_be_held_back`: the transport can stop reading from this one client (`hold_back`).
+    `maximum_packet_size`: the largest packet that the client takes (MQTT 5), set by the core; 0: any.
     """
 
-    __slots__ = ("session", "waiting", "supervises_keep_alive", "can_be_held_back")
+    __slots__ = ("session", "waiting", "supervises_keep_alive", "can_be_held_back", "maximum_packet_size")
 
     def __init__(self, supervises_keep_alive: bool = False, can_be_held_back: bool = True) -> None:
         self.session: Session | None = None
         self.waiting = 0
         self.supervises_keep_alive: Final = supervises_keep_alive
         self.can_be_held_back: Final = can_be_held_back
+        self.maximum_packet_size = 0
 
     @abstractmethod
     def deliver(self, delivery: Delivery) -> bool:
@@ -42,6 +44,10 @@ class Link(ABC):
     @abstractmethod
     def forward(self, message: Publish) -> bool:
         """Shortcut for `deliver(Delivery(message))`: QoS 0, no RETAIN, no identifiers."""
+
+    def fits(self, delivery: Delivery) -> bool:
+        """Whether a message is not larger than the client takes; asked if it has a `maximum_packet_size`."""
+        return True
 
     @abstractmethod
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:

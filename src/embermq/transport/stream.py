@@ -7,7 +7,7 @@ Never: a packet's meaning, or a decision about a message. The core makes those; 
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.access import Exchange, ExchangeAnswer, Identity
 from embermq.broker.link import Link
@@ -16,6 +16,7 @@ from embermq.protocol.mqtt.connection import AUTHENTICATING, CLOSING, OPEN, Conn
 from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES
 from embermq.protocol.packets import Auth, Connack, Connect, Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
+from embermq.transport.byte_transport import ByteTransport
 from embermq.transport.rate_limited_log import shown_name
 from embermq.transport.tls import common_name
 
@@ -47,19 +48,6 @@ READ_MUCH_BYTES: Final = 128 * 1024
 """After a read of this size the turn ends first: libuv would go on reading from a client that fills its buffer."""
 WAITING_MAX: Final = 10_000
 """How many answers to one client may be pending: a group's size counts records, and not every answer has one."""
-
-
-class ByteTransport(Protocol):
-    """What a connection needs of an asyncio transport; the WebSocket listener has one of its own."""
-
-    def write(self, data: bytes) -> None: ...
-    def get_write_buffer_size(self) -> int: ...
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-    def close(self) -> None: ...
-    def abort(self) -> None: ...
-    def get_extra_info(self, name: str, default: object = None) -> object: ...
 
 
 @final
@@ -317,6 +305,10 @@ class StreamConnection(asyncio.Protocol, Link):
             return True
         self._count_too_large()
         return False
+
+    def fits(self, delivery: Delivery) -> bool:
+        negotiation = self._connection.negotiation
+        return negotiation is None or negotiation.fits(delivery)
 
     def _count_too_large(self) -> None:
         self._counters.dropped_too_large += self._connection.dropped_too_large

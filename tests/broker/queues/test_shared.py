@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from embermq.broker.access import Identity
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import (
+    Connect,
+    Delivery,
     Disconnect,
     Puback,
     Pubcomp,
@@ -371,3 +374,31 @@ def test_a_stored_queue_whose_members_are_gone_is_forgotten_at_start(tmp_path: P
     bench = bench.restarted()
     assert bench.journal.shared_queues() == []
     bench.journal.close()
+
+
+class SmallLink(ScriptedLink):
+    """A client with a Maximum Packet Size."""
+
+    def fits(self, delivery: Delivery) -> bool:
+        return len(delivery.message.payload) < 10
+
+
+def test_a_large_message_waits_for_the_member_that_can_take_it() -> None:
+    bench = Bench()
+    large = bench.join("large", receive_maximum=1)
+    bench.subscribed(large, GROUP, 1)
+    small = SmallLink()
+    connect = Connect("small", maximum_packet_size=50, protocol_level=5)
+    bench.core.connect(small, connect, Identity("", "small"), "MQTT 5", "test")
+    bench.turn()
+    bench.subscribe(small, GROUP, 1)
+    bench.commit()
+    small.take()
+    bench.publish(NAME, bytes(20), 1)
+    bench.publish(NAME, bytes(30), 1)
+    bench.commit()
+    (first,) = large.take_messages()
+    assert (len(first.payload), small.take()) == (20, [])
+    bench.send(large, Puback(first.packet_id))
+    assert [len(message.payload) for message in large.take_messages()] == [30]
+    assert small.take() == []

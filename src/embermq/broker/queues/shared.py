@@ -161,7 +161,7 @@ class ShareGroup:
             self._durable = max(self._durable, sequence)
             self._shares.dirty[self] = None
             return
-        member = self._choose(0)
+        member = self._choose(message, 0)
         if member is None:
             if any(each.session.link is not None for each in self._order):
                 self._shares.counters.dropped_output_full += 1
@@ -173,7 +173,7 @@ class ShareGroup:
         while not self.has_ended and (self._waiting or self._read_ahead()):
             delivery = self._waiting[0]
             has_expired = self._shares.clock.has_expired_live(delivery.message)
-            member = None if has_expired else self._choose(delivery.qos)
+            member = None if has_expired else self._choose(delivery.message, delivery.qos)
             if member is None and not has_expired:
                 break
             self._waiting.popleft()
@@ -201,21 +201,32 @@ class ShareGroup:
                     self._memory_bytes += len(delivery.message.topic_name) + len(delivery.message.payload)
         return bool(self._waiting)
 
-    def _choose(self, qos: int) -> "Subscription | None":
-        """The next member in turn that can take a message; None if there is none now."""
+    def _choose(self, message: Publish, qos: int) -> "Subscription | None":
+        """The next member in turn that can take a message; None if there is none now.
+
+        A member for which the message is too large is chosen only if it is too large for all that are connected: then
+        it is dropped, and counted by the link (5.0, MQTT-3.1.2-25).
+        """
         order = self._order
         count = len(order)
+        too_small: Subscription | None = None
+        is_awaited = False
         for step in range(count):
             place = (self._next + step) % count
             member = order[place]
             session = member.session
             link = session.link
-            if link is None or not link.has_room():
+            if link is None:
                 continue
-            if min(qos, member.qos) == 0 or session.outbound.can_take():
+            granted = min(qos, member.qos)
+            if link.maximum_packet_size and not link.fits(Delivery(message, granted, False, False, 1, member.ids)):
+                too_small = member
+            elif link.has_room() and (granted == 0 or session.outbound.can_take()):
                 self._next = place + 1
                 return member
-        return None
+            else:
+                is_awaited = True
+        return None if is_awaited else too_small
 
     def _give(self, member: "Subscription", delivery: Delivery) -> None:
         qos = min(delivery.qos, member.qos)
@@ -234,7 +245,7 @@ class ShareGroup:
             counters.publish_sent += 1
             counters.publish_bytes_sent += len(message.payload)
             if not member.session.outbound.send_shared(link, self, delivery, retain, member.ids):
-                self.finish(sequence)  # too large for this client: it counts as delivered (5.0, MQTT-3.1.2-25)
+                self.finish(sequence)  # too large for all members: it counts as delivered (5.0, MQTT-3.1.2-25)
         else:
             self._hand_over(member, delivery, retain)
 

@@ -368,6 +368,8 @@ class Connection:
         parts = negotiation.publish_parts(delivery, self._now_us())
         if parts is None:
             self.dropped_too_large += 1
+            if not self.out:
+                self._output_waits()  # the shell takes the count with the output
             return delivery.qos == 0
         start, payload = parts
         if len(payload) >= SHARED_BYTES_MIN:

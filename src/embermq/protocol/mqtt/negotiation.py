@@ -180,6 +180,11 @@ class Negotiation:
                 return frame
         return acknowledgement(packet_type, packet_id, sent)
 
+    def fits(self, delivery: Delivery) -> bool:
+        """Whether a PUBLISH with its topic name is not larger than the client takes."""
+        message = delivery.message
+        return self._parts(delivery, message.topic_name, 0, message.properties) is not None
+
     def publish_parts(self, delivery: Delivery, now_us: int) -> tuple[bytes, bytes] | None:
         """A PUBLISH as all that precedes the payload, and the payload; None: it is larger than the client takes.
 
