@@ -24,3 +24,26 @@ def test_large_messages_are_read_a_few_at_a_time(tmp_path: Path) -> None:
     assert [queued.message.payload[0] for queued in found] == list(range(10))
     assert [queued.sequence for queued in found] == list(range(1, 11))
     engine.store.close()
+
+
+def test_a_queue_names_the_oldest_record_that_it_needs(tmp_path: Path) -> None:
+    engine = Engine(lambda call_soon, _: Journal(tmp_path, call_soon))
+    queue = engine.store.open_session("device", "", 3600).queue
+    assert queue is not None
+    engine.turn()
+    assert queue.oldest_owed_offset() == 0
+    offsets = []
+    for _ in range(2):
+        message = Publish("t", b"1", 1)
+        offsets.append(engine.store.append_publish(message, "publisher"))
+        queue.push(message, offsets[-1], 1, False)
+    assert queue.oldest_owed_offset() == 0  # not durable yet
+    engine.commit()
+    assert queue.oldest_owed_offset() == offsets[0]
+    queue.acknowledge(1)
+    assert queue.oldest_owed_offset() == offsets[1]
+    queue.acknowledge(2)
+    assert queue.oldest_owed_offset() == 0
+    (segment,) = engine.store.log_segments()
+    assert segment.first_offset <= offsets[0] < segment.next_offset and segment.size_bytes > 0
+    engine.store.close()

@@ -135,6 +135,9 @@ class Connections:
         expiry_s = self._limits.session_expiry_s(connect.session_expiry_s)
         self._store.append_connected(client_id, identity.user_name, expiry_s > 0, protocol, address)
         session = self._session_for(client_id, older, connect, identity, expiry_s)
+        session.protocol = protocol
+        session.address = address
+        session.connected_ms = self.now_ms
         keep_alive_s = self._attach(session, link, connect)
         connack = Connack(
             older is not None,

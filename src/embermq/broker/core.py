@@ -20,7 +20,7 @@ from embermq.broker.effects import CallEffect, Effects, PacketEffect
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
 from embermq.broker.queues.clock import Clock
-from embermq.broker.queues.shared import Shares
+from embermq.broker.queues.shared import ShareGroup, Shares
 from embermq.broker.retained_delivery import COMPARISONS_MAX, RetainedDelivery
 from embermq.broker.routes import Routes
 from embermq.broker.session import Session
@@ -279,6 +279,32 @@ class Core:
         self._shares.restore()
         self.connections.restore(wall_us)
         self._shares.restored()
+
+    # -- the operator ------------------------------------------------------------------------------------------------
+
+    def disconnect(self, session: Session) -> None:
+        """The operator ends a client's connection; its will is published, and a persistent session stays."""
+        self._set_clock()
+        reason = "disconnected by the operator"
+        self.connections.end(session, ReasonCode.ADMINISTRATIVE_ACTION, reason, reason)
+
+    def end_session(self, session: Session) -> None:
+        """The operator ends a session, and the connection of its client."""
+        self.disconnect(session)
+        if not session.has_ended:
+            self.connections.end_session(session)
+
+    def subscription_count(self) -> int:
+        """How many subscriptions there are; each member of a share group has one."""
+        return self._routes.count
+
+    def share_groups(self) -> list[ShareGroup]:
+        """All share groups, as a new list."""
+        return self._shares.groups()
+
+    def uptime_ms(self, now_ms: int) -> int:
+        """How long ago the server was started."""
+        return now_ms - self._started_ms
 
     def sessions(self) -> list[Session]:
         """All sessions, as a new list."""

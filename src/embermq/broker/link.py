@@ -61,6 +61,14 @@ class Link(ABC):
     def has_room(self) -> bool:
         """Whether QoS 1 and 2 messages may be handed over now. After False, the shell calls `writable` later."""
 
+    def slowed_by(self) -> list[str]:
+        """Why the client is served more slowly than it could be, for the operator; empty if nothing slows it."""
+        return []
+
+    def unread_bytes(self) -> int:
+        """How much was sent that the client has not read, as far as the transport knows."""
+        return 0
+
     @abstractmethod
     def hold_back(self, is_held: bool) -> None:
         """Stop reading from the client, or go on. Called only if `can_be_held_back`."""

@@ -31,6 +31,9 @@ class Session:
         "client_id",
         "session_id",
         "identity",
+        "protocol",
+        "address",
+        "connected_ms",
         "link",
         "opening",
         "subscriptions",
@@ -52,6 +55,9 @@ class Session:
         self.client_id: Final = client_id
         self.session_id: Final = session_id  # 0: not in the store, it ends with its connection
         self.identity = identity
+        self.protocol = ""  # of its connection, or of the last one since the server started; so for the next two
+        self.address = ""
+        self.connected_ms = 0
         self.link: Link | None = None
         self.opening: Link | None = None  # connected, but CONNACK waits for a commit
         self.subscriptions: dict[str, Subscription] = {}

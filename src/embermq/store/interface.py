@@ -111,6 +111,10 @@ class Queue(ABC):
     def last(self) -> int:
         """The sequence number of the newest message pushed; 0 at first."""
 
+    def oldest_owed_offset(self) -> int:
+        """The lowest record in the log that the queue still needs, of those that are durable; 0 if it needs none."""
+        return 0
+
 
 @final
 class RetainedPosition:
@@ -191,6 +195,22 @@ class SavedSharedQueue:
         self.queue_id: Final = queue_id  # the offset of the record that opened it
         self.share_filter: Final = share_filter
         self.queue: Final = queue
+
+
+@final
+class LogSegment:
+    """A file of the log, for the operator. The timestamps are 0 while it has no records."""
+
+    __slots__ = ("first_offset", "next_offset", "size_bytes", "first_timestamp_us", "last_timestamp_us")
+
+    def __init__(
+        self, first_offset: int, next_offset: int, size_bytes: int, first_timestamp_us: int, last_timestamp_us: int
+    ) -> None:
+        self.first_offset: Final = first_offset
+        self.next_offset: Final = next_offset
+        self.size_bytes: Final = size_bytes
+        self.first_timestamp_us: Final = first_timestamp_us
+        self.last_timestamp_us: Final = last_timestamp_us
 
 
 class Store(ABC):
@@ -382,6 +402,10 @@ class Store(ABC):
     @abstractmethod
     def retained_budget_totals(self) -> list[tuple[str, int, int]]:
         """Filter, count and bytes of each budget."""
+
+    def log_segments(self) -> list[LogSegment]:
+        """The segments of the log, oldest first; none if the engine has no log."""
+        return []
 
     @abstractmethod
     def retained_expired(self, now_us: int, limit: int) -> list[str]:

@@ -17,6 +17,7 @@ from embermq.store.budgets import BudgetLedger
 from embermq.store.committer import Committer, Done, Retention, Work
 from embermq.store.directory import DataDirectory
 from embermq.store.interface import (
+    LogSegment,
     Queue,
     Retained,
     RetainedPiece,
@@ -385,6 +386,18 @@ class Journal(Store):
 
     def retained_budget_totals(self) -> list[tuple[str, int, int]]:
         return self._state.retained.budget_totals()
+
+    def log_segments(self) -> list[LogSegment]:
+        return [
+            LogSegment(
+                segment.first_offset,
+                segment.next_offset,
+                segment.size_bytes,
+                segment.first_timestamp_us if segment.blocks else 0,
+                segment.last_timestamp_us if segment.blocks else 0,
+            )
+            for segment in self._log.segments()
+        ]
 
     def sessions(self) -> Iterable[SavedSession]:
         return self._state.sessions.load(self._queue)

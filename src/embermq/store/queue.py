@@ -120,6 +120,12 @@ class SessionQueue(Queue):
     def last(self) -> int:
         return self._tail.last
 
+    def oldest_owed_offset(self) -> int:
+        if self._tail.acknowledged >= self._tail.durable:
+            return 0
+        entries = self._sessions.queue_entries(self._tail.session_id, self._tail.acknowledged, 1)
+        return entries[0] >> 3 if entries else 0
+
 
 def _message(record: Record) -> Publish:
     return Publish(

@@ -30,8 +30,9 @@ from embermq.protocol.mqtt.negotiation import RECEIVE_MAXIMUM
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
 from embermq.transport.authentication import Authenticator
+from embermq.transport.pauses import DISK, TURN
 from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
-from embermq.transport.stream import DISK, TURN, WAITING_MAX, StreamConnection
+from embermq.transport.stream import WAITING_MAX, StreamConnection
 
 if TYPE_CHECKING:
     from embermq.protocol.sn.settings import SnSettings

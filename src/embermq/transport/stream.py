@@ -17,6 +17,7 @@ from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES
 from embermq.protocol.packets import Auth, Connack, Connect, Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.transport.byte_transport import ByteTransport
+from embermq.transport.pauses import FULL, OPENING, UNREAD, pause_names
 from embermq.transport.rate_limited_log import shown_name
 from embermq.transport.tls import common_name
 
@@ -33,17 +34,6 @@ PENDING_BYTES_ASKED: Final = 16 * 1024
 QUIET: Final = frozenset({ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN})
 """Reasons of an end that are logged at debug level."""
 
-# Why a client is not read from. Each reason ends by itself, and reading goes on when none is left.
-OPENING: Final = 1
-"""Its CONNECT is not answered yet."""
-DISK: Final = 2
-"""Too much is pending: of all clients, or of answers to this one."""
-UNREAD: Final = 4
-"""It leaves the answers to what it sent unread."""
-TURN: Final = 8
-"""It has sent much in this turn, and other clients come next."""
-FULL: Final = 16
-"""It publishes to a client whose queue is full (`broker.queues.flow`)."""
 READ_MUCH_BYTES: Final = 128 * 1024
 """After a read of this size the turn ends first: libuv would go on reading from a client that fills its buffer."""
 WAITING_MAX: Final = 10_000
@@ -328,6 +318,12 @@ class StreamConnection(asyncio.Protocol, Link):
             self.pause_reading(FULL)
         elif self._paused & FULL:
             self.resume_reading(FULL)
+
+    def slowed_by(self) -> list[str]:
+        return pause_names(self._paused) + (["slow reader"] if self._is_slow_reader else [])
+
+    def unread_bytes(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def opened(self) -> None:
         if self._timeout is not None:

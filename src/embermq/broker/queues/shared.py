@@ -86,6 +86,18 @@ class ShareGroup:
         self._unfinished: Final[dict[int, None]] = {}  # sequence numbers that members have not acknowledged, in order
         self._acknowledged = 0
 
+    # -- for the operator ----------------------------------------------------------------------------------------------
+
+    def owed(self) -> int:
+        """How many messages wait for a member, or for the acknowledgement of one."""
+        if self._queue is None:
+            return len(self._waiting)
+        return max(0, self._queue.last() - self._acknowledged)
+
+    def oldest_owed_offset(self) -> int:
+        """The record of the oldest of them in the stored queue; 0 if there is none."""
+        return 0 if self._queue is None else self._queue.oldest_owed_offset()
+
     # -- members -----------------------------------------------------------------------------------------------------
 
     def add(self, subscription: "Subscription") -> bool:
@@ -366,6 +378,10 @@ class Shares:
             self.dirty.pop(group, None)
             group.end()
             self._routes.remove_group(group)
+
+    def groups(self) -> list[ShareGroup]:
+        """All groups, as a new list."""
+        return list(self._groups.values())
 
     def session_changed(self, session: "Session") -> None:
         """A session may be able to take more, or nothing any more."""
