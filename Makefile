@@ -23,7 +23,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	@echo "setting up $(VENV): once, several minutes (Spark alone is more than 400 MB)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev,spark]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev,spark,sql]'
 	tools/java
 	@touch $@
 

@@ -25,12 +25,12 @@ from embermq.spark.jobs.catalog import JobSettings
 from embermq.spark.jobs.typed_tables import TypedTable
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import read_table
+from embermq.spark.local.plots import STYLE, Point, duration, line_plot
+from embermq.spark.local.report import write_report
 from embermq.spark.options import parse_sink_options
 from embermq.spark.pipeline import run
 from embermq.spark.queries.as_of import retained_as_of
 from embermq.spark.queries.gaps import gaps
-from embermq.spark.queries.plots import Point, duration, line_plot
-from embermq.spark.queries.report import write_report
 from embermq.spark.sink.publisher import connect_with_retry
 
 if TYPE_CHECKING:
@@ -125,13 +125,10 @@ def explore(spark: "SparkSession", lake: Lake, out: Path) -> None:
         f"<h2>{station}: PM2.5, daily mean, µg/m³</h2>{line_plot(daily_mean(spark, lake, station, 'pm25'), 'µg/m³')}"
         for station in ("Dongsi", "Huairou")
     )
-    style = (
-        "body{font:15px system-ui;max-width:900px;margin:2rem auto} .grid{stroke:#e3e7ec} .tick{font:12px system-ui}"
-        ".end{text-anchor:end} .mid{text-anchor:middle} .line{fill:none;stroke:#d9480f} .area{fill:#d9480f;opacity:.15}"
-    )
+    style = f"body{{font:15px system-ui;max-width:900px;margin:2rem auto;--line:#d9480f;--grid:#e3e7ec}}{STYLE}"
     page = f"<!doctype html><meta charset=utf-8><title>Beijing air</title><style>{style}</style>{plots}"
     (out / "air.html").write_text(f"{page}<h2>Longest silences</h2><ul>{silent}</ul>\n", encoding="utf-8")
-    write_report(spark, lake, out / "report.html")
+    write_report(lake, out / "report.html")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -25,14 +25,16 @@ TEST_SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
 }
 
+WITHOUT_SPARK = Path(__file__).parent / "local"
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of this folder need Spark and share one session: `make test-spark` runs them alone.
+    """All tests of this folder but those in `local` need Spark and share a session: `make test-spark` runs them alone.
 
     On a busy machine Spark is slow, hence the long timeout.
     """
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if Path(__file__).parent in item.path.parents and WITHOUT_SPARK not in item.path.parents:
             item.add_marker(pytest.mark.spark)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(900))

@@ -1,33 +1,29 @@
-"""`ember pipeline`: the log as tables on Spark, and queries of them.
+"""`ember pipeline`: the log as tables on Spark. Queries of them are in `pipeline_queries`.
 
 Spark is an extra and slow to import, so each command imports it when it runs.
 """
 
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from embermq.commands import pipeline_queries
 from embermq.commands.options import directory_option
+from embermq.commands.pipeline_queries import DATA, LAKE, LOCAL, LakeDirectory, Master, errors_as_sentences
+from embermq.commands.query_output import print_table
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
     from embermq.spark.lake.progress import JobProgress
-    from embermq.spark.queries.sql import QueryResult
 
 app = typer.Typer(help="The log as tables on Spark: run the pipeline, query its tables.", no_args_is_help=True)
 
 Data = Annotated[Path, directory_option("--data", "The server's data directory.")]
-LakeDirectory = Annotated[Path, directory_option("--lake", "The directory of the tables.")]
-Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")]
-Rows = Annotated[int, typer.Option("--limit", min=1, help="Show at most this many rows.")]
-DATA = Path("ember-data")
-LAKE = Path("ember-lake")
-LOCAL = "local[*]"
+KnownData = Annotated[
+    Path | None, directory_option("--data", "The server's data directory.", "the one that the tables were made from")
+]
 LINE_EVERY_S = 5.0
 
 
@@ -56,7 +52,7 @@ def run(
     ] = False,
 ) -> None:
     """Bring all tables up to date, and with --continuous keep them so. SIGTERM and Ctrl-C stop cleanly."""
-    with _errors_as_sentences():
+    with errors_as_sentences():
         from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
         from embermq.spark.jobs.typed_tables import read_typed_tables
         from embermq.spark.lake.lake import Lake
@@ -89,9 +85,9 @@ def run(
 
 
 @app.command()
-def status(data: Data = DATA, lake_directory: LakeDirectory = LAKE) -> None:
+def status(data: KnownData = None, lake_directory: LakeDirectory = LAKE) -> None:
     """Show how far the tables are, without starting Spark."""
-    with _errors_as_sentences():
+    with errors_as_sentences(needs_spark=False):
         from datetime import UTC, datetime
 
         from embermq.spark.lake.checkpoints import check_checkpoints
@@ -102,8 +98,9 @@ def status(data: Data = DATA, lake_directory: LakeDirectory = LAKE) -> None:
         lake = Lake(lake_directory)
         if not lake.exists():
             raise ConfigError(f"{lake_directory} is no lake: `ember pipeline run` makes one")
-        end = LogReader(data / "log").bounds()[1]
-        check_checkpoints(lake, data / "log")
+        log = (data or lake.data_directory() or DATA) / "log"
+        end = LogReader(log).bounds()[1]
+        check_checkpoints(lake, log)
         progress = read_progress(lake)
         running = lake.is_locked()
         written = progress.get("written")
@@ -115,72 +112,12 @@ def status(data: Data = DATA, lake_directory: LakeDirectory = LAKE) -> None:
             [name, job["records"], f"{job['rate']:,.0f}", job["offset"], max(0, end - (job["offset"] or 0))]
             for name, job in progress.get("jobs", {}).items()
         ]
-        _print_table(["job", "records", "a second", "next offset", "behind"], rows)
+        print_table(["job", "records", "a second", "next offset", "behind"], rows)
 
 
-@app.command()
-def query(
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="A query over the tables' names.")],
-    lake_directory: LakeDirectory = LAKE,
-    data: Annotated[Path | None, directory_option("--data", "The log too, as the view `log`.")] = None,
-    master: Master = LOCAL,
-    limit: Rows = 1000,
-) -> None:
-    """Query the tables in SQL: messages, retained, retained_closed, retained_history, topic_stats, clients, ..."""
-    with _errors_as_sentences():
-        from embermq.spark.lake.lake import Lake
-        from embermq.spark.queries.sql import query_session, run_sql
-
-        lake = Lake(lake_directory)
-        with query_session(lake, master) as spark:
-            _show(run_sql(spark, lake, sql, limit, data), limit)
-
-
-@app.command("as-of")
-def as_of(
-    instant: Annotated[
-        str, typer.Argument(metavar="T", help="2026-03-01T14:03 (UTC unless it names a zone), 15m ago, or now.")
-    ],
-    topic_filter: Annotated[str, typer.Argument(metavar="FILTER", help="An MQTT topic filter.")] = "#",
-    lake_directory: LakeDirectory = LAKE,
-    master: Master = LOCAL,
-    limit: Rows = 1000,
-) -> None:
-    """Show the retained messages as of an instant."""
-    with _errors_as_sentences():
-        from embermq.commands.options import past_instant_us
-        from embermq.protocol.topics import check_topic_filter
-        from embermq.spark.lake.lake import Lake
-        from embermq.spark.queries.as_of import retained_as_of
-        from embermq.spark.queries.sql import QueryResult, query_session
-
-        # Both are checked before Spark is started.
-        past_instant_us("T", instant)
-        problem = check_topic_filter(topic_filter)
-        if problem is not None:
-            raise ConfigError(f"{topic_filter}: expected a topic filter: {problem}")
-        lake = Lake(lake_directory)
-        with query_session(lake, master) as spark:
-            found = retained_as_of(spark, lake, instant, topic_filter).orderBy("topic")
-            _show(QueryResult(found, limit), limit)
-
-
-@app.command()
-def report(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("ember-report.html"),
-    lake_directory: LakeDirectory = LAKE,
-    master: Master = LOCAL,
-) -> None:
-    """Write one HTML file: message rate, busiest topics, retained set over time, silent topics."""
-    with _errors_as_sentences():
-        from embermq.spark.lake.lake import Lake
-        from embermq.spark.queries.report import write_report
-        from embermq.spark.queries.sql import query_session
-
-        lake = Lake(lake_directory)
-        with query_session(lake, master) as spark:
-            write_report(spark, lake, output)
-        print(output)
+app.command("query")(pipeline_queries.query)
+app.command("as-of")(pipeline_queries.as_of)
+app.command("report")(pipeline_queries.report)
 
 
 @app.command()
@@ -190,7 +127,7 @@ def compact(
     keep_hours: Annotated[float, typer.Option(min=0.0, help="Keep files that were needed in the last hours.")] = 168.0,
 ) -> None:
     """Join small files and remove unneeded ones; safe while the pipeline runs."""
-    with _errors_as_sentences():
+    with errors_as_sentences():
         from embermq.spark.lake.compaction import compact as compact_tables
         from embermq.spark.lake.lake import Lake
         from embermq.spark.queries.sql import query_session
@@ -202,9 +139,9 @@ def compact(
 
 
 @app.command()
-def audit(data: Data = DATA, lake_directory: LakeDirectory = LAKE, master: Master = LOCAL) -> None:
+def audit(data: KnownData = None, lake_directory: LakeDirectory = LAKE, master: Master = LOCAL) -> None:
     """Check the rules of retained messages over the tables. Exits with 1 if one is broken."""
-    with _errors_as_sentences():
+    with errors_as_sentences():
         from embermq.spark.lake.lake import Lake
         from embermq.spark.queries.audit import RULES
         from embermq.spark.queries.audit import audit as find_violations
@@ -212,7 +149,7 @@ def audit(data: Data = DATA, lake_directory: LakeDirectory = LAKE, master: Maste
 
         lake = Lake(lake_directory)
         with query_session(lake, master) as spark:
-            violations = list(find_violations(spark, lake, data))
+            violations = list(find_violations(spark, lake, data or lake.data_directory() or DATA))
         for violation in violations:
             print(f"broken [{violation.clause}]: {violation.rule}: {violation.count} times")
             for example in violation.examples:
@@ -241,48 +178,3 @@ class _ProgressLines:
             if line != self._last_line:
                 self._last_line = line
                 print(line, flush=True)
-
-
-@contextmanager
-def _errors_as_sentences() -> Iterator[None]:
-    """Turns the errors of the pipeline and of the log into the one sentence of a command."""
-    from embermq.spark.errors import PipelineError
-    from embermq.spark.session import what_is_missing
-    from embermq.store.log.errors import LogError
-
-    try:
-        missing = what_is_missing()
-        if missing is not None:
-            raise ConfigError(missing)
-        yield
-    except (PipelineError, LogError) as error:
-        raise ConfigError(str(error)) from None
-
-
-def _show(result: "QueryResult", limit: int) -> None:
-    _print_table(result.columns, result.rows)
-    if result.has_more:
-        print(f"(the first {limit} rows; --limit shows more)", file=sys.stderr)
-
-
-def _print_table(columns: list[str], rows: list[list[Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*map(_cell, row))
-    # Rows are not folded in a file or a pipe.
-    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
-
-
-def _cell(value: object) -> str:
-    from rich.markup import escape
-
-    if value is None:
-        return ""
-    if isinstance(value, (bytes, bytearray)):
-        return escape(value.decode("utf-8", "backslashreplace"))
-    if isinstance(value, bool):
-        return str(value).lower()
-    return escape(f"{value:,}" if isinstance(value, int) else str(value))

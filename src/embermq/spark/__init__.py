@@ -2,7 +2,8 @@
 
 source/   the log as rows                      lake/      the directory of tables
 sink/     rows published to a server           jobs/      streams from the log to the tables
-queries/  as of, SQL, audit, report            pipeline   runs all jobs
+queries/  as of, SQL, audit, on Spark          local/     as of, SQL, report, without Spark
+pipeline  runs all jobs
 
 `register(spark)` adds the format "embermq" to a session; with the package installed Spark also finds it by itself.
 Importing this package imports no Spark, so that a command can say what is missing.

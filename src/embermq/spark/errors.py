@@ -23,6 +23,10 @@ class SparkMissing(PipelineError):
     """The Spark packages are not installed."""
 
 
+class SqlMissing(PipelineError):
+    """The packages for queries without Spark are not installed."""
+
+
 class LakeError(PipelineError):
     """This version may not write to the lake, or another pipeline writes to it."""
 

@@ -63,6 +63,7 @@ def run(
     stopping = stop or threading.Event()
     session_settings = {**lake.spark_settings(), **(spark_settings or {})}
     with lake.lock(lock_wait_s) as lock, _signals(stopping):
+        lake.keep_data_directory(data)
         _prepare_definitions(lake, jobs, chosen.rebuild)
         # After kill -9 of this process Java may run a moment longer; with the descriptor it keeps the lock until then.
         launch_java(master, session_settings, lake.java_log("pipeline"), (lock,))

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from embermq.protocol import topics
-from embermq.spark.source.topic_filters import arrow_mask, literal_prefix, matches, matches_column, valid_filter
+from embermq.spark.source.topic_filters import literal_prefix, matches, matches_column
+from embermq.spark.source.topic_masks import arrow_mask, valid_filter
 
 # Levels that expressions get wrong: empty, '$', line ends, and every character that means something to a regex or LIKE.
 LEVELS = [

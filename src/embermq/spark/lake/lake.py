@@ -79,6 +79,25 @@ class Lake:
         except OSError as error:
             raise LakeError(f"the table {name} in {self.directory} cannot be removed: {error}") from None
 
+    # -- the log ------------------------------------------------------------------------------------------------------
+
+    def keep_data_directory(self, data: Path) -> None:
+        """Remember whose log the tables are made from, for commands that are not told."""
+        path = self.state_directory / "data.json"
+        new = path.with_suffix(".new")
+        try:
+            new.write_text(json.dumps({"data": str(data.absolute())}))
+            os.replace(new, path)
+        except OSError as error:
+            raise LakeError(f"{path} cannot be written: {error}") from None
+
+    def data_directory(self) -> Path | None:
+        """The data directory that the last pipeline read; None if that is not known."""
+        try:
+            return Path(json.loads((self.state_directory / "data.json").read_text())["data"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
     # -- the format ---------------------------------------------------------------------------------------------------
 
     def open(self) -> None:

@@ -9,11 +9,12 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
-
-from pyspark.sql.streaming.query import StreamingQuery
+from typing import TYPE_CHECKING, Any, Final
 
 from embermq.spark.lake.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 RATE_OVER_S: Final = 10.0
 
@@ -31,7 +32,7 @@ class JobProgress:
     _last_batch: int = field(default=-1, repr=False)
     _seen: list[tuple[float, int]] = field(default_factory=list, repr=False)
 
-    def update(self, query: StreamingQuery, log_bounds: tuple[int, int], now_s: float) -> None:
+    def update(self, query: "StreamingQuery", log_bounds: tuple[int, int], now_s: float) -> None:
         """Add what the query has done since the last call."""
         log_first, log_end = log_bounds
         for report in query.recentProgress:

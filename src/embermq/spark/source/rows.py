@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from embermq.spark.options import SourceOptions
 from embermq.spark.source.properties import PROPERTY_COLUMNS, property_columns
-from embermq.spark.source.topic_filters import arrow_mask
+from embermq.spark.source.topic_masks import arrow_mask
 from embermq.store.log.reader import LogReader
 from embermq.store.log.records import DUP_FLAG, QOS_MASK, RETAIN_FLAG, Kind
 

@@ -1,20 +1,16 @@
-"""Topic filters as expressions that Spark and Arrow run natively (MQTT 3.1.1, 4.7).
+"""Topic filters as expressions that Spark runs natively (MQTT 3.1.1, 4.7).
 
-Owns: the translation of a filter into a Column, into SQL, and into an Arrow mask.
-Never: the rules themselves: those are in `protocol.topics`, and a property test compares the three forms with them.
+Owns: the translation of a filter into a Column and into SQL; `topic_masks` has the one for Arrow.
+Never: the rules themselves: those are in `protocol.topics`, and a property test compares all forms with them.
 """
 
-import re
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from embermq.protocol.topics import check_topic_filter, has_wildcard
-
-MATCHES_FUNCTION: Final = "mqtt_matches"
+from embermq.protocol.topics import has_wildcard
+from embermq.spark.source.topic_masks import MATCHES_FUNCTION, levels_regex, valid_filter
 
 # Filter and name as SQL expressions. Slower than a literal filter, since it splits both: for joins and ad hoc SQL.
 _COLUMN_FORM: Final = """(
@@ -39,14 +35,6 @@ _COLUMN_FORM: Final = """(
 )"""
 
 
-def valid_filter(topic_filter: str) -> str:
-    """Returns the filter; ValueError says why it is not valid."""
-    problem = check_topic_filter(topic_filter)
-    if problem is not None:
-        raise ValueError(f"{topic_filter!r} is no topic filter: {problem}")
-    return topic_filter
-
-
 def literal_prefix(topic_filter: str) -> str:
     """What every matching name begins with. For `a/#` it is `a`: the parent matches too."""
     kept: list[str] = []
@@ -59,15 +47,6 @@ def literal_prefix(topic_filter: str) -> str:
     return topic_filter
 
 
-def _levels_regex(topic_filter: str, level_regex: str) -> str:
-    levels = topic_filter.split("/")
-    tail = ""
-    if levels[-1] == "#":
-        levels.pop()
-        tail = "(?:/.*)?"
-    return "/".join(level_regex if level == "+" else re.escape(level) for level in levels) + tail
-
-
 def matches(name: Column, topic_filter: str) -> Column:
     """Whether one filter matches the names of a column."""
     if not has_wildcard(valid_filter(topic_filter)):
@@ -76,7 +55,7 @@ def matches(name: Column, topic_filter: str) -> Column:
         return ~name.startswith("$")
     # `\\z`, not `$`, which also matches before a newline at the end.
     refuse_dollar = r"(?!\$)" if topic_filter.startswith("+") else ""
-    matched = name.rlike(rf"(?s)\A{refuse_dollar}{_levels_regex(topic_filter, '[^/]*')}\z")
+    matched = name.rlike(rf"(?s)\A{refuse_dollar}{levels_regex(topic_filter, '[^/]*')}\z")
     prefix = literal_prefix(topic_filter)
     return name.startswith(prefix) & matched if prefix else matched
 
@@ -93,16 +72,3 @@ def matches_function_sql() -> str:
         f"create or replace temporary function {MATCHES_FUNCTION}(topic_filter string, topic_name string) "
         f"returns boolean return {body}"
     )
-
-
-def arrow_mask(names: pa.Array, topic_filter: str) -> pa.Array:
-    """Whether a filter matches the names of an Arrow string array."""
-    if not has_wildcard(topic_filter):
-        return pc.equal(names, topic_filter)
-    if topic_filter == "#":
-        return pc.invert(pc.starts_with(names, "$"))
-    # RE2 has no lookahead, so the rule for '$' is a second mask.
-    mask = pc.match_substring_regex(names, rf"(?s)\A{_levels_regex(topic_filter, '[^/]*')}\z")
-    if topic_filter.startswith("+"):
-        mask = pc.and_(mask, pc.invert(pc.starts_with(names, "$")))
-    return mask

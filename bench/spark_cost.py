@@ -1,0 +1,156 @@
+"""What the pipeline costs beside a small server: `python -m bench.spark_cost [load|idle|once]`.
+
+load: a server with a publisher that keeps to its rate, and `ember pipeline run --continuous` with all its tables. It
+prints the processor time of the pipeline with all its processes as a share of one core, the most memory that they had
+at once, and how many live files `messages` has. idle: the same without a publisher. once: `ember pipeline run --once`
+over a log of a million records, a quarter of them retained.
+Needs the `spark` extra and Java; runs on Linux.
+"""
+
+import argparse
+import json
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import psutil  # type: ignore[import-untyped] # it has no types
+
+from bench.spark_lag import publish, start
+
+CORE_SHARE_MAX: Final = 0.15
+IDLE_SHARE_MAX: Final = 0.02
+MEMORY_BYTES_MAX: Final = 1.2e9
+FILES_MAX: Final = 20
+ONCE_RECORDS: Final = 1_000_000
+
+
+def usage(process: psutil.Process) -> tuple[float, int]:
+    """The processor seconds and resident bytes of a process and its children, those that have ended included.
+
+    Pages that several processes share are counted once (proportional set size).
+    """
+    cpu_s, memory = 0.0, 0
+    for one in (process, *process.children(recursive=True)):
+        try:
+            times = one.cpu_times()
+            cpu_s += times.user + times.system + times.children_user + times.children_system
+            memory += one.memory_full_info().pss
+        except psutil.NoSuchProcess:
+            continue
+    return cpu_s, memory
+
+
+def live_files(table: Path) -> int:
+    """How many files the newest version of a table has, from the commits of its log."""
+    live: set[str] = set()
+    for path in sorted((table / "_delta_log").glob("*.json")):
+        for line in path.read_text().splitlines():
+            action = json.loads(line)
+            if "add" in action:
+                live.add(action["add"]["path"])
+            elif "remove" in action:
+                live.discard(action["remove"]["path"])
+    return len(live)
+
+
+def continuous(rate: int, warm_up_s: float, seconds: float) -> None:
+    """Measure a pipeline that goes on with new records."""
+    with tempfile.TemporaryDirectory(prefix="bench-cost-") as place:
+        data, lake = Path(place) / "data", Path(place) / "lake"
+        server, said = start(["serve", "--port", "0", "--data", str(data)], r"mqtt://.*?:\d+")
+        pipeline = None
+        try:
+            found = re.search(r"mqtt://.*?:(\d+)", said)
+            assert found is not None
+            places = ["--data", str(data), "--lake", str(lake), "--master", "local[2]"]
+            pipeline, _ = start(["pipeline", "run", "--continuous", *places], "messages ")
+            publisher = threading.Thread(target=publish, args=(int(found[1]), rate, warm_up_s + seconds))
+            if rate:
+                publisher.start()
+            time.sleep(warm_up_s)
+            watched = psutil.Process(pipeline.pid)
+            began_s, (cpu_before_s, _) = time.monotonic(), usage(watched)
+            most = 0
+            while time.monotonic() - began_s < seconds:
+                time.sleep(1)
+                cpu_s, memory = usage(watched)
+                most = max(most, memory)
+            share = (cpu_s - cpu_before_s) / (time.monotonic() - began_s)
+            files = live_files(lake / "messages")
+            if rate:
+                publisher.join()
+        finally:
+            for process in filter(None, (pipeline, server)):
+                process.send_signal(signal.SIGTERM)
+                process.wait(60)
+    allowed = CORE_SHARE_MAX if rate else IDLE_SHARE_MAX
+    print(f"{rate:,} messages/s, {seconds:g} s after {warm_up_s:g} s of warming up:")
+    print(f"  processor: {share:.1%} of a core (at most {allowed:.0%}: {_verdict(share <= allowed)})")
+    print(f"  memory: {most / 1e9:.2f} GB (at most {MEMORY_BYTES_MAX / 1e9:g}: {_verdict(most <= MEMORY_BYTES_MAX)})")
+    print(f"  live files of messages: {files} (fewer than {FILES_MAX}: {_verdict(files < FILES_MAX)})")
+
+
+def once(records: int) -> None:
+    """Measure one run over a log that is there already."""
+    from embermq.store.log.records import RETAIN_FLAG, Group, Kind
+    from embermq.store.log.writer import Log
+
+    with tempfile.TemporaryDirectory(prefix="bench-cost-") as place:
+        log = Log(Path(place) / "data" / "log", segment_bytes=1 << 27, segment_age_s=10**9, sync=False)
+        now_us = time.time_ns() // 1000 - records * 1000
+        for first in range(0, records, 100):
+            group = Group(log.next_offset)
+            for number in range(first, first + 100):
+                now_us += 1000
+                topic = b"plant/%d/device-%d/value" % (number % 10, number % 5_000)
+                payload = b'{"value": %d.5, "unit": "C"}' % (number % 997)
+                group.append(
+                    now_us, Kind.PUBLISH, RETAIN_FLAG if number % 4 == 0 else 1, topic, payload, b"client-1", b""
+                )
+            log.append(group, now_us)
+        log.close()
+        command = [sys.executable, "-m", "embermq", "pipeline", "run", "--once", "--master", "local[2]"]
+        began_s, cpu_s = time.monotonic(), 0.0
+        process = subprocess.Popen(
+            [*command, "--data", str(Path(place) / "data"), "--lake", str(Path(place) / "lake")],
+            stdout=subprocess.DEVNULL,
+        )
+        watched = psutil.Process(process.pid)
+        while process.poll() is None:
+            with suppress(psutil.NoSuchProcess):
+                cpu_s = max(cpu_s, usage(watched)[0])
+            time.sleep(0.2)
+        took_s = time.monotonic() - began_s
+        assert process.returncode == 0
+    print(f"--once over {records:,} records: {took_s:.1f} s, {cpu_s:.1f} s of processor time")
+
+
+def _verdict(is_met: bool) -> str:
+    return "met" if is_met else "NOT MET"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", choices=["load", "idle", "once"], default=["load", "idle", "once"])
+    parser.add_argument("--rate", type=int, default=200, help="messages a second of `load`")
+    parser.add_argument("--seconds", type=float, default=300.0, help="how long is measured")
+    parser.add_argument("--warm-up", type=float, default=120.0, help="seconds at the beginning that do not count")
+    parser.add_argument("--records", type=int, default=ONCE_RECORDS, help="records of `once`")
+    chosen = parser.parse_args()
+    if "load" in chosen.what:
+        continuous(chosen.rate, chosen.warm_up, chosen.seconds)
+    if "idle" in chosen.what:
+        continuous(0, chosen.warm_up, chosen.seconds)
+    if "once" in chosen.what:
+        once(chosen.records)
+
+
+if __name__ == "__main__":
+    main()

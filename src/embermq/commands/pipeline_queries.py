@@ -1,0 +1,155 @@
+"""`ember pipeline query | as-of | report`: questions to the tables of a lake.
+
+DuckDB answers them in a second or two and needs no Java; `--engine spark` asks Spark, for SQL of its dialect.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from embermq.commands.options import directory_option, past_instant_us
+from embermq.commands.query_output import Csv, Format, Json, chosen_format, print_rows
+from embermq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from embermq.spark.local.tables import LocalTables
+
+LakeDirectory = Annotated[Path, directory_option("--lake", "The directory of the tables.")]
+Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")]
+Rows = Annotated[int, typer.Option("--limit", min=1, help="Show at most this many rows.")]
+DATA = Path("ember-data")
+LAKE = Path("ember-lake")
+LOCAL = "local[*]"
+
+
+class Engine(StrEnum):
+    """What answers a query."""
+
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
+EngineName = Annotated[Engine, typer.Option("--engine", help="What answers: DuckDB, or Spark on --master.")]
+
+
+def query(
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="A query over the tables' names.")],
+    lake_directory: LakeDirectory = LAKE,
+    data: Annotated[Path | None, directory_option("--data", "The log too, as the table `log`.")] = None,
+    engine: EngineName = Engine.DUCKDB,
+    master: Master = LOCAL,
+    limit: Rows = 1000,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Query the tables in SQL: messages, retained, retained_closed, retained_history, topic_stats, clients, ..."""
+    format = chosen_format(json, csv)
+    with errors_as_sentences(needs_spark=engine is Engine.SPARK):
+        from embermq.spark.lake.lake import Lake
+
+        lake = Lake(lake_directory)
+        if engine is Engine.SPARK:
+            from embermq.spark.queries.sql import query_session, run_sql
+
+            with query_session(lake, master) as spark:
+                result = run_sql(spark, lake, sql, limit, data)
+                _show(result.columns, result.rows, result.has_more, limit, format)
+            return
+        from embermq.spark.local.tables import open_tables
+
+        with open_tables(lake) as tables:
+            if data is not None:
+                _add_log(tables, data)
+            found = tables.batch(sql, limit=limit + 1)
+        rows = [list(row.values()) for row in found[:limit].to_pylist()]
+        _show(found.column_names, rows, found.num_rows > limit, limit, format)
+
+
+def as_of(
+    instant: Annotated[
+        str, typer.Argument(metavar="T", help="2026-03-01T14:03 (UTC unless it names a zone), 15m ago, or now.")
+    ],
+    topic_filter: Annotated[str, typer.Argument(metavar="FILTER", help="An MQTT topic filter.")] = "#",
+    lake_directory: LakeDirectory = LAKE,
+    engine: EngineName = Engine.DUCKDB,
+    master: Master = LOCAL,
+    limit: Rows = 1000,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Show the retained messages as of an instant."""
+    format = chosen_format(json, csv)
+    with errors_as_sentences(needs_spark=engine is Engine.SPARK):
+        from embermq.protocol.topics import check_topic_filter
+        from embermq.spark.lake.lake import Lake
+
+        # Both are checked before an engine is started.
+        instant_us = past_instant_us("T", instant)
+        problem = check_topic_filter(topic_filter)
+        if problem is not None:
+            raise ConfigError(f"{topic_filter}: expected a topic filter: {problem}")
+        lake = Lake(lake_directory)
+        if engine is Engine.SPARK:
+            from embermq.spark.queries import as_of as on_spark
+            from embermq.spark.queries.sql import QueryResult, query_session
+
+            with query_session(lake, master) as spark:
+                result = QueryResult(
+                    on_spark.retained_as_of(spark, lake, instant, topic_filter).orderBy("topic"), limit
+                )
+                _show(result.columns, result.rows, result.has_more, limit, format)
+            return
+        from embermq.spark.local.as_of import retained_as_of
+        from embermq.spark.local.tables import open_tables
+
+        with open_tables(lake) as tables:
+            found = retained_as_of(tables, instant_us, topic_filter, limit + 1)
+        rows = [list(row.values()) for row in found[:limit].to_pylist()]
+        _show(found.column_names, rows, found.num_rows > limit, limit, format)
+
+
+def report(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("ember-report.html"),
+    lake_directory: LakeDirectory = LAKE,
+) -> None:
+    """Write one HTML file: rates, topics by prefix, silent topics, retained set, clients, sizes, rejects, gaps, lag."""
+    with errors_as_sentences(needs_spark=False):
+        from embermq.spark.lake.lake import Lake
+        from embermq.spark.local.report import write_report
+
+        write_report(Lake(lake_directory), output)
+        print(output)
+
+
+@contextmanager
+def errors_as_sentences(needs_spark: bool = True) -> Iterator[None]:
+    """Turns the errors of the pipeline and of the log into the one sentence of a command."""
+    from embermq.spark.errors import PipelineError
+    from embermq.spark.session import what_is_missing
+    from embermq.store.log.errors import LogError
+
+    try:
+        missing = what_is_missing() if needs_spark else None
+        if missing is not None:
+            raise ConfigError(missing)
+        yield
+    except (PipelineError, LogError) as error:
+        raise ConfigError(str(error)) from None
+
+
+def _add_log(tables: "LocalTables", data: Path) -> None:
+    """The present log as the table `log`, with the columns that the source has in Spark."""
+    from embermq.spark.local.log_table import log_rows
+
+    tables.add("log", log_rows(data))
+
+
+def _show(names: Sequence[str], rows: list[list[object]], has_more: bool, limit: int, format: Format) -> None:
+    print_rows(names, rows, format)
+    if has_more:
+        print(f"(the first {limit} rows; --limit shows more)", file=sys.stderr)

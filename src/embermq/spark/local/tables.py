@@ -1,0 +1,169 @@
+"""A lake's tables in DuckDB, each by its name, as they were when the lake was opened.
+
+Owns: opening them with delta-rs, the view `retained_history`, the function `mqtt_matches`, and one sentence for
+DuckDB's errors.
+Never: writing to a table. Importing this module imports neither DuckDB nor Spark, so that a command can say what is
+missing.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from embermq.instants import EPOCH
+from embermq.spark.errors import LakeError, PipelineError, SqlMissing
+from embermq.spark.lake.lake import Lake
+from embermq.spark.source.topic_masks import MATCHES_FUNCTION, arrow_mask, valid_filter
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from duckdb import DuckDBPyConnection
+
+RETAINED_JOB_NAME: Final = "retained"
+HISTORY_VIEW: Final = "retained_history"
+
+_SETTINGS: Final = {
+    # Names in a query are tables of the lake, never variables of this program; nothing is fetched from the network.
+    "python_enable_replacements": "false",
+    "autoinstall_known_extensions": "false",
+}
+_HISTORY: Final = f"""
+create view {HISTORY_VIEW} as
+    select topic, payload, qos, "offset", valid_from, valid_to, offset_to
+    from retained_closed where offset_to <= {{through}}
+    union all by name
+    select *, null::timestamptz as valid_to, null::bigint as offset_to from retained
+"""
+
+
+def what_is_missing() -> str | None:
+    """One sentence about what is missing to read tables without Spark; None if nothing is."""
+    if find_spec("duckdb") is None or find_spec("deltalake") is None:
+        return "queries without Spark need DuckDB and delta-rs, which are an extra: pip install 'embermq[sql]'"
+    return None
+
+
+@final
+class LocalTables:
+    """Every table of a lake at one version each, for queries in SQL."""
+
+    __slots__ = ("lake", "names", "_connection")
+
+    def __init__(self, lake: Lake, connection: "DuckDBPyConnection") -> None:
+        self.lake: Final = lake
+        self._connection: Final = connection
+        tables = {name: _open(lake, name) for name in _order(lake.table_names())}
+        self.names: Final = tuple(tables)
+        for name, table in tables.items():
+            connection.register(name, table.to_pyarrow_dataset())
+        if "retained" in tables and "retained_closed" in tables:
+            # Intervals that were closed above what `retained` has applied belong to a batch that has not ended.
+            through = tables["retained"].transaction_version(RETAINED_JOB_NAME)
+            connection.execute(_HISTORY.format(through=-1 if through is None else through))
+
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
+        """All rows of a query; instants are in UTC."""
+        return self.batch(sql, parameters).to_pylist()  # type: ignore[no-any-return] # untyped there
+
+    def batch(self, sql: str, parameters: Sequence[object] = (), limit: int | None = None) -> pa.Table:
+        """The rows of a query, or the first of them. PipelineError has the reason if it fails."""
+        import duckdb
+
+        try:
+            found = self._connection.sql(sql, params=list(parameters) or None)
+            if found is None:  # a statement without rows, such as SET
+                return pa.table({})
+            if limit is None:
+                return found.to_arrow_table()
+            return _first(found.to_arrow_reader(max(1, min(limit, 10_000))), limit)
+        except duckdb.Error as error:
+            raise PipelineError(_sentence(str(error))) from None
+
+    def add(self, name: str, rows: pa.RecordBatchReader) -> None:
+        """Give queries a further table, which is read completely now."""
+        self._connection.register("_added", rows)
+        self._connection.execute(f'create table "{name}" as select * from _added')
+        self._connection.unregister("_added")
+
+
+@contextmanager
+def open_tables(lake: Lake) -> Iterator[LocalTables]:
+    """The tables of a lake for queries. PipelineError says what is missing or cannot be read."""
+    missing = what_is_missing()
+    if missing is not None:
+        raise SqlMissing(missing)
+    if not lake.exists():
+        raise LakeError(f"{lake.directory} is no lake: `ember pipeline run` makes one")
+    import duckdb
+    from duckdb.func import PythonUDFType
+
+    connection = duckdb.connect(config=dict(_SETTINGS))
+    try:
+        connection.execute("set TimeZone = 'UTC'")
+        connection.create_function(
+            MATCHES_FUNCTION, _matches, ["varchar", "varchar"], "boolean", type=PythonUDFType.ARROW
+        )
+        yield LocalTables(lake, connection)
+    finally:
+        connection.close()
+
+
+def _order(names: Sequence[str]) -> list[str]:
+    """`retained_closed` is opened after `retained`: the view leaves out what a batch adds in between."""
+    return sorted(names)
+
+
+def _open(lake: Lake, name: str) -> "DeltaTable":
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return DeltaTable(lake.table(name))
+    except DeltaError as error:
+        raise LakeError(f"the table {name} in {lake.directory} cannot be read: {error}") from None
+
+
+def _first(reader: pa.RecordBatchReader, limit: int) -> pa.Table:
+    batches, count = [], 0
+    for batch in reader:
+        batches.append(batch)
+        count += batch.num_rows
+        if count >= limit:
+            break
+    return pa.Table.from_batches(batches, reader.schema)[:limit]
+
+
+def _matches(topic_filters: pa.ChunkedArray, names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """`mqtt_matches`: nearly always one filter for all rows."""
+    found: pa.ChunkedArray | None = None
+    for topic_filter in pc.unique(topic_filters).to_pylist():
+        mask = arrow_mask(names, valid_filter(topic_filter))
+        if found is None and len(topic_filters) and pc.all(pc.equal(topic_filters, topic_filter)).as_py():
+            return mask
+        mask = pc.and_(mask, pc.equal(topic_filters, topic_filter))
+        found = mask if found is None else pc.or_(found, mask)
+    return pa.chunked_array([], pa.bool_()) if found is None else found
+
+
+def _sentence(error: str) -> str:
+    """The useful part of DuckDB's text, with advice for what people stumble over."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    first = lines[0].removeprefix("Invalid Input Error: ")
+    position = next((line for line in lines[1:] if line.startswith("LINE ")), "")
+    if "ValueError: " in error:
+        return error.partition("ValueError: ")[2].splitlines()[0]
+    if "Parser Error" in first and "offset" in error.lower():
+        return f'{first} ({position}): "offset" is a keyword of DuckDB, write the column with double quotes'
+    more = " ".join(line for line in lines[1:] if not line.startswith(("LINE ", "^")))
+    return f"{first} {more}".strip()
+
+
+def instant(microseconds: int) -> str:
+    """An instant as DuckDB reads it."""
+    from datetime import timedelta
+
+    return (EPOCH + timedelta(microseconds=microseconds)).isoformat()
