@@ -25,6 +25,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev,spark,sql]'
 	tools/java
+	tools/mosquitto
 	@touch $@
 
 run: setup

@@ -9,6 +9,7 @@ import pytest
 from embermq import Broker
 from support.certificates import Authority
 from support.client_paths import Ways
+from support.v5_clients.mqtt_js_client import VERSION, NotAvailable, Process, install
 
 _numbers = itertools.count(1)
 
@@ -37,6 +38,19 @@ def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ways]:
             str(broker.unix_path),
             authority.certificate,
         )
+
+
+@pytest.fixture(scope="session")
+def mqtt_js(pytestconfig: pytest.Config) -> Iterator[Process]:
+    assert pytestconfig.cache is not None
+    directory = pytestconfig.cache.mkdir(f"mqtt-js-{VERSION}")
+    try:
+        install(directory)
+    except NotAvailable as missing:
+        pytest.skip(str(missing))
+    process = Process(directory)
+    yield process
+    process.stop()
 
 
 @pytest.fixture

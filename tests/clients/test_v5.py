@@ -11,7 +11,7 @@ from support.client_paths import Ways
 from support.v5_clients.aiomqtt_client import AiomqttClient
 from support.v5_clients.client import WEBSOCKET, Client, Message, Will
 from support.v5_clients.gmqtt_client import GmqttClient
-from support.v5_clients.mqtt_js_client import VERSION, MqttJsClient, NotAvailable, Process, install
+from support.v5_clients.mqtt_js_client import MqttJsClient
 from support.v5_clients.paho_client import PahoClient
 
 TCP = "tcp"
@@ -28,19 +28,6 @@ MEMBERS = 4
 SHARED_MESSAGES = 40
 
 New = Callable[[str], Client]
-
-
-@pytest.fixture(scope="session")
-def mqtt_js(pytestconfig: pytest.Config) -> Iterator[Process]:
-    assert pytestconfig.cache is not None
-    directory = pytestconfig.cache.mkdir(f"mqtt-js-{VERSION}")
-    try:
-        install(directory)
-    except NotAvailable as missing:
-        pytest.skip(str(missing))
-    process = Process(directory)
-    yield process
-    process.stop()
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: "-".join(kind))

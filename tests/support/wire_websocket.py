@@ -1,4 +1,4 @@
-"""The test client of `wire` over a WebSocket, with frames of its own making.
+"""The test clients of `wire` and `wire_v5` over a WebSocket, with frames of its own making.
 
 Owns: the handshake and the frames of RFC 6455 as far as tests need them.
 """
@@ -8,7 +8,8 @@ import hashlib
 import os
 from typing import NamedTuple
 
-from support.wire import Address, Wire
+from support.wire import Address, Stream, Wire
+from support.wire_v5 import WireV5
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 ACCEPT_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -19,7 +20,7 @@ class Response(NamedTuple):
     headers: dict[str, str]
 
 
-class WebSocketWire(Wire):
+class WebSocketStream(Stream):
     """Each `send` is one binary frame; `send_frame` gives the choice."""
 
     def __init__(self, address: Address) -> None:
@@ -86,3 +87,11 @@ class WebSocketWire(Wire):
             raise ConnectionError("the server closed the WebSocket")
         assert opcode in (BINARY, CONTINUATION), f"packets travel in binary frames, not in {opcode}"
         return data
+
+
+class WebSocketWire(WebSocketStream, Wire):
+    """MQTT 3.1.1 over a WebSocket."""
+
+
+class WebSocketWireV5(WebSocketStream, WireV5):
+    """MQTT 5 over a WebSocket."""

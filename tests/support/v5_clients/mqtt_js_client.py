@@ -123,6 +123,11 @@ def from_js(properties: dict[str, Any] | None) -> dict[str, Any]:
     return found
 
 
+def _auth(code: int, method: str, data: bytes) -> dict[str, Any]:
+    given = {"authenticationMethod": method, "authenticationData": data}
+    return {"cmd": "auth", "reasonCode": code, "properties": given}
+
+
 class MqttJsClient(Client):
     keeps_user_properties_in_order = False
 
@@ -200,6 +205,13 @@ class MqttJsClient(Client):
         self._ended.clear()
         self.send("end", options={"reasonCode": reason, "properties": to_js(properties)})
         assert self._ended.wait(TIMEOUT_S)
+
+    def answer_challenge(self, method: str, data: bytes) -> None:
+        """The client's next AUTH of an exchange."""
+        self.send("auth", packet=_auth(0x18, method, data))
+
+    def authenticate_again(self, method: str, data: bytes) -> None:
+        self.send("reauthenticate", packet=_auth(0x19, method, data))
 
     def vanish(self) -> None:
         self.send("vanish")
