@@ -118,6 +118,7 @@ class LimitSettings(Section):
     connections_max: Count = limits.CONNECTIONS_MAX
     inflight_max: Annotated[int, Field(ge=1, le=65_535)] = limits.INFLIGHT_MAX
     queue_messages_max: Count = limits.QUEUE_MESSAGES_MAX
+    queue_log_bytes_max: Count = limits.QUEUE_LOG_BYTES_MAX
     queue_bytes_max: Count = limits.QUEUE_BYTES_MAX
     output_bytes_max: Annotated[int, Field(ge=4096)] = limits.OUTPUT_BYTES_MAX
     topic_levels_max: Count = limits.TOPIC_LEVELS_MAX

@@ -167,7 +167,7 @@ class Connections:
         if older is not None:
             session = older
             session.identity = identity
-            session.outbound.window = window
+            session.outbound.set_window(window)
             self._store.append_session_resumed(session.session_id, client_id, expiry_s)
         elif expiry_s > 0:
             saved = self._store.open_session(client_id, identity.user_name, expiry_s)
@@ -203,7 +203,13 @@ class Connections:
     def _new_outbound(self, queue: Queue | None, window: int) -> Outbound:
         limits = self._limits
         return Outbound(
-            queue, window, limits.queue_messages_max, self._counters, limits.queue_bytes_max, self._delivery.clock
+            queue,
+            window,
+            limits.queue_messages_max,
+            self._counters,
+            limits.queue_bytes_max,
+            self._delivery.clock,
+            limits.queue_log_bytes_max,
         )
 
     def _refuse(self, link: Link, reason: ReasonCode, detail: str) -> None:

@@ -53,6 +53,10 @@ EXPIRED_MAX: Final = 1_000
 """How many expired retained messages one tick may remove."""
 
 
+def ignore_long_queue(client_id: str) -> None:
+    """For a core whose long queues are not logged."""
+
+
 @final
 class Core:
     """The broker without its sockets."""
@@ -88,11 +92,13 @@ class Core:
         token: str,
         *,
         report_refusal: Callable[[Refusal], None] = ignore_refusal,
+        report_long_queue: Callable[[str], None] = ignore_long_queue,
         shortcuts: bool = True,
         comparisons_max: int = COMPARISONS_MAX,
     ) -> None:
         """`wake` asks the shell for an `end_turn`; `bug` is called with errors that no peer can cause;
-        `report_refusal` with refused packets. `token` makes assigned client identifiers unique across restarts.
+        `report_refusal` with refused packets; `report_long_queue` with the client id of a session that keeps almost as
+        much of the log as it may. `token` makes assigned client identifiers unique across restarts.
         """
         self.counters: Final = Counters()
         self._store: Final = store
@@ -109,7 +115,15 @@ class Core:
         admission = Admission(store, access, limits, self.counters, self._routes, report_refusal)
         self.retained: Final = RetainedDelivery(store, self._effects, shortcuts, comparisons_max)
         self.delivery: Final = MessageDelivery(
-            store, access, admission, self.counters, self._effects, self.retained, self._clock, shortcuts
+            store,
+            access,
+            admission,
+            self.counters,
+            self._effects,
+            self.retained,
+            self._clock,
+            shortcuts,
+            report_long_queue,
         )
         self.subscriptions: Final = Subscriptions(
             store, admission, self._routes, self._shares, self.retained, self._effects, self._sys_topics, limits

@@ -31,6 +31,7 @@ class Counters:
         "connections_refused",
         "publishers_held_back",
         "receivers_slow",
+        "queues_long",
         "dropped_output_full",
         "dropped_queue_full",
         "dropped_too_large",
@@ -62,6 +63,7 @@ class Counters:
         self.connections_refused = 0
         self.publishers_held_back = 0  # how often a publisher had to wait for a receiver
         self.receivers_slow = 0  # how often a receiver did not drain while publishers waited for it
+        self.queues_long = 0  # how often a session came near `queue_log_bytes_max`
         self.dropped_output_full = 0
         self.dropped_queue_full = 0
         self.dropped_too_large = 0  # larger than the receiver's Maximum Packet Size (MQTT 5); counted by links
@@ -154,6 +156,7 @@ def sys_values(
         "publish/messages/dropped/retained-budget": counters.dropped_retained_budget,
         "publish/held-back": counters.publishers_held_back,
         "publish/receivers/slow": counters.receivers_slow,
+        "sessions/queues-long": counters.queues_long,
         "publish/bytes/received": counters.publish_bytes_received,
         "publish/bytes/sent": counters.publish_bytes_sent,
         "retained messages/count": retained[0],

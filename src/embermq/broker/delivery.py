@@ -4,6 +4,7 @@ Owns: the three QoS levels in both directions: a message's record, the queues th
 delivered, and the acknowledgements from and to clients. What each session is owed is in `queues`.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.access import Access, Identity
@@ -54,6 +55,7 @@ class MessageDelivery:
         retained: "RetainedDelivery",
         clock: Clock,
         with_shortcuts: bool,
+        report_long_queue: Callable[[str], None],
     ) -> None:
         self.dirty: dict[Session, None] = {}  # sessions whose window or link has changed in this turn
         self._store: Final = store
@@ -64,7 +66,7 @@ class MessageDelivery:
         self._effects: Final = effects
         self._retained: Final = retained
         self.clock: Final = clock
-        self.flow: Final = Flow(counters)
+        self.flow: Final = Flow(counters, report_long_queue)
         self._with_shortcuts: Final = with_shortcuts
 
     # -- from publishers -------------------------------------------------------------------------------------------
@@ -135,6 +137,9 @@ class MessageDelivery:
         receivers = route.receivers
         if message.qos and route.persistent:
             receivers = route.enqueue(message, offset, client_id)
+            if receivers is not route.receivers:
+                for receiver in route.persistent:
+                    self.flow.rising[receiver.session] = None
         shares: list[tuple[ShareGroup, int]] = []
         if route.groups:
             shares = [(group, group.enqueue(message, offset) if message.qos else 0) for group in route.groups]

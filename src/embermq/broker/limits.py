@@ -10,9 +10,10 @@ from embermq.protocol.packets import KEEP_ALIVE_UNCAPPED_S, SESSION_NEVER_EXPIRE
 
 PACKET_BYTES_MAX: Final = 16 * 1024 * 1024
 CONNECTIONS_MAX: Final = 100_000
-INFLIGHT_MAX: Final = 100
+INFLIGHT_MAX: Final = 2_000
 QUEUE_MESSAGES_MAX: Final = 100_000
 QUEUE_BYTES_MAX: Final = 64 * 1024 * 1024
+QUEUE_LOG_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
 OUTPUT_BYTES_MAX: Final = 4 * 1024 * 1024
 TOPIC_LEVELS_MAX: Final = 128
 SUBSCRIPTIONS_MAX: Final = 20_000
@@ -32,6 +33,7 @@ class Limits:
         "inflight_max",
         "queue_messages_max",
         "queue_bytes_max",
+        "queue_log_bytes_max",
         "output_bytes_max",
         "topic_levels_max",
         "subscriptions_max",
@@ -49,6 +51,7 @@ class Limits:
         inflight_max: int = INFLIGHT_MAX,
         queue_messages_max: int = QUEUE_MESSAGES_MAX,
         queue_bytes_max: int = QUEUE_BYTES_MAX,
+        queue_log_bytes_max: int = QUEUE_LOG_BYTES_MAX,
         output_bytes_max: int = OUTPUT_BYTES_MAX,
         topic_levels_max: int = TOPIC_LEVELS_MAX,
         subscriptions_max: int = SUBSCRIPTIONS_MAX,
@@ -60,8 +63,9 @@ class Limits:
         self.packet_bytes_max: Final = packet_bytes_max  # of its remaining length, judged before any allocation
         self.connections_max: Final = connections_max
         self.inflight_max: Final = inflight_max  # unacknowledged QoS 1 and 2 messages to one client
-        self.queue_messages_max: Final = queue_messages_max  # owed to one session, those in flight included
+        self.queue_messages_max: Final = queue_messages_max  # owed to one session, if its queue is in memory
         self.queue_bytes_max: Final = queue_bytes_max  # of one session's messages in memory, those in flight included
+        self.queue_log_bytes_max: Final = queue_log_bytes_max  # of the log, kept for one persistent session
         self.output_bytes_max: Final = output_bytes_max  # not yet taken by one connection's peer
         self.topic_levels_max: Final = topic_levels_max
         self.subscriptions_max: Final = subscriptions_max  # of one client

@@ -115,6 +115,10 @@ class Queue(ABC):
         """The lowest record in the log that the queue still needs, of those that are durable; 0 if it needs none."""
         return 0
 
+    @abstractmethod
+    def log_bytes(self) -> int:
+        """About how many bytes of the log must be kept for what is owed; below 0 if the queue is not in a log."""
+
 
 @final
 class RetainedPosition:

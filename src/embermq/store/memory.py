@@ -80,6 +80,9 @@ class MemoryQueue(Queue):
     def last(self) -> int:
         return self._last
 
+    def log_bytes(self) -> int:
+        return -1
+
 
 @final
 class SortedKeys:

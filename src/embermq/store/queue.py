@@ -126,6 +126,10 @@ class SessionQueue(Queue):
         entries = self._sessions.queue_entries(self._tail.session_id, self._tail.acknowledged, 1)
         return entries[0] >> 3 if entries else 0
 
+    def log_bytes(self) -> int:
+        offset = self.oldest_owed_offset()
+        return self._log.bytes_from(offset) if offset else 0
+
 
 def _message(record: Record) -> Publish:
     return Publish(

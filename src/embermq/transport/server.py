@@ -68,9 +68,7 @@ class Server:
         receive_maximum: int = RECEIVE_MAXIMUM,
     ) -> None:
         """`shortcuts` off: every packet takes the general path, for tests that compare the two.
-
-        `levels` are the protocol levels that clients may speak on a stream.
-        """
+        `levels` are the protocol levels that clients may speak on a stream."""
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.store: Final = store
         self.access: Final = access
@@ -91,6 +89,7 @@ class Server:
             __version__,
             secrets.token_hex(4),
             report_refusal=self._log_refusal,
+            report_long_queue=self._log_long_queue,
             shortcuts=shortcuts,
         )
         self.authenticator: Final = Authenticator(access, self.begin_turn, threads=AUTHENTICATION_THREADS)
@@ -258,6 +257,14 @@ class Server:
             shown_name(refusal.topic),
             refusal.detail,
             refusal.reason,
+        )
+
+    def _log_long_queue(self, client_id: str) -> None:
+        self._refusals.log(
+            logging.WARNING,
+            "the queue of %s keeps three fourths of limits.queue_log_bytes_max of the log; when it reaches the limit, "
+            "new messages are dropped for it",
+            shown_name(client_id),
         )
 
     def _end_turn(self) -> None:

@@ -10,6 +10,7 @@ packets are processed all the same, and the receiver's queue may drop them when 
 A receiver that has not drained after `HOLD_BACK_MAX_MS` is slow: nobody waits for it until it has.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.protocol.packets import Packet, Pingreq, Puback, Pubcomp, Publish, Pubrec
@@ -54,15 +55,17 @@ class Deferred:
 class Flow:
     """All congested receivers, and the publishers that wait for them."""
 
-    __slots__ = ("congested", "held", "now_ms", "ready", "rising", "_counters")
+    __slots__ = ("congested", "held", "now_ms", "ready", "rising", "_counters", "_report_long")
 
-    def __init__(self, counters: "Counters") -> None:
+    def __init__(self, counters: "Counters", report_long: Callable[[str], None]) -> None:
+        """`report_long` is called with the client id of a session that keeps almost as much of the log as it may."""
         self.congested: Final[dict[Session, int]] = {}  # with the instant from which publishers do not wait any more
         self.held: Final[dict[Session, Deferred]] = {}  # by publisher, until the core takes what was deferred
         self.rising: dict[Session, None] = {}  # receivers whose queue has reached its high water mark in this turn
         self.ready: list[Deferred] = []  # those of them that wait for nothing but the end of the turn
         self.now_ms = 0  # of the last tick
         self._counters: Final = counters
+        self._report_long: Final = report_long
 
     def end_turn(self) -> None:
         """Publishers wait for the receivers whose queue has reached its high water mark in this turn."""
@@ -70,6 +73,10 @@ class Flow:
         self.rising = {}
         for session in rising:
             outbound = session.outbound
+            if outbound.is_long() and not outbound.is_reported_long:
+                outbound.is_reported_long = True
+                self._counters.queues_long += 1
+                self._report_long(session.client_id)
             is_known = outbound.is_congested or outbound.is_slow or session.link is None
             if is_known or not outbound.is_above_high_water():
                 continue

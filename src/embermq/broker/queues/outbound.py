@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.counters import Counters
-from embermq.broker.limits import QUEUE_BYTES_MAX
+from embermq.broker.limits import QUEUE_BYTES_MAX, QUEUE_LOG_BYTES_MAX
 from embermq.broker.link import Link
 from embermq.broker.queues.clock import Clock
 from embermq.protocol.packets import PUBREL, Delivery, Publish
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 READ_AHEAD: Final = 256
 """How many messages are read from a persistent queue at a time."""
 
+
+LOG_CHECK_MESSAGES: Final = 1_024
+"""After this many messages it is looked up how much of the log a persistent queue keeps from being trimmed."""
+
+WINDOW_START: Final = 500
+"""How many messages are in flight at most until the client has shown that it acknowledges quickly."""
+WINDOW_QUICK_US: Final = 100_000
+WINDOW_LONG_US: Final = 1_000_000
+"""A full window that is acknowledged within the first time is doubled; one that takes the second time is halved."""
 
 HIGH_WATER_PART: Final = 4
 """The high water mark is this part of the largest queue, a fourth; the low one is half of it."""
@@ -55,6 +64,9 @@ class Outbound:
         "inflight",
         "backlog",
         "window",
+        "_window_max",
+        "_full_at_sequence",
+        "_full_at_us",
         "resend_ids",
         "shared",
         "promised",
@@ -70,6 +82,9 @@ class Outbound:
         "_clock",
         "_live",
         "_length_max",
+        "_log_bytes_max",
+        "_log_bytes",
+        "is_reported_long",
         "_counters",
         "_acknowledged",
     )
@@ -77,16 +92,21 @@ class Outbound:
     def __init__(
         self,
         queue: Queue | None,
-        window: int,
+        window_max: int,
         length_max: int,
         counters: Counters,
         bytes_max: int = QUEUE_BYTES_MAX,
         clock: Clock | None = None,
+        log_bytes_max: int = QUEUE_LOG_BYTES_MAX,
     ) -> None:
         self.queue: Final = queue
         self.inflight: Final[dict[int, Delivery]] = {}  # by packet identifier, oldest first
         self.backlog: Final[deque[Delivery]] = deque()
-        self.window = window
+        self.window = 0  # how many messages may be in flight now
+        self._window_max = 0
+        self._full_at_sequence = 0  # the newest message in flight when the window was full and something waited
+        self._full_at_us = 0
+        self.set_window(window_max)
         # Packet identifiers in flight that the client's new connection has not been sent yet, the next one last.
         self.resend_ids: list[int] = []
         self._unsent: set[int] = set()  # those of them that the client has not acknowledged meanwhile
@@ -103,6 +123,9 @@ class Outbound:
         self._clock: Final = clock if clock is not None else Clock()
         self._live = 0  # the sequence number of a message that has not waited: it does not expire
         self._length_max: Final = length_max
+        self._log_bytes_max: Final = log_bytes_max
+        self._log_bytes = -1  # of the log that is kept for the queue, when that was last looked up; below 0: none
+        self.is_reported_long = False
         self._counters: Final = counters
         self._acknowledged = 0
         # After a restart: messages up to here may have been sent already, and so are sent with DUP. That can be more
@@ -117,7 +140,13 @@ class Outbound:
         """For a session with a persistent queue: add to it, in the open commit group. False: full, counted."""
         queue = self.queue
         assert queue is not None
-        if queue.last() - self._acknowledged >= self._length_max:
+        number = queue.last()
+        if number % LOG_CHECK_MESSAGES == 0 or self._log_bytes >= self._log_bytes_max:
+            self._log_bytes = queue.log_bytes()
+        is_full = self._log_bytes >= self._log_bytes_max
+        if self._log_bytes < 0:
+            is_full = number - self._acknowledged >= self._length_max
+        if is_full:
             self._counters.dropped_queue_full += 1
             return False
         queue.push(message, offset, qos, retain, ids)
@@ -160,19 +189,56 @@ class Outbound:
         is_bounded = link is None or self.is_slow
         return (len(self.backlog) < self._length_max or not is_bounded) and self.memory_bytes < self.memory_bytes_max
 
+    def is_long(self) -> bool:
+        """Whether a persistent queue keeps three fourths of what it may of the log."""
+        return self._log_bytes * 4 > self._log_bytes_max * 3
+
     def is_above_high_water(self) -> bool:
-        """Whether so much waits in memory that publishers should wait."""
+        """Whether so much waits that publishers should wait: in memory, or in the log."""
+        if self._log_bytes * 4 > self._log_bytes_max * 3:
+            return True
         return len(self.backlog) * HIGH_WATER_PART > self._length_max or self.memory_bytes > self.high_water_bytes
 
     def is_below_low_water(self) -> bool:
-        """Whether so little waits in memory that publishers may go on."""
+        """Whether so little waits that publishers may go on."""
+        if self.queue is not None and self.is_long():
+            self._log_bytes = self.queue.log_bytes()
+            if self.is_long():
+                return False
+            self.is_reported_long = False
         length = 2 * HIGH_WATER_PART * len(self.backlog)
         return length <= self._length_max and self.memory_bytes * 2 <= self.high_water_bytes
+
+    def set_window(self, window_max: int) -> None:
+        """At most `window_max` messages are in flight: first `WINDOW_START`, more if they are acknowledged quickly."""
+        self._window_max = window_max
+        self.window = min(window_max, WINDOW_START)
+        self._full_at_sequence = 0
+
+    def _adapt_window(self) -> None:
+        """A full window has been acknowledged: take twice as many if that was quick, half if it took long."""
+        inflight = self.inflight
+        if inflight and inflight[next(iter(inflight))].sequence <= self._full_at_sequence:
+            return
+        self._full_at_sequence = 0
+        took_us = self._clock.now_us - self._full_at_us
+        if took_us <= WINDOW_QUICK_US:
+            self.window = min(2 * self.window, self._window_max)
+        elif took_us > WINDOW_LONG_US:
+            self.window = max(self.window // 2, min(self._window_max, WINDOW_START))
 
     def pump(self, link: Link) -> None:
         """Send what is owed, as far as the window and the client's reading allow."""
         if self.resend_ids and not self._resend(link):
             return
+        if self._full_at_sequence:
+            self._adapt_window()
+        self._send(link)
+        if not self._full_at_sequence and self.backlog and len(self.inflight) >= self.window:
+            self._full_at_sequence = self.backlog[0].sequence - 1
+            self._full_at_us = self._clock.now_us
+
+    def _send(self, link: Link) -> None:
         while len(self.inflight) + len(self.shared) < self.window and link.has_room():
             if not self.backlog and not self._read_ahead():
                 return

@@ -165,6 +165,10 @@ class Log:
                 deleted.append(path)
         return deleted
 
+    def bytes_from(self, offset: int) -> int:
+        """How many bytes the segments have from the one on that an offset is in."""
+        return sum(segment.size_bytes for segment in self._segments if segment.next_offset > offset)
+
     def segments(self) -> list[SegmentInfo]:
         """What there is, oldest first; the last one may be open."""
         return [
