@@ -42,11 +42,14 @@ def open_stopped_store(settings: "StoreSettings", call_soon: CallSoon, progress:
     return Journal(settings.directory, call_soon, _journal_settings(kept), progress)
 
 
-def rebuild_state(settings: "StoreSettings", progress: Progress | None = None) -> int:
-    """Rebuild the state in a stopped server's directory from its log; returns the offset it has reached."""
+def rebuild_state(settings: "StoreSettings", progress: Progress | None = None, accept_loss: bool = False) -> int:
+    """Rebuild the state in a stopped server's directory from its log; returns the offset it has reached.
+
+    `accept_loss`: even if the log was trimmed and no undamaged checkpoint has what was before.
+    """
     from embermq.store.opening import rebuild
 
-    return rebuild(settings.directory, _journal_settings(settings), progress)
+    return rebuild(settings.directory, _journal_settings(settings), progress, accept_loss)
 
 
 def _journal_settings(settings: "StoreSettings") -> "JournalSettings":

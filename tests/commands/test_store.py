@@ -12,6 +12,8 @@ from embermq.store.log.records import RETAIN_FLAG, Group, Kind
 from embermq.store.log.writer import Log
 from embermq.store.opening import JournalSettings, rebuild
 from support.ember_command import ember, sentence, server, wire
+from support.log_samples import flipped
+from support.trimmed_log import everything, fill_trimmed, first_offset
 
 
 def fill(data: Path) -> None:
@@ -126,3 +128,53 @@ def test_what_only_the_state_has_is_not_thrown_away_unasked(agreed: bool, tmp_pa
     assert ember("retained", "get", "old", "--data", data).code == 1
     # What was before the log's beginning is not known, which is not the same as empty.
     assert "the history is kept from" in sentence(ember("retained", "ls", "--as-of", "1h", "--data", data))
+
+
+def test_a_rebuild_from_a_trimmed_log_gives_the_same_state(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill_trimmed(data)
+    before = everything(data)
+    done = ember("store", "rebuild", "--data", data)
+    assert done.code == 0, done  # and it has asked nothing
+    assert everything(data) == before
+    # A server whose state is lost makes it by itself.
+    shutil.rmtree(data / "state")
+    assert everything(data) == before
+
+
+def test_a_rebuild_without_its_checkpoint_asks_and_a_server_refuses(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill_trimmed(data)
+    for path in (data / "log").glob("*.ckpt"):
+        path.write_bytes(flipped(path.read_bytes(), path.stat().st_size // 2))
+    verified = ember("log", "verify", data)
+    assert verified.code == 1 and ".ckpt, position 32: " in verified.text
+    before = everything(data)
+    declined = ember("store", "rebuild", "--data", data, stdin=b"n\n")
+    assert declined.code == 1 and "without an undamaged checkpoint" in declined.errors
+    assert everything(data) == before
+    shutil.rmtree(data / "state")
+    refused = sentence(ember("retained", "ls", "--data", data))
+    assert refused.startswith(f"the state lacks offsets 1 to {first_offset(data) - 1}, which the log")
+    assert ember("store", "rebuild", "--yes", "--data", data).code == 0
+
+
+def test_one_damaged_checkpoint_costs_no_more_than_some_history(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill_trimmed(data)
+    oldest, *others = sorted((data / "log").glob("*.ckpt"))
+    assert others
+    before = everything(data, instants=1)
+    oldest.write_bytes(flipped(oldest.read_bytes(), 100))
+    assert ember("store", "rebuild", "--data", data).code == 0
+    assert everything(data, instants=1) == before
+
+
+def test_stat_of_a_log_names_its_checkpoints(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill_trimmed(data)
+    shown = [json.loads(line) for line in ember("log", "stat", data, "--json").lines]
+    found = [facts["checkpoint_of"] for facts in shown if "checkpoint_of" in facts]
+    assert found[0] == first_offset(data) == shown[0]["first_offset"]
+    assert f"the checkpoint of offset {found[0]}" in ember("log", "stat", data).text
+    assert ember("log", "verify", data).code == 0

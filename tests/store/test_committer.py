@@ -8,7 +8,8 @@ from queue import SimpleQueue
 
 import pytest
 
-from embermq.store.committer import Committer, Retention, Work
+from embermq.store.checkpointer import Retention
+from embermq.store.committer import Committer, Work
 from embermq.store.errors import StoreError
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log

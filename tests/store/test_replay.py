@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from embermq.store.errors import StateAhead
+from embermq.store.errors import CheckpointMissing, StateAhead
 from embermq.store.log.records import Group, Kind
 from embermq.store.replay import merged, replay
 from embermq.store.state.state import State
@@ -57,7 +57,7 @@ def test_a_state_ahead_of_its_log_is_refused(tmp_path: Path) -> None:
     state.close()
 
 
-def test_a_log_that_begins_after_the_state_ends_begins_the_history_there(
+def test_a_log_that_begins_after_the_state_ends_is_refused_unless_the_loss_is_accepted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log, state = open_log(tmp_path / "log"), State(tmp_path / "state")
@@ -67,8 +67,10 @@ def test_a_log_that_begins_after_the_state_ends_begins_the_history_there(
         log.append(group, 1_000)
         log.roll()
     log.trim(3)
-    with caplog.at_level(logging.WARNING):
+    with pytest.raises(CheckpointMissing, match=r"the state lacks offsets 1 to 2, .* no undamaged checkpoint"):
         replay(log, state)
+    with caplog.at_level(logging.WARNING):
+        replay(log, state, accept_loss=True)
     assert "the log no longer has offsets 1 to 2" in caplog.text
     assert state.history.begins_us() == 1_002
     assert state.retained.totals()[0] == 1

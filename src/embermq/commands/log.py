@@ -30,14 +30,15 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 @app.command()
 def verify(directory: Directory) -> None:
-    """Check every block of every segment. Exits with 1 if something is damaged."""
+    """Check every block of every segment and checkpoint. Exits with 1 if something is damaged."""
     from embermq.store.log.verify import verify as reports
 
     with _errors_as_sentences():
         blocks = records = damage = 0
         for report in reports(_log_directory(directory)):
-            blocks += report.blocks
-            records += report.records
+            if not report.is_checkpoint:
+                blocks += report.blocks
+                records += report.records
             damage += len(report.findings)
             unfinished = f", {report.unfinished_bytes} bytes of an incomplete block" if report.unfinished_bytes else ""
             print(f"{report.path}: {report.records} records in {report.blocks} blocks{unfinished}", flush=True)
@@ -50,11 +51,12 @@ def verify(directory: Directory) -> None:
 
 @app.command()
 def stat(directory: Directory, json: Json = False) -> None:
-    """Show the segments: offsets, times, sizes."""
+    """Show the segments and the checkpoints: offsets, times, sizes."""
     from embermq.commands.log_lines import print_stat
+    from embermq.store.log.checkpoint import checkpoints
 
     with _errors_as_sentences():
-        print_stat(_reader(directory).segments(), json)
+        print_stat(_reader(directory).segments(), checkpoints(_log_directory(directory)), json)
 
 
 @app.command()

@@ -26,6 +26,7 @@ from embermq.store.log.records import (
 )
 
 if TYPE_CHECKING:
+    from embermq.store.log.checkpoint import Checkpoint
     from embermq.store.log.segments import SegmentInfo
 
 MESSAGES: Final = frozenset({Kind.PUBLISH, Kind.RETAINED_COPY})
@@ -196,8 +197,8 @@ def _bytes(name: str, value: bytes) -> dict[str, str]:
         return {f"{name}_base64": b64encode(value).decode()}
 
 
-def print_stat(segments: list["SegmentInfo"], as_json: bool) -> None:
-    """Segments as a table with totals, or as one JSON object each."""
+def print_stat(segments: list["SegmentInfo"], checkpoints: list["Checkpoint"], as_json: bool) -> None:
+    """Segments as a table with totals, then the checkpoints; or one JSON object each."""
     if as_json:
         for info in segments:
             print(
@@ -213,6 +214,9 @@ def print_stat(segments: list["SegmentInfo"], as_json: bool) -> None:
                     }
                 )
             )
+        for found in checkpoints:
+            facts = {"file": found.path.name, "checkpoint_of": found.offset, "bytes": found.size_bytes}
+            print(json.dumps({**facts, "timestamp": utc_text(found.timestamp_us)}))
         return
     from rich.console import Console
     from rich.filesize import decimal
@@ -240,3 +244,8 @@ def print_stat(segments: list["SegmentInfo"], as_json: bool) -> None:
     if not console.is_terminal:
         console = Console(width=160)
     console.print(table)
+    for found in checkpoints:
+        console.print(
+            f"{found.path.name}: the checkpoint of offset {found.offset}, {decimal(found.size_bytes)}, "
+            f"{utc_text(found.timestamp_us)}"
+        )

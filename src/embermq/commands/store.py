@@ -42,7 +42,7 @@ def stat(
 
 @app.command()
 def rebuild(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask if the log was trimmed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask if something would be lost.")] = False,
     data: Data = None,
     config: Config = None,
 ) -> None:
@@ -53,29 +53,33 @@ def rebuild(
 
     with errors_as_sentences():
         settings = settings_of(data, config).store
-        begins = _log_begins(settings)
+        begins = _log_begins_incomplete(settings)
         if begins and not yes:
             typer.confirm(
-                f"The log begins at {begins}. What was retained or queued before, and not since, is only in the state,"
-                " and would be lost. Continue?",
+                f"The log begins at {begins}, without an undamaged checkpoint. What was retained or queued before, and"
+                " not since, is only in the state, and would be lost. Continue?",
                 abort=True,
                 err=True,
             )
         try:
             with bar("applying", "records") as step:
-                applied = rebuild_state(settings, step)
+                applied = rebuild_state(settings, step, bool(begins))
         except StoreBusy as error:
             raise ConfigError(f"{error}: stop it first") from None
         print(f"rebuilt {settings.directory / 'state'} from the log, up to offset {applied}")
 
 
-def _log_begins(settings: "StoreSettings") -> str:
-    """Where the log begins; empty if nothing of it was trimmed."""
+def _log_begins_incomplete(settings: "StoreSettings") -> str:
+    """Where the log begins, if it was trimmed and has no undamaged checkpoint of what was before; else empty."""
     from embermq.instants import local_text
+    from embermq.store.log.checkpoint import undamaged_checkpoint
     from embermq.store.log.reader import LogReader
 
-    segments = LogReader(settings.directory / "log").segments()
+    log = LogReader(settings.directory / "log")
+    segments = log.segments()
     if not segments or segments[0].first_offset <= 1:
+        return ""
+    if undamaged_checkpoint(settings.directory / "log", *log.bounds()) is not None:
         return ""
     return f"offset {segments[0].first_offset}, {local_text(segments[0].first_timestamp_us)}"
 

@@ -9,12 +9,12 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Final, final
 
+from embermq.store.checkpointer import Checkpointer, Retention
 from embermq.store.errors import StoreError
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
@@ -30,14 +30,6 @@ CHECK_S: Final = 10
 _logger: Final = logging.getLogger("embermq.store")
 
 Done = Callable[[StoreError | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """How much of the log is kept."""
-
-    size_bytes: int
-    age_s: int
 
 
 @final
@@ -72,6 +64,7 @@ class Committer:
     __slots__ = (
         "_call_soon",
         "_checked_us",
+        "_checkpointer",
         "_closing",
         "_log",
         "_newest_segment",
@@ -104,6 +97,7 @@ class Committer:
         self._retention: Final = retention
         self._call_soon: Final = call_soon
         self._want_trim: Final = want_trim  # called on the broker's thread, which answers in `Work.trim_before`
+        self._checkpointer: Final = Checkpointer(log, state, retention)
         self._work: Final[SimpleQueue[Work | None]] = SimpleQueue()
         self._trimming: Iterator[None] | None = None
         self._newest_segment = 0
@@ -123,6 +117,7 @@ class Committer:
         self._closing.set()
         self._thread.join()
         self._trimming = None  # it may have an open iterator, which would keep the state open
+        self._checkpointer.abandon()
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
@@ -160,9 +155,12 @@ class Committer:
             try:
                 if self._log.next_offset == group.first_offset:
                     self._log.append(group, group.timestamps_us[-1])
+                    if self._log.newest_segment == group.first_offset:
+                        self._checkpointer.segment_begins(group.timestamps_us[-1])
                     self._state.apply(group)
                 else:  # the log has the group, only the state failed
                     self._trimming = None
+                    self._checkpointer.abandon()
                     self._sync_log()
                     self._state.reopen(partial(replay, self._log))
             except (OSError, StoreError) as error:
@@ -216,7 +214,7 @@ class Committer:
         if newest == self._newest_segment:
             return
         self._newest_segment = newest
-        before_offset = self._trim_limit(now_us)
+        before_offset = self._checkpointer.newest_up_to(self._trim_limit(now_us))
         if before_offset > self._log.first_offset:
             self._call(partial(self._want_trim, before_offset))
 
@@ -234,20 +232,27 @@ class Committer:
         return before_offset
 
     def _trim(self, before_offset: int) -> Iterator[None]:
-        """Delete old segments that hold nothing that a session is owed, after the state has copied what it needs."""
+        """Delete old segments that hold nothing that a session is owed, after the state has copied what it needs.
+
+        It goes up to a checkpoint, with which the log is complete without them.
+        """
         for owed in self._state.sessions.owed_offsets():
             if owed is not None:
                 before_offset = min(before_offset, owed)
             yield
-        trimmed = [segment for segment in self._log.segments()[:-1] if segment.next_offset <= before_offset]
+        end = 0
+        for found in self._checkpointer.undamaged_up_to(before_offset):
+            end = found
+            yield
+        trimmed = [segment for segment in self._log.segments()[:-1] if segment.next_offset <= end]
         if not trimmed:
             return
-        end = trimmed[-1].next_offset
         self._sync_log()
         groups = self._log.groups_from(trimmed[0].first_offset)
         yield from self._state.forget(groups, end, max(segment.last_timestamp_us for segment in trimmed))
         for path in self._log.trim(end):
             _logger.info("trimmed %s", path)
+        self._checkpointer.remove_superseded()
 
     def _continue_trim(self) -> None:
         assert self._trimming is not None

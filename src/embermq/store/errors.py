@@ -22,6 +22,11 @@ class StateAhead(StoreError):
 
 
 @final
+class CheckpointMissing(StoreError):
+    """The state lacks records that the log no longer holds, and no undamaged checkpoint stands for them."""
+
+
+@final
 class NewerSchema(StoreError):
     """The state was written by a newer EmberMQ."""
 

@@ -14,7 +14,8 @@ from typing import Final, final
 from embermq.protocol.packets import Publish, SubscriptionRequest, Will
 from embermq.protocol.topics import matches
 from embermq.store.budgets import BudgetLedger
-from embermq.store.committer import Committer, Done, Retention, Work
+from embermq.store.checkpointer import Retention
+from embermq.store.committer import Committer, Done, Work
 from embermq.store.directory import DataDirectory
 from embermq.store.interface import (
     LogSegment,

@@ -46,13 +46,19 @@ def open_log(directory: DataDirectory, settings: JournalSettings) -> Log:
     )
 
 
-def open_state(directory: DataDirectory, log: Log, settings: JournalSettings, progress: Progress | None) -> State:
+def open_state(
+    directory: DataDirectory,
+    log: Log,
+    settings: JournalSettings,
+    progress: Progress | None,
+    accept_loss: bool = False,
+) -> State:
     state = State(directory.state, settings.budgets, settings.state)
     try:
         state.retained.history_floor = log.first_offset
         if settings.durability != "sync":
             sync_segments(log, state.applied_offset() + 1)  # replay flushes the state, which must stay behind
-        replay(log, state, progress, settings.merged_records)
+        replay(log, state, progress, settings.merged_records, accept_loss)
         directory.keep_private()
     except BaseException:
         state.close()
@@ -60,10 +66,13 @@ def open_state(directory: DataDirectory, log: Log, settings: JournalSettings, pr
     return state
 
 
-def rebuild(directory: Path, settings: JournalSettings, progress: Progress | None = None) -> int:
+def rebuild(
+    directory: Path, settings: JournalSettings, progress: Progress | None = None, accept_loss: bool = False
+) -> int:
     """Make a new state for a data directory from its log; returns the offset it has reached.
 
-    The old state is kept aside and put back if this fails.
+    `accept_loss`: even if the log was trimmed and no undamaged checkpoint has what was before. The old state is
+    kept aside and put back if this fails.
     """
     data = DataDirectory(directory)
     before = directory / "state.before"
@@ -74,7 +83,7 @@ def rebuild(directory: Path, settings: JournalSettings, progress: Progress | Non
             data.state.rename(before)
             try:
                 data.state.mkdir(mode=0o700)
-                state = open_state(data, log, settings, progress)
+                state = open_state(data, log, settings, progress, accept_loss)
                 state.close()
             except BaseException:
                 shutil.rmtree(data.state, ignore_errors=True)

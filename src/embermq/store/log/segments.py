@@ -125,6 +125,15 @@ def lock_file(path: Path) -> int:
     return descriptor
 
 
+def sync_directory(directory: Path) -> None:
+    """Make durable which files a directory has."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def encode_segment_header(first_offset: int) -> bytes:
     checked = _CHECKED.pack(FORMAT_VERSION, first_offset, 0)
     return SEGMENT_HEADER.pack(SEGMENT_MAGIC, crc32(checked), FORMAT_VERSION, first_offset, 0)

@@ -1,4 +1,4 @@
-"""Verification: every block of every segment is checked without trusting the index.
+"""Verification: every block of every segment and checkpoint is checked without trusting the index.
 
 Owns: what counts as damage. Works on a stopped server's log and on a running one's.
 Never: changing anything.
@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Final, final
 
 from embermq.store.log.blocks import Block
+from embermq.store.log.checkpoint import Checkpoint, checkpoint_offsets, checkpoint_path
 from embermq.store.log.errors import LogCorrupt, NotALog
 from embermq.store.log.segments import (
+    FIRST_OFFSET,
     SEGMENT_HEADER_BYTES,
     Index,
     IndexEntry,
@@ -42,12 +44,13 @@ class Finding:
 
 @final
 class SegmentReport:
-    """What a segment holds, and what is wrong with it."""
+    """What a segment or a checkpoint holds, and what is wrong with it."""
 
-    __slots__ = ("path", "blocks", "records", "size_bytes", "unfinished_bytes", "findings")
+    __slots__ = ("path", "blocks", "records", "size_bytes", "unfinished_bytes", "findings", "is_checkpoint")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, is_checkpoint: bool = False) -> None:
         self.path: Final = path
+        self.is_checkpoint: Final = is_checkpoint
         self.blocks = 0
         self.records = 0
         self.size_bytes = 0
@@ -59,13 +62,14 @@ class SegmentReport:
 
 
 def verify(directory: Path) -> Iterator[SegmentReport]:
-    """A report for each segment, oldest first."""
+    """A report for each checkpoint and each segment, oldest first."""
     try:
         segments = first_offsets(directory)
     except (FileNotFoundError, NotADirectoryError):
         raise NotALog(str(directory), "there is no such directory") from None
     if not segments:
         raise NotALog(str(directory), "there is no segment file in it")
+    yield from _checkpoint_reports(directory, segments[0])
     last_timestamp_us = 0
     for number, first_offset in enumerate(segments):
         following = segments[number + 1] if number + 1 < len(segments) else None
@@ -80,6 +84,27 @@ def verify(directory: Path) -> Iterator[SegmentReport]:
             if first_offsets(directory)[0] > first_offset:  # it was trimmed after the directory was listed
                 continue
             raise
+        yield report
+
+
+def _checkpoint_reports(directory: Path, first_offset: int) -> Iterator[SegmentReport]:
+    offsets = checkpoint_offsets(directory)
+    for offset in offsets:
+        report = SegmentReport(checkpoint_path(directory, offset), True)
+        try:
+            checkpoint = Checkpoint(directory, offset)
+            report.size_bytes = checkpoint.size_bytes
+            for block in checkpoint.blocks():
+                report.blocks += 1
+                report.records += len(block)
+        except LogCorrupt as error:
+            report.found(error.position, error.detail)
+        except FileNotFoundError:  # it was superseded after the directory was listed
+            continue
+        yield report
+    if first_offset > FIRST_OFFSET and first_offset not in offsets and first_offsets(directory)[0] == first_offset:
+        report = SegmentReport(checkpoint_path(directory, first_offset), True)
+        report.found(0, f"the log begins at offset {first_offset}, and its checkpoint is missing")
         yield report
 
 

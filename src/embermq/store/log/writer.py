@@ -35,6 +35,7 @@ from embermq.store.log.segments import (
     index_path,
     lock_file,
     log_path,
+    sync_directory,
 )
 
 CHECK_BYTES: Final = 32 << 20
@@ -95,6 +96,15 @@ class Log:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def directory(self) -> Path:
+        return self._directory
+
+    @property
+    def newest_segment(self) -> int:
+        """The first offset of the newest segment."""
+        return self._segments[-1].first_offset
 
     @property
     def first_offset(self) -> int:
@@ -278,7 +288,7 @@ class Log:
             self._index_descriptor = os.open(index, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             # A segment of this name exists if its first block failed: this one replaces it.
             os.rename(unnamed, path)
-            _sync_directory(self._directory)
+            sync_directory(self._directory)
         except OSError:
             self._close_segment()
             with suppress(OSError):
@@ -314,14 +324,6 @@ def _sync_data(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     else:
         os.fdatasync(descriptor)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _lock(directory: Path) -> int:

@@ -44,11 +44,14 @@ _INSTANT: Final = Struct(">Q")
 _PUBLISH: Final = int(Kind.PUBLISH)
 
 
-def packed_record(group: Group, row: int, expires_us: int = 0) -> bytes:
-    """The retained message that a record of a group makes, as the state keeps it."""
+def packed_record(group: Group, row: int, expires_us: int = 0, offset: int = 0) -> bytes:
+    """The retained message that a record of a group makes, as the state keeps it.
+
+    `offset` is where it is in the log if its group does not say so.
+    """
     client_id, properties = group.client_ids[row], group.properties[row]
     head = HEAD.pack(
-        group.first_offset + row,
+        offset or group.first_offset + row,
         group.timestamps_us[row],
         expires_us,
         group.flags[row] & QOS_MASK,

@@ -59,12 +59,18 @@ _ID: Final = Struct(">Q")
 _PACKET_ID: Final = Struct(">H")
 _LENGTH: Final = Struct("<H")
 _SECONDS: Final = Struct("<I")
-_PAIR: Final = Struct("<QQ")
-_SUBSCRIPTION: Final = Struct("<BQ")
-_POSITION: Final = Struct("<QB")
+PAIR: Final = Struct("<QQ")
+SUBSCRIPTION_HEAD: Final = Struct("<BQ")
+POSITION_HEAD: Final = Struct("<QB")
 
 QueueMaker = Callable[[int, int, int, set[int], bool], Queue]
 """Makes the queue of a session: id, acknowledged, last, released, whether entries have Subscription Identifiers."""
+
+
+def unpack_client(value: bytes) -> tuple[bytes, bytes]:
+    """The client id and the user name of a session."""
+    (length,) = _LENGTH.unpack_from(value)
+    return value[_LENGTH.size : _LENGTH.size + length], value[_LENGTH.size + length :]
 
 
 def session_key(session_id: int, space: bytes = b"") -> bytes:
@@ -158,7 +164,7 @@ class SessionState:
         elif kind == Kind.DISCONNECTED:
             session_id, sent = SESSION_SEQUENCE.unpack_from(payload)
             if session_id:
-                batch.put(session_key(session_id, ENDED), _PAIR.pack(group.timestamps_us[row], sent))
+                batch.put(session_key(session_id, ENDED), PAIR.pack(group.timestamps_us[row], sent))
         elif kind == Kind.SUBSCRIBED:
             self._stage_subscribed(batch, group, row)
         elif kind == Kind.UNSUBSCRIBED:
@@ -171,17 +177,17 @@ class SessionState:
             if done:
                 batch.delete(key)
             else:
-                batch.put(key, _POSITION.pack(before_offset, qos) + payload[SESSION_POSITION.size :])
+                batch.put(key, POSITION_HEAD.pack(before_offset, qos) + payload[SESSION_POSITION.size :])
 
     def _stage_subscribed(self, batch: WriteBatch, group: Group, row: int) -> None:
         (session_id,) = SESSION.unpack_from(group.payloads[row])
         if not session_id:
             return
         topic, flags, offset = group.topics[row], group.flags[row], group.first_offset + row
-        subscription = _SUBSCRIPTION.pack(flags, offset) + group.properties[row]
+        subscription = SUBSCRIPTION_HEAD.pack(flags, offset) + group.properties[row]
         batch.put(session_key(session_id, SUBSCRIPTION) + topic, subscription)
         if flags & RETAINED_OWED_FLAG:
-            batch.put(session_key(session_id, POSITION) + topic, _POSITION.pack(offset, flags & QOS_MASK))
+            batch.put(session_key(session_id, POSITION) + topic, POSITION_HEAD.pack(offset, flags & QOS_MASK))
 
     def _stage_acknowledged(self, batch: WriteBatch, acknowledged: dict[int, int]) -> None:
         if not acknowledged:
@@ -190,7 +196,7 @@ class SessionState:
         for key, old, (session_id, sequence) in zip(
             keys, self._rocks.get_many(keys), acknowledged.items(), strict=True
         ):
-            _, cleaned = _PAIR.unpack(old) if old else (0, 0)
+            _, cleaned = PAIR.unpack(old) if old else (0, 0)
             if sequence - cleaned >= self._clean_every:
                 cleaned = sequence
                 keep = self._chunk_of(session_id, sequence + 1)
@@ -200,7 +206,7 @@ class SessionState:
                 batch.delete_range(
                     _number_key(session_id, RELEASED, 0), _number_key(session_id, RELEASED, sequence + 1)
                 )
-            batch.put(key, _PAIR.pack(sequence, cleaned))
+            batch.put(key, PAIR.pack(sequence, cleaned))
 
     # -- queues --------------------------------------------------------------------------------------------------
 
@@ -245,7 +251,7 @@ class SessionState:
         for session_id in chain(self._ids(), self._shared_ids()):
             entries = array("Q")
             old = self._rocks.get(session_key(session_id, ACKNOWLEDGED))
-            sequence = (_PAIR.unpack(old)[0] if old else 0) + 1
+            sequence = (PAIR.unpack(old)[0] if old else 0) + 1
             low = _number_key(session_id, CHUNK, self._chunk_of(session_id, sequence))
             lowest: int | None = None
             for key, value in self._rocks.items(low, session_key(session_id, IDS)):
@@ -259,7 +265,7 @@ class SessionState:
     def ended_us(self, session_id: int) -> int:
         """When the connection of a session ended; 0 if it has one, or there is no such session."""
         ended = self._rocks.get(session_key(session_id, ENDED))
-        return int(_PAIR.unpack(ended)[0]) if ended else 0
+        return int(PAIR.unpack(ended)[0]) if ended else 0
 
     # -- loading -------------------------------------------------------------------------------------------------
 
@@ -283,7 +289,7 @@ class SessionState:
         for key, share_filter in self._rocks.items(SHARED, SHARED_END):
             queue_id = int.from_bytes(key[len(SHARED) :], "big")
             old = self._rocks.get(session_key(queue_id, ACKNOWLEDGED))
-            acknowledged = int(_PAIR.unpack(old)[0]) if old else 0
+            acknowledged = int(PAIR.unpack(old)[0]) if old else 0
             low = _number_key(queue_id, RELEASED, acknowledged + 1)
             released = {
                 int.from_bytes(released_key[-_ID.size :], "big")
@@ -310,25 +316,24 @@ class SessionState:
         for key, value in self._rocks.items(session_key(session_id), session_key(session_id, CHUNK)):
             space = key[at - 1 : at]
             if space == CLIENT:
-                (length,) = _LENGTH.unpack_from(value)
-                client_id = value[_LENGTH.size : _LENGTH.size + length].decode()
-                user_name = value[_LENGTH.size + length :].decode()
+                client, user = unpack_client(value)
+                client_id, user_name = client.decode(), user.decode()
             elif space == EXPIRES:
                 (expiry_s,) = _SECONDS.unpack(value)
             elif space == ENDED:
-                ended_us, sent = _PAIR.unpack(value)
+                ended_us, sent = PAIR.unpack(value)
             elif space == SUBSCRIPTION:
-                flags, offset = _SUBSCRIPTION.unpack_from(value)
-                request = _subscription(key[at:].decode(), flags, value[_SUBSCRIPTION.size :])
+                flags, offset = SUBSCRIPTION_HEAD.unpack_from(value)
+                request = _subscription(key[at:].decode(), flags, value[SUBSCRIPTION_HEAD.size :])
                 subscriptions.append((request, offset))
             elif space == POSITION:
-                before_offset, qos = _POSITION.unpack_from(value)
-                after_topic_name = value[_POSITION.size :].decode()
+                before_offset, qos = POSITION_HEAD.unpack_from(value)
+                after_topic_name = value[POSITION_HEAD.size :].decode()
                 positions.append(RetainedPosition(key[at:].decode(), qos, before_offset, after_topic_name))
             elif space == RECEIVED:
                 received_ids.add(int.from_bytes(key[at:], "big"))
             elif space == ACKNOWLEDGED:
-                acknowledged, _ = _PAIR.unpack(value)
+                acknowledged, _ = PAIR.unpack(value)
             elif space == RELEASED:
                 released.add(int.from_bytes(key[at:], "big"))
         last, has_ids = self._queue_end(session_id, acknowledged)

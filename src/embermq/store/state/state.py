@@ -6,6 +6,7 @@ Never: the log. The state is always behind the log and never ahead; what a crash
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from struct import Struct
 from typing import Final, final
@@ -14,13 +15,16 @@ from rocksdict import Rdict, WriteBatch
 
 from embermq.store.budgets import RetainedBudget
 from embermq.store.errors import NewerSchema, StoreError
+from embermq.store.log.checkpoint import Checkpoint
 from embermq.store.log.records import RETAIN_FLAG, Group, Kind
 from embermq.store.state import history, rocks, sessions
+from embermq.store.state.from_checkpoint import Restoration
 from embermq.store.state.history import History
 from embermq.store.state.retained import RetainedChanges, RetainedState
 from embermq.store.state.retained_sizes import Sizes
 from embermq.store.state.rocks import FLUSH_BYTES, Rocks
 from embermq.store.state.sessions import SessionState
+from embermq.store.state.to_checkpoint import KEYS_END, StateView
 from embermq.store.state.wills import WillState
 
 SCHEMA_VERSION: Final = 2
@@ -164,6 +168,31 @@ class State:
         self.history.begin(before_offset, last_timestamp_us)
         yield from self.history.forget(groups, before_offset)
         self.flush(wait=True)
+
+    def view(self) -> StateView:
+        """The state as it is now, for a checkpoint."""
+        return StateView(self._rocks)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Become what a checkpoint says, whatever was in here. After a crash in between nothing counts as applied."""
+
+        def clear(batch: WriteBatch) -> None:
+            batch.delete_range(b"", KEYS_END)
+            batch.put(_SCHEMA, _NUMBER.pack(self._schema_version))
+
+        self._rocks.write(clear)
+        self._applied = 0
+        self.retained.load()
+        restoration = Restoration(self.retained, self.sessions, self.wills)
+        for group in checkpoint.groups():
+            self._rocks.write(partial(restoration.stage, found=group))
+            restoration.count(group)
+        self._rocks.write(restoration.finish)
+        self.history.begin(checkpoint.offset, checkpoint.timestamp_us)
+        self._rocks.write(lambda batch: batch.put(_APPLIED, _NUMBER.pack(checkpoint.offset - 1)))
+        self.flush(wait=True)
+        self._applied = checkpoint.offset - 1
+        self.retained.load()
 
     def close(self) -> None:
         try:

@@ -18,7 +18,7 @@ from embermq.store.state.sessions import SessionState
 
 WILLS: Final = b"W"  # client id -> head, topic name, properties, the record's payload
 WILLS_END: Final = b"X"
-_HEAD: Final = Struct("<BHI")  # flags of the record, lengths: topic name, properties
+WILL_HEAD: Final = Struct("<BHI")  # flags of the record, lengths: topic name, properties
 
 
 @final
@@ -39,7 +39,7 @@ class WillState:
                 batch.delete(key)
             else:
                 topic, properties = group.topics[row], group.properties[row]
-                head = _HEAD.pack(group.flags[row], len(topic), len(properties))
+                head = WILL_HEAD.pack(group.flags[row], len(topic), len(properties))
                 batch.put(key, head + topic + properties + group.payloads[row])
 
     def load(self) -> list[SavedWill]:
@@ -47,14 +47,14 @@ class WillState:
         return [self._load_will(key, value) for key, value in self._rocks.items(WILLS, WILLS_END)]
 
     def _load_will(self, key: bytes, value: bytes) -> SavedWill:
-        flags, topic_bytes, property_bytes = _HEAD.unpack_from(value)
-        properties_at = _HEAD.size + topic_bytes
+        flags, topic_bytes, property_bytes = WILL_HEAD.unpack_from(value)
+        properties_at = WILL_HEAD.size + topic_bytes
         payload_at = properties_at + property_bytes
         session_id, delay_s, user_name_bytes = WILL.unpack_from(value, payload_at)
         user_name_at = payload_at + WILL.size
         message_at = user_name_at + user_name_bytes
         will = Will(
-            value[_HEAD.size : properties_at].decode(),
+            value[WILL_HEAD.size : properties_at].decode(),
             value[message_at:],
             flags & QOS_MASK,
             bool(flags & RETAIN_FLAG),
