@@ -18,16 +18,17 @@ import ssl
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, final
 
 from embermq.broker.access import Access, AllowAll
 from embermq.broker.limits import Limits
 from embermq.engines import CONTROL_SOCKET, OpenStore, embedded_store, open_store
 from embermq.errors import ConfigError
+from embermq.http.options import HttpOptions
 from embermq.protocol.sn.settings import SnSettings
 from embermq.store.interface import Store, StoreError
 from embermq.transport.addresses import is_loopback, shown
@@ -36,6 +37,7 @@ from embermq.transport.tls import CertificateError, load_certificate, server_con
 
 if TYPE_CHECKING:
     from embermq.config import Settings
+    from embermq.http.server import HttpServer
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -76,6 +78,8 @@ class Broker:
     limits: Limits | None = None
     sys_interval_s: int = 10
     group_bytes_max: int = GROUP_BYTES_MAX
+    http: HttpOptions = field(default_factory=HttpOptions)
+    http_port: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.access is None and not is_loopback(self.host):
@@ -89,6 +93,8 @@ class Broker:
         self._opened: Store | None = None
         self._server: Server | None = None
         self._tls: ssl.SSLContext | None = None
+        self._http: HttpServer | None = None
+        self._settings: dict[str, Any] = {}
 
     @classmethod
     def from_settings(cls, settings: "Settings") -> Self:
@@ -108,6 +114,7 @@ class Broker:
             group_bytes_max=settings.store.group_bytes_max,
         )
         broker._open_store = partial(open_store, settings.store)
+        broker._settings = settings.model_dump(mode="json")
         return broker
 
     @classmethod
@@ -169,15 +176,31 @@ class Broker:
         if self.unix_path is not None:
             path = str(self.unix_path)
             await _bound(server.listen_unix(path, self.unix_mode), path)
-        if self.data is not None:
-            try:
-                await server.listen_control(Path(self.data) / CONTROL_SOCKET)
-            except OSError as error:  # some file systems have no sockets; clients do not need this one
-                logger.warning("`ember retained` and `ember store stat` cannot reach this server: %s", error)
+        await self._listen_http(server)
         if self.sn_port is not None:
             listening = server.listen_sn(host, self.sn_port, self.sn or SnSettings(), self.sn_group)
             group = f" and in the group {shown(*self.sn_group)}" if self.sn_group is not None else ""
             self.sn_port = await _bound(listening, shown(host, self.sn_port) + group)
+
+    async def _listen_http(self, server: Server) -> None:
+        """The HTTP interface: on the socket in the data directory and, where asked for, on a port."""
+        if self.data is None and self.http.port is None:
+            return
+        from embermq.http.server import HttpServer  # aiohttp is slow to load, and a broker in memory needs none
+
+        log_directory = Path(self.data) / "log" if self.data is not None else None
+        http = HttpServer(server, self.http, log_directory, self._settings)
+        self._http = http
+        server.before_stop.append(http.close)
+        if self.data is not None:
+            path = Path(self.data) / CONTROL_SOCKET
+            try:
+                await http.listen_unix(path)
+            except OSError as error:  # some file systems have no sockets; clients do not need this one
+                logger.warning("commands cannot reach this server: %s", error)
+        if self.http.port is not None:
+            listening = http.listen_tcp(self._tls if self.http.tls else None)
+            self.http_port = await _bound(listening, shown(self.http.host, self.http.port))
 
     async def stop(self) -> None:
         """Close the listeners and the connections, then the store."""

@@ -1,7 +1,6 @@
 """`ember retained` where something is wrong: one sentence on standard error, and exit code 2."""
 
 import errno
-import json
 import os
 import socket
 import subprocess
@@ -128,19 +127,23 @@ def test_a_server_that_ends_during_an_import(tmp_path: Path) -> None:
         listener.bind(path)
         listener.listen()
 
-        def answer_three() -> None:
+        answer = b'{"retained":1499,"refused":[{"place":1,"error":"full"}]}'
+
+        def answer_one() -> None:
             connection, _ = listener.accept()
             with connection, connection.makefile("rb") as requests:
-                for _ in range(5):
-                    assert json.loads(requests.readline())["op"] == "set"
-                connection.sendall(b'{"done":{}}\n{"refused":"full"}\n{"done":{}}\n')
+                assert requests.readline() == b"POST /api/v1/retained/set HTTP/1.1\r\n"
+                headers = dict(line.rstrip().split(b": ") for line in iter(requests.readline, b"\r\n"))
+                requests.read(int(headers[b"Content-Length"]))
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(answer), answer))
+                assert requests.readline() == b"POST /api/v1/retained/set HTTP/1.1\r\n"
 
-        dying = threading.Thread(target=answer_three)
+        dying = threading.Thread(target=answer_one)
         dying.start()
-        lines = b"".join(b'{"topic": "a/%d", "payload": "1"}\n' % number for number in range(5))
+        lines = b"".join(b'{"topic": "a/%d", "payload": "1"}\n' % number for number in range(1_600))
         done = ember("retained", "import", "-", "--data", data, stdin=lines)
         dying.join()
-    assert (done.code, done.text) == (2, "imported 2 messages, 1 were refused\n")
+    assert (done.code, done.text) == (2, "imported 1499 messages, 1 were refused\n")
     assert done.errors == f"refused a/1: full\nember: the server on {data}/control.sock ended before it had answered\n"
 
 

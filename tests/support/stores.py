@@ -206,8 +206,10 @@ class ScriptedStore(Store):
     def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
         return self._newest.retained_as_of(topic_filter, after_topic_name, limit, instant_us)
 
-    def retained_as_of_pieces(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
-        return self._newest.retained_as_of_pieces(topic_filter, instant_us)
+    def retained_as_of_pieces(
+        self, topic_filter: str, instant_us: int, after_topic_name: str = ""
+    ) -> Iterator[list[Retained]]:
+        return self._newest.retained_as_of_pieces(topic_filter, instant_us, after_topic_name)
 
     def retained_totals(self) -> tuple[int, int]:
         return self._view().retained_totals()

@@ -326,7 +326,14 @@ class Core:
 
     def report(self) -> None:
         """Publish `$SYS`: subscribers get what has changed, new ones get all of it."""
-        values = sys_values(
+        for message in self._sys_topics.update(self._sys_values()):
+            route = self._routes.route(message.topic_name)
+            self.delivery.fan_out(message, route.receivers, "")
+            for group in route.groups:
+                group.offer(message, 0)
+
+    def _sys_values(self) -> dict[str, str]:
+        return sys_values(
             self.counters,
             version=self._version,
             uptime_s=(self.connections.now_ms - self._started_ms) // 1000,
@@ -335,11 +342,14 @@ class Core:
             retained=self._store.retained_totals(),
             store_state=self._store.failing() or "ok",
         )
-        for message in self._sys_topics.update(values):
-            route = self._routes.route(message.topic_name)
-            self.delivery.fan_out(message, route.receivers, "")
-            for group in route.groups:
-                group.offer(message, 0)
+
+    def counter_values(self) -> dict[str, int]:
+        """The numbers among the `$SYS` topics, by their name below `$SYS/broker/`."""
+        return {
+            name.removeprefix("$SYS/broker/"): int(value)
+            for name, value in self._sys_values().items()
+            if value.isdigit()
+        }
 
     def stop(self, reason: str) -> None:
         """The server is shutting down: end every connection as if the network had failed."""

@@ -34,15 +34,18 @@ def _wrong_text(text: str) -> str:
     return f"longer than {TOPIC_BYTES_MAX} bytes" if size_bytes > TOPIC_BYTES_MAX else ""
 
 
-def retained_pieces(store: Store, topic_filter: str, as_of_us: int | None = None) -> Iterator[list[Retained]]:
+def retained_pieces(
+    store: Store, topic_filter: str, as_of_us: int | None = None, after_topic_name: str = ""
+) -> Iterator[list[Retained]]:
     """What a topic filter matches, now or as of an instant, in pieces between which clients are served; some are empty.
+
+    Those of `after_topic_name` and before, in store order, are left out.
 
     "Now" is the moment of each piece: what changes in the meantime is given as it was or as it is.
     """
     if as_of_us is not None:
-        yield from store.retained_as_of_pieces(topic_filter, as_of_us)
+        yield from store.retained_as_of_pieces(topic_filter, as_of_us, after_topic_name)
         return
-    after_topic_name = ""
     while True:
         piece = read_piece(store, topic_filter, after_topic_name)
         yield piece.found

@@ -380,7 +380,9 @@ class Store(ABC):
         """As `retained_scan`, at an earlier instant. A `StoreError` if the history does not reach back so far."""
 
     @abstractmethod
-    def retained_as_of_pieces(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
+    def retained_as_of_pieces(
+        self, topic_filter: str, instant_us: int, after_topic_name: str = ""
+    ) -> Iterator[list[Retained]]:
         """All of `retained_as_of`, in pieces; one may be empty, so that others can have their turn between two."""
 
     @abstractmethod

@@ -369,8 +369,10 @@ class Journal(Store):
     def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
         return self._state.history.as_of(self._log, topic_filter, after_topic_name, limit, instant_us)
 
-    def retained_as_of_pieces(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
-        return self._state.history.as_of_pieces(self._log, topic_filter, instant_us)
+    def retained_as_of_pieces(
+        self, topic_filter: str, instant_us: int, after_topic_name: str = ""
+    ) -> Iterator[list[Retained]]:
+        return self._state.history.as_of_pieces(self._log, topic_filter, instant_us, after_topic_name)
 
     def retained_admits(self, topic_name: str, payload_bytes: int) -> str:
         return self._ledger.admits(topic_name, payload_bytes) if self._budgeted else ""

@@ -357,7 +357,9 @@ class MemoryStore(Store):
     def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
         raise StoreError("a store in memory keeps no history")
 
-    def retained_as_of_pieces(self, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
+    def retained_as_of_pieces(
+        self, topic_filter: str, instant_us: int, after_topic_name: str = ""
+    ) -> Iterator[list[Retained]]:
         raise StoreError("a store in memory keeps no history")
 
     def retained_totals(self) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import secrets
 import socket
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
@@ -36,7 +36,6 @@ from embermq.transport.stream import WAITING_MAX, StreamConnection
 
 if TYPE_CHECKING:
     from embermq.protocol.sn.settings import SnSettings
-    from embermq.transport.control import Control
     from embermq.transport.udp import SnListener
     from embermq.transport.websocket import WebSocketListener
 
@@ -104,7 +103,7 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._websockets: list[WebSocketListener] = []
         self._datagrams: list[SnListener] = []
-        self._controls: list[Control] = []
+        self.before_stop: Final[list[Callable[[], Awaitable[None]]]] = []  # the ends of what uses this server
         self._unix_paths: list[Path] = []
         self._in_turn = False
         self._turn_ms = 0
@@ -177,15 +176,6 @@ class Server:
         self._datagrams.append(listener)
         return bound
 
-    async def listen_control(self, path: Path) -> None:
-        """Take an operator's requests on a unix socket."""
-        from embermq.transport.control import Control  # not needed by a server in memory
-
-        control = Control(self)
-        self._listeners.append(await control.listen(path))
-        self._controls.append(control)
-        self._unix_paths.append(path)
-
     async def stop(self) -> None:
         """End every connection (wills are published), make durable what is open, close the store."""
         self._stopping = True
@@ -194,8 +184,8 @@ class Server:
             listener.close()
         for websockets in self._websockets:
             websockets.close()
-        for control in self._controls:
-            await control.close()
+        for close in self.before_stop:
+            await close()
         self.begin_turn()
         reason = "the server is shutting down"
         self.core.stop(reason)

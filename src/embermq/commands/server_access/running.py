@@ -1,137 +1,122 @@
-"""A running server, through the control socket in its directory (`embermq.transport.control`)."""
+"""A running server, through the HTTP interface on the socket in its directory."""
 
-import json
-import socket
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, final
 
 from embermq.commands.server_access.target import Stat, Target
-from embermq.errors import ConfigError
+from embermq.http.client import ANSWER_TIMEOUT_S, HttpClient, ServerRefusal
+from embermq.http.client import connect as connect_client
+from embermq.http.messages_json import retained_from
+from embermq.instants import utc_text
 from embermq.protocol.packets import Publish
 from embermq.store.interface import Retained, StoreError
-from embermq.transport.addresses import unix_address
-from embermq.transport.control_messages import retained_from, set_request
 
-ANSWER_TIMEOUT_S: Final = 15.0
-WINDOW_MESSAGES: Final = 1_500
-WINDOW_BYTES: Final = 2 * 1024 * 1024
-"""How much may be sent without an answer: enough for a commit of many messages, and so little that the answers always
-fit into the socket's buffer."""
+REQUEST_MESSAGES: Final = 1_500
+REQUEST_BYTES: Final = 2 * 1024 * 1024
+"""How much one request sets: enough for a commit of many messages."""
 
 
 def connect(path: Path, answer_timeout_s: float = ANSWER_TIMEOUT_S) -> "RunningServer | None":
     """The server that listens at a path; None if none does."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(answer_timeout_s)
+    client = connect_client(path, answer_timeout_s)
+    return RunningServer(client) if client is not None else None
+
+
+@contextmanager
+def _refusals_as_store_errors() -> Iterator[None]:
     try:
-        with unix_address(path) as address:
-            connection.connect(address)
-    except PermissionError:
-        connection.close()
-        raise ConfigError(f"{path} is not accessible for this user") from None
-    except OSError:  # there is no socket, or a killed server has left it
-        connection.close()
-        return None
-    return RunningServer(connection, path)
+        yield
+    except ServerRefusal as refusal:
+        raise StoreError(str(refusal)) from None
 
 
 @final
 class RunningServer(Target):
-    """One connection to the control socket of a server."""
+    """One connection to a server."""
 
-    __slots__ = ("_answers", "_connection", "_path")
+    __slots__ = ("client",)
 
-    def __init__(self, connection: socket.socket, path: Path) -> None:
-        self._connection: Final = connection
-        self._answers: Final = connection.makefile("rb")
-        self._path: Final = path
+    def __init__(self, client: HttpClient) -> None:
+        self.client: Final = client
 
     def messages(
         self, topic_filter: str, as_of_us: int | None = None, payload_bytes_max: int | None = None
     ) -> Iterator[tuple[Retained, int]]:
-        request = {"op": "ls", "filter": topic_filter, "as_of_us": as_of_us, "payload_bytes_max": payload_bytes_max}
-        self._ask(request)
-        while "message" in (answer := self._answer()):
-            yield retained_from(answer["message"]), answer["message"]["payload_bytes"]
+        with _refusals_as_store_errors():
+            for found in self.client.lines(
+                "/api/v1/retained",
+                filter=topic_filter,
+                as_of=_instant(as_of_us),
+                payload_bytes=payload_bytes_max,
+            ):
+                yield retained_from(found), found["payload_bytes"]
 
     def message(self, topic_name: str, as_of_us: int | None = None) -> Retained | None:
-        self._ask({"op": "get", "topic": topic_name, "as_of_us": as_of_us})
-        found = None
-        while "message" in (answer := self._answer()):
-            found = retained_from(answer["message"])
-        return found
+        try:
+            return retained_from(
+                self.client.get("/api/v1/retained/message", topic=topic_name, as_of=_instant(as_of_us))
+            )
+        except ServerRefusal as refusal:
+            if refusal.status == 404:
+                return None
+            raise StoreError(str(refusal)) from None
 
     def retain(self, messages: Iterable[Publish]) -> Iterator[str]:
-        requests: list[bytes] = []
-        unanswered = size_bytes = 0
+        requested: list[dict[str, Any]] = []
+        size_bytes = 0
         for message in messages:
-            requests.append(_line(set_request(message)))
-            size_bytes += len(requests[-1])
-            if unanswered + len(requests) >= WINDOW_MESSAGES or size_bytes >= WINDOW_BYTES:
-                unanswered += len(requests)
-                self._send(b"".join(requests))
-                requests.clear()
+            requested.append(_new_message(message))
+            size_bytes += len(message.payload) + len(message.topic_name)
+            if len(requested) >= REQUEST_MESSAGES or size_bytes >= REQUEST_BYTES:
+                yield from self._set(requested)
+                requested = []
                 size_bytes = 0
-                while unanswered > WINDOW_MESSAGES // 2:
-                    unanswered -= 1
-                    yield self._answer().get("refused", "")
-        self._send(b"".join(requests))
-        for _ in range(unanswered + len(requests)):
-            yield self._answer().get("refused", "")
+        if requested:
+            yield from self._set(requested)
+
+    def _set(self, messages: list[dict[str, Any]]) -> list[str]:
+        with _refusals_as_store_errors():
+            answer = self.client.post("/api/v1/retained/set", {"messages": messages})
+        refusals = [""] * len(messages)
+        for refused in answer["refused"]:
+            refusals[refused["place"]] = refused["error"]
+        return refusals
 
     def clear(self, topic_filter: str) -> Iterator[int]:
-        self._ask({"op": "clear", "filter": topic_filter})
-        while "cleared" in (answer := self._answer()):
-            yield answer["cleared"]
-        yield answer["done"]["messages"]
+        with _refusals_as_store_errors():
+            for found in self.client.lines("/api/v1/retained/clear", {"filter": topic_filter}):
+                yield found["cleared"]
 
     def stat(self) -> Stat:
-        self._ask({"op": "stat"})
-        found = self._answer()["done"]
+        with _refusals_as_store_errors():
+            found = self.client.get("/api/v1/statistics")
         return Stat(
             process=found["process"],
-            retained_count=found["retained"][0],
-            retained_bytes=found["retained"][1],
-            budgets=[(topic_filter, count, size_bytes) for topic_filter, count, size_bytes in found["budgets"]],
-            sessions=found["sessions"],
-            next_offset=found["next_offset"],
-            failing=found["failing"],
+            retained_count=found["retained_count"],
+            retained_bytes=found["retained_bytes"],
+            budgets=[(budget["filter"], budget["count"], budget["bytes"]) for budget in found["budgets"]],
+            sessions=found["persistent_sessions"],
+            next_offset=found["log"]["next_offset"],
+            failing="" if found["store_state"] == "ok" else found["store_state"],
         )
 
     def close(self) -> None:
-        self._answers.close()
-        self._connection.close()
-
-    def _ask(self, request: dict[str, Any]) -> None:
-        self._send(_line({key: value for key, value in request.items() if value is not None}))
-
-    def _send(self, data: bytes) -> None:
-        try:
-            self._connection.sendall(data)
-        except TimeoutError as error:
-            raise self._lost(error) from None
-        except OSError:
-            while True:  # the server has closed the connection: its last line says why
-                self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        try:
-            line = self._answers.readline()
-        except OSError as error:
-            raise self._lost(error) from None
-        if not line.endswith(b"\n"):
-            raise self._lost(None)
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise StoreError(answer["error"])
-        return answer
-
-    def _lost(self, error: OSError | None) -> ConfigError:
-        if isinstance(error, TimeoutError):
-            return ConfigError(f"the server does not answer on {self._path} within {self._connection.gettimeout():g} s")
-        return ConfigError(f"the server on {self._path} ended before it had answered")
+        self.client.close()
 
 
-def _line(request: dict[str, Any]) -> bytes:
-    return json.dumps(request).encode() + b"\n"
+def _instant(instant_us: int | None) -> str | None:
+    return None if instant_us is None else utc_text(instant_us)
+
+
+def _new_message(message: Publish) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "topic": message.topic_name,
+        "payload_base64": b64encode(message.payload).decode(),
+        "qos": message.qos,
+    }
+    if message.properties:
+        given["properties_base64"] = b64encode(message.properties).decode()
+    return given

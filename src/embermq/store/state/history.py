@@ -175,12 +175,14 @@ class History:
                 return complete
         raise StoreError(f"the history of {topic_filter} names messages that are missing")
 
-    def as_of_pieces(self, log: Log, topic_filter: str, instant_us: int) -> Iterator[list[Retained]]:
+    def as_of_pieces(
+        self, log: Log, topic_filter: str, instant_us: int, after_topic_name: str = ""
+    ) -> Iterator[list[Retained]]:
         """All messages that were retained at an instant, in store order and in pieces; a piece may be empty."""
         self._check_known(instant_us)
         piece: list[Retained] = []
         topics = size_bytes = 0
-        for change in self._last_changes(topic_filter, b"", instant_us):
+        for change in self._last_changes(topic_filter, topic_key(after_topic_name), instant_us):
             topics += 1
             if change is not None:
                 message = self._message(log, change)

@@ -1,0 +1,1 @@
+"""The HTTP interface: what operators, programs and Prometheus ask of a running server."""

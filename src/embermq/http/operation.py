@@ -1,0 +1,116 @@
+"""Operations: what can be asked, as a table row each: method, path, role, the models of query, body and answer.
+
+Owns: reading a request by its models. The application routes by this table, and the OpenAPI document is made from it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from aiohttp import web
+from pydantic import ValidationError
+
+from embermq.http.fields import Model, Nothing
+from embermq.http.refusal import HttpRefusal
+from embermq.transport.rate_limited_log import shown_name
+
+if TYPE_CHECKING:
+    from embermq.http.login import Actor
+    from embermq.http.service import Service
+
+audit: Final = logging.getLogger("embermq.audit")
+
+PUBLIC: Final = 0
+VIEWER: Final = 1
+OPERATOR: Final = 2
+
+BODY_TIMEOUT_S: Final = 60.0
+
+Q = TypeVar("Q", bound=Model)
+B = TypeVar("B", bound=Model)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Q, B]):
+    """A request that was read: who asks, and what."""
+
+    service: "Service"
+    request: web.Request
+    actor: "Actor"
+    query: Q
+    body: B
+
+    def audit(self, change: str, target: str, outcome: str) -> None:
+        """Log a change that the actor has made, or tried to make."""
+        audit.info("%s (%s) %s %s: %s", self.actor.name, self.actor.address, change, shown_name(target), outcome)
+
+
+Answer = Model | web.StreamResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Generic[Q, B]):
+    """One method of one path.
+
+    `answer` is the model of a JSON answer; `lines` that of a line where the answer can be asked for as NDJSON; `media`
+    names the type of an answer that is neither. `statuses` are the refusals beside those that every operation has.
+    """
+
+    method: str
+    path: str
+    role: int
+    summary: str
+    handle: Callable[[Call[Q, B]], Awaitable[Answer]]
+    query: type[Q]
+    body: type[B]
+    answer: Any = None
+    lines: Any = None
+    media: str = ""
+    statuses: tuple[int, ...] = ()
+
+    async def run(self, service: "Service", request: web.Request, actor: "Actor") -> Answer:
+        """Read the request, and answer it."""
+        query = read_query(self.query, request)
+        body = await read_body(self.body, request)
+        return await self.handle(Call(service, request, actor, query, body))
+
+
+def read_query(model: type[Q], request: web.Request) -> Q:
+    given: dict[str, str] = {}
+    for name, value in request.query.items():
+        if name in given:
+            raise HttpRefusal(400, f"{name} is given twice")
+        given[name] = value
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise HttpRefusal(400, _sentence(error)) from None
+
+
+async def read_body(model: type[B], request: web.Request) -> B:
+    if issubclass(model, Nothing):
+        return model()
+    if request.content_type != "application/json":
+        raise HttpRefusal(415, "expected a body with Content-Type: application/json")
+    async with asyncio.timeout(BODY_TIMEOUT_S):
+        data = await request.read()
+    try:
+        return model.model_validate_json(data, strict=True)
+    except ValidationError as error:
+        raise HttpRefusal(400, _sentence(error)) from None
+
+
+def _sentence(error: ValidationError) -> str:
+    """What was expected of the first wrong field. The value itself is not repeated: it may be of any size."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    name = ".".join(str(part) for part in first["loc"])[:100]
+    if first["type"] == "json_invalid":
+        return "expected a JSON object as the body"
+    if first["type"] == "extra_forbidden":
+        return f"there is no parameter {name!a}"
+    if first["type"] == "missing":
+        return f"{name} is missing"
+    message = first["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+    return f"{name}: {message}" if name else message

@@ -1,0 +1,22 @@
+"""Options of the HTTP interface, as a server is started with them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """The interface on TCP, beside the unix socket in the data directory. Port 0 is a free port; None is none.
+
+    `names`: the host names by which browsers may address it, beside its address and localhost. Who may use it: the
+    tokens of `token_file`, and users of the password file that are named as `viewers` or `operators`.
+    """
+
+    host: str = "127.0.0.1"
+    port: int | None = None
+    tls: bool = False
+    names: tuple[str, ...] = ()
+    token_file: Path | None = None
+    viewers: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    lake: Path | None = None

@@ -1,0 +1,165 @@
+"""Facts about the server: health, statistics, effective settings."""
+
+import os
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from embermq import __version__
+from embermq.http.fields import Model, Nothing
+from embermq.http.operation import PUBLIC, VIEWER, Answer, Call, Operation
+from embermq.http.refusal import HttpRefusal
+from embermq.http.service import Service
+
+SECRET_WORDS: Final = ("password", "secret", "token")
+"""A setting with such a word in its name is left out, unless it names a file."""
+
+
+class Health(Model):
+    status: str
+
+
+class Budget(Model):
+    """How much a budget for retained messages has used."""
+
+    filter: str
+    count: int
+    bytes: int
+
+
+class LogFacts(Model):
+    segments: int
+    bytes: int
+    first_offset: int
+    next_offset: int
+
+
+class Statistics(Model):
+    """Numbers of the server. `counters` are those of `$SYS/broker/`, by the same names."""
+
+    version: str
+    process: int
+    uptime_s: int
+    store_state: Annotated[str, Field(description="ok, or why nothing can be made durable.")]
+    clients: int
+    sessions: int
+    persistent_sessions: int
+    subscriptions: int
+    share_groups: int
+    retained_count: int
+    retained_bytes: int
+    budgets: list[Budget]
+    log: LogFacts
+    counters: dict[str, int]
+
+
+class SettingsAnswer(Model):
+    """The effective settings by section, without secrets; empty for a server inside another program."""
+
+    settings: dict[str, dict[str, Any]]
+
+
+async def health(call: Call[Nothing, Nothing]) -> Answer:
+    return Health(status="ok")
+
+
+async def ready(call: Call[Nothing, Nothing]) -> Answer:
+    if call.service.stopping.is_set():
+        raise HttpRefusal(503, "the server is shutting down")
+    failing = call.service.server.store.failing()
+    if failing:
+        raise HttpRefusal(503, f"nothing can be made durable: {failing}")
+    return Health(status="ready")
+
+
+async def statistics(call: Call[Nothing, Nothing]) -> Answer:
+    return statistics_of(call.service)
+
+
+def statistics_of(service: Service) -> Statistics:
+    server = service.server
+    store = server.store
+    sessions = server.core.connections.sessions.values()
+    segments = store.log_segments()
+    count, size_bytes = store.retained_totals()
+    return Statistics(
+        version=__version__,
+        process=os.getpid(),
+        uptime_s=server.core.uptime_ms(server.now_ms()) // 1000,
+        store_state=store.failing() or "ok",
+        clients=server.core.counters.clients_connected,
+        sessions=len(sessions),
+        persistent_sessions=sum(1 for session in sessions if session.session_id),
+        subscriptions=server.core.subscription_count(),
+        share_groups=len(server.core.share_groups()),
+        retained_count=count,
+        retained_bytes=size_bytes,
+        budgets=[
+            Budget(filter=topic_filter, count=used, bytes=used_bytes)
+            for topic_filter, used, used_bytes in store.retained_budget_totals()
+        ],
+        log=LogFacts(
+            segments=len(segments),
+            bytes=sum(segment.size_bytes for segment in segments),
+            first_offset=segments[0].first_offset if segments else store.next_offset(),
+            next_offset=store.next_offset(),
+        ),
+        counters=server.core.counter_values(),
+    )
+
+
+async def settings(call: Call[Nothing, Nothing]) -> Answer:
+    return SettingsAnswer(
+        settings={
+            section: {key: value for key, value in values.items() if not is_secret(key)}
+            for section, values in call.service.settings.items()
+        }
+    )
+
+
+def is_secret(key: str) -> bool:
+    return any(word in key for word in SECRET_WORDS) and not key.endswith("_file")
+
+
+OPERATIONS: Final = (
+    Operation(
+        method="GET",
+        path="/healthz",
+        role=PUBLIC,
+        summary="Whether the server answers at all.",
+        handle=health,
+        query=Nothing,
+        body=Nothing,
+        answer=Health,
+    ),
+    Operation(
+        method="GET",
+        path="/readyz",
+        role=PUBLIC,
+        summary="Whether the server takes messages and can make them durable.",
+        handle=ready,
+        query=Nothing,
+        body=Nothing,
+        answer=Health,
+    ),
+    Operation(
+        method="GET",
+        path="/api/v1/statistics",
+        role=VIEWER,
+        summary="Numbers of the server.",
+        handle=statistics,
+        query=Nothing,
+        body=Nothing,
+        answer=Statistics,
+    ),
+    Operation(
+        method="GET",
+        path="/api/v1/settings",
+        role=VIEWER,
+        summary="The effective settings, without secrets.",
+        handle=settings,
+        query=Nothing,
+        body=Nothing,
+        answer=SettingsAnswer,
+    ),
+)

@@ -1,0 +1,86 @@
+"""The service: what the handlers of requests need of a running server.
+
+Owns: the places for streams, and how a change is published and waited for.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from embermq.broker.operator import retain
+from embermq.http.refusal import HttpRefusal
+from embermq.http.streaming import StreamPlaces
+from embermq.protocol.packets import Publish
+
+if TYPE_CHECKING:
+    from embermq.transport.server import Server
+
+FAILING_CHECK_S: Final = 1.0
+
+
+@final
+class Service:
+    """One server. `settings` are the effective ones; `log_directory` is None for a server in memory."""
+
+    __slots__ = ("failing_check_s", "lake", "log_directory", "places", "server", "settings", "stopping")
+
+    def __init__(
+        self,
+        server: "Server",
+        log_directory: Path | None = None,
+        settings: Mapping[str, Any] | None = None,
+        lake: Path | None = None,
+        places: StreamPlaces | None = None,
+        failing_check_s: float = FAILING_CHECK_S,
+    ) -> None:
+        self.server: Final = server
+        self.log_directory: Final = log_directory
+        self.settings: Final = settings if settings is not None else {}
+        self.lake: Final = lake
+        self.places: Final = places if places is not None else StreamPlaces()
+        self.stopping: Final = asyncio.Event()
+        self.failing_check_s: Final = failing_check_s
+
+    def publish_retained(self, message: Publish, pending: "Pending") -> str:
+        """Retain a message, or clear its topic; returns why it was refused."""
+        server = self.server
+        server.begin_turn()
+        refusal = retain(server.core, server.store, server.limits, message, pending.done)
+        if not refusal:
+            pending.count += 1
+        return refusal
+
+    def when_durable(self, pending: "Pending") -> None:
+        """Count what this turn has changed as pending until it is durable."""
+        pending.count += 1
+        self.server.begin_turn()
+        self.server.core.when_durable(pending.done)
+
+
+@final
+class Pending:
+    """Changes of one request that are not durable yet."""
+
+    __slots__ = ("_news", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._news: Final = asyncio.Event()
+
+    def done(self) -> None:
+        self.count -= 1
+        if self.count == 0:
+            self._news.set()
+
+    async def durable(self, service: Service) -> None:
+        """Wait until all are durable. Refused while the disk fails: they may become durable later."""
+        while self.count:
+            self._news.clear()
+            try:
+                async with asyncio.timeout(service.failing_check_s):
+                    await self._news.wait()
+            except TimeoutError:
+                failing = service.server.store.failing()
+                if failing:
+                    raise HttpRefusal(503, f"not durable yet: {failing}") from None

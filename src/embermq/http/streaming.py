@@ -1,0 +1,123 @@
+"""Streams: answers of any length, sent line by line at the pace of their reader.
+
+Owns: how many streams there may be, how long a reader may leave one unread, and how an answer that cannot be completed
+ends: with a line that has only `error`, and without HTTP's own end.
+"""
+
+import asyncio
+import time
+from typing import Final, final
+
+from aiohttp import web
+
+from embermq.http.fields import NDJSON, json_text
+from embermq.http.refusal import HttpRefusal
+
+STREAMS_MAX: Final = 16
+SLICE_S: Final = 0.0005
+"""How long a long answer is worked on before the clients of the broker have their turn."""
+CHUNK_BYTES: Final = 64 * 1024
+
+
+@final
+class Slices:
+    """Long work on the event loop, in slices between which everything else has its turn."""
+
+    __slots__ = ("_ends_s",)
+
+    def __init__(self) -> None:
+        self._ends_s = time.perf_counter() + SLICE_S
+
+    async def rest(self) -> None:
+        """Let others have their turn if this slice has lasted long enough."""
+        if time.perf_counter() >= self._ends_s:
+            await asyncio.sleep(0)
+            self._ends_s = time.perf_counter() + SLICE_S
+
+
+@final
+class StreamPlaces:
+    """How many streams are being read."""
+
+    __slots__ = ("count", "_count_max")
+
+    def __init__(self, count_max: int = STREAMS_MAX) -> None:
+        self.count = 0
+        self._count_max: Final = count_max
+
+    def take(self) -> None:
+        if self.count >= self._count_max:
+            raise HttpRefusal(
+                503, f"{self._count_max} streams of this server are being read already", {"Retry-After": "5"}
+            )
+        self.count += 1
+
+    def give_back(self) -> None:
+        self.count -= 1
+
+
+@final
+class Stream:
+    """One answer. Used as a context manager, which takes a place among the streams."""
+
+    __slots__ = ("_gathered", "_places", "_request", "_response", "_size_bytes", "_stall_s")
+
+    def __init__(self, request: web.Request, places: StreamPlaces, stall_s: float, content_type: str = NDJSON) -> None:
+        self._request: Final = request
+        self._places: Final = places
+        self._stall_s: Final = stall_s
+        self._gathered: list[str] = []
+        self._size_bytes = 0
+        self._response: Final = web.StreamResponse(
+            headers={"Content-Type": content_type, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+        )
+
+    async def __aenter__(self) -> "Stream":
+        self._places.take()
+        try:
+            await self._response.prepare(self._request)
+        except BaseException:
+            self._places.give_back()
+            raise
+        return self
+
+    async def __aexit__(self, *ended: object) -> None:
+        self._places.give_back()
+
+    async def line(self, text: str) -> None:
+        """Send a line, or gather it with those that follow."""
+        self._gathered.append(text)
+        self._size_bytes += len(text) + 1
+        if self._size_bytes >= CHUNK_BYTES:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Send what was gathered; wait while the reader is behind. ConnectionError if it does not read at all."""
+        if not self._gathered:
+            return
+        data = "\n".join(self._gathered) + "\n"
+        self._gathered = []
+        self._size_bytes = 0
+        try:
+            async with asyncio.timeout(self._stall_s):
+                await self._response.write(data.encode())
+        except TimeoutError:
+            transport = self._request.transport
+            if transport is not None:
+                transport.abort()
+            raise ConnectionResetError("the reader of a stream does not read") from None
+
+    async def complete(self) -> web.StreamResponse:
+        """All lines were given."""
+        await self.flush()
+        async with asyncio.timeout(self._stall_s):
+            await self._response.write_eof()
+        return self._response
+
+    async def fail(self, sentence: str) -> web.StreamResponse:
+        """The answer cannot be completed."""
+        await self.line(json_text({"error": sentence}))
+        await self.flush()
+        if self._request.transport is not None:
+            self._request.transport.close()
+        return self._response
