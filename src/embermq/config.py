@@ -154,6 +154,7 @@ class StoreSettings(Section):
     segment_age_s: Count = 3600
     retention_bytes: Annotated[int, Field(ge=1024 * 1024)] = 10 * GIB
     retention_age_s: Count = 7 * DAY_S
+    unread_bytes_max: Annotated[int, Field(ge=0)] = 4 * GIB
     group_bytes_max: Annotated[int, Field(ge=4096)] = 32 * 1024 * 1024
     budgets: tuple[BudgetSettings, ...] = ()
 

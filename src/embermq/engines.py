@@ -63,6 +63,7 @@ def _journal_settings(settings: "StoreSettings") -> "JournalSettings":
         segment_age_s=settings.segment_age_s,
         retention_bytes=settings.retention_bytes,
         retention_age_s=settings.retention_age_s,
+        unread_bytes_max=settings.unread_bytes_max,
         budgets=_budgets(settings),
     )
 

@@ -16,7 +16,16 @@ def test_the_servers_own_topics_are_there_for_a_new_subscriber_and_for_nobody_el
 
 
 def values_of(counters: Counters) -> dict[str, str]:
-    return sys_values(counters, version="1", uptime_s=1, sessions=0, subscriptions=0, retained=(0, 0), store_state="ok")
+    return sys_values(
+        counters,
+        version="1",
+        uptime_s=1,
+        sessions=0,
+        subscriptions=0,
+        retained=(0, 0),
+        store_state="ok",
+        store_counts={"log/unread-bytes": 5},
+    )
 
 
 def test_every_counter_changes_a_topic() -> None:
@@ -30,10 +39,11 @@ def test_every_counter_changes_a_topic() -> None:
             before = after
 
 
-def test_a_transport_adds_topics_of_its_own() -> None:
+def test_a_transport_and_the_store_add_topics_of_their_own() -> None:
     counters = Counters()
     counters.others.append(lambda: {"mqtt-sn/lost": 3})
     assert values_of(counters)["$SYS/broker/mqtt-sn/lost"] == "3"
+    assert values_of(counters)["$SYS/broker/store/log/unread-bytes"] == "5"
 
 
 def test_only_what_has_changed_is_published_again() -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from embermq.store.checkpointer import CHECKPOINTS_MAX, Checkpointer, Retention
+from embermq.store.checkpointer import CHECKPOINTS_MAX, Checkpointer
 from embermq.store.log.checkpoint import Checkpoint, checkpoint_offsets, checkpoint_path
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
+from embermq.store.retention import Retention
 from embermq.store.state.state import State
 from support.log_samples import NOW_US, flipped, open_log
 from support.state_samples import retained

@@ -8,11 +8,11 @@ from queue import SimpleQueue
 
 import pytest
 
-from embermq.store.checkpointer import Retention
 from embermq.store.committer import Committer, Work
 from embermq.store.errors import StoreError
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
+from embermq.store.retention import Retention
 from embermq.store.state.state import State
 from support.log_samples import NOW_US
 from support.state_samples import retained

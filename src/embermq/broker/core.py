@@ -341,6 +341,7 @@ class Core:
             subscriptions=self._routes.count,
             retained=self._store.retained_totals(),
             store_state=self._store.failing() or "ok",
+            store_counts=self._store.counts(),
         )
 
     def counter_values(self) -> dict[str, int]:

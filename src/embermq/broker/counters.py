@@ -125,6 +125,7 @@ def sys_values(
     subscriptions: int,
     retained: tuple[int, int],
     store_state: str,
+    store_counts: dict[str, int],
 ) -> dict[str, str]:
     """Every topic name below `$SYS/broker/` with its present value."""
     connected = counters.clients_connected
@@ -169,6 +170,8 @@ def sys_values(
         "store/state": store_state,
         "store/refusals": counters.store_refusals,
     }
+    for name, count in store_counts.items():
+        values[f"store/{name}"] = count
     for counts in counters.others:
         values.update(counts())
     return {f"$SYS/broker/{name}": str(value) for name, value in values.items()}

@@ -9,7 +9,6 @@ later, when the segments before it have outlived their retention: so trimming do
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Event, Thread
 from time import monotonic
 from typing import Final, final
@@ -17,6 +16,7 @@ from typing import Final, final
 from embermq.store.log.checkpoint import Checkpoint, CheckpointWriter, checkpoint_offsets, checkpoint_path
 from embermq.store.log.errors import LogError
 from embermq.store.log.writer import Log
+from embermq.store.retention import Retention
 from embermq.store.state.state import State
 from embermq.store.state.to_checkpoint import StateView
 
@@ -30,14 +30,6 @@ WORK_SHARE: Final = 0.5
 """How much of the time the thread works; the rest it leaves the interpreter to the other threads."""
 
 _logger: Final = logging.getLogger("embermq.store")
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """How much of the log is kept."""
-
-    size_bytes: int
-    age_s: int
 
 
 @final

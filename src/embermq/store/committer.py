@@ -14,11 +14,12 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Final, final
 
-from embermq.store.checkpointer import Checkpointer, Retention
+from embermq.store.checkpointer import Checkpointer
 from embermq.store.errors import StoreError
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
 from embermq.store.replay import replay
+from embermq.store.retention import Retention, TrimLimit
 from embermq.store.state.state import State
 
 RETRY_FIRST_S: Final = 0.05
@@ -68,7 +69,6 @@ class Committer:
         "_closing",
         "_log",
         "_newest_segment",
-        "_retention",
         "_state",
         "_sync",
         "_synced_offset",
@@ -78,6 +78,7 @@ class Committer:
         "_want_trim",
         "_work",
         "failing",
+        "trim_limit",
     )
 
     def __init__(
@@ -94,7 +95,7 @@ class Committer:
         self._state: Final = state
         self._sync: Final = sync
         self._synced_offset = log.first_offset
-        self._retention: Final = retention
+        self.trim_limit: Final = TrimLimit(log.directory.parent, retention)
         self._call_soon: Final = call_soon
         self._want_trim: Final = want_trim  # called on the broker's thread, which answers in `Work.trim_before`
         self._checkpointer: Final = Checkpointer(log, state, retention)
@@ -214,22 +215,9 @@ class Committer:
         if newest == self._newest_segment:
             return
         self._newest_segment = newest
-        before_offset = self._checkpointer.newest_up_to(self._trim_limit(now_us))
+        before_offset = self._checkpointer.newest_up_to(self.trim_limit.offset(self._log.segments(), now_us))
         if before_offset > self._log.first_offset:
             self._call(partial(self._want_trim, before_offset))
-
-    def _trim_limit(self, now_us: int) -> int:
-        """The offset before which the log exceeds its retention."""
-        segments = self._log.segments()
-        size_bytes = sum(segment.size_bytes for segment in segments)
-        oldest_us = now_us - self._retention.age_s * 1_000_000
-        before_offset = segments[0].first_offset
-        for segment in segments[:-1]:
-            if size_bytes <= self._retention.size_bytes and segment.last_timestamp_us >= oldest_us:
-                break
-            size_bytes -= segment.size_bytes
-            before_offset = segment.next_offset
-        return before_offset
 
     def _trim(self, before_offset: int) -> Iterator[None]:
         """Delete old segments that hold nothing that a session is owed, after the state has copied what it needs.
@@ -252,6 +240,7 @@ class Committer:
         yield from self._state.forget(groups, end, max(segment.last_timestamp_us for segment in trimmed))
         for path in self._log.trim(end):
             _logger.info("trimmed %s", path)
+        self.trim_limit.trimmed(trimmed[0].first_offset, end)
         self._checkpointer.remove_superseded()
 
     def _continue_trim(self) -> None:

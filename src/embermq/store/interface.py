@@ -348,6 +348,10 @@ class Store(ABC):
     def failing(self) -> str:
         """Why nothing can be made durable right now; empty while all is well."""
 
+    def counts(self) -> dict[str, int]:
+        """Counters of the engine, as topics below `$SYS/broker/store/`."""
+        return {}
+
     @abstractmethod
     def close(self) -> None:
         """Make durable what is open, and let go of the directory."""

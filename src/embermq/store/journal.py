@@ -14,7 +14,6 @@ from typing import Final, final
 from embermq.protocol.packets import Publish, SubscriptionRequest, Will
 from embermq.protocol.topics import matches
 from embermq.store.budgets import BudgetLedger
-from embermq.store.checkpointer import Retention
 from embermq.store.committer import Committer, Done, Work
 from embermq.store.directory import DataDirectory
 from embermq.store.interface import (
@@ -48,6 +47,7 @@ from embermq.store.open_group import ClosedGroup, OpenGroup, QueueTail
 from embermq.store.opening import JournalSettings, open_log, open_state
 from embermq.store.queue import SessionQueue
 from embermq.store.replay import Progress
+from embermq.store.retention import Retention
 
 _logger: Final = logging.getLogger("embermq.store")
 
@@ -108,7 +108,7 @@ class Journal(Store):
             self._log,
             self._state,
             sync=settings.durability == "sync",
-            retention=Retention(settings.retention_bytes, settings.retention_age_s),
+            retention=Retention(settings.retention_bytes, settings.retention_age_s, settings.unread_bytes_max),
             call_soon=call_soon,
             want_trim=self._plan_trim,
         )
@@ -333,6 +333,10 @@ class Journal(Store):
 
     def group_bytes(self) -> int:
         return self._open.group.size_bytes
+
+    def counts(self) -> dict[str, int]:
+        trim_limit = self._committer.trim_limit
+        return {"log/unread-bytes": trim_limit.unread_bytes, "log/lost-records": trim_limit.lost_records}
 
     def failing(self) -> str:
         return self._committer.failing

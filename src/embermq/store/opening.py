@@ -32,6 +32,7 @@ class JournalSettings:
     segment_age_s: int = 3600
     retention_bytes: int = 10 * 1024 * 1024 * 1024
     retention_age_s: int = 7 * 24 * 3600
+    unread_bytes_max: int = 4 * 1024 * 1024 * 1024
     budgets: tuple[RetainedBudget, ...] = ()
     state: StateSettings = field(default_factory=StateSettings)
     merged_records: int = MERGED_RECORDS

@@ -1,0 +1,97 @@
+"""The retention of the log: what may be trimmed by size and age, and how long that waits for readers.
+
+Owns: the offset up to which the log may be trimmed, and the warnings before records go that a reader has not read.
+Never: deleting; the committer does, up to a checkpoint.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+from embermq.store.log.readers import registered_readers
+from embermq.store.log.segments import SegmentInfo
+
+_logger: Final = logging.getLogger("embermq.store")
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much of the log is kept, and how much more for a registered reader that has not read it."""
+
+    size_bytes: int
+    age_s: int
+    unread_bytes_max: int = 0
+
+
+@final
+class TrimLimit:
+    """Up to where the log may be trimmed. `unread_bytes` of it are kept for readers only."""
+
+    __slots__ = ("_data", "_retention", "_warned", "lost_records", "unread_bytes")
+
+    def __init__(self, data: Path, retention: Retention) -> None:
+        self._data: Final = data
+        self._retention: Final = retention
+        self._warned: Final[set[str]] = set()
+        self.unread_bytes = 0
+        self.lost_records = 0  # trimmed before every registered reader had read them
+
+    def offset(self, segments: Sequence[SegmentInfo], now_us: int) -> int:
+        """The offset before which the log exceeds its retention and is not kept for a reader."""
+        size_bytes = sum(segment.size_bytes for segment in segments)
+        oldest_us = now_us - self._retention.age_s * 1_000_000
+        limit = segments[0].first_offset
+        beyond: list[SegmentInfo] = []
+        for segment in segments[:-1]:
+            if size_bytes <= self._retention.size_bytes and segment.last_timestamp_us >= oldest_us:
+                break
+            size_bytes -= segment.size_bytes
+            limit = segment.next_offset
+            beyond.append(segment)
+        for reader in registered_readers(self._data):
+            limit = min(limit, self._limit_for(reader.name, reader.next_offset, beyond))
+        self.unread_bytes = sum(segment.size_bytes for segment in beyond if segment.first_offset >= limit)
+        return limit
+
+    def trimmed(self, first_offset: int, end: int) -> None:
+        """The log was trimmed: count what a reader has not read of it, and say so."""
+        for reader in registered_readers(self._data):
+            lost = end - max(first_offset, reader.next_offset)
+            if lost > 0:
+                self.lost_records += lost
+                _logger.warning(
+                    "trimmed %d records that the pipeline of %s has not read: it exceeds store.unread_bytes_max (%d)",
+                    lost,
+                    reader.name,
+                    self._retention.unread_bytes_max,
+                )
+
+    def _limit_for(self, name: str, next_offset: int, beyond: Sequence[SegmentInfo]) -> int:
+        """Where one reader, or the bound on what is kept for it, lets the trimming go to."""
+        limit = beyond[0].first_offset if beyond else 0
+        unread = [segment for segment in beyond if segment.next_offset > next_offset]
+        unread_bytes = sum(segment.size_bytes for segment in unread)
+        self._warn(name, unread_bytes)
+        for segment in beyond:
+            if segment.next_offset > next_offset:
+                if unread_bytes <= self._retention.unread_bytes_max:
+                    break
+                unread_bytes -= segment.size_bytes
+            limit = segment.next_offset
+        return limit
+
+    def _warn(self, name: str, unread_bytes: int) -> None:
+        """Say once that a reader is late, before records go that it has not read."""
+        if unread_bytes <= self._retention.unread_bytes_max // 2:
+            self._warned.discard(name)
+        elif name not in self._warned:
+            self._warned.add(name)
+            _logger.warning(
+                "the pipeline of %s is late: the log keeps %d bytes for it beyond its retention, and trims what it has"
+                " not read above store.unread_bytes_max (%d)",
+                name,
+                unread_bytes,
+                self._retention.unread_bytes_max,
+            )
