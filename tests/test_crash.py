@@ -21,6 +21,7 @@ def test_nothing_acknowledged_is_lost_stale_twice_or_out_of_order_after_kills(tm
     # The test means nothing if the server was killed before it had done anything.
     assert report.acknowledged > 20 * ROUNDS
     assert report.redeliveries > 0
+    assert report.shared > 0 and report.brief > 0 and report.wills > 0
 
 
 class LosingChecker(Checker):

@@ -18,6 +18,9 @@ from random import Random, SystemRandom
 
 from support.crash_checker import KEPT, LIVE, Checker
 from support.crash_clients import Leaver, Onlooker, Peer, Publisher, Subscriber
+from support.crash_clients_v5 import PUBLISHER as PUBLISHER_V5
+from support.crash_clients_v5 import PublisherV5, SubscriberV5
+from support.crash_v5 import V5Checks
 from support.server_process import ServerEnded, ServerProcess
 
 PUBLISHERS = 3
@@ -45,6 +48,7 @@ SETTINGS = {
     "store.segment_bytes": str(1024 * 1024),
     "store.retention_bytes": str(4 * 1024 * 1024),
     "limits.queue_messages_max": str(QUEUE_MESSAGES_MAX),
+    "limits.will_grace_s": "1",
 }
 
 
@@ -58,6 +62,9 @@ class Report:
     drains: int = 0
     acknowledged: int = 0
     deliveries: int = 0
+    shared: int = 0
+    brief: int = 0
+    wills: int = 0
     redeliveries: int = 0
     starts_s: list[float] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
@@ -68,6 +75,7 @@ class Report:
             f"seed {self.seed}: {self.kills} kills, {self.stops} stops, all sessions drained {self.drains} times;"
             f" {self.acknowledged} messages acknowledged,"
             f" {self.deliveries} delivered, {self.redeliveries} of them again;"
+            f" {self.shared} to a share group, {self.brief} before they expired, {self.wills} wills;"
             f" start {starts[len(starts) // 2]:.2f} s, at most {starts[-1]:.2f} s"
         )
 
@@ -85,20 +93,26 @@ class CrashTest:
         self._checker = checker if checker is not None else Checker(QUEUE_MESSAGES_MAX)
         self._report = Report(seed)
         self._publishers = [self._publisher(number) for number in range(PUBLISHERS)]
-        self._online = [Subscriber(f"online-{qos}", self._checker, qos) for qos in (1, 2)]
-        self._lagging = [Subscriber(f"lagging-{qos}", self._checker, qos, lag=True) for qos in (1, 2)]
-        self._flaky = [Subscriber(f"flaky-{qos}", self._checker, qos) for qos in (1, 2)]
-        self._offline = [Subscriber(f"offline-{qos}", self._checker, qos) for qos in (1, 2)]
+        # Of each kind one client speaks 3.1.1 and one MQTT 5.
+        self._online = [Subscriber("online-1", self._checker, 1), SubscriberV5("online-2", self._checker, 2)]
+        self._lagging = [
+            SubscriberV5("lagging-1", self._checker, 1, lag=True),
+            Subscriber("lagging-2", self._checker, 2, lag=True),
+        ]
+        self._flaky = [SubscriberV5("flaky-1", self._checker, 1), Subscriber("flaky-2", self._checker, 2)]
+        self._offline = [Subscriber("offline-1", self._checker, 1), SubscriberV5("offline-2", self._checker, 2)]
         self._late: list[Subscriber] = []
         self._joined = 0
         self._leaving: list[str] = []
         self._gone: list[str] = []
         self._onlooker = Onlooker(self._checker)
+        self.v5 = V5Checks(self._checker, QUEUE_MESSAGES_MAX, seed)
 
     def _publisher(self, number: int) -> Publisher:
         topic_names = {f"{LIVE}/{number}/{qos}": qos for qos in (1, 2)}
         topic_names |= {f"{KEPT}/{number}/{qos}/{kept}": qos for qos in (1, 2) for kept in range(KEPT_TOPICS)}
-        return Publisher(f"publisher-{number}", self._checker, Random(self._random.random()), topic_names)
+        kind = PublisherV5 if str(number) == PUBLISHER_V5 else Publisher
+        return kind(f"publisher-{number}", self._checker, Random(self._random.random()), topic_names)
 
     async def run(self, rounds: int, progress: Callable[[Report], None] | None = None) -> Report:
         """All rounds; now and then, and at the end, all sessions are let in until they have what they are owed."""
@@ -106,6 +120,7 @@ class CrashTest:
         try:
             await self._start()
             await self._subscribe_all()
+            await self.v5.subscribe(self._server.port)
             while report.kills < rounds and not self._checker.violations:
                 await self._round()
                 if self._checker.owed_max() > self._drain_after and not self._checker.violations:
@@ -170,10 +185,12 @@ class CrashTest:
         await self._leave()
         if self._random.random() < LATE_CHANCE:
             self._join()
+        await self.v5.before_load(self._server.port)
         await self._load(self._random.randrange(LOAD_MAX))
         await self._end()
         await self._start()
         await self._onlooker.look(self._server.port, f"{KEPT}/#")
+        await self.v5.after_start(self._server.port)
 
     def _join(self) -> None:
         """A session more, made under load; in exchange for the oldest of its kind if there are enough."""
@@ -199,7 +216,7 @@ class CrashTest:
     async def _load(self, acknowledgements: int) -> None:
         """Everybody at once on a server that has just started, until it has acknowledged so much; some come and go."""
         back = self._offline if self._random.randrange(OFFLINE_ROUNDS) == 0 else []
-        wanted: list[Peer] = [*self._publishers, *self._online, *self._lagging, *self._late, *back]
+        wanted: list[Peer] = [*self._publishers, *self._online, *self._lagging, *self._late, *back, *self.v5.load()]
         self._random.shuffle(wanted)
         enough = asyncio.Event()
 
@@ -247,6 +264,7 @@ class CrashTest:
         await self._restart_quietly()
         for publisher in self._publishers:
             publisher.sending = True
+        self.v5.sending(True)
         self._report.drains += 1
         self._checker.drained()
 
@@ -258,7 +276,8 @@ class CrashTest:
         """
         for publisher in self._publishers:
             publisher.sending = False
-        for peer in self._all():
+        self.v5.sending(False)
+        for peer in [*self._publishers, *self._subscribers(), *self.v5.peers()]:
             await self._open(peer)
         deadline = time.monotonic() + DRAIN_TIMEOUT_S
         if await self._until(lambda: not any(publisher.inflight for publisher in self._publishers), deadline):
@@ -266,9 +285,10 @@ class CrashTest:
             await self._until(lambda: not self._publishers[0].inflight and not self._owed(), deadline)
         if not self._checker.violations:
             self._checker.finished()
+            self.v5.finished()
 
     def _owed(self) -> int:
-        return sum(self._checker.owed(peer.client_id) for peer in self._subscribers())
+        return sum(self._checker.owed(peer.client_id) for peer in self._subscribers()) or self.v5.owed()
 
     async def _until(self, condition: Callable[[], bool], deadline: float) -> bool:
         while time.monotonic() < deadline and not self._checker.violations:
@@ -280,32 +300,37 @@ class CrashTest:
     async def _restart_quietly(self) -> None:
         """After an orderly stop nothing is owed, so nothing comes; what is retained is what was acknowledged last."""
         for peer in self._all():
-            await peer.ping()
-            await peer.drop()
+            if peer.is_open():
+                await peer.ping()
+                await peer.drop()
         if self._server.stop() != 0:
             self._checker.wrong("the server did not stop in order")
         await self._start()
         await self._onlooker.look(self._server.port, f"{KEPT}/#")
-        deliveries = self._checker.deliveries
-        for peer in self._subscribers():
+        deliveries = self._checker.deliveries + self.v5.group.deliveries
+        for peer in [*self._subscribers(), *self.v5.members]:
             await self._open(peer)
             await peer.ping()
             await peer.drop()
-        if self._checker.deliveries != deliveries:
-            self._checker.wrong(f"{self._checker.deliveries - deliveries} messages came after all was acknowledged")
+        more = self._checker.deliveries + self.v5.group.deliveries - deliveries
+        if more:
+            self._checker.wrong(f"{more} messages came after all was acknowledged")
 
     def _take_stock(self) -> None:
         report, checker = self._report, self._checker
         report.acknowledged = checker.messages_acknowledged()
         report.deliveries = checker.deliveries
         report.redeliveries = checker.redeliveries
+        report.shared = self.v5.group.deliveries
+        report.brief = self.v5.brief_subscriber.taken
+        report.wills = len(self.v5.watcher.wills)
         report.violations = checker.violations[:20]
 
     def _subscribers(self) -> list[Subscriber]:
         return [*self._online, *self._lagging, *self._flaky, *self._offline, *self._late]
 
     def _all(self) -> list[Peer]:
-        return [*self._publishers, *self._subscribers()]
+        return [*self._publishers, *self._subscribers(), *self.v5.all()]
 
 
 def main() -> None:

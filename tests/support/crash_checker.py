@@ -166,7 +166,7 @@ class Checker:
             self.wrong(f"{client_id}: {topic_name} came with RETAIN on an old subscription")
         if not payload and topic_name.startswith(KEPT):
             return  # it does not say which clear it is
-        number = _number(topic_name, payload)
+        number = number_of(topic_name, payload)
         if not 0 < number <= stream.sent:
             self.wrong(f"{client_id}: {topic_name} never had the payload {payload[:60]!r}")
             return
@@ -271,7 +271,7 @@ def _publisher(topic_name: str) -> str:
     return topic_name.split("/")[1]
 
 
-def _number(topic_name: str, payload: bytes) -> int:
+def number_of(topic_name: str, payload: bytes) -> int:
     """The number of a message; 0 if it has none or is not what was sent."""
     parts = payload[:80].split(b" ")
     number = int(parts[1]) if len(parts) > 2 and parts[1].isdigit() else 0

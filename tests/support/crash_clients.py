@@ -1,4 +1,4 @@
-"""The clients of a crash test: small, quick MQTT 3.1.1 on asyncio, each with a session that outlives its connections.
+"""The clients of a crash test: small, quick MQTT on asyncio, each with a session that outlives its connections.
 
 Owns: the client's side of the exchanges: what is in flight at a publisher, the QoS 2 state of a receiver.
 Never: the product's codec; a judgement, which is the checker's. A client forgets nothing, whatever the server does.
@@ -76,7 +76,7 @@ class Peer(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._lost.clear()
-        transport.write(wire.connect(self.client_id, clean=self._clean, keep_alive=0))
+        transport.write(self.connect_packet())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -109,21 +109,31 @@ class Peer(asyncio.Protocol):
 
     def _take(self, kind: int, flags: int, body: bytes) -> None:
         if kind == wire.CONNACK:
+            if body[1] != 0 and self.may_drop:
+                return  # a server that stops refuses
             if body[1] != 0:
                 self.checker.wrong(f"{self.client_id}: CONNACK with return code {body[1]}")
                 return
             if self._clean:
                 self.checker.ended(self.client_id)
             else:
-                self.checker.connected(self.client_id, body[0])
+                self._take_session(body[0])
             self.opened()
             self._ready.set()
         elif kind == wire.PINGRESP:
             self._pinged.set()
+        elif kind == wire.DISCONNECT and self.may_drop:
+            pass  # a server that stops says so to clients of MQTT 5
         else:
             self.received(kind, flags, body)
 
+    def _take_session(self, session_present: int) -> None:
+        self.checker.connected(self.client_id, session_present)
+
     # -- what a kind of client does ------------------------------------------------------------------------------
+
+    def connect_packet(self) -> bytes:
+        return wire.connect(self.client_id, clean=self._clean, keep_alive=0)
 
     def opened(self) -> None:
         """CONNACK has come."""
@@ -203,8 +213,12 @@ class Publisher(Peer):
     def _publish(self, packet_id: int, topic_name: str, number: int, qos: int, dup: bool) -> None:
         self.checker.sent(topic_name, number)
         retain = topic_name.startswith(KEPT)
-        payload = payload_of(topic_name, number)
-        self.write(wire.publish(topic_name, payload, qos=qos, retain=retain, dup=dup, packet_id=packet_id))
+        self.write(self.publish_packet(packet_id, topic_name, payload_of(topic_name, number), qos, retain, dup))
+
+    def publish_packet(
+        self, packet_id: int, topic_name: str, payload: bytes, qos: int, retain: bool, dup: bool
+    ) -> bytes:
+        return wire.publish(topic_name, payload, qos=qos, retain=retain, dup=dup, packet_id=packet_id)
 
 
 class Subscriber(Peer):
@@ -223,9 +237,21 @@ class Subscriber(Peer):
     def opened(self) -> None:
         if not self.subscribed.is_set():
             self.checker.subscribing(self.client_id, self.qos, self._prefix)
-            self.write(
-                wire.subscribe(1, *((f"{prefix}/#", self.qos) for prefix in (LIVE, KEPT) if self._wants(prefix)))
-            )
+            self.write(self.subscribe_packets())
+
+    def subscribe_packets(self) -> bytes:
+        return wire.subscribe(1, *((f"{prefix}/#", self.qos) for prefix in (LIVE, KEPT) if self._wants(prefix)))
+
+    def is_last_suback(self, packet_id: int) -> bool:
+        """Whether all is subscribed to with the SUBACK of this packet identifier."""
+        return True
+
+    def granted(self, body: bytes) -> bytes:
+        """The reason codes of a SUBACK."""
+        return body[2:]
+
+    def message_of(self, received: wire.Packet) -> wire.Message:
+        return wire.message_of(received)
 
     def _wants(self, prefix: str) -> bool:
         return self._prefix in ("", prefix)
@@ -238,15 +264,16 @@ class Subscriber(Peer):
             self._unreleased.pop(packet_id, None)
             self.write(wire.ack(wire.PUBCOMP, packet_id))
         elif kind == wire.SUBACK:
-            if any(granted != self.qos for granted in body[2:]):
+            if any(granted != self.qos for granted in self.granted(body)):
                 self.checker.wrong(f"{self.client_id}: SUBACK {body[2:].hex()}")
-            self.checker.subscribed(self.client_id)
-            self.subscribed.set()
+            if self.is_last_suback(int.from_bytes(body[:2])):
+                self.checker.subscribed(self.client_id)
+                self.subscribed.set()
         else:
             self.checker.wrong(f"{self.client_id}: packet type {kind}")
 
     def _take_publish(self, flags: int, body: bytes) -> None:
-        message = wire.message_of(wire.Packet(wire.PUBLISH, flags, body))
+        message = self.message_of(wire.Packet(wire.PUBLISH, flags, body))
         packet_id = message.packet_id
         if message.qos == 2 and packet_id in self._unreleased:
             known = self._unreleased[packet_id]
