@@ -10,6 +10,7 @@ from embermq import Broker
 from embermq.protocol.sn.settings import SnSettings
 from support.sn_client import V12, SnClient
 from support.wire import Wire
+from support.wire_v5 import WireV5
 
 PREDEFINED = {1: "predefined/one", 7: "predefined/seven"}
 
@@ -59,6 +60,21 @@ def mqtt(sn_broker: Broker) -> Iterator[Callable[..., Wire]]:
         def make(client_id: str = "", **options: object) -> Wire:
             client = stack.enter_context(Wire(address))
             client.connect(client_id or f"mqtt{next(_numbers)}", **options)
+            return client
+
+        yield make
+
+
+@pytest.fixture
+def mqtt5(sn_broker: Broker) -> Iterator[Callable[..., WireV5]]:
+    """Makes MQTT 5 clients of the same broker."""
+    assert sn_broker.port is not None
+    address = (sn_broker.host, sn_broker.port)
+    with ExitStack() as stack:
+
+        def make(client_id: str, **options: object) -> WireV5:
+            client = stack.enter_context(WireV5(address))
+            assert client.connect(client_id, **options).reason == 0
             return client
 
         yield make
