@@ -154,6 +154,7 @@ class Bench:
         shortcuts: bool = True,
         comparisons_max: int = COMPARISONS_MAX,
         now_ms: int = 1_000_000,
+        wake_in_ms: Callable[[int, Callable[[], None]], None] | None = None,
     ) -> None:
         self.store = store if store is not None else MemoryStore()
         self.now_ms = now_ms
@@ -169,6 +170,7 @@ class Bench:
             report_refusal=report_refusal,
             shortcuts=shortcuts,
             comparisons_max=comparisons_max,
+            wake_in_ms=wake_in_ms,
         )
         self.core.restore(self.now_ms, self.now_ms * 1000)
 

@@ -154,6 +154,9 @@ class ScriptedStore(Store):
 
     # -- commit ----------------------------------------------------------------------------------------------------
 
+    def must_commit(self) -> bool:
+        return self._late
+
     def at_once(self) -> bool:
         return self._at_once
 

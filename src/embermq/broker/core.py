@@ -93,12 +93,14 @@ class Core:
         *,
         report_refusal: Callable[[Refusal], None] = ignore_refusal,
         report_long_queue: Callable[[str], None] = ignore_long_queue,
+        wake_in_ms: Callable[[int, Callable[[], None]], None] | None = None,
         shortcuts: bool = True,
         comparisons_max: int = COMPARISONS_MAX,
     ) -> None:
-        """`wake` asks the shell for an `end_turn`; `bug` is called with errors that no peer can cause;
-        `report_refusal` with refused packets; `report_long_queue` with the client id of a session that keeps almost as
-        much of the log as it may. `token` makes assigned client identifiers unique across restarts.
+        """`wake` asks the shell for an `end_turn`; `wake_in_ms` calls a function after a time; `bug` is called with
+        errors that no peer can cause; `report_refusal` with refused packets; `report_long_queue` with the client id
+        of a session that keeps almost as much of the log as it may. `token` makes assigned client identifiers unique
+        across restarts.
         """
         self.counters: Final = Counters()
         self._store: Final = store
@@ -110,7 +112,7 @@ class Core:
         self._routes: Final = Routes()
         self._clock: Final = Clock()
         self._ahead_us = 0
-        self._effects: Final = Effects(self, store, wake, bug)
+        self._effects: Final = Effects(self, store, wake, bug, wake_in_ms)
         self._shares: Final = Shares(store, self._effects, self.counters, self._routes, self._clock, limits)
         admission = Admission(store, access, limits, self.counters, self._routes, report_refusal)
         self.retained: Final = RetainedDelivery(store, self._effects, shortcuts, comparisons_max)
@@ -383,7 +385,7 @@ class Core:
         """All packets of this turn are in: commit, send what windows allow. True: the next turn has work already."""
         self._set_clock()
         if self._effects.pending:
-            self._effects.commit()
+            self._effects.commit_or_gather(self.connections.now_ms)
         if self._store.group_bytes() > LAZY_GROUP_BYTES:
             self._effects.commit()
             self._store.commit_in_background(self._wake)

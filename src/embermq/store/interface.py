@@ -324,6 +324,10 @@ class Store(ABC):
         """Whether what is appended is as safe as it will ever be: no commit has to be waited for, and none can fail."""
 
     @abstractmethod
+    def must_commit(self) -> bool:
+        """Whether the open group has a record that something waits for."""
+
+    @abstractmethod
     def commit(self, done: Callable[[StoreError | None], None]) -> bool:
         """Make the open group durable if anything in it must be. True: nothing must, `done` is not called and the group
         stays open until `commit_in_background`.

@@ -287,18 +287,18 @@ class Journal(Store):
 
     def commit(self, done: Callable[[StoreError | None], None]) -> bool:
         assert not self._committing, "one commit at a time"
-        if not self._is_waited_for():
+        if not self.must_commit():
             return True
         self._committing = True
         self._submit(done)
         return False
 
     def commit_in_background(self, written: Callable[[], None]) -> None:
-        if self._background is None and not self._is_waited_for() and not self._open.is_empty():
+        if self._background is None and not self.must_commit() and not self._open.is_empty():
             self._background = written
             self._submit(None)
 
-    def _is_waited_for(self) -> bool:
+    def must_commit(self) -> bool:
         return self._open.must_be_applied or (self._open.must_be_durable and self._settings.durability != "none")
 
     def _submit(self, done: Done | None) -> None:

@@ -289,6 +289,9 @@ class MemoryStore(Store):
     def at_once(self) -> bool:
         return True
 
+    def must_commit(self) -> bool:
+        return False
+
     def commit(self, done: Callable[[StoreError | None], None]) -> bool:
         return True
 

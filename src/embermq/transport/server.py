@@ -89,6 +89,7 @@ class Server:
             secrets.token_hex(4),
             report_refusal=self._log_refusal,
             report_long_queue=self._log_long_queue,
+            wake_in_ms=self._call_in_ms,
             shortcuts=shortcuts,
         )
         self.authenticator: Final = Authenticator(access, self.begin_turn, threads=AUTHENTICATION_THREADS)
@@ -231,6 +232,9 @@ class Server:
 
     def _wake(self) -> None:
         self.begin_turn()
+
+    def _call_in_ms(self, wait_ms: int, call: Callable[[], None]) -> None:
+        self.loop.call_later(wait_ms / 1000, call)
 
     def bug(self, error: Exception) -> None:
         """Something raised that no peer can cause: our own fault. Say it once, with its trace, and count it."""

@@ -1,0 +1,119 @@
+"""A group that is about to be committed may wait for more records (`Effects.commit_or_gather`)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from embermq.broker.effects import COMMITS_AT_ONCE, GATHER_ENOUGH, GATHER_MS, GATHER_QUIET_MS
+from embermq.protocol.packets import Puback, Publish
+from support.core import Bench, ScriptedLink
+from support.stores import ScriptedStore
+
+
+class Timers:
+    """Calls that are due later; the test makes them."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+
+    def call_in_ms(self, wait_ms: int, call: Callable[[], None]) -> None:
+        assert wait_ms == GATHER_MS
+        self.calls.append(call)
+
+    def elapse(self) -> None:
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
+
+
+@pytest.fixture
+def store() -> ScriptedStore:
+    return ScriptedStore()
+
+
+@pytest.fixture
+def timers() -> Timers:
+    return Timers()
+
+
+@pytest.fixture
+def bench(store: ScriptedStore, timers: Timers) -> Bench:
+    bench = Bench(store, wake_in_ms=timers.call_in_ms)
+    bench.pass_s(1)
+    return bench
+
+
+def publish(bench: Bench, link: ScriptedLink, packet_id: int = 1) -> None:
+    bench.send(link, Publish("t", b"x", 1, packet_id=packet_id))
+
+
+def clients(bench: Bench, count: int) -> list[ScriptedLink]:
+    return [bench.join(f"c{number}") for number in range(count)]
+
+
+def test_a_message_after_a_quiet_time_is_committed_at_once(bench: Bench, store: ScriptedStore, timers: Timers) -> None:
+    [client] = clients(bench, 1)
+    publish(bench, client)
+    assert store.done is not None
+    assert not timers.calls
+
+
+def test_small_groups_that_follow_closely_are_one_commit(bench: Bench, store: ScriptedStore, timers: Timers) -> None:
+    first, second, third = clients(bench, 3)
+    publish(bench, first)
+    bench.commit()
+    commits = store.commits
+    publish(bench, second)
+    publish(bench, third)
+    assert store.done is None
+    assert store.commits == commits
+    timers.elapse()
+    assert store.commits == commits + 1
+    bench.commit()
+    assert [second.take(), third.take()] == [[Puback(1, 0x10)], [Puback(1, 0x10)]]
+
+
+def test_after_a_quiet_time_a_group_does_not_wait(bench: Bench, store: ScriptedStore, timers: Timers) -> None:
+    first, second = clients(bench, 2)
+    publish(bench, first)
+    bench.commit()
+    bench.now_ms += GATHER_QUIET_MS + 1
+    publish(bench, second)
+    assert store.done is not None
+
+
+def test_a_client_that_waits_for_each_answer_loses_time_once(
+    bench: Bench, store: ScriptedStore, timers: Timers
+) -> None:
+    [client] = clients(bench, 1)
+    waited = 0
+    for number in range(1, COMMITS_AT_ONCE + 3):
+        publish(bench, client, number)
+        if store.done is None:
+            waited += 1
+            timers.elapse()
+        bench.commit()
+        assert client.take() == [Puback(number, 0x10)]
+    assert waited == 1
+
+
+def test_a_client_that_sends_without_waiting_is_not_delayed(bench: Bench, store: ScriptedStore, timers: Timers) -> None:
+    first, second = clients(bench, 2)
+    publish(bench, first)
+    bench.commit()
+    bench.send(second, Publish("t", b"x", 1, packet_id=1), Publish("t", b"x", 1, packet_id=2))
+    assert store.done is not None
+
+
+def test_a_group_with_enough_in_it_stops_waiting(bench: Bench, store: ScriptedStore, timers: Timers) -> None:
+    first, *others = clients(bench, GATHER_ENOUGH + 1)
+    publish(bench, first)
+    bench.commit()
+    for client in others[:-1]:
+        publish(bench, client)
+        assert store.done is None
+    publish(bench, others[-1])
+    assert store.done is not None
+    timers.elapse()  # the timer finds nothing to do
+    bench.commit()
+    assert others[-1].take() == [Puback(1, 0x10)]
