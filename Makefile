@@ -1,5 +1,7 @@
 # make run    set up and start the server, with the pipeline on local Spark beside it
 # make test   set up and run every check: ruff, mypy --strict, pytest in WORKERS=4 processes
+# make setup  install everything into .venv, and compile the hot modules where a C compiler is; EMBERMQ_PURE=1: do not
+# make wheel  build a source distribution, and from it a wheel for this platform, into dist
 # make test-spark  all tests of the pipeline; make test leaves out those that are marked as long
 # make bench  measure beside Mosquitto
 # make crash  kill a server under load, ROUNDS=500 times; SEED=n repeats a run
@@ -13,20 +15,39 @@ ROUNDS ?= 500
 # Test processes: more than the cores of a small machine, since many tests wait for a deadline or a server's start.
 WORKERS ?= 4
 
+# What the compiled modules are made from. `embermq.compiled` leaves them unused when one of these has changed.
+COMPILED := src/embermq/_compiled/manifest.json
+HOT      := setup.py $(shell find src/embermq/protocol src/embermq/broker src/embermq/store src/embermq/transport -name '*.py')
+
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-spark setup bench crash lint conformance clean
+.PHONY: run test test-spark setup compile wheel bench crash lint conformance clean
 
-setup: $(STAMP)
+setup: $(STAMP) compile
 
 $(STAMP): pyproject.toml constraints.txt
 	@echo "setting up $(VENV): once, several minutes (Spark alone is more than 400 MB)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev,spark,sql]'
+	EMBERMQ_PURE=1 $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev,spark,sql]'
 	tools/java
 	tools/mosquitto
 	@touch $@
+
+ifdef EMBERMQ_PURE
+compile: $(STAMP)
+	rm -rf src/embermq/_compiled
+else
+compile: $(COMPILED)
+endif
+
+# Not by pip, which would begin again with every C file.
+$(COMPILED): $(STAMP) $(HOT)
+	@echo "compiling the hot modules: two minutes at first, then what has changed"
+	$(BIN)/python setup.py --quiet build_ext --inplace
+
+wheel: $(STAMP)
+	$(BIN)/python -m build
 
 run: setup
 	$(BIN)/ember up $(ARGS)
@@ -36,9 +57,11 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Everything in the form that `make setup` has made, and the packages that are compiled once more as sources.
 # The pipeline's tests share one Spark session, so they run in one process, after the others.
 test: lint
 	$(BIN)/python -m pytest -m 'not spark' -n $(WORKERS) --dist worksteal
+	EMBERMQ_PURE=1 $(BIN)/python -m pytest tests/protocol tests/broker tests/store -n $(WORKERS) --dist worksteal
 	$(BIN)/python -m pytest -m 'spark and not long' tests/spark
 
 test-spark: setup
@@ -54,4 +77,4 @@ conformance: setup
 	PYTHONPATH=tests $(BIN)/python -m support.conformance
 
 clean:
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist src/embermq/_compiled .mypy_cache .ruff_cache .pytest_cache

@@ -18,6 +18,7 @@ import typer
 from embermq import __version__
 from embermq.access.passwords import write_password
 from embermq.cli import app, main
+from embermq.compiled import form
 from embermq.config import sample
 from support.certificates import Authority
 from support.wire import Connack, Wire
@@ -112,7 +113,7 @@ def serving(*arguments: str | Path) -> Iterator[Served]:
 
 
 def test_version_and_help() -> None:
-    assert ember("version").stdout == f"ember {__version__}\n"
+    assert ember("version").stdout == f"ember {__version__} ({form()})\n"
     help_text = ember("--help").stdout
     assert all(command in help_text for command in ("serve", "passwd", "config", "version"))
 
@@ -163,7 +164,7 @@ def test_the_check_reads_the_files_that_the_settings_name(tmp_path: Path, refusa
 def test_serve_says_what_it_does_and_stops_cleanly(number: int) -> None:
     with serving("--memory") as server:
         assert server.lines == [
-            f"ember {__version__}",
+            f"ember {__version__} ({form()})",
             f"listening on mqtt://127.0.0.1:{server.port('mqtt')}",
             "store: memory, nothing outlives the server",
             "access: anonymous clients; everything allowed",

@@ -12,6 +12,7 @@ from embermq.config import BudgetSettings, Settings, all_keys, load, sample
 from embermq.errors import ConfigError
 from embermq.protocol.packets import SESSION_NEVER_EXPIRES
 from embermq.transport.addresses import is_loopback, shown
+from support.attributes import attributes_of
 
 
 @pytest.fixture(autouse=True)
@@ -106,9 +107,7 @@ def test_the_sample_loads_with_every_setting_switched_on(tmp_path: Path) -> None
 def test_limits_reach_the_core_with_the_same_defaults(tmp_path: Path) -> None:
     core = Limits()
     configured = Settings().limits.limits()
-    assert {name: getattr(core, name) for name in core.__slots__} == {
-        name: getattr(configured, name) for name in core.__slots__
-    }
+    assert attributes_of(core) == attributes_of(configured)
     assert load(written(tmp_path, "[limits]\npacket_bytes_max = 1000")).limits.limits().packet_bytes_max == 1000
 
 

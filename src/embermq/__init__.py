@@ -2,11 +2,15 @@
 
 from typing import TYPE_CHECKING
 
+from embermq import compiled
+
 if TYPE_CHECKING:
     from embermq.embed import Broker
 
 __version__ = "0.1.0"
 __all__ = ["Broker", "__version__"]
+
+compiled.choose()  # before any import of a module that has a compiled form
 
 
 def __getattr__(name: str) -> object:

@@ -13,6 +13,7 @@ from embermq.commands import config, log, pipeline, retained, store
 from embermq.commands.passwd import passwd
 from embermq.commands.serve import serve
 from embermq.commands.up import up
+from embermq.compiled import form
 from embermq.errors import ConfigError
 
 app = typer.Typer(
@@ -33,8 +34,8 @@ app.add_typer(pipeline.app, name="pipeline")
 
 @app.command()
 def version() -> None:
-    """Print the version."""
-    print(f"ember {__version__}")
+    """Print the version, and whether the hot modules run compiled or interpreted."""
+    print(f"ember {__version__} ({form()})")
 
 
 def main() -> None:

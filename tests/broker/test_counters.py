@@ -1,6 +1,7 @@
 """The counters as `$SYS` topics: every counter is shown, and only what has changed is published."""
 
 from embermq.broker.counters import Counters, SysTopics, sys_values
+from support.attributes import attributes_of
 from support.core import Bench
 
 
@@ -31,7 +32,7 @@ def values_of(counters: Counters) -> dict[str, str]:
 def test_every_counter_changes_a_topic() -> None:
     counters = Counters()
     before = values_of(counters)
-    for name in Counters.__slots__:
+    for name in attributes_of(counters):
         if name != "others":
             setattr(counters, name, 7)
             after = values_of(counters)

@@ -8,7 +8,7 @@ from embermq.broker.limits import Limits
 from embermq.broker.queues.outbound import Outbound
 from embermq.protocol.packets import Connect, Delivery, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from embermq.protocol.reasons import ReasonCode
-from embermq.store.interface import PACKET_IDS, Queue, StoreError, packet_id_of
+from embermq.store.interface import PACKET_IDS, Queue, SavedSession, StoreError, packet_id_of
 from embermq.store.memory import MemoryQueue, MemoryStore
 from support.clauses import v5, v311
 from support.core import Bench, ScriptedLink
@@ -24,25 +24,53 @@ def bench_with(persistent: bool, **limits: int) -> Bench:
     return Bench(MemoryStore(queues=persistent), Limits(**limits))
 
 
-class DamagedQueue(Queue):
-    """A queue whose messages are not there any more."""
+class FragileQueue(Queue):
+    """A queue whose messages are not there any more, once it is damaged."""
+
+    def __init__(self, whole: Queue) -> None:
+        self.whole = whole
+        self.is_damaged = False
 
     def push(
         self, message: Publish, offset: int, qos: int, retain: bool, subscription_ids: tuple[int, ...] = ()
     ) -> int:
-        raise NotImplementedError
+        return self.whole.push(message, offset, qos, retain, subscription_ids)
 
     def read(self, after_sequence: int, limit: int) -> list[Delivery]:
-        raise StoreError("the log is damaged")
+        if self.is_damaged:
+            raise StoreError("the log is damaged")
+        return self.whole.read(after_sequence, limit)
 
-    def release(self, sequence: int) -> None: ...
-    def acknowledge(self, sequence: int) -> None: ...
+    def release(self, sequence: int) -> None:
+        self.whole.release(sequence)
+
+    def acknowledge(self, sequence: int) -> None:
+        self.whole.acknowledge(sequence)
 
     def acknowledged(self) -> int:
-        return 0
+        return self.whole.acknowledged()
 
     def last(self) -> int:
-        return 2
+        return self.whole.last()
+
+    def log_bytes(self) -> int:
+        return self.whole.log_bytes()
+
+
+class FragileStore(ScriptedStore):
+    """Gives sessions fragile queues."""
+
+    def __init__(self) -> None:
+        super().__init__(late=False)
+        self.queues: dict[str, FragileQueue] = {}
+
+    def open_session(self, client_id: str, user_name: str, session_expiry_s: int) -> SavedSession:
+        opened = super().open_session(client_id, user_name, session_expiry_s)
+        assert opened.queue is not None
+        self.queues[client_id] = FragileQueue(opened.queue)
+        return SavedSession(
+            opened.session_id, client_id, user_name, session_expiry_s, 0, [], set(), [], self.queues[client_id]
+        )
 
     def log_bytes(self) -> int:
         return 0
@@ -206,15 +234,15 @@ def test_after_a_crash_all_that_may_have_left_has_dup_however_small_the_window()
 
 
 def test_what_the_store_cannot_give_costs_one_client_its_connection_and_nobody_else() -> None:
-    bench = bench_with(True, inflight_max=1)
+    store = FragileStore()
+    bench = Bench(store, Limits(inflight_max=1))
     unlucky, lucky = (bench.join(name, clean=False) for name in ("u", "l"))
     for client in (unlucky, lucky):
         bench.subscribed(client, "t", 1)
     for payload in (b"1", b"2"):
         bench.publish("t", payload, qos=1)
     firsts = [client.take_messages()[0] for client in (unlucky, lucky)]
-    [damaged] = [session.outbound for session in bench.core.sessions() if session.client_id == "u"]
-    damaged.queue = DamagedQueue()  # type: ignore[misc]
+    store.queues["u"].is_damaged = True
     bench.send(unlucky, Puback(firsts[0].packet_id), turn=False)
     bench.send(lucky, Puback(firsts[1].packet_id), turn=False)
     bench.turn()

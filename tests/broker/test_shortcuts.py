@@ -16,7 +16,6 @@ from random import Random
 import pytest
 
 from embermq.broker.access import Access, AllowAll, Identity
-from embermq.broker.counters import Counters
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import (
     Disconnect,
@@ -36,6 +35,7 @@ from embermq.store.interface import Store
 from embermq.store.journal import Journal
 from embermq.store.log.reader import LogReader
 from embermq.store.opening import JournalSettings
+from support.attributes import attributes_of
 from support.core import Bench, ScriptedLink
 from support.stores import ScriptedStore
 
@@ -174,7 +174,8 @@ class Side:
             if link in self.clients:
                 wanted = [p for p in got if isinstance(p, Pubrel) or (isinstance(p, Publish) and p.qos)]
                 self.unanswered[self.clients.index(link)] += wanted
-        counters = {name: getattr(self.bench.core.counters, name) for name in Counters.__slots__ if name != "others"}
+        counters = attributes_of(self.bench.core.counters)
+        del counters["others"]  # functions
         sessions = [
             (
                 session.client_id,

@@ -29,6 +29,7 @@ from embermq.protocol.packets import (
 from embermq.store.journal import Journal
 from embermq.transport.server import Server
 from embermq.transport.stream import READ_MUCH_BYTES, WAITING_MAX
+from support.attributes import attributes_of
 from support.clauses import v311
 from support.stores import ScriptedStore
 from support.transports import Peer, joined, run, turn
@@ -384,7 +385,7 @@ def seen(script: list[Step], shortcuts: bool) -> list[object]:
                 )
                 found.append((messages, answers, each.ended, each.is_read_from))
         counters = server.core.counters
-        found.append({name: getattr(counters, name) for name in type(counters).__slots__ if name != "others"})
+        found.append({name: value for name, value in attributes_of(counters).items() if name != "others"})
 
     run(scenario, shortcuts=shortcuts, output_bytes_max=1_000, inflight_max=4)
     return found

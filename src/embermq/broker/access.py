@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from enum import IntEnum
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from embermq.protocol.errors import Refused
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.topics import covers, matches
@@ -165,6 +167,7 @@ class _ExchangeState(IntEnum):
     NOTHING = 2
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Exchange(ABC):
     """The enhanced authentication of one connection (MQTT 5, 4.12): at its CONNECT, and each time it re-authenticates.
 
@@ -242,6 +245,7 @@ class Exchange(ABC):
         return answer
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Access(ABC):
     """What a server decides. `authenticate` is asked once for each CONNECT, `may_publish` and `may_subscribe` for each
     PUBLISH and filter. A CONNECT with an Authentication Method asks `begin_exchange` in place of `authenticate`.

@@ -195,8 +195,8 @@ class Core:
                     raise ProtocolError(f"{type(packet).__name__} is not for a server")
         except PeerError as error:
             self.failed(link, error)
-        except StoreError as error:
-            self._store_failed(session, error)
+        except StoreError as trouble:  # not `error`: a name in compiled code has one type
+            self._store_failed(session, trouble)
 
     def _hold_back(self, session: Session, link: Link, packets: list[Packet], message: Publish) -> bool:
         """Let a publisher wait, from one of its messages on, if a receiver of it is congested."""

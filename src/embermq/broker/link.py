@@ -7,6 +7,8 @@ A link does not write to its socket while the core runs: it gathers bytes, and t
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import mypyc_attr
+
 from embermq.protocol.packets import Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from embermq.broker.session import Session
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Link(ABC):
     """One client's connection. `session` is set by the core between CONNECT and the end.
 

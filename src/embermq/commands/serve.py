@@ -13,6 +13,7 @@ import typer
 
 from embermq import __version__
 from embermq.commands.options import directory_option
+from embermq.compiled import form
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -101,7 +102,12 @@ async def _serve(settings: "Settings", beside: AbstractAsyncContextManager[str])
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, _reload, broker)
     async with broker, beside as other:
-        lines = [f"ember {__version__}", *start_up_lines(broker, settings), *([other] if other else []), "ready"]
+        lines = [
+            f"ember {__version__} ({form()})",
+            *start_up_lines(broker, settings),
+            *([other] if other else []),
+            "ready",
+        ]
         print(*lines, sep="\n", flush=True)
         _raise_file_limit(settings.limits.connections_max)
         _collect_rarely()

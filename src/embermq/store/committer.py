@@ -72,7 +72,7 @@ class Committer:
         "_state",
         "_sync",
         "_synced_offset",
-        "_thread",
+        "_worker",
         "_trimming",
         "_unchecked_bytes",
         "_want_trim",
@@ -106,8 +106,8 @@ class Committer:
         self._unchecked_bytes = 0
         self._closing: Final = Event()
         self.failing = ""
-        self._thread: Final = Thread(target=self._run, name="ember-committer", daemon=True)
-        self._thread.start()
+        self._worker: Final = Thread(target=self._run, name="ember-committer", daemon=True)
+        self._worker.start()
 
     def submit(self, work: Work) -> None:
         self._work.put(work)
@@ -116,7 +116,7 @@ class Committer:
         """Finish what was submitted. While the disk fails, the groups that cannot be written stay unacknowledged."""
         self._work.put(None)
         self._closing.set()
-        self._thread.join()
+        self._worker.join()
         self._trimming = None  # it may have an open iterator, which would keep the state open
         self._checkpointer.abandon()
 

@@ -31,10 +31,10 @@ class DataDirectory:
         except BlockingIOError:
             holder = (path / "LOCK").read_text("ascii", "replace").strip()
             raise StoreBusy(f"the data directory {path} is in use by another server, process {holder}") from None
-        except FileExistsError as error:
+        except FileExistsError as existing:
             raise StoreError(
-                f"the data directory {path} cannot be used: {error.filename} is not a directory"
-            ) from error
+                f"the data directory {path} cannot be used: {existing.filename} is not a directory"
+            ) from existing
         except OSError as error:
             raise StoreError(f"the data directory {path} cannot be used: {error.strerror}") from error
         os.ftruncate(self._descriptor, 0)

@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest, Will
 from embermq.store.errors import StoreError as StoreError  # what the broker catches belongs to the interface
 
@@ -75,6 +77,7 @@ def packet_id_of(sequence: int) -> int:
     return (sequence - 1) % PACKET_IDS + 1
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Queue(ABC):
     """What one session, or a share group, is owed, oldest first: from the first unacknowledged message on."""
 
@@ -217,6 +220,7 @@ class LogSegment:
         self.last_timestamp_us: Final = last_timestamp_us
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Store(ABC):
     """One engine. All methods run on the broker's thread; `commit` may work elsewhere and calls back."""
 

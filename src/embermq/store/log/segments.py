@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 import numpy as np
 from isal.isal_zlib import crc32
@@ -61,7 +61,7 @@ ENTRY_BYTES: Final = INDEX_ENTRY.size
 INDEX_DTYPE: Final = np.dtype(
     [(name, code) for name, code in zip(IndexEntry._fields, ("<i8", "<i8", "<i8", *["<u4"] * 6), strict=True)]
 )
-Entries = NDArray[np.void]
+Entries: TypeAlias = NDArray[np.void]
 
 
 @final

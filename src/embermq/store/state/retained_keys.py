@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from embermq.store.interface import Retained, RetainedPiece
 
 SEPARATOR: Final = b"\x00"
@@ -61,6 +63,7 @@ def history_key(key: bytes, timestamp_us: int, offset: int) -> bytes:
     return HISTORY + escaped + TERMINATOR + CHANGED_AT.pack(timestamp_us, offset)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class KeyCursor(ABC):
     """A place in the sorted keys of an engine."""
 
