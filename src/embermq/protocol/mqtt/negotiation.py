@@ -130,7 +130,9 @@ class Negotiation:
         self.has_connack = True
         if packet.reason:
             frame = refusal(packet.reason, self._has_problem_information)
-            return frame if len(frame) <= self.maximum_packet_size else refusal(packet.reason, False)
+            if len(frame) > self.maximum_packet_size:
+                frame = refusal(packet.reason, False)
+            return frame if len(frame) <= self.maximum_packet_size else b""
         frame = encode(
             Connack(
                 packet.session_present,
