@@ -28,7 +28,7 @@ def test_a_message_expires_when_its_interval_has_passed_since_it_was_received(
 
 @pytest.mark.parametrize(
     ("waited_us", "interval_s"),
-    [(0, 10), (1, 10), (999_999, 10), (1_000_000, 9), (9_999_999, 1), (10_000_000, 0), (99_000_000, 0)],
+    [(-1, 10), (0, 10), (1, 10), (999_999, 10), (1_000_000, 9), (9_999_999, 1), (10_000_000, 0), (99_000_000, 0)],
 )
 def test_the_time_that_a_message_has_waited_is_taken_from_its_interval(waited_us: int, interval_s: int) -> None:
     expires_us = message_expires_us(INTERVAL, 3_000_000)

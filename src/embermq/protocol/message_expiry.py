@@ -21,8 +21,12 @@ def message_expires_us(properties: bytes, received_us: int) -> int:
 
 
 def with_remaining_expiry(properties: bytes, expires_us: int, now_us: int) -> bytes:
-    """The properties of a message with what is left of its interval (5.0, MQTT-3.3.2-6), rounded up to a second."""
+    """The properties of a message with what is left of its interval (5.0, MQTT-3.3.2-6), rounded up to a second.
+
+    Never more than it had: `now_us` may be a little before the instant at which the message was taken.
+    """
     if not expires_us or not properties or properties[0] != _MESSAGE_EXPIRY_INTERVAL:
         return properties
-    interval_s = min(max(0, -((now_us - expires_us) // 1_000_000)), 0xFFFF_FFFF)
+    received_s = int.from_bytes(properties[1:_EXPIRY_BYTES], "big")
+    interval_s = min(max(0, -((now_us - expires_us) // 1_000_000)), received_s)
     return properties[:1] + interval_s.to_bytes(4, "big") + properties[_EXPIRY_BYTES:]
