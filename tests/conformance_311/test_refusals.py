@@ -7,12 +7,10 @@ from contextlib import ExitStack
 import pytest
 
 from embermq import Broker
-from embermq.broker.access import Access, Identity
 from embermq.broker.limits import Limits
-from embermq.protocol.errors import Refused
-from embermq.protocol.reasons import ReasonCode
 from support import wire
 from support.clauses import v311
+from support.house import ME, House
 from support.stores import ScriptedStore
 from support.wire import CONNACK, PUBACK, Connack, Will, Wire
 
@@ -31,31 +29,6 @@ def started() -> Iterator[Started]:
             return lambda: stack.enter_context(Wire(address))
 
         yield start
-
-
-class House(Access):
-    """Only "me" with "secret" comes in, "you" is known but not wanted; all may use open/#, nobody may retain there."""
-
-    def __init__(self) -> None:
-        super().__init__(slow=False, unrestricted=False)
-
-    def authenticate(
-        self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
-    ) -> Identity:
-        if user_name == "you":
-            raise Refused("not wanted", ReasonCode.NOT_AUTHORIZED)
-        if (user_name, password) != ("me", b"secret"):
-            raise Refused("wrong password", ReasonCode.BAD_USER_NAME_OR_PASSWORD)
-        return Identity("me", client_id)
-
-    def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
-        return topic_name.startswith("open/") and not retain
-
-    def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
-        return topic_filter.startswith("open/")
-
-
-ME = {"user_name": "me", "password": b"secret"}
 
 
 @v311("MQTT-3.2.2-4", "MQTT-3.2.2-5")
