@@ -1,4 +1,7 @@
-"""A client that asks for much with properties, aliases, identifiers or AUTH is bounded, and others go on."""
+"""A client that asks for much with properties, aliases or identifiers is bounded, and others go on.
+
+The bound on AUTH is in `test_authentication.py`.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -6,16 +9,13 @@ from contextlib import ExitStack
 import pytest
 
 from embermq import Broker
-from embermq.broker.access import EXCHANGE_ROUNDS_MAX, Access, Exchange, ExchangeAnswer, Identity
 from embermq.broker.limits import Limits
 from embermq.protocol.mqtt.aliases import INCOMING_ALIAS_BYTES_MAX, INCOMING_ALIASES_MAX
 from embermq.protocol.mqtt.properties import PROPERTIES_MAX, SECTION_BYTES_MAX
 from support import wire, wire_v5
 from support.wire_v5 import (
     ALIAS,
-    AUTH,
     CONTENT_TYPE,
-    METHOD,
     SUBSCRIPTION_ID,
     USER_PROPERTY,
     Dial,
@@ -129,57 +129,6 @@ def test_subscription_identifiers_are_bounded_by_the_subscriptions(started: Call
     bystander.publish("/".join("a" * 20), b"x", qos=1)
     message = client.receive_message()
     assert sorted(map(str, message.valued(SUBSCRIPTION_ID))) == ["199"] + ["268435455"] * 9
-    bystander.assert_silent()
-
-
-class Endless(Exchange):
-    """Asks for more, whatever the client sends; the first message may end it at once."""
-
-    def first_answer(self, data: bytes | None, nonce: bytes) -> ExchangeAnswer:
-        return ExchangeAnswer(b"in", Identity("ann", "c")) if data == b"known" else ExchangeAnswer(b"more")
-
-    def next_answer(self, data: bytes | None) -> ExchangeAnswer:
-        return ExchangeAnswer(b"more")
-
-
-class EndlessAccess(Access):
-    def __init__(self) -> None:
-        super().__init__(slow=False, unrestricted=True)
-
-    def authenticate(
-        self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
-    ) -> Identity:
-        return Identity("", client_id)
-
-    def begin_exchange(self, method: str, client_id: str, certificate_name: str | None) -> Exchange:
-        return Endless(method)
-
-    def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
-        return True
-
-    def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
-        return True
-
-
-@pytest.mark.parametrize("again", [False, True], ids=["before-connack", "re-authentication"])
-def test_the_rounds_of_an_authentication_are_bounded(started: Callable[..., Dial], again: bool) -> None:
-    dial = started(access=EndlessAccess())
-    client, bystander = dial(), dial()
-    bystander.connect("b")
-    first = b"known" if again else b"1"
-    client.send(wire_v5.connect("c", properties=[(METHOD, "M"), (wire_v5.AUTHENTICATION_DATA, first)]))
-    if again:
-        assert wire_v5.connack_of(client.expect(wire.CONNACK)).reason == 0
-        client.send(wire_v5.auth(0x19, "M", b"1"))
-    for _ in range(EXCHANGE_ROUNDS_MAX - 1):
-        assert client.expect_reason(AUTH) == 0x18
-        client.send(wire_v5.auth(0x18, "M", b"1"))
-    assert client.expect_reason(AUTH) == 0x18
-    client.send(wire_v5.auth(0x18, "M", b"1"))
-    if again:
-        client.assert_disconnected(0x87)
-    else:
-        client.assert_refused(0x87)
     bystander.assert_silent()
 
 
