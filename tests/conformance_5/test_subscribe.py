@@ -4,7 +4,7 @@ import pytest
 
 from support import wire_v5
 from support.clauses import v5
-from support.wire import SUBACK
+from support.wire import PUBLISH, SUBACK
 from support.wire_v5 import SUBSCRIPTION_ID, USER_PROPERTY, Join, answer_of, options
 
 
@@ -65,7 +65,7 @@ def test_no_message_is_lost_while_a_subscription_is_replaced(join: Join, space: 
     payloads: list[bytes] = []
     while len(payloads) < 30:
         received = client.receive()
-        if received.kind == wire_v5.PUBLISH:
+        if received.kind == PUBLISH:
             message = wire_v5.message_of(received)
             client.answer(message)
             payloads.append(message.payload)
