@@ -9,8 +9,8 @@ import pytest
 from embermq import Broker
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Connack, Connect, Pingreq, Pingresp, Publish
+from embermq.transport.fair_share import SHARE_BYTES_MAX
 from embermq.transport.server import STOP_GRACE_S, Server
-from embermq.transport.stream import READ_MUCH_BYTES
 from support.transports import Peer, joined, run, turn
 
 
@@ -42,7 +42,7 @@ def test_one_clients_flood_does_not_become_one_endless_turn(monkeypatch: pytest.
         while len(answers) < 6:
             answers += client.recv(6)
     assert answers == encode(Connack(False, 0)) + encode(Pingresp())
-    assert max(after - before for before, after in pairwise(turns)) < 4 * READ_MUCH_BYTES
+    assert max(after - before for before, after in pairwise(turns)) < 4 * SHARE_BYTES_MAX
 
 
 def test_a_bug_of_ours_ends_one_connection_and_is_counted() -> None:

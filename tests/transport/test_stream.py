@@ -27,8 +27,9 @@ from embermq.protocol.packets import (
     SubscriptionRequest,
 )
 from embermq.store.journal import Journal
+from embermq.transport.fair_share import SHARE_BYTES
 from embermq.transport.server import Server
-from embermq.transport.stream import READ_MUCH_BYTES, WAITING_MAX
+from embermq.transport.stream import WAITING_MAX
 from support.attributes import attributes_of
 from support.clauses import v311
 from support.stores import ScriptedStore
@@ -60,8 +61,9 @@ def test_a_client_that_brings_much_is_read_from_again_when_the_turn_has_ended() 
         message = Publish("t", b"x" * 50)
         writer.send_now(*[message] * 100)
         assert writer.is_read_from
-        writer.send_now(*[message] * (READ_MUCH_BYTES // len(encode(message)) + 1))
+        writer.send_now(*[message] * (SHARE_BYTES // len(encode(message)) + 1))
         assert not writer.is_read_from
+        await turn()
         await turn()
         assert writer.is_read_from
 

@@ -286,7 +286,7 @@ class Server:
             resting = self._resting
             self._resting = []
             for connection in resting:
-                connection.resume_reading(TURN)
+                connection.proceed()
         if self._paused and not self.overfull():
             for connection in [paused for paused in self._paused if paused.waiting <= WAITING_MAX]:
                 del self._paused[connection]

@@ -6,18 +6,21 @@ Never: a packet's meaning, or a decision about a message. The core makes those; 
 
 import asyncio
 import logging
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from embermq.broker.access import Exchange, ExchangeAnswer, Identity
+from embermq.broker.access import Identity
 from embermq.broker.link import Link
-from embermq.protocol.errors import PeerError, ProtocolError, Refused
+from embermq.protocol.errors import PeerError, Refused
 from embermq.protocol.mqtt.connection import AUTHENTICATING, CLOSING, OPEN, Connection
 from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES
-from embermq.protocol.packets import Auth, Connack, Connect, Delivery, Packet, Publish
+from embermq.protocol.packets import Connack, Connect, Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.transport.byte_transport import ByteTransport
-from embermq.transport.pauses import FULL, OPENING, UNREAD, pause_names
+from embermq.transport.enhanced_authentication import EnhancedAuthentication
+from embermq.transport.fair_share import SHARE_BYTES, adapted_share
+from embermq.transport.pauses import FULL, OPENING, TURN, UNREAD, pause_names
 from embermq.transport.rate_limited_log import shown_name
 from embermq.transport.tls import common_name
 
@@ -34,8 +37,8 @@ PENDING_BYTES_ASKED: Final = 16 * 1024
 QUIET: Final = frozenset({ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN})
 """Reasons of an end that are logged at debug level."""
 
-READ_MUCH_BYTES: Final = 128 * 1024
-"""After a read of this size the turn ends first: libuv would go on reading from a client that fills its buffer."""
+SHARE_TIMED_BYTES: Final = 2 * 1024
+"""A read of fewer bytes is not timed: most reads are small, and looking at the clock costs time."""
 WAITING_MAX: Final = 10_000
 """How many answers to one client may be pending: a group's size counts records, and not every answer has one."""
 
@@ -54,9 +57,10 @@ class StreamConnection(asyncio.Protocol, Link):
         "_is_slow_reader",
         "_timeout",
         "_paused",
+        "_share_bytes",
+        "_unread",
         "_name",
-        "_connect",
-        "_exchange",
+        "_enhanced",
     )
 
     def __init__(self, server: "Server") -> None:
@@ -81,9 +85,10 @@ class StreamConnection(asyncio.Protocol, Link):
         self._is_slow_reader = False  # the core was told that there is no room
         self._timeout: asyncio.TimerHandle | None = None
         self._paused = 0  # the reasons not to read
+        self._share_bytes = SHARE_BYTES
+        self._unread = b""  # has come, and is processed in the next turns
         self._name = "a client"
-        self._connect: Connect | None = None  # until its sender is known
-        self._exchange: Exchange | None = None  # of a client with an Authentication Method
+        self._enhanced: EnhancedAuthentication | None = None  # of a client that sends AUTH
 
     # -- from the transport --------------------------------------------------------------------------------------
 
@@ -101,6 +106,38 @@ class StreamConnection(asyncio.Protocol, Link):
         self._timeout = self._server.loop.call_later(self._server.limits.connect_timeout_s, self._connect_timed_out)
 
     def data_received(self, data: bytes) -> None:
+        if len(data) < SHARE_TIMED_BYTES:
+            self._receive(data)
+        else:
+            self._receive_share(data)
+
+    def proceed(self) -> None:
+        """A new turn has begun: process the next share of what has come, or read on."""
+        if self._paused & ~TURN and self._unread:
+            self._server.rest(self)  # it is held back for another reason as well
+            return
+        unread = self._unread
+        self._unread = b""
+        if unread:
+            self._receive_share(unread)
+        if not self._unread:
+            self.resume_reading(TURN)
+
+    def _receive_share(self, data: bytes) -> None:
+        """Process as much as takes a fair time; the rest waits for the next turn, behind what others have sent.
+
+        Without that, libuv would go on reading from a client that fills its buffer.
+        """
+        share_bytes = self._share_bytes
+        is_whole = len(data) >= share_bytes
+        before_s = time.thread_time()
+        self._receive(data[:share_bytes] if is_whole else data)
+        self._share_bytes = adapted_share(share_bytes, time.thread_time() - before_s, is_whole)
+        if is_whole and self._connection.state < CLOSING:
+            self._unread = data[share_bytes:]
+            self._server.rest(self)
+
+    def _receive(self, data: bytes) -> None:
         connection = self._connection
         if connection.state >= CLOSING:
             return
@@ -121,13 +158,11 @@ class StreamConnection(asyncio.Protocol, Link):
                 else:
                     self._authenticate(packets[0])
             if connection.auths:
-                self._take_auths()
+                self._enhanced_authentication().take_auths()
             if connection.failure is not None:
-                self._fail(connection.failure)
+                self.fail(connection.failure)
             elif self.waiting > WAITING_MAX or server.store.group_bytes() > server.group_bytes_max:
                 server.pause(self)
-            if size >= READ_MUCH_BYTES:
-                server.rest(self)
         except Exception as error:  # our own bug: this connection ends, the others go on
             server.bug(error)
             if self.session is not None:
@@ -135,11 +170,15 @@ class StreamConnection(asyncio.Protocol, Link):
             self.close(ReasonCode.UNSPECIFIED_ERROR, "internal error")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._unread:
+            self._receive(self._unread)
+            self._unread = b""
         if self._timeout is not None:
             self._timeout.cancel()
         self._server.forget(self)
         # What a commit still releases for this client has nowhere to go: a transport that is gone raises on a write.
         self._transport = None
+        self._enhanced = None
         if self._connection.state < CLOSING and self.session is not None:
             now_ms = self._server.begin_turn()
             self._server.core.lost(self, str(exc) if exc else "connection closed", now_ms)
@@ -167,91 +206,32 @@ class StreamConnection(asyncio.Protocol, Link):
         if connect.client_id:
             self._name = shown_name(connect.client_id)
         self.pause_reading(OPENING)
+        certificate_name = common_name(self._transport.get_extra_info("peercert"))
         if connect.authentication_method is not None:
-            self._begin_exchange(connect, connect.authentication_method)
+            self._enhanced_authentication().begin(connect, connect.authentication_method, certificate_name)
             return
         self._server.authenticator.authenticate(
             connect,
-            common_name(self._transport.get_extra_info("peercert")),
-            lambda identity: self._accepted(connect, identity),
-            self._refused,
+            certificate_name,
+            lambda identity: self.accepted(connect, identity),
+            self.refused,
             lambda: self.close(ReasonCode.SERVER_UNAVAILABLE, "authentication failed"),
             is_slow=self._server.access.slow,
         )
 
-    def _accepted(self, connect: Connect, identity: Identity) -> None:
+    def _enhanced_authentication(self) -> EnhancedAuthentication:
+        if self._enhanced is None:
+            self._enhanced = EnhancedAuthentication(self, self._connection, self._server.authenticator)
+        return self._enhanced
+
+    def accepted(self, connect: Connect, identity: Identity) -> None:
+        """It is known who the client is: the core gives it its session."""
         if self._connection.state == AUTHENTICATING:  # else it has ended while it was checked
             self._connection.accepted()
             self._server.core.connect(self, connect, identity, self._connection.dialect.name, self.address())
 
-    # -- enhanced authentication (5.0, 4.12) -----------------------------------------------------------------------
-
-    def _begin_exchange(self, connect: Connect, method: str) -> None:
-        assert self._transport is not None
-        self._connect = connect
-        certificate_name = common_name(self._transport.get_extra_info("peercert"))
-        try:
-            exchange = self._server.authenticator.begin_exchange(method, connect.client_id, certificate_name)
-        except Refused as refusal:
-            self._refused(refusal)
-            return
-        self._exchange = exchange
-        data = connect.authentication_data
-        self._server.authenticator.begin(exchange, data, self._answered, self._not_answered, self._failed)
-
-    def _take_auths(self) -> None:
-        """AUTH has come: the next message of an exchange, or the first one of a re-authentication."""
-        auths = self._connection.auths
-        self._connection.auths = []
-        for auth in auths:
-            if self._connection.state >= CLOSING:
-                return
-            self._take_auth(auth)
-
-    def _take_auth(self, auth: Auth) -> None:
-        exchange = self._exchange
-        is_first = auth.reason == ReasonCode.RE_AUTHENTICATE
-        if exchange is None:
-            self._fail(ProtocolError("AUTH without an authentication method in CONNECT", "MQTT-4.12.0-6"))
-        elif auth.method != exchange.method:
-            self._fail(ProtocolError("AUTH with another method than CONNECT", "MQTT-4.12.0-5"))
-        elif is_first and self._connection.state != OPEN:
-            self._fail(ProtocolError("re-authentication before CONNACK", "MQTT-4.12.1-1"))
-        elif is_first:
-            self._server.authenticator.begin(exchange, auth.data, self._answered, self._not_answered, self._failed)
-        else:
-            self._server.authenticator.proceed(exchange, auth.data, self._answered, self._not_answered, self._failed)
-
-    def _answered(self, answer: ExchangeAnswer) -> None:
-        exchange = self._exchange
-        connection = self._connection
-        assert exchange is not None
-        if connection.state >= CLOSING:
-            return
-        if answer.identity is None:
-            self.send(Auth(ReasonCode.CONTINUE_AUTHENTICATION, exchange.method, answer.data))
-            self.resume_reading(OPENING)
-        elif connection.state == OPEN:
-            self.send(Auth(ReasonCode.SUCCESS, exchange.method, answer.data))
-        elif self._connect is not None and connection.negotiation is not None:
-            connection.negotiation.final_data = answer.data
-            self.pause_reading(OPENING)
-            self._accepted(self._connect, answer.identity)
-            self._connect = None
-
-    def _not_answered(self, refusal: Refused) -> None:
-        if self._connection.state == OPEN:
-            self._fail(refusal)
-        else:
-            self._refused(refusal)
-
-    def _failed(self) -> None:
-        if self._connection.state == OPEN:
-            self._fail(Refused("authentication failed", ReasonCode.UNSPECIFIED_ERROR))
-        else:
-            self.close(ReasonCode.SERVER_UNAVAILABLE, "authentication failed")
-
-    def _refused(self, refusal: Refused) -> None:
+    def refused(self, refusal: Refused) -> None:
+        """The client may not connect: say so in CONNACK."""
         if self._connection.state == AUTHENTICATING:
             self._counters.connections_refused += 1
             self.send(Connack(False, refusal.reason))
@@ -264,7 +244,8 @@ class StreamConnection(asyncio.Protocol, Link):
             return f"{peer[0]}:{peer[1]}"
         return str(peer) if peer else "unix"
 
-    def _fail(self, error: PeerError) -> None:
+    def fail(self, error: PeerError) -> None:
+        """The client broke a rule: its connection ends."""
         if self._connection.state < CLOSING:
             self._server.core.failed(self, error)
 
@@ -336,11 +317,11 @@ class StreamConnection(asyncio.Protocol, Link):
             self._connection.negotiation.resumed(self.session.received_ids)
         packets = self._connection.opened()
         if self._connection.auths:
-            self._take_auths()
+            self._enhanced_authentication().take_auths()
         if packets:
             self._server.core.receive(self, packets, self._server.now_ms())
         if self._connection.failure is not None:
-            self._fail(self._connection.failure)
+            self.fail(self._connection.failure)
         self.resume_reading(OPENING)
 
     def close(self, reason: ReasonCode, detail: str) -> None:
@@ -363,7 +344,7 @@ class StreamConnection(asyncio.Protocol, Link):
             self._count_too_large()
         if connection.failure is not None and connection.state == OPEN:  # an answer that the client cannot take
             self._server.begin_turn()
-            self._fail(connection.failure)
+            self.fail(connection.failure)
         elif connection.state == CLOSING:
             self._end(transport)
         elif self._paused or self._is_slow_reader or connection.pending_bytes > self._output_bytes_max:
@@ -433,3 +414,5 @@ class StreamConnection(asyncio.Protocol, Link):
         if self._paused == reason and self._connection.state < CLOSING and self._transport is not None:
             self._transport.resume_reading()
         self._paused &= ~reason
+        if self._unread and self._paused == TURN:
+            self._server.begin_turn()

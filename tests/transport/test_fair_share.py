@@ -1,0 +1,71 @@
+"""How many bytes of one client are processed in one turn."""
+
+import pytest
+
+from embermq.protocol.mqtt.encode import encode
+from embermq.protocol.packets import Pingreq, Publish
+from embermq.transport.fair_share import (
+    LONG_S,
+    QUICK_S,
+    SHARE_BYTES,
+    SHARE_BYTES_MAX,
+    SHARE_BYTES_MIN,
+    adapted_share,
+)
+from embermq.transport.server import Server
+from support.transports import joined, run, turn
+
+
+@pytest.mark.parametrize(
+    ("took_s", "was_whole", "factor"),
+    [(QUICK_S / 2, True, 2), (QUICK_S / 2, False, 1), (LONG_S, True, 1), (LONG_S * 2, True, 0.5), (1.0, False, 0.25)],
+)
+def test_a_share_adapts_to_the_time_that_it_took(took_s: float, was_whole: bool, factor: float) -> None:
+    assert adapted_share(10_000, took_s, was_whole) == 10_000 * factor
+
+
+def test_a_share_has_bounds() -> None:
+    assert adapted_share(SHARE_BYTES_MAX, 0, True) == SHARE_BYTES_MAX
+    assert adapted_share(SHARE_BYTES_MIN, 1, True) == SHARE_BYTES_MIN
+
+
+def test_what_is_above_the_share_waits_for_the_next_turn_and_nothing_is_lost() -> None:
+    async def scenario(server: Server) -> None:
+        reader = await joined(server, "r", "t")
+        writer = await joined(server, "w")
+        messages = [Publish("t", b"%06d" % number) for number in range(2 * SHARE_BYTES // 12)]
+        writer.send_now(*messages)
+        assert server.core.counters.bytes_received < 2 * SHARE_BYTES
+        while not writer.is_read_from:
+            await turn()
+        await turn()  # what the last share caused is sent
+        assert reader.payloads() == [message.payload for message in messages]
+
+    run(scenario)
+
+
+def test_other_clients_are_answered_between_the_shares_of_one() -> None:
+    async def scenario(server: Server) -> None:
+        flooder, other = await joined(server, "f"), await joined(server, "o")
+        flooder.connection.data_received(encode(Pingreq()) * (2 * SHARE_BYTES))
+        other.send_now(Pingreq())
+        await turn()
+        assert len(other.packets()) == 1
+        assert len(flooder.packets()) < 2 * SHARE_BYTES
+        while not flooder.is_read_from:
+            await turn()
+
+    run(scenario)
+
+
+def test_what_came_before_the_end_of_a_connection_is_processed() -> None:
+    async def scenario(server: Server) -> None:
+        reader = await joined(server, "r", "t")
+        writer = await joined(server, "w")
+        messages = [Publish("t", b"%06d" % number) for number in range(2 * SHARE_BYTES // 12)]
+        writer.send_now(*messages)
+        writer.connection.connection_lost(None)
+        await turn()
+        assert len(reader.payloads()) == len(messages)
+
+    run(scenario)
