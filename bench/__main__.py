@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import connection_scenarios, retained_scenarios, traffic_scenarios
+from bench import connection_scenarios, retained_scenarios, traffic_scenarios, v5_scenarios
 from bench.figures import BEFORE, Figures, Report, show
 from bench.load import LoadFailed
 from bench.machine import Cores, facts, pin, prioritise, raise_open_files
@@ -37,6 +37,7 @@ from bench.servers import (
 
 SCENARIOS: tuple[Scenario, ...] = (
     *traffic_scenarios.SCENARIOS,
+    *v5_scenarios.SCENARIOS,
     *connection_scenarios.SCENARIOS,
     *retained_scenarios.SCENARIOS,
 )

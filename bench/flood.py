@@ -147,15 +147,15 @@ def open_traffic(
     poller = select.epoll()
     subscribers = []
     for index, filters in enumerate(topic_filters):
-        sock = open_client(port, f"sub{index}")
+        sock = open_client(port, f"sub{index}", level=shape.level)
         for start in range(0, len(filters), 50):
-            subscribe(sock, filters[start : start + 50], shape.qos)
+            subscribe(sock, filters[start : start + 50], shape.qos, shape.level)
         subscribers.append(Subscriber(sock, poller, shape))
     publishers = []
     for index, names in enumerate(topic_names):
         cycle = np.resize(np.array(names, dtype="S18"), max(len(names), CYCLE))
         frames = shape.frames(cycle, retain)
-        publishers.append(Publisher(open_client(port, f"pub{index}"), poller, shape, frames))
+        publishers.append(Publisher(open_client(port, f"pub{index}", level=shape.level), poller, shape, frames))
     return Traffic(poller, publishers, subscribers, fan_out, window)
 
 

@@ -29,29 +29,34 @@ class LoadFailed(Exception):
     """The broker refused or closed a connection of the generator."""
 
 
-def open_client(port: int, client_id: str, clean_session: bool = True) -> socket.socket:
+def open_client(port: int, client_id: str, clean_session: bool = True, level: int = 4) -> socket.socket:
     """A connected, blocking socket whose CONNECT was accepted."""
     sock = socket.create_connection(("127.0.0.1", port), timeout=HANDSHAKE_S_MAX)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.sendall(packets.connect(client_id, clean_session))
-    answer = read_exactly(sock, 4)
-    if answer[0] != 0x20 or answer[3] != 0:
-        raise LoadFailed(f"CONNECT of {client_id} was answered {answer.hex()}")
+    sock.sendall(packets.connect(client_id, clean_session, level=level))
+    first_byte, body = _read_packet(sock)
+    if first_byte != 0x20 or body[1] != 0:
+        raise LoadFailed(f"CONNECT of {client_id} was answered {first_byte:02x} {body.hex()}")
     return sock
 
 
-def subscribe(sock: socket.socket, topic_filters: Sequence[str], qos: int) -> None:
+def subscribe(sock: socket.socket, topic_filters: Sequence[str], qos: int, level: int = 4) -> None:
     """Subscribe and wait for the SUBACK. Only for filters that have no retained messages."""
-    sock.sendall(packets.subscribe(topic_filters, qos))
-    answer = read_exactly(sock, 2)
-    if answer[0] != 0x90:
-        raise LoadFailed(f"SUBSCRIBE was answered {answer.hex()}")
-    length = answer[1]
-    if length & 0x80:
-        length = length & 0x7F | read_exactly(sock, 1)[0] << 7
-    granted = read_exactly(sock, length)[2:]
+    sock.sendall(packets.subscribe(topic_filters, qos, level=level))
+    first_byte, body = _read_packet(sock)
+    if first_byte != 0x90:
+        raise LoadFailed(f"SUBSCRIBE was answered {first_byte:02x} {body.hex()}")
+    granted = body[3 + body[2] :] if level == 5 else body[2:]  # level 5 has properties, of less than 128 bytes
     if granted != bytes([qos]) * len(topic_filters):
         raise LoadFailed(f"SUBSCRIBE at QoS {qos} was granted {granted[:8].hex()}")
+
+
+def _read_packet(sock: socket.socket) -> tuple[int, bytes]:
+    """The first byte and the body of an answer of less than 16 KiB."""
+    first_byte, length = read_exactly(sock, 2)
+    if length & 0x80:
+        length = length & 0x7F | read_exactly(sock, 1)[0] << 7
+    return first_byte, read_exactly(sock, length)
 
 
 def read_exactly(sock: socket.socket, count: int) -> bytes:

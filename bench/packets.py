@@ -1,8 +1,8 @@
-"""MQTT 3.1.1 packets for a load generator: built once, in bulk, as bytes of one fixed size.
+"""MQTT packets (3.1.1, and 5 without properties) for a load generator: built once, in bulk, as bytes of one fixed size.
 
 Owns: the shape of a benchmark message and the arrays made of it.
-Never: a parser. Every frame of a stream has a size known beforehand, a multiple of four, and its packet id sits on
-a fixed place; so a received buffer is counted and acknowledged by array arithmetic, without Python per message.
+Never: a parser. Every frame of a stream has a size known beforehand (with 3.1.1 a multiple of four), and its packet id
+sits on a fixed place; so a received buffer is counted and acknowledged by array arithmetic, without Python per message.
 """
 
 from collections.abc import Sequence
@@ -27,10 +27,11 @@ DISCONNECT: Final = b"\xe0\x00"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The layout of a PUBLISH whose topic name has `TOPIC_BYTES` bytes."""
+    """The layout of a PUBLISH whose topic name has `TOPIC_BYTES` bytes. With level 5, QoS is 0 or 1."""
 
     qos: int
     payload_bytes: int = PAYLOAD_BYTES
+    level: int = 4
 
     @property
     def id_at(self) -> int:
@@ -38,7 +39,8 @@ class Shape:
 
     @property
     def payload_at(self) -> int:
-        return self.id_at + (2 if self.qos else 0)
+        """With level 5 there is a byte more: the length of the properties, 0."""
+        return self.id_at + (2 if self.qos else 0) + (1 if self.level == 5 else 0)
 
     @property
     def size(self) -> int:
@@ -63,6 +65,8 @@ class Shape:
         if self.qos:
             ids = (np.arange(count) % 65_535 + 1).astype(">u2")
             rows[:, self.id_at : self.id_at + 2] = ids.view(np.uint8).reshape(count, 2)
+        if self.level == 5:
+            rows[:, self.payload_at - 1] = 0
         return rows
 
     def number(self, rows: Bytes, numbers: NDArray[np.int64]) -> None:
@@ -110,11 +114,16 @@ def _packet(first_byte: int, body: bytes) -> bytes:
             return bytes(head) + body
 
 
-def connect(client_id: str, clean_session: bool = True, keep_alive_s: int = 0) -> bytes:
+def connect(client_id: str, clean_session: bool = True, keep_alive_s: int = 0, level: int = 4) -> bytes:
     flags = 0x02 if clean_session else 0x00
-    return _packet(0x10, b"\x00\x04MQTT\x04" + bytes([flags]) + keep_alive_s.to_bytes(2, "big") + _text(client_id))
+    head = b"\x00\x04MQTT" + bytes([level, flags]) + keep_alive_s.to_bytes(2, "big")
+    return _packet(0x10, head + _no_properties(level) + _text(client_id))
 
 
-def subscribe(topic_filters: Sequence[str], qos: int, packet_id: int = 1) -> bytes:
+def subscribe(topic_filters: Sequence[str], qos: int, packet_id: int = 1, level: int = 4) -> bytes:
     body = b"".join(_text(topic_filter) + bytes([qos]) for topic_filter in topic_filters)
-    return _packet(0x82, packet_id.to_bytes(2, "big") + body)
+    return _packet(0x82, packet_id.to_bytes(2, "big") + _no_properties(level) + body)
+
+
+def _no_properties(level: int) -> bytes:
+    return b"\x00" if level == 5 else b""

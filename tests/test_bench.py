@@ -9,11 +9,13 @@ import pytest
 from bench import packets
 from bench.figures import BEFORE, Metric, Report
 from bench.flood import flood, open_traffic
-from bench.load import Publisher, Subscriber
+from bench.load import LoadFailed, Publisher, Subscriber, open_client, subscribe
 from bench.machine import Cores
 from bench.packets import PUBCOMP, PUBREC, PUBREL, Shape
 from bench.retained_load import PAYLOAD_BYTES, RetainedReader
 from bench.servers import sink
+
+from embermq import Broker
 
 Pair = tuple[socket.socket, socket.socket, select.epoll]
 
@@ -36,6 +38,24 @@ def test_a_frame_is_a_valid_publish(qos: int) -> None:
     assert frame[22:].lstrip(b" ") == (b"" if qos == 0 else frame[22:])
     assert len(frame) == 22 + (2 if qos else 0) + 64
     assert qos == 0 or frame[22:24] == b"\x00\x01"
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_frame_of_mqtt_5_has_an_empty_property_section(qos: int) -> None:
+    old = Shape(qos).frames([packets.topic_name(7)])[0].tobytes()
+    frame = Shape(qos, level=5).frames([packets.topic_name(7)])[0].tobytes()
+    at = len(old) - 64
+    assert frame == old[:1] + bytes([len(frame) - 2]) + old[2:at] + b"\x00" + old[at:]
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_the_generator_connects_and_subscribes_with_both_levels(level: int) -> None:
+    with Broker.in_thread() as broker:
+        assert broker.port is not None
+        with open_client(broker.port, "c", level=level) as sock:
+            subscribe(sock, ["a/+", "$share/g/b"], 1, level)
+            with pytest.raises(LoadFailed):
+                subscribe(sock, ["/".join("x" * 200)], 1, level)
 
 
 def test_numbers_survive_in_the_payload() -> None:
