@@ -19,6 +19,7 @@ from bench.machine import Cores, facts
 from embermq.instants import EPOCH
 from embermq.spark import build_session
 from embermq.spark.jobs.catalog import JobSettings, all_jobs
+from embermq.spark.jobs.job import Batch
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import MESSAGES_SCHEMA, create_table
 from embermq.spark.queries.as_of import retained_as_of
@@ -221,8 +222,7 @@ def feed_retained(spark: "SparkSession", data: Path, lake: Lake, publishes: int,
             .load(str(data))
         )
         began = time.perf_counter()
-        assert job.apply is not None
-        job.apply(frame, lake)
+        job.apply(Batch(frame, min(start + batch - 1, publishes), EPOCH), lake)
         seconds.append(time.perf_counter() - began)
         print(f"  batch of {batch:,} at {start:,}: {seconds[-1]:.1f} s", flush=True)
     spark.conf.set("spark.sql.adaptive.enabled", "true")

@@ -49,6 +49,9 @@ def scratch() -> Iterator[Path]:
         patch.setenv("SPARK_LOCAL_DIRS", directory)
         yield Path(directory)
     shutil.rmtree(directory, ignore_errors=True)
+    root = Path(__file__).parent.parent.parent
+    left = [name for name in ("spark-warehouse", "metastore_db", "derby.log", "artifacts") if (root / name).exists()]
+    assert not left, f"a test of Spark has left {left} in the project"
 
 
 @pytest.fixture(scope="session")

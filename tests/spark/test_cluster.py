@@ -48,6 +48,7 @@ def test_executors_of_their_own(tmp_path: Path) -> None:
             [sys.executable, "-c", PROGRAM, made.data, tmp_path / "lake", f"mqtt://127.0.0.1:{broker.port}"],
             capture_output=True,
             text=True,
+            cwd=tmp_path,
             timeout=220,
             check=False,
         )

@@ -41,7 +41,7 @@ def test_a_full_disk_loses_nothing(spark: SparkSession, tmp_path: Path, small_di
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1_400_000))
     lake = Lake(small_disk / "lake")
-    settings = JobSettings(only=("messages",), records_per_trigger=200)
+    settings = JobSettings(only=("messages",), records_max=200)
     with pytest.raises(PipelineError, match=r"^messages: .*No space left on device"):
         run(made.data, lake, once=True, settings=settings)
     ballast.unlink()

@@ -31,7 +31,7 @@ from support.recorded import Recorder
 KILLS = 5
 TOPICS = 40
 MESSAGES_MAX = 1_500  # of a client: then it is silent, so that a slow machine can catch up
-STEPS = ("--only", "messages", "--only", "retained", "--every", "0.5", "--records", "800", "--continuous")
+STEPS = ("--only", "messages", "--only", "retained", "--fresh", "500ms", "--records", "800", "--continuous")
 
 
 class Traffic:
@@ -129,13 +129,15 @@ def has_moved(lake: Lake, name: str) -> bool:
 @pytest.mark.timeout(900)
 def test_the_tables_equal_what_was_published_though_the_driver_is_killed(spark: SparkSession, tmp_path: Path) -> None:
     data, lake = tmp_path / "data", Lake(tmp_path / "lake")
+    config = tmp_path / "ember.toml"
+    config.write_text("[pipeline]\ncompact_files = 2\n")  # so that kills come between the commits of compactions too
     chance = random.Random(42)
     with Broker.in_thread(data=data, sys_interval_s=0) as broker:
         assert broker.port is not None
         clients = [Traffic(broker.port, seed) for seed in (1, 2)]
         try:
             for number in range(KILLS):
-                with PipelineProcess(data, lake.directory, *STEPS) as pipeline:
+                with PipelineProcess(data, lake.directory, *STEPS, "--config", str(config)) as pipeline:
                     pipeline.wait_for("messages ")
                     # Some are killed in their first batches, others when a table has got one.
                     table = (None, "messages", None, "retained", None)[number]

@@ -1,11 +1,15 @@
 """docs/pipeline.md: its settings run as they are, and what its Python examples import exists."""
 
+import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
@@ -15,7 +19,12 @@ from support.pipeline_process import PipelineProcess, settings_beside
 from support.recorded import Recorder
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "pipeline.md"
-(SETTINGS,) = re.findall(r"^```toml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+SETTINGS = "\n".join(re.findall(r"^```toml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+COMMANDS = [
+    *re.findall(r"^\$ (ember .*?)(?: +#.*)?$", PAGE.read_text(), re.MULTILINE),
+    *(found.replace("\n", " ") for found in re.findall(r"`(ember [^`]* [^`]*[A-Z]+)`", PAGE.read_text())),
+]
+"""The commands of the page: those after a prompt, then those in its text with a placeholder such as TABLE."""
 IMPORTS = re.findall(r"^from (embermq[\w.]*) import ([\w, ]+)$", PAGE.read_text(), re.MULTILINE)
 
 
@@ -61,22 +70,75 @@ def test_the_settings_of_the_page_run(scratch: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_settings_of_the_page_run_beside_the_server(scratch: Path, tmp_path: Path) -> None:
-    data, lake = recorded(tmp_path), tmp_path / "lake"
-    arguments = ["--data", str(data), "--lake", str(lake), "--config", str(tmp_path / "ember.toml")]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "embermq", "up", "--port", "0", "--master", "local[2]", *arguments],
-        env={**os.environ, "SPARK_CONF_DIR": str(settings_beside(lake))},
-    )
-    try:
+def test_every_command_of_the_page_runs(scratch: Path, tmp_path: Path) -> None:
+    """In their order, in one directory, with its settings: the first starts the server, the others use its tables."""
+    assert [command.split()[:3] for command in COMMANDS[:3]] == [
+        ["ember", "up"],
+        ["ember", "pipeline", "run"],
+        ["ember", "pipeline", "run"],
+    ]
+    recorded(tmp_path).rename(tmp_path / "ember-data")
+    place = Place(tmp_path)
+    with place.start(COMMANDS[0], "--port", "0", "--master", "local[2]", "--config", "ember.toml") as up:
+        place.wait_for_rows(up, "air_rejects", "status_rejects")
+        up.send_signal(signal.SIGTERM)
+        assert up.wait(90) == 0
+    check_tables(tmp_path / "ember-lake")
+    with place.start(COMMANDS[2].replace(" ...", ""), "--master", "local[2]") as continuous:
+        place.wait_for_progress(continuous, "running")
+        continuous.send_signal(signal.SIGTERM)
+        assert continuous.wait(90) == 0
+    answers = {}
+    for command in [COMMANDS[1], *COMMANDS[3:]]:
+        if "FILE" in command:
+            command = command.replace("FILE", "ember.toml")
+        if "TABLE" in command:
+            command = command.replace("TABLE", "air") + " --config ember.toml"
+        with place.start(command) as process:
+            said, _ = process.communicate(timeout=300)
+            assert process.returncode == 0, f"{command}: {said}"
+        answers[command] = said
+    assert "air/dongsi/pm25" in next(said for command, said in answers.items() if " query " in command)
+    assert (tmp_path / "report.html").exists()
+    check_tables(tmp_path / "ember-lake")
+
+
+class Place:
+    """A directory in which commands of the page run as they are written."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.environment = {**os.environ, "SPARK_CONF_DIR": str(settings_beside(directory / "ember-lake"))}
+
+    @contextmanager
+    def start(self, command: str, *more: str) -> Iterator["subprocess.Popen[str]"]:
+        program, *arguments = shlex.split(command)
+        assert program == "ember"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "embermq", *arguments, *more],
+            cwd=self.directory,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+    def wait_for_rows(self, process: "subprocess.Popen[str]", *tables: str) -> None:
+        """Until each table has a commit after the one that created it."""
+        logs = [self.directory / "ember-lake" / name / "_delta_log" for name in tables]
+        self._wait(process, lambda: all(len(list(log.glob("*.json"))) > 1 for log in logs))
+
+    def wait_for_progress(self, process: "subprocess.Popen[str]", state: str) -> None:
+        path = self.directory / "ember-lake" / "_embermq" / "progress.json"
+        self._wait(process, lambda: json.loads(path.read_text())["state"] == state)
+
+    def _wait(self, process: "subprocess.Popen[str]", condition: Callable[[], bool]) -> None:
         deadline_s = time.monotonic() + 400
-        # A table has one commit when it is created, and one with rows.
-        while any(len(list(lake.glob(f"{name}_rejects/_delta_log/*.json"))) < 2 for name in ("air", "status")):
+        while not condition():
             assert process.poll() is None and time.monotonic() < deadline_s
-            time.sleep(0.5)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(90) == 0
-    finally:
-        process.kill()
-        process.wait()
-    check_tables(lake)
+            time.sleep(0.2)

@@ -23,9 +23,7 @@ from embermq.spark.pipeline import failure_reason, run
 from support.lakes import retained_of
 from support.recorded import Recorder
 
-SETTINGS = JobSettings(
-    records_per_trigger=400, typed_tables=(TypedTable("numbers", "t/+", "number", levels=("", "which")),)
-)
+SETTINGS = JobSettings(records_max=400, typed_tables=(TypedTable("numbers", "t/+", "number", levels=("", "which")),))
 
 
 class Run:
@@ -134,11 +132,10 @@ def test_a_run_resumes_compacts_and_rebuilds(spark: SparkSession, ran: Run) -> N
     before = read_table(spark, ran.lake, "retained_closed").count()
     done = {one.table: one for one in compact(spark, ran.lake, keep_hours=0.0, only=("messages",))}
     assert done["messages"].files_removed > done["messages"].files_added >= 1
-    # A deleted table is built again, a lost checkpoint repeats nothing, and all go on after compaction.
+    # A deleted table is built again, lost positions repeat nothing, and all go on after compaction.
     shutil.rmtree(ran.lake.table("numbers"))
     shutil.rmtree(ran.lake.table("numbers_rejects"))
-    shutil.rmtree(ran.lake.checkpoint("messages"))
-    shutil.rmtree(ran.lake.checkpoint("retained"))
+    (ran.lake.state_directory / "positions.json").unlink()
     ran.publish(50)
     assert ran.run(settings=JobSettings(typed_tables=SETTINGS.typed_tables, only=("messages", "retained", "numbers")))
     ran.check(spark)
@@ -165,7 +162,7 @@ def test_what_cannot_be_run_is_refused_in_one_sentence(spark: SparkSession, ran:
 @pytest.mark.long
 def test_a_log_that_fails_ends_the_run_with_its_reason(spark: SparkSession, tmp_path: Path) -> None:
     made = Run(tmp_path)
-    only = JobSettings(records_per_trigger=100, only=("messages",))
+    only = JobSettings(records_max=100, only=("messages",))
     assert made.run(settings=only) == {"messages": 301}
     made.publish(300)
     segment = sorted((made.made.data / "log").glob("*.log"))[-2]
@@ -201,7 +198,7 @@ def test_a_continuous_run_takes_what_arrives_and_stops_when_told(spark: SparkSes
         if job.offset == 353 and job.lag == 0:
             stop.set()
 
-    settings = JobSettings(messages_every_s=0.2, only=("messages",))
+    settings = JobSettings(fresh_s=0.2, only=("messages",))
     done = run(made.made.data, made.lake, once=False, settings=settings, report=report, stop=stop)
     assert (done[0].records, done[0].lag) == (352, 0)
     assert sorted(set(seen) - {0}) == [302, 353]

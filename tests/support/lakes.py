@@ -1,4 +1,4 @@
-"""Lakes for tests: tables fed batch by batch, as the streams feed them, but without a stream."""
+"""Lakes for tests: tables fed batch by batch, as the pipeline feeds them."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -7,8 +7,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from embermq.instants import EPOCH
 from embermq.spark.jobs.catalog import JobSettings, all_jobs
-from embermq.spark.jobs.job import Job
+from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import create_table, read_table
 from embermq.spark.source.columns import SOURCE_SCHEMA
@@ -45,9 +46,8 @@ def records(spark: SparkSession, data: Path, job: Job, start: int, end: int) -> 
 
 def feed(spark: SparkSession, lake: Lake, data: Path, job: Job, edges: Iterable[int]) -> None:
     """Apply the batches between neighbouring offsets."""
-    assert job.apply is not None
     for start, end in pairwise(edges):
-        job.apply(records(spark, data, job, start, end), lake)
+        job.apply(Batch(records(spark, data, job, start, end), end - 1, EPOCH), lake)
 
 
 def rows(spark: SparkSession, lake: Lake, name: str) -> list[dict[str, Any]]:

@@ -60,10 +60,12 @@ def check_pipeline_tables(config: Path, lake: Path | None = None) -> None:
     if find_spec("pyspark") is None:
         return
     from embermq.spark.errors import PipelineError
+    from embermq.spark.jobs.maintenance_settings import read_maintenance
     from embermq.spark.jobs.typed_tables import check_typed_tables, read_typed_tables
     from embermq.spark.lake.lake import Lake
 
     try:
+        read_maintenance(config)
         if lake is None:
             read_typed_tables(config)
         else:

@@ -3,6 +3,7 @@
 Spark is an extra and slow to import, so each command imports it when it runs.
 """
 
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,15 +38,17 @@ def run(
     master: Master = LOCAL,
     config: Annotated[
         Path | None,
-        typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file with typed tables (pipeline.tables), TOML."),
+        typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file with [pipeline] and typed tables, TOML."),
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only this job (messages, retained, ...); repeatable.")] = None,
     rebuild: Annotated[
         list[str] | None, typer.Option(metavar="TABLE", help="Build this typed table again from the log; repeatable.")
     ] = None,
-    memory: Annotated[str, typer.Option(help="Memory of the driver, as in 2g.")] = "2g",
-    every: Annotated[float, typer.Option(min=0.5, help="Seconds between two batches of the merged tables.")] = 30.0,
-    records: Annotated[int, typer.Option(min=1, help="The most records that one batch takes.")] = 2_500_000,
+    memory: Annotated[str, typer.Option(help="The most memory for Java's objects, as in 1g.")] = "1g",
+    fresh: Annotated[
+        str, typer.Option(metavar="TIME", help="How old rows may be when they can be read, where the cost allows it.")
+    ] = "10s",
+    records: Annotated[int, typer.Option(min=1, help="The most records that one batch takes.")] = 1_000_000,
     window: Annotated[str, typer.Option(help="The length of a window of topic_stats.")] = "5 minutes",
     skip_trimmed: Annotated[
         bool, typer.Option("--skip-trimmed", help="Skip records that were trimmed before they were read.")
@@ -54,17 +57,19 @@ def run(
     """Bring all tables up to date, and with --continuous keep them so. SIGTERM and Ctrl-C stop cleanly."""
     with errors_as_sentences():
         from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
+        from embermq.spark.jobs.maintenance_settings import read_maintenance
         from embermq.spark.jobs.typed_tables import read_typed_tables
         from embermq.spark.lake.lake import Lake
         from embermq.spark.lake.progress import progress_line
         from embermq.spark.pipeline import run as run_pipeline
 
         settings = JobSettings(
-            tables_every_s=every,
-            records_per_trigger=records,
+            fresh_s=_seconds("--fresh", fresh),
+            records_max=records,
             stats_window=window,
             skip_trimmed=skip_trimmed,
             typed_tables=read_typed_tables(config),
+            maintenance=read_maintenance(config),
             only=tuple(only or ()),
             rebuild=tuple(rebuild or ()),
         )
@@ -90,8 +95,8 @@ def status(data: KnownData = None, lake_directory: LakeDirectory = LAKE) -> None
     with errors_as_sentences(needs_spark=False):
         from datetime import UTC, datetime
 
-        from embermq.spark.lake.checkpoints import check_checkpoints
         from embermq.spark.lake.lake import Lake
+        from embermq.spark.lake.positions import Positions
         from embermq.spark.lake.progress import read_progress
         from embermq.store.log.reader import LogReader
 
@@ -100,7 +105,7 @@ def status(data: KnownData = None, lake_directory: LakeDirectory = LAKE) -> None
             raise ConfigError(f"{lake_directory} is no lake: `ember pipeline run` makes one")
         log = (data or lake.data_directory() or DATA) / "log"
         end = LogReader(log).bounds()[1]
-        check_checkpoints(lake, log)
+        Positions(lake, log)  # refuses the lake of another log
         progress = read_progress(lake)
         running = lake.is_locked()
         written = progress.get("written")
@@ -157,6 +162,14 @@ def audit(data: KnownData = None, lake_directory: LakeDirectory = LAKE, master: 
         if violations:
             raise typer.Exit(1)
         print(f"all {len(RULES)} rules are kept")
+
+
+def _seconds(option: str, text: str) -> float:
+    """A time span such as 10s, 500ms or 2m, in seconds."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *(ms|s|m|h)", text.strip())
+    if found is None:
+        raise ConfigError(f"{option} {text}: expected a time span such as 10s, 500ms or 2m")
+    return float(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[found[2]]
 
 
 class _ProgressLines:

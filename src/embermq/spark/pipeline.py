@@ -1,9 +1,10 @@
 """The pipeline: every job on one lake, up to the end of the log or until it is stopped.
 
-Owns: the life of the streams: the lock, starting, watching, stopping cleanly, and the one sentence when one fails.
-Never: what a job does.
+Owns: the life of a run: the lock, starting, batch after batch, stopping cleanly, and the one sentence when one fails.
+Never: what a job does, and what a batch is (`batches`).
 """
 
+import logging
 import re
 import signal
 import threading
@@ -11,32 +12,33 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, final
 
-from pyspark.errors.exceptions.base import StreamingQueryException
-from pyspark.sql.streaming.query import StreamingQuery
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no types
+from pyspark.errors import PySparkException
 
+from embermq.spark.batches import BatchContext, run_batch
 from embermq.spark.errors import PipelineError
 from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
 from embermq.spark.jobs.job import Job
-from embermq.spark.jobs.streams import StreamContext, start_job
-from embermq.spark.lake.checkpoints import check_checkpoints
+from embermq.spark.jobs.preparation import prepare_job
 from embermq.spark.lake.definitions import check_definition
 from embermq.spark.lake.lake import LOCK_WAIT_S, Lake
+from embermq.spark.lake.maintenance import Maintenance
+from embermq.spark.lake.positions import Positions
 from embermq.spark.lake.progress import JobProgress, write_progress
-from embermq.spark.session import DEFAULT_MASTER, build_session, launch_java
+from embermq.spark.schedule import Plan, Turn, next_plan
+from embermq.spark.session import DEFAULT_MASTER, PIPELINE_SETTINGS, build_session, launch_java
+from embermq.store.log.errors import LogError, LogTrimmed
 from embermq.store.log.reader import LogReader
 
-POLL_S: Final = 0.5
-STOP_WAIT_S: Final = 20.0
-"""How long a clean stop waits for running batches; a batch that is cut off runs again at the next start."""
+logger = logging.getLogger(__name__)
 
-START_WAIT_S: Final = 60.0
-START_ATTEMPTS: Final = 5
+POLL_S: Final = 0.5
+PROGRESS_EVERY_S: Final = 5.0
 
 Report = Callable[[list[JobProgress]], None]
 _REASON: Final = re.compile(r"^(?:Caused by: )?([\w.$]+): (.+)$", re.MULTILINE)
-_NO_WORKER: Final = "Python worker failed to connect back"
 
 
 def run(
@@ -53,24 +55,26 @@ def run(
 ) -> list[JobProgress]:
     """Run all jobs; returns what each did. `once`: up to the end that the log has now. PipelineError says what failed.
 
-    `report` is called about twice a second. SIGTERM and SIGINT stop cleanly if this is the main thread; so does `stop`.
+    `report` is called about twice a second, and after each batch. SIGTERM and SIGINT stop cleanly if this is the main
+    thread; so does `stop`.
     """
     chosen = settings or JobSettings()
     jobs = chosen_jobs(chosen)
-    end = LogReader(data / "log").bounds()[1] if once else None  # one for all jobs: they start one after the other
+    end = LogReader(data / "log").bounds()[1] if once else None
     lake.open()
-    check_checkpoints(lake, data / "log")
+    Positions(lake, data / "log")  # refuses the lake of another log before Java is started
     stopping = stop or threading.Event()
-    session_settings = {**lake.spark_settings(), **(spark_settings or {})}
+    session_settings = {**lake.spark_settings(), **PIPELINE_SETTINGS, **(spark_settings or {})}
     with lake.lock(lock_wait_s) as lock, _signals(stopping):
         lake.keep_data_directory(data)
         _prepare_definitions(lake, jobs, chosen.rebuild)
         # After kill -9 of this process Java may run a moment longer; with the descriptor it keeps the lock until then.
         launch_java(master, session_settings, lake.java_log("pipeline"), (lock,))
         spark = build_session(master, "embermq pipeline", session_settings, functions=False)
-        batch_slots = threading.BoundedSemaphore(max(1, spark.sparkContext.defaultParallelism // 2))
-        context = StreamContext(spark, data, lake, chosen, end, batch_slots)
-        return _run_jobs(context, jobs, report, stopping)
+        positions = Positions(lake, data / "log")  # as they are now that no other pipeline writes
+        context = BatchContext(spark, data, lake, {job.name: job for job in jobs}, positions)
+        with _signals(stopping):  # once more: a Spark session brings a handler of its own
+            return _Run(context, chosen, end, report).run(stopping)
 
 
 def _prepare_definitions(lake: Lake, jobs: list[Job], rebuild: Collection[str]) -> None:
@@ -83,91 +87,126 @@ def _prepare_definitions(lake: Lake, jobs: list[Job], rebuild: Collection[str]) 
             check_definition(lake, job.name, job.definition)
 
 
-def _run_jobs(
-    context: StreamContext, jobs: list[Job], report: Report | None, stopping: threading.Event
-) -> list[JobProgress]:
-    """Start the jobs, and watch them until all have ended or they are to stop."""
-    log = LogReader(context.data / "log")
-    queries: dict[str, StreamingQuery] = {}
-    progress = [JobProgress(job.name) for job in jobs]
-    state = "failed"
+@final
+class _Run:
+    """One run of the pipeline: batch after batch."""
+
+    __slots__ = (
+        "_context",
+        "_settings",
+        "_end",
+        "_report",
+        "_log",
+        "_turns",
+        "_progress",
+        "_maintenance",
+        "_next_write_s",
+    )
+
+    def __init__(self, context: BatchContext, settings: JobSettings, end: int | None, report: Report | None) -> None:
+        self._context: Final = context
+        self._settings: Final = settings
+        self._end: Final = end
+        self._report: Final = report
+        self._log: Final = LogReader(context.data / "log")
+        self._turns: Final[dict[str, Turn]] = {}
+        self._progress: Final = {name: JobProgress(name) for name in context.jobs}
+        self._maintenance: Final = Maintenance(context.spark, context.lake, settings.maintenance)
+        self._next_write_s = 0.0
+
+    def run(self, stopping: threading.Event) -> list[JobProgress]:
+        """Prepare the tables, then go on until the end or until told to stop."""
+        state = "failed"
+        try:
+            for job in self._context.jobs.values():
+                if stopping.is_set():
+                    break
+                with _reasons(job.name):
+                    self._add(job)
+            while not stopping.is_set():
+                plan = self._plan()
+                if plan is not None:
+                    self._batch(plan)
+                self._tell("running", is_urgent=plan is not None)
+                if plan is None:
+                    if self._end is not None:
+                        break
+                    stopping.wait(POLL_S)
+            state = "stopped" if stopping.is_set() else "done"
+        finally:
+            self._tell(state, is_urgent=True)
+        return list(self._progress.values())
+
+    def _add(self, job: Job) -> None:
+        """Prepare a job's tables and give it a turn."""
+        context = self._context
+        position = prepare_job(context.spark, job, context.lake, context.positions)
+        first = self._log.bounds()[0]
+        if position is None:
+            position = first
+        elif position < first:
+            if not self._settings.skip_trimmed:
+                raise LogTrimmed(position, first)
+            logger.warning(
+                "the log no longer has offsets %d to %d: %d records skipped", position, first - 1, first - position
+            )
+            position = first
+        self._turns[job.name] = Turn(job.name, job.is_merged, position)
+        self._progress[job.name].offset = position
+
+    def _plan(self) -> Plan | None:
+        end, now_s = self._log.bounds()[1], time.monotonic()
+        if self._end is not None:
+            end, now_s = min(end, self._end), float("inf")  # nobody waits
+        return next_plan(self._turns.values(), end, self._settings.records_max, self._settings.fresh_s, now_s)
+
+    def _batch(self, plan: Plan) -> None:
+        began_s = time.monotonic()
+        with _reasons(", ".join(plan.jobs)):
+            took_s, versions = run_batch(self._context, plan)
+        for name in plan.jobs:
+            turn = self._turns[name]
+            self._progress[name].advance(turn.position, plan.end)
+            turn.position, turn.began_s, turn.took_s = plan.end, began_s, took_s[name]
+        with _reasons("maintenance"):
+            for done in self._maintenance.after_batch(versions):
+                logger.info("%s", done)
+
+    def _tell(self, state: str, is_urgent: bool) -> None:
+        """Compute the progress, write it for `status` if something changed or some time has passed, and report it."""
+        now_s, end = time.monotonic(), self._log.bounds()[1]
+        for job in self._progress.values():
+            job.update(end, now_s)
+        if is_urgent or now_s >= self._next_write_s:
+            self._next_write_s = now_s + PROGRESS_EVERY_S
+            with suppress(OSError):  # a full disk also fails a job, whose error says more
+                write_progress(self._context.lake, self._progress.values(), end, state)
+        if self._report is not None and state == "running":
+            self._report(list(self._progress.values()))
+
+
+@contextmanager
+def _reasons(names: str) -> Iterator[None]:
+    """Turns what Spark, the log and the disk say into a PipelineError of one sentence."""
     try:
-        for job in jobs:
-            if stopping.is_set():
-                break
-            queries[job.name] = _start(context, job, stopping)
-        while not stopping.is_set():
-            active = _watch(queries, progress, log.bounds())
-            _save_progress(context.lake, progress, log, "running")
-            if report is not None:
-                report(progress)
-            if not active:
-                break
-            stopping.wait(POLL_S)
-        _stop(list(queries.values()))
-        _watch(queries, progress, log.bounds())  # count the batches that ended since
-        state = "stopped" if stopping.is_set() else "done"
-    finally:
-        _stop(list(queries.values()))
-        _save_progress(context.lake, progress, log, state)
-    return progress
+        yield
+    except PipelineError:
+        raise
+    except LogError as error:
+        raise PipelineError(f"{names}: {error}") from None
+    except OSError as error:
+        raise PipelineError(f"{names}: {error.strerror or error} ({error.filename or type(error).__name__})") from None
+    except (PySparkException, Py4JError) as error:
+        raise PipelineError(f"{names}: {failure_reason(_whole_text(error))}") from None
 
 
-def _save_progress(lake: Lake, progress: list[JobProgress], log: LogReader, state: str) -> None:
-    with suppress(OSError):  # a full disk also fails a job, whose error says more
-        write_progress(lake, progress, log.bounds()[1], state)
-
-
-def _start(context: StreamContext, job: Job, stopping: threading.Event) -> StreamingQuery:
-    """Start a job and wait until its source answers.
-
-    Spark gives the Python process of a source ten seconds to connect. On a busy machine that is not enough for several
-    at once, so the jobs start one after the other, and one whose process was late is started again.
-    """
-    for _ in range(START_ATTEMPTS):
-        query = start_job(context, job)
-        deadline_s = time.monotonic() + START_WAIT_S
-        while query.isActive and not _has_begun(query) and time.monotonic() < deadline_s:
-            if stopping.wait(0.05):
-                break
-        failure = query.exception()
-        if stopping.is_set() or failure is None or _NO_WORKER not in str(failure):
-            break
-    return query
-
-
-def _has_begun(query: StreamingQuery) -> bool:
-    status = query.status
-    return status["isDataAvailable"] or status["message"].startswith("Waiting") or query.lastProgress is not None
-
-
-def _watch(queries: Mapping[str, StreamingQuery], progress: list[JobProgress], log_bounds: tuple[int, int]) -> bool:
-    """Update the progress of each job; whether a query still runs. Raises PipelineError if one has failed."""
-    now_s = time.monotonic()
-    active = False
-    for job in progress:
-        query = queries.get(job.name)
-        if query is None:
-            continue  # the pipeline was stopped before this job was started
-        running = query.isActive
-        job.update(query, log_bounds, now_s)
-        if running:
-            active = True
-            continue
-        failure = query.exception()
-        if failure is not None:
-            raise PipelineError(f"{job.name}: {failure_reason(_whole_text(failure))}")
-    return active
-
-
-def _whole_text(failure: StreamingQueryException) -> str:
-    """All that Spark says of a failure, without the query's plan: the last of the causes is often the useful one."""
-    cause = getattr(failure, "_cause", None)
-    return f"{str(failure).partition('=== Streaming Query ===')[0]}\n{getattr(cause, '_stackTrace', '')}"
+def _whole_text(failure: Exception) -> str:
+    """All that Spark says of a failure: the last of the causes is often the useful one."""
+    return f"{failure}\n{getattr(failure, '_stackTrace', '')}\n{getattr(failure, 'java_exception', '')}"
 
 
 def failure_reason(text: str) -> str:
-    """The one useful sentence in what Spark says of a failed query; its stack traces are in Spark's own log."""
+    """The one useful sentence in what Spark says of a failure; its stack traces are in Spark's own log."""
     reasons: list[tuple[str, str]] = _REASON.findall(text)
     ours = [(kind, said) for kind, said in reasons if kind.startswith("embermq.")]
     if ours:
@@ -177,15 +216,6 @@ def failure_reason(text: str) -> str:
         kind, said = outside[-1]
         return f"{said.strip()} ({kind.rsplit('.', 1)[-1]})"
     return text.strip().splitlines()[0] if text.strip() else "unknown"
-
-
-def _stop(queries: list[StreamingQuery]) -> None:
-    """Wait up to STOP_WAIT_S for the batches that run, then stop the queries."""
-    deadline_s = time.monotonic() + STOP_WAIT_S
-    for query in queries:
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline_s:
-            time.sleep(0.05)
-        query.stop()
 
 
 @contextmanager

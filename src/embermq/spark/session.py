@@ -64,8 +64,6 @@ SETTINGS: Final = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # A job must not wait for the batch of another one.
-    "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -80,6 +78,22 @@ SETTINGS: Final = {
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
+
+PIPELINE_SETTINGS: Final = {
+    # Most of the time it is idle: one thread collects garbage, one compiler is enough, unused memory is given back.
+    "spark.driver.extraJavaOptions": (
+        "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=160m -XX:MinHeapFreeRatio=10 "
+        f"-XX:MaxHeapFreeRatio=30 {_ARROW_UNCHECKED}"
+    ),
+    # Without its web page Spark still keeps what the page would show.
+    "spark.ui.retainedJobs": "5",
+    "spark.ui.retainedStages": "5",
+    "spark.ui.retainedTasks": "50",
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.executor.heartbeatInterval": "50s",
+    "spark.databricks.delta.history.metricsEnabled": "false",
+}
+"""Settings of the session that runs the pipeline, beside those that every session has."""
 
 
 def java_home() -> str:
@@ -136,6 +150,7 @@ def prepare_environment(master: str) -> None:
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # `python3` may not have this package
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # without it Spark prints a warning
+        os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # Java's threads would get memory areas of their own
 
 
 def session_settings(master: str, settings: Mapping[str, str] | None = None) -> dict[str, str]:

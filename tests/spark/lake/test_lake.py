@@ -1,4 +1,4 @@
-"""A lake's own files: format, lock, checkpoints, progress. No Spark session is needed."""
+"""A lake's own files: format, lock, progress. No Spark session is needed."""
 
 import json
 import os
@@ -12,11 +12,10 @@ from typer.testing import CliRunner
 from embermq.commands.pipeline import app
 from embermq.errors import ConfigError
 from embermq.spark.errors import LakeError
-from embermq.spark.lake.checkpoints import check_checkpoints
 from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.positions import Positions
 from embermq.spark.lake.progress import JobProgress, read_progress, write_progress
 from embermq.spark.pipeline import run
-from embermq.spark.source.stream_offsets import stream_offset
 from support.recorded import Recorder
 
 
@@ -26,13 +25,18 @@ def test_a_new_directory_becomes_a_lake_and_stays_one(tmp_path: Path) -> None:
     lake.open()
     lake.open()
     assert lake.exists() and lake.table_names() == []
+    marker = tmp_path / "lake" / "_embermq" / "lake.json"
+    marker.write_text(json.dumps({"format": 1, "embermq": "0.1"}))
+    assert lake.exists()
+    lake.open()
+    assert json.loads(marker.read_text())["format"] == 2
 
 
 def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.open()
-    (tmp_path / "_embermq" / "lake.json").write_text(json.dumps({"format": 2, "embermq": "9.1"}))
-    with pytest.raises(LakeError, match=r"written by EmberMQ 9.1 with lake format 2, this one knows formats up to 1"):
+    (tmp_path / "_embermq" / "lake.json").write_text(json.dumps({"format": 3, "embermq": "9.1"}))
+    with pytest.raises(LakeError, match=r"written by EmberMQ 9.1 with lake format 3, this one knows formats up to 2"):
         lake.open()
 
 
@@ -57,23 +61,15 @@ def test_a_lake_of_another_log_is_refused_before_spark_starts(tmp_path: Path) ->
         made.close()
     lake = Lake(tmp_path / "lake")
     lake.open()
-    noted = Path(lake.checkpoint("messages")) / "offsets"
-    noted.mkdir(parents=True)
-    check_checkpoints(lake, other.data / "log")  # nothing was read yet
-    (noted / "9").write_text("v1\n{}\n" + json.dumps({"offset": 1}))
-    (noted / "10").write_text("v1\n{}\n" + json.dumps(stream_offset(mine.data / "log", 2)))
-    (noted / ".10.crc").touch()
-    check_checkpoints(lake, mine.data / "log")
-    with pytest.raises(LakeError, match=r"has the tables of another log than .*other.log: name another --lake"):
-        check_checkpoints(lake, other.data / "log")
+    Positions(lake, other.data / "log")  # nothing was read yet
+    Positions(lake, mine.data / "log").save({"messages": 2}, {})
     with pytest.raises(LakeError, match="has the tables of another log"):
         run(other.data, lake, once=True, master="no master: Spark must not start")
-    status = ["status", "--lake", str(lake.directory), "--data"]
-    assert "never run" in CliRunner().invoke(app, [*status, str(mine.data)], catch_exceptions=False).output
+    lake.keep_data_directory(mine.data)
+    status = ["status", "--lake", str(lake.directory)]
+    assert "next offset 2" in CliRunner().invoke(app, status, catch_exceptions=False).output
     with pytest.raises(ConfigError, match="has the tables of another log"):
-        CliRunner().invoke(app, [*status, str(other.data)], catch_exceptions=False)
-    (noted / "10").write_text("v1")  # cut short by a full disk
-    check_checkpoints(lake, other.data / "log")
+        CliRunner().invoke(app, [*status, "--data", str(other.data)], catch_exceptions=False)
 
 
 def test_one_pipeline_at_a_time(tmp_path: Path) -> None:

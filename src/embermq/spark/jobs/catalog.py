@@ -5,7 +5,7 @@ A job for each group of tables: one whose tables are new or were deleted starts 
 go on.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from embermq.spark.errors import PipelineError
@@ -15,30 +15,27 @@ from embermq.spark.jobs.messages import MESSAGES_JOB
 from embermq.spark.jobs.retained import RETAINED_JOB
 from embermq.spark.jobs.topic_stats import WINDOW, topic_stats_job
 from embermq.spark.jobs.typed_tables import TypedTable, typed_job
+from embermq.spark.lake.maintenance import MaintenanceSettings
 
-MESSAGES_EVERY_S: Final = 2.0
-TABLES_EVERY_S: Final = 30.0
-"""A MERGE takes seconds whatever its size, so large and rare batches are cheap. `messages` has what is newer."""
-RECORDS_PER_TRIGGER: Final = 2_500_000
+FRESH_S: Final = 10.0
+RECORDS_MAX: Final = 1_000_000
 
 
 @dataclass(frozen=True)
 class JobSettings:
     """How the jobs run."""
 
-    messages_every_s: float = MESSAGES_EVERY_S
-    tables_every_s: float = TABLES_EVERY_S
-    records_per_trigger: int = RECORDS_PER_TRIGGER
+    fresh_s: float = FRESH_S
+    """How old the newest rows may be, where the cost allows it (`schedule`)."""
+    records_max: int = RECORDS_MAX
+    """The most records of one batch."""
     stats_window: str = WINDOW
     skip_trimmed: bool = False
     typed_tables: tuple[TypedTable, ...] = ()
     only: tuple[str, ...] = ()
+    maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     rebuild: tuple[str, ...] = ()
     """Typed tables that are removed and built again from the log."""
-
-    def every_s(self, job: Job) -> float:
-        """Seconds between two batches of a job."""
-        return self.messages_every_s if job is MESSAGES_JOB else self.tables_every_s
 
 
 def all_jobs(settings: JobSettings) -> list[Job]:

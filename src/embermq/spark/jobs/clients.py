@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from embermq.spark.jobs.job import Job
+from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import CLIENTS_SCHEMA
 from embermq.spark.lake.transactions import append_once, applied_offset
@@ -74,13 +74,11 @@ def _text(at: int) -> Column:
     return F.expr(f"cast(substring(payload, {at + 1}) as string)")
 
 
-def apply_clients(batch: DataFrame, lake: Lake) -> None:
+def apply_clients(batch: Batch, lake: Lake) -> None:
     """Append a batch's events."""
     path = lake.table(NAME)
-    new = batch.where(F.col("offset") > applied_offset(batch.sparkSession, path, NAME))
-    last = new.agg(F.max("offset")).collect()[0][0]
-    if last is not None:
-        append_once(client_events(new), path, NAME, last)
+    new = batch.rows.where(F.col("offset") > applied_offset(batch.rows.sparkSession, path, NAME))
+    append_once(client_events(new), path, NAME, batch.through)
 
 
 CLIENTS_JOB: Final = Job(

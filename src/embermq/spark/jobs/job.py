@@ -1,10 +1,11 @@
-"""A job: one stream from the log to its tables.
+"""A job: how records of the log become the rows of its tables.
 
 Owns: the form that every job has. Each module beside this one makes one job, or one for each typed table.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -12,24 +13,40 @@ from pyspark.sql.types import StructType
 from embermq.spark.lake.definitions import Definition
 from embermq.spark.lake.lake import Lake
 
-Apply = Callable[[DataFrame, Lake], None]
-"""Brings the tables of a job up to the end of a batch. A batch may come again after a crash: it must change nothing
-then."""
+
+@dataclass(frozen=True)
+class Batch:
+    """Records of the log: of a job's kinds, with its columns, and up to an offset all of them."""
+
+    rows: DataFrame
+    through: int
+    """The last offset of the batch, whether its record is of the job's kinds or not."""
+    since: datetime
+    """No record is older."""
+
+
+Apply = Callable[[Batch, Lake], None]
+"""Brings the tables of a job up to the end of a batch. After a crash a batch may come again, also with other bounds:
+rows that a table has applied must change nothing then."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a stream reads, the tables it writes, and how."""
+    """What a job reads, the tables it writes, and how."""
 
     name: str
-    """Also the name of its checkpoint and of its transactions (`lake.transactions`)."""
     tables: Mapping[str, StructType]
     columns: Sequence[str]
     """The columns of the source that it reads."""
     kinds: Sequence[str]
     """The kinds of records that it reads."""
-    apply: Apply | None
-    """None: Delta's own sink appends every row to the one table."""
+    apply: Apply
+    is_merged: bool = False
+    """Whether a batch rewrites rows, which costs much more than to append some."""
     topic_filter: str | None = None
     definition: Definition | None = None
     """The settings that its tables are made from; None if no setting changes their rows."""
+
+    def transaction_id(self, table: str) -> str:
+        """The name under which a table remembers how far it has applied the log (`lake.transactions`)."""
+        return self.name if self.definition is None else table

@@ -1,17 +1,31 @@
-"""The job of `messages`: every accepted PUBLISH, a row each.
+"""The job of `messages`: every accepted PUBLISH, a row each, in a directory for each day.
 
-The columns are those of the source, so that Delta's own sink can append them: it needs no `apply`.
+Owns: the day of a message, by the server's clock in UTC.
 """
 
 from typing import Final
 
-from embermq.spark.jobs.job import Job
-from embermq.spark.lake.tables import MESSAGES_SCHEMA
+from pyspark.sql import functions as F
+
+from embermq.spark.jobs.job import Batch, Job
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import DAY, MESSAGES_SCHEMA
+from embermq.spark.lake.transactions import append_once, applied_offset
+
+NAME: Final = "messages"
+
+
+def apply_messages(batch: Batch, lake: Lake) -> None:
+    """Append a batch's messages."""
+    path = lake.table(NAME)
+    new = batch.rows.where(F.col("offset") > applied_offset(batch.rows.sparkSession, path, NAME))
+    append_once(new.withColumn(DAY, F.to_date("timestamp")), path, NAME, batch.through)
+
 
 MESSAGES_JOB: Final = Job(
-    name="messages",
-    tables={"messages": MESSAGES_SCHEMA},
-    columns=MESSAGES_SCHEMA.names,
+    name=NAME,
+    tables={NAME: MESSAGES_SCHEMA},
+    columns=[name for name in MESSAGES_SCHEMA.names if name != DAY],
     kinds=("publish",),
-    apply=None,
+    apply=apply_messages,
 )

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from embermq.spark.errors import LakeError
-from embermq.spark.jobs.job import Job
+from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import RETAINED_CLOSED_SCHEMA, RETAINED_SCHEMA, read_table
 from embermq.spark.lake.transactions import append_once, applied_offset, merge_once
@@ -46,9 +46,9 @@ def with_successors(events: DataFrame) -> DataFrame:
     )
 
 
-def apply_retained(batch: DataFrame, lake: Lake) -> None:
+def apply_retained(batch: Batch, lake: Lake) -> None:
     """Bring both tables up to the end of a batch."""
-    spark = batch.sparkSession
+    spark = batch.rows.sparkSession
     closed_through = applied_offset(spark, lake.table("retained_closed"), NAME)
     through = applied_offset(spark, lake.table("retained"), NAME)
     if closed_through < through:
@@ -56,17 +56,16 @@ def apply_retained(batch: DataFrame, lake: Lake) -> None:
             f"retained_closed has applied the log up to {closed_through}, retained up to {through}: "
             "delete both tables and run the pipeline again to rebuild them"
         )
-    events = with_successors(retained_events(batch).where(F.col("offset") > through))
+    events = with_successors(retained_events(batch.rows).where(F.col("offset") > through))
     events = events.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        last = events.agg(F.max("offset")).collect()[0][0]
-        if last is None:
+        if events.isEmpty():
             return
-        if last > closed_through:
+        if batch.through > closed_through:
             # After a crash between the two commits some are there already: the next batches may have other bounds.
             closed = _closed_by(spark, lake, events).where(F.col("offset_to") > closed_through)
-            append_once(closed, lake.table("retained_closed"), NAME, last)
-        merge_once(spark, lake.table("retained"), NAME, last, lambda table: _merge_current(table, events))
+            append_once(closed, lake.table("retained_closed"), NAME, batch.through)
+        merge_once(spark, lake.table("retained"), NAME, batch.through, lambda table: _merge_current(table, events))
     finally:
         events.unpersist()
 
@@ -102,4 +101,5 @@ RETAINED_JOB: Final = Job(
     columns=("offset", "timestamp", "kind", "topic", "payload", "qos", "retain"),
     kinds=("publish", "retained_removed"),
     apply=apply_retained,
+    is_merged=True,
 )

@@ -10,7 +10,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from embermq.spark.jobs.job import Job
+from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import TOPIC_STATS_SCHEMA
 from embermq.spark.lake.transactions import applied_offset, merge_once
@@ -27,6 +27,7 @@ def topic_stats_job(window: str = WINDOW) -> Job:
         columns=("offset", "timestamp", "topic", "payload"),
         kinds=("publish",),
         apply=partial(apply_topic_stats, window=window),
+        is_merged=True,
     )
 
 
@@ -51,15 +52,11 @@ def batch_stats(messages: DataFrame, window: str = WINDOW) -> DataFrame:
     )
 
 
-def apply_topic_stats(batch: DataFrame, lake: Lake, window: str = WINDOW) -> None:
+def apply_topic_stats(batch: Batch, lake: Lake, window: str = WINDOW) -> None:
     """Add a batch to the statistics."""
-    spark = batch.sparkSession
-    new = batch.where(F.col("offset") > applied_offset(spark, lake.table("topic_stats"), NAME))
-    row = new.agg(F.max("offset"), F.min("timestamp")).collect()[0]
-    if row[0] is None:
-        return
-    stats = batch_stats(new, window)
-    merge_once(spark, lake.table("topic_stats"), NAME, row[0], lambda table: _add(table, stats, window, row[1]))
+    spark, path = batch.rows.sparkSession, lake.table("topic_stats")
+    stats = batch_stats(batch.rows.where(F.col("offset") > applied_offset(spark, path, NAME)), window)
+    merge_once(spark, path, NAME, batch.through, lambda table: _add(table, stats, window, batch.since))
 
 
 def _add(table: DeltaTable, stats: DataFrame, window: str, since: object) -> None:

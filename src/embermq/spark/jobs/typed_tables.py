@@ -32,7 +32,7 @@ from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
 from embermq.protocol.topics import check_topic_filter
 from embermq.spark.errors import PipelineError
-from embermq.spark.jobs.job import Job
+from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.jobs.strict_json import NOT_UTF8, TOO_LARGE, DocumentReader
 from embermq.spark.jobs.typed_schema import SchemaError, parse_schema
 from embermq.spark.lake.definitions import Definition, check_definition
@@ -48,6 +48,7 @@ _NUMBER: Final = (
     r"\A[ \t\n\r]*+-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?[ \t\n\r]*+\z"  # RFC 8259, section 6
 )
 _READ_KEYS: Final = ("offset", "timestamp", "topic", "payload")
+_SECTION_KEYS: Final = ("tables", "retention", "compact_files", "vacuum_hours")
 _KEYS: Final = ("name", "filter", "format", "schema", "levels")
 
 
@@ -97,10 +98,8 @@ def typed_job(table: TypedTable) -> Job:
     )
 
 
-def read_typed_tables(config: Path | None) -> tuple[TypedTable, ...]:
-    """The tables that a configuration file asks for; none without a file."""
-    if config is None:
-        return ()
+def read_section(config: Path) -> dict[str, object]:
+    """The section `pipeline` of a configuration file."""
     try:
         settings = tomllib.loads(config.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -109,9 +108,16 @@ def read_typed_tables(config: Path | None) -> tuple[TypedTable, ...]:
     if not isinstance(pipeline, dict):
         raise PipelineError(f"{config}: pipeline: expected a section")
     for key in pipeline:
-        if key != "tables":
-            raise PipelineError(f"{config}: pipeline.{key}: expected [[pipeline.tables]] and nothing else")
-    entries = pipeline.get("tables", [])
+        if key not in _SECTION_KEYS:
+            raise PipelineError(f"{config}: pipeline.{key}: expected one of {', '.join(_SECTION_KEYS)}")
+    return pipeline
+
+
+def read_typed_tables(config: Path | None) -> tuple[TypedTable, ...]:
+    """The tables that a configuration file asks for; none without a file."""
+    if config is None:
+        return ()
+    entries = read_section(config).get("tables", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise PipelineError(f"{config}: pipeline.tables: expected [[pipeline.tables]] sections")
     tables = tuple(_typed_table(f"{config}: pipeline.tables[{number}]", entry) for number, entry in enumerate(entries))
@@ -200,17 +206,16 @@ def split_typed(read: DataFrame, table: TypedTable) -> tuple[DataFrame, DataFram
     return fitting, read.where(F.col("reason").isNotNull()).select(*REJECTS_SCHEMA.names)
 
 
-def apply_typed(batch: DataFrame, lake: Lake, table: TypedTable) -> None:
+def apply_typed(batch: Batch, lake: Lake, table: TypedTable) -> None:
     """Append a batch to a typed table and its rejects."""
-    spark = batch.sparkSession
+    spark = batch.rows.sparkSession
     through = {name: applied_offset(spark, lake.table(name), name) for name in (table.name, table.rejects)}
-    read = read_typed(batch.where(F.col("offset") > min(through.values())), table)
+    read = read_typed(batch.rows.where(F.col("offset") > min(through.values())), table)
     read = read.persist(StorageLevel.MEMORY_AND_DISK)  # both tables take from it, and it is read once
     try:
-        last = read.agg(F.max("offset")).collect()[0][0]
-        if last is None:
+        if read.isEmpty():
             return
         for name, rows in zip((table.name, table.rejects), split_typed(read, table), strict=True):
-            append_once(rows.where(F.col("offset") > through[name]), lake.table(name), name, last)
+            append_once(rows.where(F.col("offset") > through[name]), lake.table(name), name, batch.through)
     finally:
         read.unpersist()

@@ -1,7 +1,7 @@
 """A lake: a directory of Delta tables that one pipeline writes.
 
 Owns: where each table lies, and the files in `_embermq` beside the tables: the marker with the lake's format, the lock,
-the checkpoints, Spark's own log.
+the jobs' positions, Spark's own log.
 Never: a table's rows. Importing this module imports no Spark.
 """
 
@@ -19,7 +19,8 @@ from embermq import __version__
 from embermq.spark.errors import LakeError, is_url
 from embermq.store.log.segments import lock_file
 
-LAKE_FORMAT: Final = 1
+LAKE_FORMAT: Final = 2
+"""2: `messages` is divided by days, and positions are in one file. A lake of format 1 is continued."""
 STATE_DIRECTORY: Final = "_embermq"
 LOCK_WAIT_S: Final = 15.0
 """After kill -9 of a pipeline its Java process ends a moment later; it has the lock until then."""
@@ -45,9 +46,10 @@ class Lake:
         """The path of a table, as Spark takes it."""
         return str(self.directory.absolute() / name)
 
-    def checkpoint(self, job: str) -> str:
-        """The path of a job's checkpoint, as Spark takes it."""
-        return str(self.state_directory.absolute() / "checkpoints" / job)
+    @property
+    def staging(self) -> Path:
+        """The directory for the files of a batch."""
+        return (self.state_directory / "batch").absolute()
 
     def java_log(self, name: str) -> Path:
         """The file for the messages of Spark's Java process; `name` is `pipeline` or `query`, the last run of each."""
@@ -101,10 +103,10 @@ class Lake:
     # -- the format ---------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Check that this version may write here; a new directory becomes a lake."""
-        if self.exists():
-            return
+        """Check that this version may write here; a new directory becomes a lake, an earlier format is replaced."""
         marker = self._marker()
+        if self.exists() and json.loads(marker.read_text())["format"] == LAKE_FORMAT:
+            return
         try:
             marker.parent.mkdir(parents=True, exist_ok=True)
             new = marker.with_suffix(".new")

@@ -1,7 +1,7 @@
 """Progress: how far each job is, how fast, and how many records behind the log.
 
 Owns: the numbers of a running pipeline, the line that shows them, and the file that keeps them for `status`.
-Records are counted by offsets of the log: Spark counts a row again each time a batch is read.
+Records are counted by offsets of the log, whether they have rows in a job's tables or not.
 """
 
 import json
@@ -9,14 +9,11 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from embermq.spark.lake.lake import Lake
 
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
-RATE_OVER_S: Final = 10.0
+RATE_OVER_S: Final = 30.0
 
 
 @dataclass
@@ -29,25 +26,16 @@ class JobProgress:
     rate: float = 0.0  # records a second, over the last RATE_OVER_S
     lag: int | None = None  # records behind the log's end
     batches: int = 0
-    _last_batch: int = field(default=-1, repr=False)
     _seen: list[tuple[float, int]] = field(default_factory=list, repr=False)
 
-    def update(self, query: "StreamingQuery", log_bounds: tuple[int, int], now_s: float) -> None:
-        """Add what the query has done since the last call."""
-        log_first, log_end = log_bounds
-        for report in query.recentProgress:
-            if report["batchId"] <= self._last_batch or not report["sources"]:
-                continue
-            source = report["sources"][0]
-            start, end = _offset(source["startOffset"]), _offset(source["endOffset"])
-            if end is None:
-                continue
-            self.offset = end
-            self._last_batch = report["batchId"]
-            done = end - (log_first if start is None else start)
-            if done > 0:
-                self.records += done
-                self.batches += 1
+    def advance(self, start: int, end: int) -> None:
+        """Add a batch."""
+        self.offset = end
+        self.records += end - start
+        self.batches += 1
+
+    def update(self, log_end: int, now_s: float) -> None:
+        """Compute rate and lag."""
         self._seen = [seen for seen in self._seen if now_s - seen[0] <= RATE_OVER_S]
         self._seen.append((now_s, self.records))
         since_s, since_records = self._seen[0]
@@ -57,11 +45,6 @@ class JobProgress:
 
     def as_dict(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if not key.startswith("_")}
-
-
-def _offset(stream_offset: str | None) -> int | None:
-    found = json.loads(stream_offset) if stream_offset else None  # Spark writes "null" for a stream without a batch
-    return None if found is None else int(found["offset"])
 
 
 def progress_line(jobs: Iterable[JobProgress]) -> str:

@@ -4,14 +4,17 @@ Owns: the columns and types of every table, and how a table is created and opene
 Never: what goes into a table; each job knows its own.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     ByteType,
+    DateType,
     LongType,
     StringType,
     StructField,
@@ -22,7 +25,11 @@ from pyspark.sql.types import (
 from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
 from embermq.spark.source.columns import SOURCE_SCHEMA
 
-MESSAGES_SCHEMA: Final = StructType([field for field in SOURCE_SCHEMA.fields if field.name != "kind"])
+DAY: Final = "day"
+"""The column that `messages` is divided by: the date of the timestamp, in UTC."""
+MESSAGES_SCHEMA: Final = StructType(
+    [*(field for field in SOURCE_SCHEMA.fields if field.name != "kind"), StructField(DAY, DateType())]
+)
 
 RETAINED_SCHEMA: Final = StructType(
     [
@@ -121,7 +128,10 @@ def create_table(spark: SparkSession, lake: Lake, name: str, schema: StructType)
         .addColumns(schema)
         .property("delta.enableDeletionVectors", "false")
         .property("delta.logRetentionDuration", "interval 7 days")
+        .property("delta.checkpointInterval", "50")
     )
+    if DAY in schema.names:
+        builder = builder.partitionedBy(DAY)
     if name in STATS_COLUMNS:
         builder = builder.property("delta.dataSkippingStatsColumns", STATS_COLUMNS[name])
     builder.execute()
@@ -130,3 +140,16 @@ def create_table(spark: SparkSession, lake: Lake, name: str, schema: StructType)
 def read_table(spark: SparkSession, lake: Lake, name: str) -> DataFrame:
     """A table of the lake as a DataFrame."""
     return spark.read.format("delta").load(lake.table(name))
+
+
+def add_columns(spark: SparkSession, lake: Lake, name: str, fields: Sequence[StructField]) -> None:
+    """Add columns that a table of an earlier version lacks; its rows have null there."""
+    columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in fields)
+    spark.sql(f"alter table delta.`{lake.table(name)}` add columns ({columns})")
+
+
+def partition_by_day(spark: SparkSession, lake: Lake, name: str) -> None:
+    """Divide a table of an earlier version by days, in one commit that rewrites it."""
+    rows = read_table(spark, lake, name).withColumn(DAY, F.to_date("timestamp"))
+    writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    writer.partitionBy(DAY).save(lake.table(name))

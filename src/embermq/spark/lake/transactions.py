@@ -2,7 +2,7 @@
 
 Owns: the transaction identifier that Delta keeps with every commit: the job's name, and as its version the last offset
 of the log that was applied. It changes together with the rows, so that a batch which comes again after a crash is
-recognised, even when the checkpoint is lost and the batches have other bounds.
+recognised, even when positions are lost and the batches have other bounds.
 Never: what the rows are.
 """
 

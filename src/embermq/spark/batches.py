@@ -1,0 +1,92 @@
+"""One batch: a range of the log, read once and applied to the tables of every job that takes part.
+
+Owns: what the jobs of a batch see, and when the positions are written.
+Never: which batch is next (`schedule`), and what a job does with it.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from embermq.spark.jobs.job import Batch, Job
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.positions import Positions
+from embermq.spark.lake.transactions import applied_version
+from embermq.spark.schedule import Plan
+from embermq.spark.source.columns import FLAGS_FIELD, SOURCE_SCHEMA
+from embermq.spark.source.staging import clear, stage
+from embermq.spark.source.topic_filters import matches
+
+COMPILE_ABOVE: Final = 100_000
+"""Records of a batch from which it pays to compile its queries to Java code."""
+
+_STAGED_SCHEMA: Final = StructType([*SOURCE_SCHEMA.fields, FLAGS_FIELD])
+_INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+
+
+@dataclass(frozen=True)
+class BatchContext:
+    """What all batches of one pipeline share."""
+
+    spark: SparkSession
+    data: Path
+    lake: Lake
+    jobs: Mapping[str, Job]
+    positions: Positions
+
+
+def run_batch(context: BatchContext, plan: Plan) -> tuple[dict[str, float], dict[str, int]]:
+    """Apply a batch to the tables of its jobs, then write their positions.
+
+    Returns how long each job took, in seconds, and the version that each of their tables has now.
+    """
+    spark, lake = context.spark, context.lake
+    jobs = [context.jobs[name] for name in plan.jobs]
+    _set_for_size(spark, plan.end - plan.start)
+    began_s = time.monotonic()
+    kinds = sorted({kind for job in jobs for kind in job.kinds})
+    staged = stage(context.data, plan.start, plan.end, kinds, lake.staging, spark.sparkContext.defaultParallelism)
+    took_s = dict.fromkeys(plan.jobs, (time.monotonic() - began_s) / len(jobs))
+    try:
+        if staged.since is not None:
+            rows = spark.read.schema(_STAGED_SCHEMA).parquet(*staged.files)
+            for job in jobs:
+                if staged.kinds.isdisjoint(job.kinds):
+                    continue
+                began_s = time.monotonic()
+                job.apply(Batch(_rows_of(job, rows), plan.end - 1, staged.since), lake)
+                took_s[job.name] += time.monotonic() - began_s
+    finally:
+        clear(lake.staging)
+    versions = {job.name: _versions(spark, lake, job) for job in jobs}
+    context.positions.save(dict.fromkeys(plan.jobs, plan.end), versions)
+    return took_s, {name: version for of_job in versions.values() for name, version in of_job.items()}
+
+
+def _rows_of(job: Job, rows: DataFrame) -> DataFrame:
+    chosen = rows.where(F.col("kind").isin(*job.kinds))
+    if job.topic_filter is not None:
+        chosen = chosen.where(matches(F.col("topic"), job.topic_filter))
+    return chosen.select(*job.columns)
+
+
+def _versions(spark: SparkSession, lake: Lake, job: Job) -> dict[str, int]:
+    return {name: applied_version(spark, lake.table(name), job.transaction_id(name))[0] for name in job.tables}
+
+
+def _set_for_size(spark: SparkSession, records: int) -> None:
+    """Compiling a small query costs more than running it, and adaptive execution doubles the Spark jobs of a batch."""
+    is_large = records >= COMPILE_ABOVE
+    settings = dict(_COMPILED if is_large else _INTERPRETED)
+    settings["spark.sql.adaptive.enabled"] = "false"
+    settings["spark.sql.shuffle.partitions"] = str(spark.sparkContext.defaultParallelism if is_large else 1)
+    for key, value in settings.items():
+        if spark.conf.get(key) != value:
+            spark.conf.set(key, value)

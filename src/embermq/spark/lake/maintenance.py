@@ -1,0 +1,155 @@
+"""Maintenance of a lake inside a running pipeline: small files are joined, old rows and unneeded files are removed.
+
+Owns: when each is done, and the file `_embermq/maintenance.json`, which remembers it across runs.
+Each step is one commit of one table, made between two batches by the pipeline itself: there is no second writer, and a
+crash between two commits leaves every table as one of them made it.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, final
+
+from delta.exceptions import DeltaConcurrentModificationException
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import DAY
+from embermq.spark.lake.transactions import applied_version
+
+logger = logging.getLogger(__name__)
+
+COMPACT_FILES: Final = 12
+VACUUM_HOURS: Final = 24.0
+TIDY_EVERY_S: Final = 6 * 3600.0
+SMALL_FILE_BYTES: Final = 16 << 20
+"""Files below this size are joined again and again, larger ones once, when their day is over."""
+
+AGE_COLUMNS: Final = {
+    "messages": DAY,
+    "retained_closed": "valid_to",
+    "topic_stats": "window_end",
+    "clients": "timestamp",
+}
+"""The column that the age of a row is judged by; in typed tables it is `timestamp`."""
+
+_MIN_FILE_SIZE: Final = "spark.databricks.delta.optimize.minFileSize"
+_RETENTION_CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
+
+
+@dataclass(frozen=True)
+class MaintenanceSettings:
+    """How a lake is kept tidy."""
+
+    compact_files: int = COMPACT_FILES
+    """The commits of a table after which its small files are joined."""
+    vacuum_hours: float = VACUUM_HOURS
+    """How long files stay that no table version of now needs: queries that began earlier must have ended."""
+    retention: Mapping[str, timedelta] = field(default_factory=dict)
+    """The age at which rows of a table are removed; none without an entry."""
+
+
+@final
+class Maintenance:
+    """What a lake needs, and when that was last done."""
+
+    __slots__ = ("_spark", "_lake", "_settings", "_state")
+
+    def __init__(self, spark: SparkSession, lake: Lake, settings: MaintenanceSettings) -> None:
+        self._spark: Final = spark
+        self._lake: Final = lake
+        self._settings: Final = settings
+        self._state: Final[dict[str, Any]] = _read(lake)
+
+    def after_batch(self, versions: Mapping[str, int]) -> list[str]:
+        """Do what is due for these tables, given their versions; what was done, a sentence each."""
+        done = []
+        compacted: dict[str, int] = self._state.setdefault("compacted", {})  # the version after the last compaction
+        for name, version in versions.items():
+            before = compacted.get(name, 0)
+            if version < before or version - before >= self._settings.compact_files:  # lower: it was built again
+                with _unless_changed(name):
+                    done += self._compact(name)
+                compacted[name] = self._version(name)
+                self._write()
+        if time.time() - float(self._state.setdefault("tidied", time.time())) >= TIDY_EVERY_S:
+            done += self.tidy(datetime.now(UTC))
+        return done
+
+    def tidy(self, now: datetime) -> list[str]:
+        """Remove rows that are too old and files that are not needed, in all tables; lay out days that are over."""
+        done = []
+        for name in self._lake.table_names():
+            with _unless_changed(name):
+                done += self._remove_old_rows(name, now)
+                done += self._cluster_days(name)
+            self._spark.conf.set(_RETENTION_CHECK, "false")
+            self._table(name).vacuum(self._settings.vacuum_hours)
+        self._state["tidied"] = time.time()
+        self._write()
+        return done
+
+    def _table(self, name: str) -> DeltaTable:
+        return DeltaTable.forPath(self._spark, self._lake.table(name))
+
+    def _version(self, name: str) -> int:
+        return applied_version(self._spark, self._lake.table(name), "")[0]
+
+    def _compact(self, name: str) -> list[str]:
+        """Join the small files of a table."""
+        self._spark.conf.set(_MIN_FILE_SIZE, str(SMALL_FILE_BYTES))
+        metrics = self._table(name).optimize().executeCompaction().select("metrics.*").collect()[0]
+        removed, added = int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
+        return [f"{name}: {removed} files became {added}"] if removed else []
+
+    def _cluster_days(self, name: str) -> list[str]:
+        """Put the messages of a topic side by side, once for each day that is over."""
+        days = sorted(path.name.partition("=")[2] for path in (self._lake.directory / name).glob(f"{DAY}=*"))
+        clustered = self._state.setdefault("clustered", {})
+        done = []
+        for day in days[:-1]:
+            if day > clustered.get(name, ""):
+                self._table(name).optimize().where(f"{DAY} = '{day}'").executeZOrderBy("topic")
+                clustered[name] = day
+                self._write()
+                done.append(f"{name}: laid out {day} by topic")
+        return done
+
+    def _remove_old_rows(self, name: str, now: datetime) -> list[str]:
+        age = self._settings.retention.get(name)
+        if age is None:
+            return []
+        column = AGE_COLUMNS.get(name, "timestamp")
+        oldest = now - age
+        bound = f"date'{oldest:%Y-%m-%d}'" if column == DAY else f"timestamp'{oldest:%Y-%m-%d %H:%M:%S}'"
+        self._table(name).delete(f"{column} < {bound}")
+        return [f"{name}: rows before {oldest:%Y-%m-%d %H:%M:%S} were removed"]
+
+    def _write(self) -> None:
+        path = self._lake.state_directory / "maintenance.json"
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(self._state))
+        os.replace(new, path)
+
+
+@contextmanager
+def _unless_changed(name: str) -> Iterator[None]:
+    """Leaves a step out if `ember pipeline compact` has changed the table meanwhile; it comes again."""
+    try:
+        yield
+    except DeltaConcurrentModificationException:
+        logger.warning("%s was changed by another command; it is compacted later", name)
+
+
+def _read(lake: Lake) -> dict[str, Any]:
+    try:
+        found = json.loads((lake.state_directory / "maintenance.json").read_text())
+    except (OSError, ValueError):
+        return {}  # everything is then done once more, which changes nothing
+    return found if isinstance(found, dict) else {}

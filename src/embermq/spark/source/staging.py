@@ -1,0 +1,75 @@
+"""Staging: a range of the log as Parquet files, which Spark reads natively as often as it needs.
+
+Owns: reading the log once for all jobs, and the files of one batch.
+Spark takes the rows of a Python source one by one and starts processes for it; these files it reads by columns. The
+files are not durable: after a crash the range is read again.
+"""
+
+import shutil
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from embermq.spark.options import parse_source_options
+from embermq.spark.source.columns import SOURCE_ARROW
+from embermq.spark.source.reader import split
+from embermq.spark.source.rows import rows
+
+ROW_GROUP_ROWS: Final = 100_000
+_REPEATED: Final = ("kind", "topic", "client_id", "content_type", "response_topic")
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The files of a range, and what is in them."""
+
+    files: tuple[str, ...]
+    kinds: frozenset[str]
+    since: datetime | None
+    """The oldest timestamp; None if no record is of the wanted kinds."""
+
+
+def stage(data: Path, start: int, end: int, kinds: Sequence[str], directory: Path, tasks: int) -> Staged:
+    """Write the records of some kinds, from `start` up to, not including, `end`, to a directory, emptied first."""
+    clear(directory)
+    directory.mkdir(parents=True)
+    ranges = split(start, end, tasks)
+    options = {"path": str(data.absolute()), "kinds": ",".join(kinds)}
+
+    def write(number: int) -> tuple[set[str], list[datetime]]:
+        return _write(options, ranges[number].start, ranges[number].end, directory / f"{number}.parquet")
+
+    with ThreadPoolExecutor(tasks) as pool:
+        written = list(pool.map(write, range(len(ranges))))
+    since = [moment for _, moments in written for moment in moments]
+    return Staged(
+        tuple(str(directory / f"{number}.parquet") for number in range(len(ranges))),
+        frozenset(kind for found, _ in written for kind in found),
+        min(since) if since else None,
+    )
+
+
+def _write(options: dict[str, str], start: int, end: int, path: Path) -> tuple[set[str], list[datetime]]:
+    kinds: set[str] = set()
+    since: list[datetime] = []
+    with pq.ParquetWriter(path, SOURCE_ARROW, compression="none", use_dictionary=list(_REPEATED)) as writer:
+        for batch in _batches(options, start, end):
+            kinds.update(batch["kind"].unique().to_pylist())
+            since = since or [batch["timestamp"][0].as_py()]  # they never decrease
+            writer.write_batch(batch, ROW_GROUP_ROWS)
+    return kinds, since
+
+
+def _batches(options: dict[str, str], start: int, end: int) -> Iterable[pa.RecordBatch]:
+    return rows(parse_source_options(options), SOURCE_ARROW, start, end)
+
+
+def clear(directory: Path) -> None:
+    """Remove the files of a batch."""
+    shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,103 @@
+"""Maintenance inside a run: few files, days laid out by topic, old rows and unneeded files removed, nothing lost."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from embermq.instants import EPOCH
+from embermq.spark.errors import PipelineError
+from embermq.spark.jobs.catalog import JobSettings
+from embermq.spark.jobs.maintenance_settings import read_maintenance
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.maintenance import Maintenance, MaintenanceSettings
+from embermq.spark.pipeline import run
+from support.lakes import feed, job_named, new_lake
+from support.recorded import Recorder
+
+Recorders = Callable[..., Recorder]
+DAY_US = 86_400_000_000
+
+
+def offsets(lake: Lake) -> list[int]:
+    table = DeltaTable(lake.table("messages")).to_pyarrow_table(columns=["offset"])
+    return sorted(table["offset"].to_pylist())
+
+
+def test_a_run_of_many_small_batches_leaves_few_files(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:
+    made = recorder()
+    for number in range(70):
+        made.publish(f"t/{number % 7}", b"%d" % number)
+    made.flush()
+    lake = Lake(tmp_path / "lake")
+    settings = JobSettings(records_max=5, only=("messages",), maintenance=MaintenanceSettings(compact_files=4))
+    run(made.data, lake, once=True, settings=settings)
+    table = DeltaTable(lake.table("messages"))
+    assert table.version() > 14  # batches and compactions
+    assert len(table.file_uris()) < 2 * 4
+    assert offsets(lake) == [published[0] for published in made.published]
+    # The next run goes on counting where this one stopped.
+    made.publish("t/1", b"more")
+    made.flush()
+    run(made.data, lake, once=True, settings=settings)
+    assert offsets(lake) == [published[0] for published in made.published]
+
+
+def test_days_that_are_over_are_laid_out_and_old_ones_removed(
+    spark: SparkSession, recorder: Recorders, tmp_path: Path
+) -> None:
+    made = recorder()
+    for _ in range(3):
+        for number in range(20):
+            made.publish(f"t/{number % 2}", b"%d" % number)
+        made.now_us += DAY_US
+    made.flush()
+    job = job_named("messages")
+    lake = new_lake(spark, tmp_path / "lake", job)
+    feed(spark, lake, made.data, job, [1, 11, 21, 31, 41, 61])
+    days = [path.name for path in sorted((lake.directory / "messages").glob("day=*"))]
+    assert days == ["day=2023-11-14", "day=2023-11-15", "day=2023-11-16"]
+    settings = MaintenanceSettings(vacuum_hours=0, retention={"messages": timedelta(days=1)})
+    now = EPOCH + timedelta(microseconds=made.published[-1][1])
+    done = Maintenance(spark, lake, settings).tidy(now)
+    assert done[-1] == "messages: laid out 2023-11-15 by topic"
+    assert offsets(lake) == [published[0] for published in made.published[20:]]
+    files = DeltaTable(lake.table("messages")).file_uris()
+    assert sum("day=2023-11-15" in file for file in files) == 1
+    # Nothing else is left on the disk, and what is laid out stays as it is.
+    left = [str(path) for path in (lake.directory / "messages").rglob("*.parquet") if "_delta_log" not in path.parts]
+    assert sorted(Path(file).name for file in files) == sorted(Path(file).name for file in left)
+    assert not any("laid out" in sentence for sentence in Maintenance(spark, lake, settings).tidy(now))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("compact_files = 1", "pipeline.compact_files: 1: expected a whole number of at least 2"),
+        ("vacuum_hours = 0.5", "pipeline.vacuum_hours: 0.5: expected a number of at least 1"),
+        ('retention = "90d"', "pipeline.retention: expected a section"),
+        ('[pipeline.retention]\nretained = "1d"', "pipeline.retention.retained: expected one of messages, "),
+        ("[pipeline.retention]\nmessages = 90", "pipeline.retention.messages: 90: expected an age such as '90d'"),
+        ("compaction = 1", "pipeline.compaction: expected one of tables, retention, compact_files, vacuum_hours"),
+    ],
+)
+def test_a_wrong_setting_is_named(tmp_path: Path, text: str, said: str) -> None:
+    config = tmp_path / "ember.toml"
+    config.write_text(f"[pipeline]\n{text}\n")
+    with pytest.raises(PipelineError) as caught:
+        read_maintenance(config)
+    assert said in str(caught.value)
+
+
+def test_settings_are_read_with_ages_for_typed_tables_too(tmp_path: Path) -> None:
+    config = tmp_path / "ember.toml"
+    typed = '[[pipeline.tables]]\nname = "air"\nfilter = "air/+"\nformat = "number"\n'
+    config.write_text(
+        f'[pipeline]\nvacuum_hours = 3\n[pipeline.retention]\nmessages = "90d"\nair_rejects = "36h"\n{typed}'
+    )
+    ages = {"messages": timedelta(days=90), "air_rejects": timedelta(hours=36)}
+    assert read_maintenance(config) == MaintenanceSettings(vacuum_hours=3, retention=ages)
+    assert read_maintenance(None) == MaintenanceSettings()

@@ -1,0 +1,55 @@
+"""The schedule: freshness, cost, and jobs at different offsets. No Spark session is needed."""
+
+from embermq.spark.schedule import Plan, Turn, next_plan
+
+FRESH_S = 10.0
+MOST = 1_000
+
+
+def plan(turns: list[Turn], log_end: int, now_s: float) -> Plan | None:
+    return next_plan(turns, log_end, MOST, FRESH_S, now_s)
+
+
+def done(turns: list[Turn], made: Plan, now_s: float, took_s: float = 0.1) -> None:
+    for turn in turns:
+        if turn.name in made.jobs:
+            turn.position, turn.began_s, turn.took_s = made.end, now_s, took_s
+
+
+def test_all_jobs_share_the_first_batch_and_wait_for_new_records() -> None:
+    turns = [Turn("messages", False, 1), Turn("retained", True, 1)]
+    first = plan(turns, 501, 0.0)
+    assert first == Plan(1, 501, ("messages", "retained"))
+    done(turns, first, 0.0)
+    assert plan(turns, 501, 100.0) is None
+    assert plan(turns, 502, 9.9) is None
+    assert plan(turns, 502, 10.0) == Plan(501, 502, ("messages", "retained"))
+
+
+def test_a_costly_merge_gets_rarer_batches_than_an_append() -> None:
+    turns = [Turn("messages", False, 501, 0.0, 1.0), Turn("retained", True, 501, 0.0, 2.0)]
+    assert plan(turns, 600, 10.0) == Plan(501, 600, ("messages",))
+    done(turns, Plan(501, 600, ("messages",)), 10.0, 1.0)
+    assert plan(turns, 700, 24.9) == Plan(600, 700, ("messages",))
+    # One read for both when the merge is due, from where it is.
+    assert plan(turns, 700, 25.0) == Plan(501, 700, ("messages", "retained"))
+
+
+def test_a_job_that_is_far_behind_does_not_wait_and_takes_turns_with_the_others() -> None:
+    turns = [Turn("messages", False, 5_001, 0.0, 0.1), Turn("new", False, 1)]
+    order = []
+    for step in range(10):
+        made = plan(turns, 5_001 + step, 2.0 * step)
+        if made is None:
+            break
+        order.append((made.jobs, made.start))
+        done(turns, made, 2.0 * step)
+    assert order[:5] == [(("new",), start) for start in (1, 1_001, 2_001, 3_001, 4_001)]
+    assert order[5:] == [(("messages", "new"), 5_001)] or order[5] == (("messages",), 5_001)
+
+
+def test_the_others_are_not_kept_waiting_by_a_job_that_reads_all_of_the_log() -> None:
+    turns = [Turn("messages", False, 9_001, 0.0, 0.1), Turn("new", False, 1, 1.0, 5.0)]
+    assert plan(turns, 9_100, 6.0) == Plan(1, 1_001, ("new",))
+    done(turns, Plan(1, 1_001, ("new",)), 6.0, 5.0)
+    assert plan(turns, 9_100, 11.0) == Plan(9_001, 9_100, ("messages",))
