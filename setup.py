@@ -24,18 +24,30 @@ PACKAGE = Path("src/embermq")
 COMPILED = runpy.run_path(str(PACKAGE / "compiled.py"))  # not imported, since that would import the package
 FOLDER: str = COMPILED["FOLDER"]
 
-HOT = ("protocol", "broker", "store")
+HOT = (
+    "protocol",
+    "broker",
+    "store",
+    "transport/fair_share.py",
+    "transport/pauses.py",
+    "transport/stream.py",
+    "transport/udp.py",
+)
 # Parts of them that run at the start or for commands only, and errors: those cross processes, and what mypyc compiles
 # cannot be pickled.
 INTERPRETED = (
+    "store/checkpointer.py",
     "store/directory.py",
     "store/errors.py",
     "store/log/arrow.py",
+    "store/log/checkpoint.py",
     "store/log/errors.py",
     "store/log/recovery.py",
     "store/log/verify.py",
     "store/opening.py",
     "store/replay.py",
+    "store/retention.py",
+    "store/state/from_checkpoint.py",
 )
 
 # Settings of mypy apart from those in pyproject.toml: with `num_workers`, mypyc builds empty modules without an error.
@@ -46,8 +58,9 @@ C_FILES = "build/mypyc"
 
 
 def hot_sources() -> list[Path]:
-    found = {path for name in HOT for path in (PACKAGE / name).rglob("*.py") if path.name != "__init__.py"}
-    return sorted(found - {PACKAGE / name for name in INTERPRETED})
+    found = {path for name in HOT for path in (PACKAGE / name, *(PACKAGE / name).rglob("*.py"))}
+    cold = {PACKAGE / name for name in INTERPRETED}
+    return sorted(path for path in found - cold if path.suffix == ".py" and path.name != "__init__.py")
 
 
 def module_of(source: Path) -> str:

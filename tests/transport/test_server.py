@@ -11,6 +11,7 @@ from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Connack, Connect, Pingreq, Pingresp, Publish
 from embermq.transport.fair_share import SHARE_BYTES_MAX
 from embermq.transport.server import STOP_GRACE_S, Server
+from support.stores import ScriptedStore
 from support.transports import Peer, joined, run, turn
 
 
@@ -45,17 +46,26 @@ def test_one_clients_flood_does_not_become_one_endless_turn(monkeypatch: pytest.
     assert max(after - before for before, after in pairwise(turns)) < 4 * SHARE_BYTES_MAX
 
 
+class StoreWithABug(ScriptedStore):
+    """Raises what no store raises, when one client publishes."""
+
+    def append_publish(self, message: Publish, client_id: str, qos2_session_id: int = 0) -> int:
+        if client_id == "u":
+            raise RuntimeError("a bug")
+        return super().append_publish(message, client_id, qos2_session_id)
+
+
 def test_a_bug_of_ours_ends_one_connection_and_is_counted() -> None:
     async def scenario(server: Server) -> None:
         reader = await joined(server, "r", "t")
         unlucky, writer = await joined(server, "u"), await joined(server, "w")
-        unlucky.connection.data_received("no bytes")  # type: ignore[arg-type]  # what no transport does
+        await unlucky.send(Publish("t", b"x", 1, packet_id=1))
         await writer.send(Publish("t", b"goes on"))
         assert unlucky.ended == "closed"
         assert reader.payloads() == [b"goes on"]
         assert not any(session.client_id == "u" for session in server.core.sessions())
 
-    run(scenario, internal_errors=1)
+    run(scenario, StoreWithABug(late=False), internal_errors=1)
 
 
 def test_connections_above_the_limit_are_not_served() -> None:

@@ -127,7 +127,7 @@ class Server:
     async def listen_tcp(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen on TCP, or TLS; returns the port, which the system chose if 0 was asked for."""
         listener = await self.loop.create_server(
-            lambda: StreamConnection(self),
+            self._new_connection,
             host,
             port,
             ssl=tls,
@@ -161,7 +161,7 @@ class Server:
             if _answers(path):  # the loop would take its place without a word
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             place.unlink()
-        listener = await self.loop.create_unix_server(lambda: StreamConnection(self), path, backlog=BACKLOG)
+        listener = await self.loop.create_unix_server(self._new_connection, path, backlog=BACKLOG)
         place.chmod(mode)
         self._unix_paths.append(place)
         self._listeners.append(listener)
@@ -326,6 +326,9 @@ class Server:
         self._timer = self.loop.call_later(wait_ms / 1000, self._tick)
 
     # -- connections -----------------------------------------------------------------------------------------------
+
+    def _new_connection(self) -> asyncio.Protocol:
+        return StreamConnection(self)  # type: ignore[return-value]  # it has the methods, without the base class
 
     def admit(self, connection: StreamConnection) -> bool:
         """Whether one more connection is within the limit; if so it counts from now on."""

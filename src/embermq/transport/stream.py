@@ -44,8 +44,11 @@ WAITING_MAX: Final = 10_000
 
 
 @final
-class StreamConnection(asyncio.Protocol, Link):
-    """A connection from its first byte to its last: its socket, its protocol (`Connection`), and the core's link."""
+class StreamConnection(Link):
+    """A connection from its first byte to its last: its socket, its protocol (`Connection`), and the core's link.
+
+    It has the methods of `asyncio.Protocol` and does not derive from it: compiled, an interpreted base makes it slow.
+    """
 
     __slots__ = (
         "_server",
@@ -183,6 +186,12 @@ class StreamConnection(asyncio.Protocol, Link):
             now_ms = self._server.begin_turn()
             self._server.core.lost(self, str(exc) if exc else "connection closed", now_ms)
         self._connection.lost()
+
+    def eof_received(self) -> bool:
+        return False  # the transport closes
+
+    def pause_writing(self) -> None:
+        """What the transport has not sent is asked for after a write, in `flush`."""
 
     def resume_writing(self) -> None:
         if self._transport is not None and self._connection.state < CLOSING:

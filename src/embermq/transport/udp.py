@@ -19,6 +19,7 @@ from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connack, Delivery, Disconnect, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.sn.events import (
+    Address,
     ClientEvent,
     ClientLost,
     ClientWritable,
@@ -100,8 +101,8 @@ class SnLink(Link):
 
 
 @final
-class SnListener(asyncio.DatagramProtocol):
-    """One UDP socket and all clients that send to it."""
+class SnListener:
+    """One UDP socket and all clients that send to it. It has the methods of `asyncio.DatagramProtocol`."""
 
     def __init__(self, server: "Server", settings: SnSettings) -> None:
         self.engine: Final = Engine(settings, SystemRandom())
@@ -131,7 +132,8 @@ class SnListener(asyncio.DatagramProtocol):
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
         bound = _bind(found[0][0], found[0][4])
         _enlarge_receive_buffer(bound)
-        await loop.create_datagram_endpoint(lambda: self, sock=bound)
+        # type: it has the methods, without the base class, which would make the compiled class slow
+        await loop.create_datagram_endpoint(lambda: self, sock=bound)  # type: ignore[type-var]
         if group is not None:
             try:
                 await self._join_group(bound, group)
@@ -150,6 +152,15 @@ class SnListener(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # uvloop's is no subclass of asyncio's
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket was closed, by `close`."""
+
+    def error_received(self, exc: Exception) -> None:
+        """A peer cannot be reached, which clients that are gone are known by anyway."""
+
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
 
     def close(self) -> None:
         """Send what is to be sent, then close the socket."""
@@ -170,7 +181,7 @@ class SnListener(asyncio.DatagramProtocol):
 
     # -- the turn ----------------------------------------------------------------------------------------------------
 
-    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+    def datagram_received(self, data: bytes, addr: Address) -> None:  # of IPv6: four values
         now_ms = self.begin_turn()
         self._server.core.counters.bytes_received += len(data)
         if self._server.overfull():
@@ -181,7 +192,7 @@ class SnListener(asyncio.DatagramProtocol):
         except Exception as error:
             self._server.bug(error)
 
-    def _multicast_received(self, data: bytes, addr: tuple[str, int]) -> None:
+    def _multicast_received(self, data: bytes, addr: Address) -> None:
         """A datagram was sent to the group that clients search in."""
         now_ms = self.begin_turn()
         try:
