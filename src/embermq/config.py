@@ -123,6 +123,8 @@ class LimitSettings(Section):
     output_bytes_max: Annotated[int, Field(ge=4096)] = limits.OUTPUT_BYTES_MAX
     topic_levels_max: Count = limits.TOPIC_LEVELS_MAX
     subscriptions_max: Count = limits.SUBSCRIPTIONS_MAX
+    subscription_bytes_max: Count = limits.SUBSCRIPTION_BYTES_MAX
+    all_subscription_bytes_max: Count = limits.ALL_SUBSCRIPTION_BYTES_MAX
     keep_alive_max_s: Annotated[int, Field(ge=1, le=65_535)] = limits.KEEP_ALIVE_MAX_S
     connect_timeout_s: Count = limits.CONNECT_TIMEOUT_S
     session_expiry_max_s: Annotated[int, Field(ge=1, le=0xFFFF_FFFF)] = limits.SESSION_EXPIRY_MAX_S

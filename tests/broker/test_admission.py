@@ -12,12 +12,12 @@ from embermq.broker.admission import (
 )
 from embermq.broker.counters import Counters
 from embermq.broker.limits import Limits
-from embermq.broker.routes import Routes, Subscription
-from embermq.protocol.packets import Puback, Publish, Suback, Subscribe, SubscriptionRequest
+from embermq.broker.routes import Routes, Subscription, subscription_bytes
+from embermq.protocol.packets import Puback, Publish, Suback, Subscribe, SubscriptionRequest, Unsubscribe
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.budgets import RetainedBudget
 from embermq.store.memory import MemoryStore
-from support.core import Bench, ScriptedAccess, new_session
+from support.core import Bench, ScriptedAccess, ScriptedLink, new_session
 
 CLIENT = Identity("", "c")
 
@@ -124,3 +124,25 @@ def test_nobody_else_speaks_for_the_server(retain: bool) -> None:
         bench.send(client, Publish(topic_name, b"mine", 1, retain, packet_id=packet_id))
         assert client.take() == [Puback(packet_id, 0x90)]
     assert bench.core.counters.dropped_topic_refused == 2
+
+
+@pytest.mark.parametrize("limit", ["subscription_bytes_max", "all_subscription_bytes_max"])
+def test_subscriptions_are_bounded_in_bytes_and_free_what_they_took(limit: str) -> None:
+    room = 3 * subscription_bytes("a/0")
+    bench = Bench(limits=Limits(**{limit: room}))
+    client, other = bench.join("c"), bench.join("o")
+
+    def reasons(link: ScriptedLink, *names: str) -> list[int]:
+        bench.send(link, Subscribe(1, [SubscriptionRequest(name, 1) for name in names]))
+        return [reason for packet in link.take() if isinstance(packet, Suback) for reason in packet.reasons]
+
+    quota = ReasonCode.QUOTA_EXCEEDED
+    assert reasons(client, "a/0", "a/1", "a/2", "a/3") == [1, 1, 1, quota]
+    assert reasons(client, "a/1") == [1]  # it is there already
+    assert reasons(other, "a/0") == ([1] if limit == "subscription_bytes_max" else [quota])
+    bench.send(client, Unsubscribe(2, ["a/0"]))
+    assert reasons(client, "a/3", "a/4") == [1, quota]
+    bench.lose(client)
+    bench.lose(other)
+    again = bench.join("again")
+    assert reasons(again, "a/0", "a/1", "a/2", "a/3") == [1, 1, 1, quota]

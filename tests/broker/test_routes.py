@@ -1,9 +1,12 @@
 """The trie agrees with the rules of matching, leaves nothing behind, and merges what overlaps."""
 
+import tracemalloc
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embermq.broker.routes import Routes, Subscription
+from embermq.broker.routes import Routes, Subscription, subscription_bytes
 from embermq.protocol.topics import check_topic_filter, check_topic_name, matches
 from support.clauses import v5, v311
 from support.core import new_session
@@ -95,3 +98,27 @@ def test_a_route_is_plain_only_if_all_copies_are_alike() -> None:
         assert trie.route("t").is_plain
         trie.add(subscription)
         assert not trie.route("t").is_plain
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        [f"{n}/" + "/".join("abcdefgh") for n in range(2_000)],
+        ["/".join([str(n)] + ["x"] * 127) for n in range(100)],
+        [f"{n}" + "y" * 60_000 for n in range(20)],
+        [f"sensor/{n}/temperature" for n in range(5_000)],
+    ],
+    ids=["deep", "deepest", "long", "usual"],
+)
+def test_subscriptions_take_no_more_memory_than_is_counted_for_them(filters: list[str]) -> None:
+    routes, session = Routes(), new_session()
+    tracemalloc.start()
+    try:
+        for topic_filter in filters:
+            copy = "".join(list(topic_filter))  # as it comes from a packet: a string of its own
+            session.subscriptions[copy] = subscription = Subscription(session, copy, 1)
+            routes.add(subscription)
+        taken_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken_bytes <= sum(map(subscription_bytes, filters))

@@ -15,7 +15,7 @@ from embermq.broker.access import OPERATOR, Access, Identity
 from embermq.broker.counters import SYS_PREFIX, Counters
 from embermq.broker.limits import Limits
 from embermq.broker.queues.shared import filter_of, is_shared
-from embermq.broker.routes import Route, Routes
+from embermq.broker.routes import Route, Routes, subscription_bytes
 from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.refused_publish import RefusedPublish
@@ -123,12 +123,17 @@ class Admission:
         """Why a subscription is not granted, counted and reported; None if it is."""
         reason: ReasonCode
         asked = topic_filter
+        size_bytes = subscription_bytes(topic_filter)
         if is_shared(topic_filter):
             topic_filter = filter_of(asked)
         if not topic_filter:
             reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "not $share/name/filter"
         elif not existed and len(session.subscriptions) >= self._limits.subscriptions_max:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.subscriptions_max is reached"
+        elif not existed and session.subscription_bytes + size_bytes > self._limits.subscription_bytes_max:
+            reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.subscription_bytes_max is reached"
+        elif not existed and self._routes.size_bytes + size_bytes > self._limits.all_subscription_bytes_max:
+            reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.all_subscription_bytes_max is reached"
         elif topic_filter.count("/") >= self._limits.topic_levels_max:
             reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "more levels than limits.topic_levels_max"
         elif not self._access.unrestricted and not self._access.may_subscribe(session.identity, topic_filter):

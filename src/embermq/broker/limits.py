@@ -17,6 +17,8 @@ QUEUE_LOG_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
 OUTPUT_BYTES_MAX: Final = 4 * 1024 * 1024
 TOPIC_LEVELS_MAX: Final = 128
 SUBSCRIPTIONS_MAX: Final = 20_000
+SUBSCRIPTION_BYTES_MAX: Final = 32 * 1024 * 1024
+ALL_SUBSCRIPTION_BYTES_MAX: Final = 256 * 1024 * 1024
 KEEP_ALIVE_MAX_S: Final = KEEP_ALIVE_UNCAPPED_S
 CONNECT_TIMEOUT_S: Final = 10
 SESSION_EXPIRY_MAX_S: Final = 30 * 24 * 3600
@@ -37,6 +39,8 @@ class Limits:
         "output_bytes_max",
         "topic_levels_max",
         "subscriptions_max",
+        "subscription_bytes_max",
+        "all_subscription_bytes_max",
         "keep_alive_max_s",
         "connect_timeout_s",
         "session_expiry_max_s",
@@ -55,6 +59,8 @@ class Limits:
         output_bytes_max: int = OUTPUT_BYTES_MAX,
         topic_levels_max: int = TOPIC_LEVELS_MAX,
         subscriptions_max: int = SUBSCRIPTIONS_MAX,
+        subscription_bytes_max: int = SUBSCRIPTION_BYTES_MAX,
+        all_subscription_bytes_max: int = ALL_SUBSCRIPTION_BYTES_MAX,
         keep_alive_max_s: int = KEEP_ALIVE_MAX_S,
         connect_timeout_s: int = CONNECT_TIMEOUT_S,
         session_expiry_max_s: int = SESSION_EXPIRY_MAX_S,
@@ -69,6 +75,8 @@ class Limits:
         self.output_bytes_max: Final = output_bytes_max  # not yet taken by one connection's peer
         self.topic_levels_max: Final = topic_levels_max
         self.subscriptions_max: Final = subscriptions_max  # of one client
+        self.subscription_bytes_max: Final = subscription_bytes_max  # in memory, of one client
+        self.all_subscription_bytes_max: Final = all_subscription_bytes_max  # in memory, of all clients together
         self.keep_alive_max_s: Final = keep_alive_max_s
         self.connect_timeout_s: Final = connect_timeout_s  # from the accepted socket to a whole CONNECT
         self.session_expiry_max_s: Final = session_expiry_max_s

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from embermq.broker.session import Session
 
 
+SUBSCRIPTION_BYTES: Final = 700
+LEVEL_BYTES: Final = 400
+"""About what a subscription takes in memory besides the text of its filter: by itself, and for each level."""
+
+
+def subscription_bytes(topic_filter: str) -> int:
+    """About how much memory a subscription takes, if it shares no level with another."""
+    return SUBSCRIPTION_BYTES + 2 * len(topic_filter) + LEVEL_BYTES * (1 + topic_filter.count("/"))
+
+
 @final
 class Subscription:
     """What one session asked for with one topic filter, or with several that match the same topic name.
@@ -88,7 +98,10 @@ class Route:
 _NO_RECEIVERS: Final = Route([], [])  # one for all names without a subscription: a large set of topics has many of them
 
 
-_NO_GROUPS: Final[list["ShareGroup"]] = []  # one for all nodes: few have a group; it is never changed
+# One empty one for all nodes, never changed: most nodes have one child, and no subscription or group of their own.
+_NO_CHILDREN: Final[dict[str, "_Node"]] = {}
+_NO_SUBSCRIPTIONS: Final[dict["Session", Subscription]] = {}
+_NO_GROUPS: Final[list["ShareGroup"]] = []
 
 
 @final
@@ -96,9 +109,9 @@ class _Node:
     __slots__ = ("children", "here", "below", "groups_here", "groups_below")
 
     def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.here: dict[Session, Subscription] = {}  # topic filters that end at this level
-        self.below: dict[Session, Subscription] = {}  # topic filters that end in '#' after this level
+        self.children = _NO_CHILDREN
+        self.here = _NO_SUBSCRIPTIONS  # topic filters that end at this level
+        self.below = _NO_SUBSCRIPTIONS  # topic filters that end in '#' after this level
         self.groups_here: list[ShareGroup] = _NO_GROUPS
         self.groups_below: list[ShareGroup] = _NO_GROUPS
 
@@ -107,12 +120,13 @@ class _Node:
 class Routes:
     """The trie of all topic filters of all sessions."""
 
-    __slots__ = ("_root", "_watchers", "count")
+    __slots__ = ("_root", "_watchers", "count", "size_bytes")
 
     def __init__(self) -> None:
         self._root: Final = _Node()
         self._watchers: Final[list[Callable[[str], None]]] = []
         self.count = 0  # subscriptions
+        self.size_bytes = 0  # about what all subscriptions take in memory, those of share groups included
 
     def watch(self, changed: Callable[[str], None]) -> None:
         """Have `changed` called with the topic filter of every subscription that is added or removed."""
@@ -123,6 +137,12 @@ class Routes:
         levels, is_multi = _levels(subscription.topic_filter)
         node = self._node(levels)
         place = node.below if is_multi else node.here
+        if place is _NO_SUBSCRIPTIONS:
+            place = {}
+            if is_multi:
+                node.below = place
+            else:
+                node.here = place
         if subscription.session not in place:
             self.count += 1
         place[subscription.session] = subscription
@@ -169,6 +189,8 @@ class Routes:
             child = node.children.get(level)
             if child is None:
                 child = _Node()
+                if node.children is _NO_CHILDREN:
+                    node.children = {}
                 node.children[level] = child
             node = child
         return node

@@ -37,6 +37,7 @@ class Session:
         "link",
         "opening",
         "subscriptions",
+        "subscription_bytes",
         "received_ids",
         "outbound",
         "streams",
@@ -61,6 +62,7 @@ class Session:
         self.link: Link | None = None
         self.opening: Link | None = None  # connected, but CONNACK waits for a commit
         self.subscriptions: dict[str, Subscription] = {}
+        self.subscription_bytes = 0  # about what they take in memory
         self.received_ids: set[int] = set()
         self.outbound: Final = outbound
         self.streams: Final = SessionStreams()

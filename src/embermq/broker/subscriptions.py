@@ -10,7 +10,7 @@ from embermq.broker.effects import Effects, PacketEffect
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
 from embermq.broker.queues.shared import Shares, is_shared
-from embermq.broker.routes import Routes, Subscription
+from embermq.broker.routes import Routes, Subscription, subscription_bytes
 from embermq.protocol.errors import ProtocolError
 from embermq.protocol.packets import Delivery, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
 from embermq.protocol.reasons import ReasonCode
@@ -60,6 +60,10 @@ class Subscriptions:
             request.retain_as_published,
             (request.subscription_id,) if request.subscription_id else (),
         )
+        if request.topic_filter not in session.subscriptions:
+            size_bytes = subscription_bytes(request.topic_filter)
+            session.subscription_bytes += size_bytes
+            self._routes.size_bytes += size_bytes
         session.subscriptions[request.topic_filter] = subscription
         if is_shared(request.topic_filter):
             self._shares.add(subscription)
@@ -68,6 +72,9 @@ class Subscriptions:
         return subscription
 
     def _remove(self, session: "Session", topic_filter: str) -> None:
+        size_bytes = subscription_bytes(topic_filter)
+        session.subscription_bytes -= size_bytes
+        self._routes.size_bytes -= size_bytes
         if is_shared(topic_filter):
             self._shares.remove(session, topic_filter)
         else:

@@ -9,8 +9,19 @@ from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder, remaining_length_max
 from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_31, MQTT_311
 from embermq.protocol.mqtt.encode import encode
-from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX, variable_byte_integer
-from embermq.protocol.packets import Connect, Packet, Pingreq, Pingresp, Puback, Publish, Will
+from embermq.protocol.mqtt.fields import FILTERS_MAX, VARIABLE_BYTE_INTEGER_MAX, variable_byte_integer
+from embermq.protocol.packets import (
+    Connect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Publish,
+    Subscribe,
+    SubscriptionRequest,
+    Unsubscribe,
+    Will,
+)
 from embermq.protocol.reasons import ReasonCode
 from support.all_vectors import BAD, GOOD, TOLERATED
 from support.clauses import of_level, v5, v311
@@ -283,3 +294,24 @@ def test_before_connect_no_more_is_gathered_than_the_largest_connect_needs() -> 
     unauthenticated = Decoder(VARIABLE_BYTE_INTEGER_MAX, first_bytes_max=CONNECT_BYTES_MAX)
     assert unauthenticated.feed(large[:10]) == []
     assert unauthenticated.error is not None and unauthenticated.error.reason == ReasonCode.PACKET_TOO_LARGE
+
+
+@pytest.mark.parametrize("level", [V311, V5])
+@pytest.mark.parametrize("packet_type", [Subscribe, Unsubscribe])
+def test_a_packet_with_too_many_topic_filters_is_refused(
+    packet_type: type[Subscribe] | type[Unsubscribe], level: int
+) -> None:
+    dialect = MQTT_5 if level == V5 else MQTT_311
+
+    def fed(count: int) -> Decoder:
+        packet: Packet = Unsubscribe(1, ["a"] * count)
+        if packet_type is Subscribe:
+            packet = Subscribe(1, [SubscriptionRequest("a")] * count)
+        decoder = decoder_for("client", level)
+        decoder.feed(encode(packet, dialect))
+        return decoder
+
+    assert fed(FILTERS_MAX).error is None
+    error = fed(FILTERS_MAX + 1).error
+    assert error is not None
+    assert error.reason == ReasonCode.QUOTA_EXCEEDED

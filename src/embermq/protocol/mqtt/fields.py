@@ -13,6 +13,8 @@ from embermq.protocol.topics import check_topic_filter, check_topic_name, decode
 # The rule behind every "this is no packet" that has no statement of its own: a violation closes the connection.
 VIOLATION: Final = "MQTT-4.8.0-1"
 VARIABLE_BYTE_INTEGER_MAX: Final = 268_435_455
+FILTERS_MAX: Final = 2_048
+"""How many topic filters a SUBSCRIBE or UNSUBSCRIBE may have."""
 
 # Ready objects: making a bytes of one byte costs more than the rest of a short header.
 ONE_BYTE: Final[list[bytes]] = [bytes((value,)) for value in range(256)]
@@ -69,6 +71,12 @@ def topic_filter_of(raw: bytes) -> str:
             clause = "MQTT-4.7.1-3"
         raise ProtocolError(problem, clause, ReasonCode.TOPIC_FILTER_INVALID)
     return topic_filter
+
+
+def check_filter_count(count: int) -> None:
+    """Refuse a SUBSCRIBE or UNSUBSCRIBE with too many topic filters: it is processed in one go."""
+    if count > FILTERS_MAX:
+        raise ProtocolError(f"more than {FILTERS_MAX} topic filters in a packet", "", ReasonCode.QUOTA_EXCEEDED)
 
 
 @final

@@ -8,7 +8,7 @@ which first byte, is its table in `dialect`.
 from typing import TYPE_CHECKING, Final
 
 from embermq.protocol.errors import MalformedPacket, ProtocolError
-from embermq.protocol.mqtt.fields import VIOLATION, Fields
+from embermq.protocol.mqtt.fields import VIOLATION, Fields, check_filter_count
 from embermq.protocol.packets import (
     SESSION_NEVER_EXPIRES,
     Connack,
@@ -150,6 +150,7 @@ def read_subscribe(fields: Fields, dialect: "Dialect") -> Packet:
         if qos > 2:
             raise MalformedPacket(f"requested QoS byte {qos:#04x}", "MQTT-3.8.3-4")
         requests.append(SubscriptionRequest(topic_filter, qos))
+        check_filter_count(len(requests))
     return Subscribe(packet_id, requests)
 
 
@@ -175,6 +176,7 @@ def read_unsubscribe(fields: Fields, dialect: "Dialect") -> Packet:
     topic_filters: list[str] = []
     while fields.more():
         topic_filters.append(fields.topic_filter())
+        check_filter_count(len(topic_filters))
     return Unsubscribe(packet_id, topic_filters)
 
 

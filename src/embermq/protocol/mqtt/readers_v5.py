@@ -11,7 +11,7 @@ dialect translates them.
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.protocol.errors import MalformedPacket, ProtocolError
-from embermq.protocol.mqtt.fields import VIOLATION, Fields, text_of, topic_filter_of
+from embermq.protocol.mqtt.fields import VIOLATION, Fields, check_filter_count, text_of, topic_filter_of
 from embermq.protocol.mqtt.properties import (
     CLIENT,
     EITHER,
@@ -284,6 +284,7 @@ def read_subscribe(fields: Fields, dialect: "Dialect") -> Packet:
         requests.append(
             SubscriptionRequest(topic_filter, options & 3, no_local, options & 8 != 0, options >> 4, subscription_id)
         )
+        check_filter_count(len(requests))
     return Subscribe(packet_id, requests)
 
 
@@ -305,6 +306,7 @@ def read_unsubscribe(fields: Fields, dialect: "Dialect") -> Packet:
     topic_filters: list[str] = []
     while fields.more():
         topic_filters.append(_topic_filter(fields))
+        check_filter_count(len(topic_filters))
     return Unsubscribe(packet_id, topic_filters)
 
 
