@@ -28,7 +28,10 @@ SLACK_S: Final = 4.0
 EXPIRY_S: Final = 5
 BRIEF_LIVE: Final = "brief/live"
 BRIEF_KEPT: Final = "brief/kept"
-BRIEF_PAUSE_S: Final = 0.02
+BRIEF_PAUSE_S: Final = 0.005
+MEMBER_CHANCE: Final = 0.6
+BRIEF_CHANCE: Final = 0.25
+"""How often a client takes part in a round. The brief subscriber is away for so long that messages expire."""
 WILLS: Final = "will"
 SHORT_S: Final = 2
 GROUP_ID: Final = 77
@@ -401,8 +404,9 @@ class V5Checks:
     def load(self) -> list[Peer]:
         """The clients that are connected while the server is under load."""
         often: list[Peer] = [self.watcher, self._brief_publisher, self._mortals[-1], *self._returners]
-        sometimes: list[Peer] = [*self.members, self.brief_subscriber]
-        return often + [peer for peer in sometimes if self._random.random() < 0.6]
+        members = [member for member in self.members if self._random.random() < MEMBER_CHANCE]
+        brief = [self.brief_subscriber] if self._random.random() < BRIEF_CHANCE else []
+        return [*often, *members, *brief]
 
     async def after_start(self, port: int) -> None:
         await self._onlooker.look(port)
