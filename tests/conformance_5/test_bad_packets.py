@@ -1,11 +1,16 @@
 """Every packet that a client may not send (4.13): its reason code, the end of its connection, and of no other."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from support import wire, wire_v5
 from support.clauses import v5
-from support.rejected_v5 import ALL_REJECTED, Rejected
-from support.wire_v5 import Dial, Join
+from support.vectors.rejected_v5 import ALL_REJECTED
+from support.vectors.vector import Rejected
+from support.wire import Address
+from support.wire_v5 import Dial, Join, WireV5
 
 FROM_CLIENTS = [case for case in ALL_REJECTED if "client" in case.senders]
 # Nothing says that the client of these speaks 5.0: they are answered in the form of 3.1.1, or not at all.
@@ -15,20 +20,48 @@ LATER = [case for case in FROM_CLIENTS if case.wire[0] >> 4 != 1]
 
 
 @v5("MQTT-4.13.1-1", "MQTT-4.13.2-1", "MQTT-3.1.4-1", "MQTT-3.2.2-7", "MQTT-3.14.0-1")
-@pytest.mark.parametrize("case", IN_CONNECT, ids=lambda case: case.name)
-def test_a_bad_connect_gets_connack_with_its_reason(dial: Dial, join: Join, case: Rejected) -> None:
-    client, bystander = dial(), join()
-    client.send(case.wire)
-    client.assert_refused(case.reason_code)
+def test_a_bad_connect_gets_connack_with_its_reason(broker_address: Address, join: Join) -> None:
+    bystander = join()
+    for case in IN_CONNECT:
+        with WireV5(broker_address) as client, named(case):
+            client.send(case.wire)
+            client.assert_refused(case.reason_code)
     bystander.assert_silent()
 
 
 @v5("MQTT-4.13.1-1", "MQTT-4.13.2-1", "MQTT-3.14.4-1", "MQTT-3.14.4-2")
-@pytest.mark.parametrize("case", LATER, ids=lambda case: case.name)
-def test_a_bad_packet_gets_disconnect_with_its_reason(join: Join, case: Rejected) -> None:
-    client, bystander = join(), join()
-    client.send(case.wire, wire.packet(wire.PINGREQ, 0))
-    client.assert_disconnected(case.reason_code)
+@pytest.mark.parametrize("kind", sorted({case.wire[0] >> 4 for case in LATER}))
+def test_a_bad_packet_gets_disconnect_with_its_reason(
+    broker_address: Address, join: Join, space: str, kind: int
+) -> None:
+    bystander = join()
+    for case in LATER:
+        if case.wire[0] >> 4 == kind:
+            with WireV5(broker_address) as client, named(case):
+                client.send(wire_v5.connect(f"{space}bad"))
+                client.expect(wire.CONNACK)
+                client.send(case.wire, wire.packet(wire.PINGREQ, 0))
+                client.assert_disconnected(case.reason_code)
+    bystander.assert_silent()
+
+
+@contextmanager
+def named(case: Rejected) -> Iterator[None]:
+    """A failure says which packet it is about."""
+    try:
+        yield
+    except (AssertionError, OSError) as error:
+        raise AssertionError(f"{case.id}: {error}") from error
+
+
+@pytest.mark.parametrize("name", OF_NO_FORM)
+def test_a_connect_of_no_known_version_ends_the_connection(dial: Dial, join: Join, name: str) -> None:
+    (case,) = [each for each in FROM_CLIENTS if each.name == name]
+    client, bystander = dial(), join()
+    client.send(case.wire)
+    if name != "connect-empty":
+        assert client.read(4) == bytes.fromhex("20 02 00 01")
+    client.assert_closed()
     bystander.assert_silent()
 
 

@@ -1,11 +1,11 @@
 """The properties and reason codes of MQTT 5.0 as tables, and the shortest packet around any property section.
 
-`test_vectors_v5.py` compares the tables with another implementation of MQTT 5.
+`test_vectors_and_paho.py` compares the tables with another implementation of MQTT 5.
 """
 
 from typing import Final, NamedTuple
 
-from support.vectors import CLIENT, EITHER, SERVER
+from support.vectors.vector import CLIENT, EITHER, SERVER
 
 Value = int | str | bytes | tuple[str, str]
 Properties = list[tuple[int, Value]]

@@ -1,11 +1,11 @@
-"""The stream decoder: every vector whole, cut, joined and byte by byte; every bad one with its error; its bounds."""
+"""The stream decoder: every vector cut, joined and byte by byte; its bounds. `test_vectors.py` has them whole."""
 
 import tracemalloc
 from typing import Final
 
 import pytest
 
-from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
+from embermq.protocol.errors import ProtocolError
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder, remaining_length_max
 from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_31, MQTT_311
 from embermq.protocol.mqtt.encode import encode
@@ -23,42 +23,20 @@ from embermq.protocol.packets import (
     Will,
 )
 from embermq.protocol.reasons import ReasonCode
-from support.all_vectors import BAD, GOOD, TOLERATED
-from support.clauses import of_level, v5, v311
-from support.rejected import Rejected
-from support.vectors import EITHER, V5, V31, V311, Vector
+from support.clauses import v5, v311
+from support.vectors.catalog import VECTORS
+from support.vectors.decoders import decoder_for
+from support.vectors.vector import EITHER, V5, V311, Vector
 
-PACKET_BYTES_MAX: Final = 4_000_000
 CONNECT_31: Final = bytes.fromhex("10 0f 0006 4d5149736470 03 02 0000 0001 63")
 CONNECT_5: Final = bytes.fromhex("10 0d 00044d515454 05 02 0000 00 0000")
 PING: Final = {"client": (b"\xc0\x00", Pingreq()), "server": (b"\xd0\x00", Pingresp())}
 
 
-def decoder_for(sender: str, level: int = 4) -> Decoder:
-    """The decoder of that sender's peer, as it is after a CONNECT of that level."""
-    if level == V5:
-        return Decoder(PACKET_BYTES_MAX, server=sender == "client", levels=(3, 4, 5), dialect=MQTT_5)
-    decoder = Decoder(PACKET_BYTES_MAX, server=sender == "client")
-    if level == V31 and sender == "client":
-        decoder.feed(CONNECT_31)
-    return decoder
-
-
-def good(vectors: list[Vector]) -> list[object]:
+def sent(vectors: list[Vector]) -> list[object]:
+    """Each vector with each of its senders."""
     return [
-        pytest.param(vector, sender, id=f"{vector.name}-from-{sender}", marks=[of_level(vector.level, *vector.proves)])
-        for vector in vectors
-        for sender in vector.senders
-    ]
-
-
-def bad(rejected: list[Rejected]) -> list[object]:
-    return [
-        pytest.param(
-            case, sender, id=f"{case.name}-from-{sender}", marks=[of_level(case.level, case.clause, *case.proves)]
-        )
-        for case in rejected
-        for sender in case.senders
+        pytest.param(vector, sender, id=f"{vector.id}-from-{sender}") for vector in vectors for sender in vector.senders
     ]
 
 
@@ -69,22 +47,7 @@ def cuts(wire: bytes) -> list[int]:
     return [*range(1, 16), len(wire) // 2, len(wire) - 2, len(wire) - 1]
 
 
-def assert_ended_by(case: Rejected, error: PeerError | None) -> None:
-    assert type(error) is case.error
-    assert error.clause == case.clause
-    expected = ReasonCode.MALFORMED_PACKET if case.error is MalformedPacket else ReasonCode.PROTOCOL_ERROR
-    assert error.reason == (case.reason if case.reason is not None else expected)
-    assert error.detail
-
-
-@pytest.mark.parametrize(("vector", "sender"), good(GOOD + TOLERATED))
-def test_bytes_become_the_packet(vector: Vector, sender: str) -> None:
-    decoder = decoder_for(sender, vector.level)
-    assert decoder.feed(vector.wire) == [vector.packet]
-    assert decoder.error is None
-
-
-@pytest.mark.parametrize(("vector", "sender"), good(GOOD + TOLERATED))
+@pytest.mark.parametrize(("vector", "sender"), sent(VECTORS))
 def test_a_packet_cut_anywhere_is_waited_for(vector: Vector, sender: str) -> None:
     for cut in cuts(vector.wire):
         decoder = decoder_for(sender, vector.level)
@@ -93,9 +56,7 @@ def test_a_packet_cut_anywhere_is_waited_for(vector: Vector, sender: str) -> Non
         assert decoder.feed(vector.wire[cut:]) == [vector.packet]
 
 
-@pytest.mark.parametrize(
-    ("vector", "sender"), good([vector for vector in GOOD + TOLERATED if len(vector.wire) < 100_000])
-)
+@pytest.mark.parametrize(("vector", "sender"), sent([vector for vector in VECTORS if len(vector.wire) < 100_000]))
 def test_a_packet_may_come_byte_by_byte(vector: Vector, sender: str) -> None:
     decoder = decoder_for(sender, vector.level)
     wire = vector.wire
@@ -104,7 +65,7 @@ def test_a_packet_may_come_byte_by_byte(vector: Vector, sender: str) -> None:
     assert decoder.feed(wire[-1:]) == [vector.packet]
 
 
-@pytest.mark.parametrize(("vector", "sender"), good(GOOD + TOLERATED))
+@pytest.mark.parametrize(("vector", "sender"), sent(VECTORS))
 def test_packets_may_stand_in_a_row(vector: Vector, sender: str) -> None:
     decoder = decoder_for(sender, vector.level)
     ping_wire, ping = PING[sender]
@@ -115,31 +76,16 @@ def test_packets_may_stand_in_a_row(vector: Vector, sender: str) -> None:
     assert decoder.error is None
 
 
-@pytest.mark.parametrize(("case", "sender"), bad(BAD))
-def test_a_bad_packet_ends_the_stream(case: Rejected, sender: str) -> None:
-    decoder = decoder_for(sender, case.level)
-    ping_wire, ping = PING[sender]
-    assert decoder.feed(ping_wire + case.wire + ping_wire) == [ping]
-    assert_ended_by(case, decoder.error)
-    ended_by = decoder.error
-    assert decoder.feed(ping_wire) == []
-    assert decoder.error is ended_by
-
-
-@pytest.mark.parametrize(("case", "sender"), bad(BAD))
-def test_a_bad_packet_byte_by_byte_ends_the_stream(case: Rejected, sender: str) -> None:
-    decoder = decoder_for(sender, case.level)
-    for value in case.wire:
-        assert decoder.feed(bytes((value,))) == []
-    assert_ended_by(case, decoder.error)
-
-
 @v311("MQTT-2.2.2-1", "MQTT-2.2.2-2")
 @v5("MQTT-2.1.3-1")
 @pytest.mark.parametrize("level", [V311, V5])
 @pytest.mark.parametrize("sender", EITHER)
 def test_every_first_byte_has_one_verdict(sender: str, level: int) -> None:
-    taken = {vector.wire[0] for vector in GOOD if sender in vector.senders and (vector.level == V5) == (level == V5)}
+    taken = {
+        vector.wire[0]
+        for vector in VECTORS
+        if vector.is_written and sender in vector.senders and (vector.level == V5) == (level == V5)
+    }
     publish = {0x30 | flags for flags in range(16) if flags & 6 != 6}
     accepted = set()
     for first in range(256):

@@ -12,15 +12,12 @@ from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_311, Dialect
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Packet
-from support.all_vectors import BAD, GOOD, TOLERATED
 from support.clauses import v5, v311
 from support.packet_strategies import from_client, from_server, wire_of
 from support.packet_strategies_v5 import from_client_v5, from_server_v5
+from support.vectors.mutations import WIRES, mutated
 
 PACKET_BYTES_MAX: Final = 100_000
-WIRES: Final = [
-    wire for wire in [*[vector.wire for vector in GOOD + TOLERATED], *[case.wire for case in BAD]] if len(wire) <= 300
-]
 # Where random bytes would hardly ever get past: real beginnings.
 STARTS: Final = st.sampled_from([b"", *sorted({wire[:4] for wire in WIRES})])
 
@@ -89,23 +86,6 @@ def test_random_bytes_never_raise(server: bool, dialect: Dialect) -> None:
         assert_ends_well(split(start + data, places), server, dialect)
 
     check()
-
-
-@st.composite
-def mutated(draw: st.DrawFn) -> bytes:
-    wire = bytearray(b"".join(draw(st.lists(st.sampled_from(WIRES), min_size=1, max_size=3))))
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(wire)))
-        change = draw(st.sampled_from(["set", "flip", "insert", "remove"]))
-        if change == "insert" or at == len(wire):
-            wire.insert(at, draw(st.integers(0, 255)))
-        elif change == "set":
-            wire[at] = draw(st.sampled_from([0x00, 0x01, 0x7F, 0x80, 0xFF]))
-        elif change == "flip":
-            wire[at] ^= 1 << draw(st.integers(0, 7))
-        else:
-            del wire[at]
-    return bytes(wire)
 
 
 @v311("MQTT-4.8.0-1")

@@ -8,7 +8,7 @@ from embermq.protocol.errors import PeerError
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.packets import Subscribe
 from support.clauses import v311
-from support.vectors import VECTORS
+from support.vectors.v311 import VECTORS
 
 # A vector, and how many bytes of its body a packet of that kind cannot do without.
 NEEDED: Final = [

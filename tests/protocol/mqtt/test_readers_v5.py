@@ -8,11 +8,9 @@ from embermq.protocol.mqtt.dialect import MQTT_5
 from embermq.protocol.mqtt.fields import variable_byte_integer
 from embermq.protocol.mqtt.readers_v5 import WirePublish
 from embermq.protocol.packets import Auth, Connect, Publish, Suback, Subscribe, Unsuback, Unsubscribe
-from support.all_vectors import GOOD, TOLERATED
 from support.clauses import v5
-from support.vectors import V5, Vector
-
-VECTORS = [vector for vector in GOOD + TOLERATED if vector.level == V5]
+from support.vectors.v5 import VECTORS
+from support.vectors.vector import Vector
 
 
 def decoder(sender: str) -> Decoder:

@@ -33,14 +33,11 @@ from embermq.protocol.packets import (
     Pubrel,
     Suback,
 )
-from support.all_vectors import BAD, GOOD, TOLERATED
 from support.packet_strategies import from_client, packet_ids, payloads, short_names, wire_of
-from support.vectors import V31
+from support.vectors.mutations import WIRES, mutated
+from support.vectors.vector import V31
 
 PACKET_BYTES_MAX: Final = 100_000
-WIRES: Final = [
-    wire for wire in [*[vector.wire for vector in GOOD + TOLERATED], *[case.wire for case in BAD]] if len(wire) <= 300
-]
 places: Final = st.lists(st.integers(0, 100_000), max_size=8)
 
 
@@ -79,14 +76,6 @@ def test_packets_of_a_client_are_read_alike(packets: list[Packet], tail: bytes, 
 @given(st.sampled_from([b"", *sorted({wire[:4] for wire in WIRES})]), st.binary(max_size=60), places, st.booleans())
 def test_random_bytes_are_read_alike(start: bytes, data: bytes, places: list[int], server: bool) -> None:
     assert_decoded_alike(split(start + data, places), server=server)
-
-
-@st.composite
-def mutated(draw: st.DrawFn) -> bytes:
-    wire = bytearray(b"".join(draw(st.lists(st.sampled_from(WIRES), min_size=1, max_size=4))))
-    for _ in range(draw(st.integers(1, 3))):
-        wire[draw(st.integers(0, len(wire) - 1))] ^= 1 << draw(st.integers(0, 7))
-    return bytes(wire)
 
 
 @settings(deadline=None, max_examples=500)

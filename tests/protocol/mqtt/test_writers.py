@@ -1,4 +1,4 @@
-"""The writers: every vector, what an older level cannot say, and the parts of a PUBLISH."""
+"""The writers: what an older level cannot say, and the parts of a PUBLISH. `test_vectors.py` has every packet."""
 
 import pytest
 
@@ -19,16 +19,7 @@ from embermq.protocol.packets import (
     Suback,
 )
 from embermq.protocol.reasons import ReasonCode
-from support.all_vectors import GOOD
-from support.clauses import of_level, v311
-from support.vectors import Vector
-
-
-@pytest.mark.parametrize(
-    "vector", [pytest.param(vector, id=vector.name, marks=[of_level(vector.level, *vector.proves)]) for vector in GOOD]
-)
-def test_the_packet_becomes_its_bytes(vector: Vector) -> None:
-    assert encode(vector.packet, vector.dialect) == vector.wire
+from support.clauses import v311
 
 
 @v311("MQTT-3.2.2-4")

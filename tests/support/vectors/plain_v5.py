@@ -1,11 +1,11 @@
-"""One list of vectors for all levels: those of 3.1 and 3.1.1, and those of 5.0 with their plain data as packets.
+"""What a packet of MQTT 5.0 says, as plain data, and what the codec makes of it.
 
-GOOD is read and written, TOLERATED is only read, BAD is rejected. Of 5.0 the bytes are only read where the packet does
-not say all that they say: a property at its default, user properties that nobody uses, another order than ours.
+A packet is a dict: its `type` and its fields; a field that is not named has the value in `DEFAULTS`. Properties are
+pairs of identifier and value in the order of the wire: int, str, bytes, or a pair of str for a user property.
 """
 
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from embermq.protocol.mqtt import properties as codec
 from embermq.protocol.mqtt.readers_v5 import WirePublish
@@ -27,15 +27,56 @@ from embermq.protocol.packets import (
     SubscriptionRequest,
     Unsuback,
     Unsubscribe,
-    Will,
 )
-from embermq.protocol.reasons import ReasonCode
-from support import rejected, rejected_v5, vectors, vectors_v5
+from embermq.protocol.packets import Will as PacketWill
 from support.properties_v5 import Properties, Value
-from support.rejected import Rejected
-from support.vectors import V5, Vector
-from support.vectors_v5 import DEFAULTS, Request
-from support.vectors_v5 import Will as PlainWill
+
+
+class Will(NamedTuple):
+    """The will of a CONNECT."""
+
+    topic_name: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    properties: Properties = []
+
+
+class Request(NamedTuple):
+    """One topic filter of a SUBSCRIBE with its options."""
+
+    topic_filter: str
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    retain_handling: int = 0
+
+
+_NO_REASON: Final[Mapping[str, object]] = {"reason": 0, "properties": []}
+DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
+    "CONNECT": {
+        "clean_start": True,
+        "keep_alive_s": 0,
+        "will": None,
+        "user_name": None,
+        "password": None,
+        "properties": [],
+    },
+    "CONNACK": {"session_present": False, "reason": 0, "properties": []},
+    "PUBLISH": {"payload": b"", "qos": 0, "retain": False, "dup": False, "packet_id": 0, "properties": []},
+    "PUBACK": _NO_REASON,
+    "PUBREC": _NO_REASON,
+    "PUBREL": _NO_REASON,
+    "PUBCOMP": _NO_REASON,
+    "SUBSCRIBE": {"properties": []},
+    "SUBACK": {"properties": []},
+    "UNSUBSCRIBE": {"properties": []},
+    "UNSUBACK": {"properties": []},
+    "PINGREQ": {},
+    "PINGRESP": {},
+    "DISCONNECT": _NO_REASON,
+    "AUTH": _NO_REASON,
+}
 
 _ACKNOWLEDGEMENTS: Final = {"PUBACK": Puback, "PUBREC": Pubrec, "PUBREL": Pubrel, "PUBCOMP": Pubcomp}
 
@@ -48,10 +89,10 @@ def canonical(properties: Properties) -> bytes:
     return codec.write_properties(named)
 
 
-def packet_of(vector: vectors_v5.Vector) -> Packet:
-    """What the codec reads from a vector."""
-    kind = str(vector.packet["type"])
-    fields: Mapping[str, object] = {**DEFAULTS[kind], **vector.packet}
+def packet_of(plain: Mapping[str, object]) -> Packet:
+    """What the codec reads."""
+    kind = str(plain["type"])
+    fields: Mapping[str, object] = {**DEFAULTS[kind], **plain}
     pairs = cast(Properties, fields.get("properties", []))
     found = dict(pairs)
     reason = cast(int, fields.get("reason", 0))
@@ -91,11 +132,13 @@ def _text(found: Mapping[int, Value], identifier: int) -> str:
 
 def _connect(fields: Mapping[str, object], pairs: Properties) -> Connect:
     found = dict(pairs)
-    plain = cast(PlainWill | None, fields["will"])
+    plain = cast(Will | None, fields["will"])
     will = None
     if plain is not None:
         delay_s = _number(dict(plain.properties), 0x18, 0)
-        will = Will(plain.topic_name, plain.payload, plain.qos, plain.retain, delay_s, canonical(plain.properties))
+        will = PacketWill(
+            plain.topic_name, plain.payload, plain.qos, plain.retain, delay_s, canonical(plain.properties)
+        )
     return Connect(
         cast(str, fields["client_id"]),
         cast(bool, fields["clean_start"]),
@@ -150,49 +193,3 @@ def _publish(fields: Mapping[str, object], pairs: Properties) -> Packet:
     if alias or ids or 0x02 in dict(pairs):
         return WirePublish(message, alias, ids)
     return message
-
-
-_ONLY_READ: Final = (
-    *[f"{kind}-all-properties" for kind in ("connack", "puback", "pubrec", "pubrel", "pubcomp")],
-    *[f"{kind}-all-properties" for kind in ("subscribe", "suback", "unsubscribe", "unsuback", "auth")],
-    *[f"{kind}-with-reason-string" for kind in ("puback", "pubrec", "pubrel", "pubcomp", "suback", "unsuback")],
-    *[f"{kind}-with-user-property" for kind in ("puback", "pubrec", "pubrel", "pubcomp", "connack", "disconnect")],
-    *[f"{kind}-with-user-property" for kind in ("subscribe", "suback", "unsubscribe", "unsuback", "auth")],
-    "connect-will-all-properties",
-    "connect-everything",
-    "publish-all-properties-of-a-client",
-    "publish-all-properties-of-a-server",
-    "disconnect-all-properties-of-a-client",
-    "disconnect-all-properties-of-a-server",
-    "connack-with-maximum-qos",
-    "connack-maximum-qos-0",
-    "connack-with-retain-available",
-    "connack-with-wildcard-subscription-available",
-    "connack-with-subscription-identifiers-available",
-    "connect-session-expiry-0",
-    "connect-receive-maximum-65535",
-    "connect-topic-alias-maximum-0",
-    "connect-request-problem-information-1",
-    "connect-request-response-information-0",
-    "connect-will-delay-0",
-)
-
-
-def _adapted(vector: vectors_v5.Vector) -> Vector:
-    return Vector(f"v5-{vector.name}", V5, vector.senders, vector.hex, packet_of(vector), vector.proves)
-
-
-def _adapted_rejected(case: rejected_v5.Rejected) -> Rejected:
-    reason = ReasonCode(case.reason) if case.reason else None
-    return Rejected(f"v5-{case.name}", case.senders, case.hex, case.error, case.clause, case.proves, reason, V5)
-
-
-GOOD: Final = [
-    *vectors.VECTORS,
-    *[_adapted(vector) for vector in vectors_v5.VECTORS if vector.name not in _ONLY_READ],
-]
-TOLERATED: Final = [
-    *vectors.TOLERATED,
-    *[_adapted(vector) for vector in vectors_v5.VECTORS if vector.name in _ONLY_READ],
-]
-BAD: Final = [*rejected.REJECTED, *[_adapted_rejected(case) for case in rejected_v5.ALL_REJECTED]]
