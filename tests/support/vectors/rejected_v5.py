@@ -1176,6 +1176,56 @@ REPEATED: Final = [
     if place in found.places and identifier != 0x26 and (place, identifier) != ("PUBLISH", 0x0B)
 ]
 
+# Each property in each place where it may stand, cut behind each of its bytes; the lengths around it are right.
+CUT: Final = [
+    Rejected(
+        f"{place.lower()}-{found.slug}-of-{kept}-bytes",
+        V5,
+        senders_of(place, identifier),
+        framed(place, required(place, identifier) + bytes.fromhex(found.hex)[:kept].hex()),
+        MalformedPacket,
+        _VIOLATION,
+    )
+    for place in PLACES
+    for identifier, found in PROPERTIES.items()
+    if place in found.places
+    for kept in range(1, len(bytes.fromhex(found.hex)))
+]
+
+# Each text that is no string, in each place where it may stand (1.5.4).
+_TEXTS: Final = {
+    **dict.fromkeys((3, 8, 18, 21, 26, 28, 31), "{:02x} 0001 {}"),
+    0x26: "{:02x} 0001 6b 0001 {}",
+}
+NO_TEXT: Final = [
+    Rejected(
+        f"{place.lower()}-{PROPERTIES[identifier].slug}-with-byte-{byte}",
+        V5,
+        senders_of(place, identifier),
+        framed(place, required(place, identifier) + form.format(identifier, byte)),
+        MalformedPacket,
+        clause,
+    )
+    for identifier, form in _TEXTS.items()
+    for place in PROPERTIES[identifier].places
+    for byte, clause in (("ff", "MQTT-1.5.4-1"), ("00", "MQTT-1.5.4-2"))
+]
+
+# Each property that says yes or no and says something else.
+NO_BOOLEAN: Final = [
+    Rejected(
+        f"{place.lower()}-{PROPERTIES[identifier].slug}-{value:02x}",
+        V5,
+        senders_of(place, identifier),
+        framed(place, f"{identifier:02x} {value:02x}"),
+        ProtocolError,
+        _VIOLATION,
+    )
+    for identifier in (0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A)
+    for place in PROPERTIES[identifier].places
+    for value in (2, 255)
+]
+
 # Packet -> the clause on its reason codes, and the packet around one.
 _CODES: Final = {
     "CONNACK": ("MQTT-3.2.2-8", "20 03 00 {:02x} 00"),
@@ -1209,6 +1259,9 @@ ALL_REJECTED: Final = [
     *UNKNOWN,
     *MISPLACED,
     *REPEATED,
+    *CUT,
+    *NO_TEXT,
+    *NO_BOOLEAN,
     *BAD_CODES,
     *SERVER_CODES,
 ]
