@@ -204,7 +204,7 @@ def test_nothing_behind_a_disconnect_is_processed_and_nothing_is_answered(join: 
     watcher.assert_silent()
 
 
-@v5("MQTT-3.1.4-3", "MQTT-3.14.4-1")
+@v5("MQTT-3.1.4-3", "MQTT-3.14.4-1", "MQTT-3.14.2-1", "MQTT-3.14.2-2")
 def test_the_older_of_two_connections_is_told_that_it_was_replaced(join: Join, space: str) -> None:
     older = join("same")
     newer = join("same")
