@@ -132,6 +132,22 @@ def test_subscription_identifiers_are_bounded_by_the_subscriptions(started: Call
     bystander.assert_silent()
 
 
+def test_the_properties_of_queued_messages_count_as_their_bytes(started: Callable[..., Dial]) -> None:
+    """A message with little payload takes the memory of its properties."""
+    dial = started(limits=Limits(queue_bytes_max=1_000_000))
+    reader, writer = dial(), dial()
+    reader.connect("r", expiry=100)
+    reader.subscribe(("a", 1))
+    reader.disconnect()
+    writer.connect("w")
+    large: Pairs = [(USER_PROPERTY, ("k", "v" * 50_000))] * 2
+    for number in range(20):
+        writer.publish("a", b"%d" % number, qos=1, properties=large)
+    reader = dial()
+    assert reader.connect("r", clean=False, expiry=100).session_present
+    assert [m.payload for m in reader.take_messages()] == [b"%d" % number for number in range(10)]
+
+
 def test_a_long_content_type_is_no_reason_to_end_a_connection(join: Join, space: str) -> None:
     client = join()
     client.subscribe(f"{space}/a")

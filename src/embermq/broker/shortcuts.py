@@ -33,6 +33,8 @@ def deliver_next(
     durable = outbound.durable
     inflight = outbound.inflight
     memory_bytes = outbound.memory_bytes + len(message.topic_name) + len(message.payload)
+    if message.properties:
+        memory_bytes += len(message.properties)
     if (
         link is None
         or outbound.backlog
@@ -140,5 +142,7 @@ class Shortcuts:
         del inflight[packet_id]
         message = delivery.message
         outbound.memory_bytes -= len(message.topic_name) + len(message.payload)
+        if message.properties:
+            outbound.memory_bytes -= len(message.properties)
         self._counters.messages_received += 1
         return True

@@ -48,7 +48,7 @@ class Deferred:
         self.packets.append(packet)
         self.size_bytes += PACKET_BYTES
         if isinstance(packet, Publish):
-            self.size_bytes += len(packet.topic_name) + len(packet.payload)
+            self.size_bytes += len(packet.topic_name) + len(packet.payload) + len(packet.properties)
 
 
 @final

@@ -115,7 +115,7 @@ class Outbound:
         self._shared_number = 0
         self.fetched = 0  # the newest sequence number in flight or in the backlog, or acknowledged
         self.durable = 0  # the newest sequence number that is durable and may be sent
-        self.memory_bytes = 0  # of topic names and payloads in flight and in the backlog
+        self.memory_bytes = 0  # of topic names, payloads and properties in flight and in the backlog
         self.memory_bytes_max: Final = bytes_max
         self.high_water_bytes: Final = bytes_max // HIGH_WATER_PART
         self.is_congested = False  # publishers wait for it (`flow`)
@@ -174,7 +174,7 @@ class Outbound:
         elif self._has_place(link):
             self.durable = sequence
             self.fetched = sequence
-            self.memory_bytes += len(message.topic_name) + len(message.payload)
+            self.memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
             self.backlog.append(Delivery(message, qos, retain, False, packet_id, ids, sequence))
         else:
             self._counters.dropped_queue_full += 1
@@ -248,7 +248,8 @@ class Outbound:
                 return
             self.backlog.popleft()
             if delivery.message.expires_us and self._may_not_be_sent(delivery):
-                self.memory_bytes -= len(delivery.message.topic_name) + len(delivery.message.payload)
+                message = delivery.message
+                self.memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
                 self._counters.dropped_expired += 1
                 continue
             if delivery.sequence <= self.sent_before:
@@ -265,16 +266,17 @@ class Outbound:
         return sequence > self.sent_before and sequence != self._live and self._clock.has_expired(delivery.message)
 
     def discard(self, packet_id: int) -> None:
-        """A message is too large for the client: it counts as delivered (5.0, MQTT-3.1.2-25)."""
-        delivery = self.inflight.pop(packet_id)
-        self.memory_bytes -= len(delivery.message.topic_name) + len(delivery.message.payload)
+        """A message is delivered, or is too large for the client and counts as delivered (5.0, MQTT-3.1.2-25)."""
+        message = self.inflight.pop(packet_id).message
+        self.memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
 
     def _read_ahead(self) -> bool:
         if self.queue is None or self.fetched >= self.durable or self.memory_bytes >= self.memory_bytes_max:
             return False
         for delivery in self.queue.read(self.fetched, min(READ_AHEAD, self.durable - self.fetched)):
             self.backlog.append(delivery)
-            self.memory_bytes += len(delivery.message.topic_name) + len(delivery.message.payload)
+            message = delivery.message
+            self.memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
         if not self.backlog:
             return False
         self.fetched = self.backlog[-1].sequence
@@ -349,7 +351,7 @@ class Outbound:
         if not link.deliver(Delivery(message, 1, retain, False, packet_id, ids, delivery.sequence)):
             return False
         self.shared[packet_id] = SharedDelivery(group, delivery)
-        self.memory_bytes += len(message.topic_name) + len(message.payload)
+        self.memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
         return True
 
     def _shared_packet_id(self) -> int:
@@ -364,7 +366,8 @@ class Outbound:
     def return_shared(self) -> None:
         """The connection has ended: another member gets what the client has not acknowledged at QoS 1."""
         for sent in reversed(self.shared.values()):
-            self.memory_bytes -= len(sent.delivery.message.topic_name) + len(sent.delivery.message.payload)
+            message = sent.delivery.message
+            self.memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
             sent.group.take_back(sent.delivery)
         self.shared.clear()
 
@@ -372,7 +375,8 @@ class Outbound:
         sent = self.shared.pop(packet_id, None)
         if sent is None:
             return False
-        self.memory_bytes -= len(sent.delivery.message.topic_name) + len(sent.delivery.message.payload)
+        message = sent.delivery.message
+        self.memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
         sent.group.finish(sent.delivery.sequence)
         return True
 
@@ -404,7 +408,8 @@ class Outbound:
         del self.inflight[packet_id]
         if self._unsent:
             self._unsent.discard(packet_id)
-        self.memory_bytes -= len(delivery.message.topic_name) + len(delivery.message.payload)
+        message = delivery.message
+        self.memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
         return True
 
     def pubrec(self, packet_id: int) -> bool:
@@ -423,10 +428,9 @@ class Outbound:
         delivery = self.inflight.get(packet_id)
         if delivery is None or not delivery.released:
             return False
-        del self.inflight[packet_id]
         if self._unsent:
             self._unsent.discard(packet_id)
-        self.memory_bytes -= len(delivery.message.topic_name) + len(delivery.message.payload)
+        self.discard(packet_id)
         return True
 
     def is_waiting(self) -> bool:

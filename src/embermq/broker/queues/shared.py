@@ -164,7 +164,7 @@ class ShareGroup:
         else:
             self._fetched = sequence
         self._waiting.append(Delivery(message, message.qos, message.retain, False, 0, (), sequence))
-        self._memory_bytes += len(message.topic_name) + len(message.payload)
+        self._memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
         self._shares.dirty[self] = None
 
     def _forward(self, message: Publish, sequence: int) -> None:
@@ -189,7 +189,8 @@ class ShareGroup:
             if member is None and not has_expired:
                 break
             self._waiting.popleft()
-            self._memory_bytes -= len(delivery.message.topic_name) + len(delivery.message.payload)
+            message = delivery.message
+            self._memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
             self._taken = max(self._taken, delivery.sequence)
             if member is not None:
                 self._give(member, delivery)
@@ -210,7 +211,8 @@ class ShareGroup:
                     self._taken = max(self._taken, delivery.sequence)
                 else:
                     self._waiting.append(delivery)
-                    self._memory_bytes += len(delivery.message.topic_name) + len(delivery.message.payload)
+                    message = delivery.message
+                    self._memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
         return bool(self._waiting)
 
     def _choose(self, message: Publish, qos: int) -> "Subscription | None":
@@ -293,7 +295,8 @@ class ShareGroup:
         """A member is gone that has not acknowledged a QoS 1 message: another gets it."""
         if not self.has_ended:
             self._waiting.appendleft(delivery)
-            self._memory_bytes += len(delivery.message.topic_name) + len(delivery.message.payload)
+            message = delivery.message
+            self._memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
             self._shares.dirty[self] = None
 
     def _record_acknowledged(self) -> None:

@@ -53,4 +53,4 @@ class OutgoingQueue:
 
 
 def _size(message: core.Publish) -> int:
-    return len(message.topic_name) + len(message.payload)
+    return len(message.topic_name) + len(message.payload) + len(message.properties)
