@@ -6,12 +6,13 @@ from contextlib import ExitStack
 import pytest
 
 from embermq import Broker
+from embermq.broker.limits import Limits
 from support import wire, wire_v5
 from support.clauses import v5
 from support.house import ME, House
 from support.stores import ScriptedStore
 from support.wire import CONNACK, PUBACK
-from support.wire_v5 import Dial, Will, WireV5
+from support.wire_v5 import SERVER_KEEP_ALIVE, SESSION_EXPIRY, Dial, Will, WireV5
 
 Started = Callable[..., Dial]
 
@@ -112,6 +113,17 @@ def test_a_filter_that_is_not_permitted_fails_and_the_others_are_granted(started
     assert client.subscribe(*asked, ("open/b", 0)) == [1, 0x87, 0x87, 0x87, 0]
     client.publish("open/a", b"hi")
     assert client.receive_message().payload == b"hi"
+
+
+@v5("MQTT-3.2.2-22")
+def test_a_client_is_told_the_keep_alive_and_the_expiry_that_it_gets(started: Started) -> None:
+    dial = started(limits=Limits(keep_alive_max_s=10, session_expiry_max_s=100))
+    told = dial().connect("much", keep_alive=60, expiry=0xFFFFFFFF).properties
+    assert (told[SERVER_KEEP_ALIVE], told[SESSION_EXPIRY]) == (10, 100)
+    told = dial().connect("none", keep_alive=0, expiry=0).properties
+    assert told[SERVER_KEEP_ALIVE] == 10 and SESSION_EXPIRY not in told
+    told = dial().connect("little", keep_alive=5, expiry=50).properties
+    assert not {SERVER_KEEP_ALIVE, SESSION_EXPIRY} & set(told)
 
 
 @v5("MQTT-4.13.2-1")
