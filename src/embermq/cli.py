@@ -12,6 +12,7 @@ from embermq import __version__
 from embermq.commands import config, log, pipeline, retained, store
 from embermq.commands.passwd import passwd
 from embermq.commands.serve import serve
+from embermq.commands.token import token
 from embermq.commands.up import up
 from embermq.compiled import form
 from embermq.errors import ConfigError
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(up)
 app.command()(passwd)
+app.command()(token)
 app.add_typer(config.app, name="config")
 app.add_typer(retained.app, name="retained")
 app.add_typer(log.app, name="log")

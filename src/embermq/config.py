@@ -195,6 +195,19 @@ class SnListenerSettings(Section):
         return host, int(port)
 
 
+class HttpSettings(Section):
+    """The HTTP interface on TCP; without a port it is on the socket in the data directory only."""
+
+    host: str = "127.0.0.1"
+    port: Port | None = None
+    tls: bool = False
+    names: tuple[str, ...] = ()
+    token_file: Path | None = None
+    viewers: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    lake: Directory = Path("ember-lake")
+
+
 class ServerSettings(Section):
     """The server as a whole."""
 
@@ -215,6 +228,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings()
     store: StoreSettings = StoreSettings()
     sn: SnListenerSettings = SnListenerSettings()
+    http: HttpSettings = HttpSettings()
 
     def anonymous_allowed(self) -> bool:
         """The setting; if it is not set, only where no other machine can connect and there are no users."""
@@ -298,7 +312,7 @@ def _check_environment() -> None:
 def _place(key: tuple[int | str, ...], flags: Mapping[str, Any], in_file: Mapping[str, Any], path: Path | None) -> str:
     """Where the value of a setting came from."""
     if _holds(flags, key):
-        flag = "sn_port" if key[0] == "sn" else str(key[-1])
+        flag = f"{key[0]}_port" if key[0] in ("sn", "http") else str(key[-1])
         return f"--{FLAGS.get(flag, flag).replace('_', '-')}"
     wanted = (ENVIRONMENT_PREFIX + "__".join(str(part) for part in key)).upper()
     for name in os.environ:
@@ -360,6 +374,7 @@ def _check_together(settings: Settings) -> None:
         raise ConfigError('store.recording is "filters": expected at least one filter in store.recording_filters')
     if settings.sn.profile == "2.0" and settings.sn.sessionless_profile == "2.0-w":
         raise ConfigError('sn.sessionless_profile is "2.0-w", which sn.profile = "2.0" does not include')
+    _check_http(settings)
     named = access.password_file is not None or access.certificate_as_user
     if not named and not settings.anonymous_allowed():
         raise ConfigError(
@@ -369,3 +384,17 @@ def _check_together(settings: Settings) -> None:
             else f"listeners.host {listeners.host} is reachable from other machines: set access.password_file, or"
             " access.allow_anonymous = true (--allow-anonymous) if every client may connect"
         )
+
+
+def _check_http(settings: Settings) -> None:
+    http, access = settings.http, settings.access
+    if http.port is None:
+        return
+    users = access.password_file is not None and (http.viewers or http.operators)
+    if http.token_file is None and not users:
+        raise ConfigError(
+            "http.port needs http.token_file (`ember token` makes one), or access.password_file with http.viewers or"
+            " http.operators: nobody could use the interface"
+        )
+    if http.tls and (settings.listeners.certificate is None or settings.listeners.key is None):
+        raise ConfigError("http.tls needs listeners.certificate and listeners.key (--cert, --key)")

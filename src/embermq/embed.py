@@ -86,8 +86,10 @@ class Broker:
             raise ConfigError(
                 f"host {self.host} is reachable from other machines: expected an explicit access, or AllowAll()"
             )
-        if (self.tls_port is not None or self.wss_port is not None) and (self.certificate is None or self.key is None):
-            raise ConfigError("tls_port and wss_port need certificate and key")
+        if (self.tls_port is not None or self.wss_port is not None or self.http.tls) and (
+            self.certificate is None or self.key is None
+        ):
+            raise ConfigError("tls_port, wss_port and http.tls need certificate and key")
         self._access: Access = self.access or AllowAll()
         self._open_store: OpenStore = embedded_store(self.data, self.store)
         self._opened: Store | None = None
@@ -112,6 +114,7 @@ class Broker:
             limits=settings.limits.limits(),
             sys_interval_s=settings.server.sys_interval_s,
             group_bytes_max=settings.store.group_bytes_max,
+            http=HttpOptions(**settings.http.model_dump(), has_users=settings.access.password_file is not None),
         )
         broker._open_store = partial(open_store, settings.store)
         broker._settings = settings.model_dump(mode="json")
@@ -214,6 +217,8 @@ class Broker:
     def reload(self) -> None:
         """Read the certificate, the users and the rights again; after a `ConfigError` the old ones stay in use."""
         self._access.reload()
+        if self._http is not None:
+            self._http.reload()
         if self._tls is not None and self.certificate is not None and self.key is not None:
             try:
                 load_certificate(self._tls, Path(self.certificate), Path(self.key))

@@ -36,6 +36,9 @@ def serve(
     key: Annotated[Path | None, typer.Option(help="The certificate's private key, PEM.")] = None,
     unix: Annotated[Path | None, typer.Option(help="Unix socket to listen on.")] = None,
     sn_port: Annotated[int | None, typer.Option(help="UDP port for MQTT-SN.")] = None,
+    http_port: Annotated[
+        int | None, typer.Option(help="Port for the HTTP interface; needs http.token_file in --config.")
+    ] = None,
     allow_anonymous: Annotated[
         bool, typer.Option("--allow-anonymous", help="Accept clients without a user name, from other machines too.")
     ] = False,
@@ -58,6 +61,7 @@ def serve(
                     "unix_path": unix,
                 },
                 "sn": {"port": sn_port},
+                "http": {"port": http_port},
                 "access": {"allow_anonymous": allow_anonymous or None},
                 # --data overrides `memory = true` in a file.
                 "store": {"directory": data, "memory": True if memory else False if data is not None else None},
@@ -134,6 +138,9 @@ def start_up_lines(broker: "Broker", settings: "Settings") -> list[str]:
         lines.append(f"listening on unix socket {broker.unix_path}")
     if broker.sn_port is not None:
         lines.append(f"listening on mqtt-sn://{shown(broker.host, broker.sn_port)} (UDP), {settings.sn.profile}")
+    if broker.http_port is not None:
+        scheme = "https" if settings.http.tls else "http"
+        lines.append(f"listening on {scheme}://{shown(settings.http.host, broker.http_port)}")
     store = settings.store
     if store.memory:
         lines.append("store: memory, nothing outlives the server")

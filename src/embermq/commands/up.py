@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Final, final
+from typing import Annotated, Any, Final, final
 
 import typer
 
@@ -33,11 +33,20 @@ def up(
     lake: Annotated[Path, directory_option("--lake", "Directory of the tables.")] = Path("ember-lake"),
     master: Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")] = "local[*]",
     sn_port: Annotated[int | None, typer.Option(help="UDP port for MQTT-SN.")] = None,
+    http_port: Annotated[
+        int | None, typer.Option(help="Port for the HTTP interface; needs http.token_file in --config.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file, TOML.")] = None,
 ) -> None:
     """Run the server and the pipeline together until SIGTERM or Ctrl-C. Without Java the server runs alone."""
     listeners = {"host": host, "port": port}
-    settings = read_settings(config, {"listeners": listeners, "sn": {"port": sn_port}, "store": {"directory": data}})
+    flags: dict[str, dict[str, Any]] = {
+        "listeners": listeners,
+        "sn": {"port": sn_port},
+        "http": {"port": http_port, "lake": lake},
+        "store": {"directory": data},
+    }
+    settings = read_settings(config, flags)
     if settings.store.memory:
         raise ConfigError("store.memory is set: expected a directory, the pipeline reads its log")
     arguments = ["--data", str(settings.store.directory), "--lake", str(lake), "--master", master]

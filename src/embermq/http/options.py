@@ -9,7 +9,8 @@ class HttpOptions:
     """The interface on TCP, beside the unix socket in the data directory. Port 0 is a free port; None is none.
 
     `names`: the host names by which browsers may address it, beside its address and localhost. Who may use it: the
-    tokens of `token_file`, and users of the password file that are named as `viewers` or `operators`.
+    tokens of `token_file`, and users of the password file, if `has_users`, that are named as `viewers` or `operators`.
+    `lake` is where the pipeline has its tables.
     """
 
     host: str = "127.0.0.1"
@@ -19,4 +20,5 @@ class HttpOptions:
     token_file: Path | None = None
     viewers: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
+    has_users: bool = False
     lake: Path | None = None

@@ -3,27 +3,38 @@
 Owns: joining service, logins, applications and listeners.
 """
 
+import logging
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
+from embermq.access.tokens import TokenHolder, read_tokens
 from embermq.http.application import Application
 from embermq.http.catalog import OPERATIONS
 from embermq.http.listener import HttpListener
 from embermq.http.login import UnixLogin
+from embermq.http.operation import OPERATOR, VIEWER
 from embermq.http.options import HttpOptions
 from embermq.http.service import Service
+from embermq.http.tcp_login import TcpLogin
+from embermq.transport.addresses import is_loopback
+from embermq.transport.authentication import Authenticator
 
 if TYPE_CHECKING:
     from embermq.transport.server import Server
+
+logger: Final = logging.getLogger("embermq")
+
+CHECKS_MAX: Final = 16
+"""How many requests may wait for a password to be checked; one more fails."""
 
 
 @final
 class HttpServer:
     """All listeners of one server."""
 
-    __slots__ = ("_listeners", "_options", "_paths", "service")
+    __slots__ = ("_authenticator", "_listeners", "_login", "_options", "_paths", "service")
 
     def __init__(
         self,
@@ -36,6 +47,8 @@ class HttpServer:
         self._options: Final = options
         self._listeners: Final[list[HttpListener]] = []
         self._paths: Final[list[Path]] = []
+        self._authenticator: Authenticator | None = None
+        self._login: TcpLogin | None = None
 
     async def listen_unix(self, path: Path) -> None:
         """Take the requests of operators at a path."""
@@ -46,11 +59,41 @@ class HttpServer:
 
     async def listen_tcp(self, tls: ssl.SSLContext | None) -> int:
         """Listen where the options say; returns the port."""
-        raise NotImplementedError
+        options = self._options
+        assert options.port is not None
+        if tls is None and not is_loopback(options.host):
+            logger.warning("the HTTP interface on %s is not encrypted: tokens can be read on the way", options.host)
+        login = self._tcp_login()
+        listener = HttpListener(self.service, Application(self.service, login, OPERATIONS))
+        bound = await listener.listen_tcp(options.host, options.port, tls)
+        self._listeners.append(listener)
+        self._login = login
+        return bound
+
+    def _tcp_login(self) -> TcpLogin:
+        options = self._options
+        server = self.service.server
+        users = dict.fromkeys(options.viewers, VIEWER) | dict.fromkeys(options.operators, OPERATOR)
+        if options.has_users and users:
+            self._authenticator = Authenticator(
+                server.access, server.begin_turn, threads=1, waiting_max=CHECKS_MAX, name="authenticate-http"
+            )
+        hosts = frozenset({"localhost", options.host.lower(), *(name.lower() for name in options.names)})
+        return TcpLogin(self._read_tokens(), hosts, self._authenticator, users)
+
+    def _read_tokens(self) -> dict[str, TokenHolder]:
+        return {} if self._options.token_file is None else read_tokens(self._options.token_file)
+
+    def reload(self) -> None:
+        """Read the token file again; on a `ConfigError` the old tokens stay valid."""
+        if self._login is not None:
+            self._login.tokens = self._read_tokens()
 
     async def close(self) -> None:
         """End all requests."""
         for listener in self._listeners:
             await listener.close()
+        if self._authenticator is not None:
+            self._authenticator.close()
         for path in self._paths:
             path.unlink(missing_ok=True)

@@ -1,0 +1,189 @@
+"""Login on TCP: a test for each role and each refusal, and bounds on how often a peer may fail."""
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from embermq import Broker
+from embermq.access.file_access import FileAccess
+from embermq.access.passwords import write_password
+from embermq.access.tokens import write_token
+from embermq.config import load
+from embermq.errors import ConfigError
+from embermq.http.catalog import OPERATIONS
+from embermq.http.operation import OPERATOR, PUBLIC, VIEWER
+from embermq.http.options import HttpOptions
+from embermq.http.refusal import HttpRefusal
+from embermq.http.tcp_login import FAILURES_MAX, FAILURES_S, FailedLogins
+from support.certificates import Authority
+
+
+class Served(NamedTuple):
+    """A broker with the interface on a port, and the tokens to it."""
+
+    broker: Broker
+    tokens: dict[str, str]
+
+    def ask(
+        self, path: str, who: str = "", method: str = "GET", body: bytes | None = None, **more: str
+    ) -> tuple[int, Any, Any]:
+        headers = {name.replace("_", "-"): value for name, value in more.items()}
+        if who:
+            headers["Authorization"] = f"Bearer {self.tokens.get(who, who)}"
+        if body is not None:
+            headers.setdefault("Content-Type", "application/json")
+        url = f"http://127.0.0.1:{self.broker.http_port}{path}"
+        request = urllib.request.Request(url, body, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as response:
+                return response.status, json.loads(response.read()), response.headers
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read()), error.headers
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    tokens = {role: write_token(tmp_path / "tokens", f"the {role}", role) for role in ("viewer", "operator")}
+    write_password(tmp_path / "passwords", "ann", b"secret:1")
+    write_password(tmp_path / "passwords", "bob", b"other")
+    http = HttpOptions(
+        port=0, token_file=tmp_path / "tokens", operators=("ann",), has_users=True, names=("mq.example",)
+    )
+    access = FileAccess(password_file=tmp_path / "passwords")
+    with Broker.in_thread(http=http, access=access) as broker:
+        yield Served(broker, tokens)
+
+
+def basic(user_name: str, password: str) -> str:
+    return "Basic " + b64encode(f"{user_name}:{password}".encode()).decode()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: f"{operation.method} {operation.path}")
+def test_each_operation_is_for_its_role(served: Served, operation: Any) -> None:
+    body = b"{}" if operation.method == "POST" else None
+    path = operation.path
+    if operation.media == "text/event-stream":
+        path += "?nonsense=1"  # the stream itself would not end
+    answers = {who: served.ask(path, who, operation.method, body)[0] for who in ("", "wrong", "viewer", "operator")}
+    if operation.role == PUBLIC:
+        assert set(answers.values()) == {200}
+        return
+    assert (answers[""], answers["wrong"]) == (401, 401)
+    assert operation.role in (VIEWER, OPERATOR)
+    if operation.role == OPERATOR:
+        assert answers["viewer"] == 403
+        status, answer, _ = served.ask(path, "viewer", operation.method, body)
+        assert (status, answer) == (403, {"error": "this needs the role operator"})
+    else:
+        assert answers["viewer"] not in (401, 403)
+    assert answers["operator"] not in (401, 403)
+
+
+def test_users_of_the_password_file_have_the_role_that_the_settings_give_them(served: Served) -> None:
+    assert served.ask("/api/v1/statistics", Authorization=basic("ann", "secret:1"))[0] == 200
+    body = b'{"client_ids":["x"]}'
+    assert served.ask("/api/v1/clients/disconnect", "", "POST", body, Authorization=basic("ann", "secret:1"))[0] == 200
+    for wrong in (basic("ann", "wrong"), basic("bob", "other"), basic("eve", ""), "Basic ?", "Basic", "Digest x"):
+        assert served.ask("/api/v1/statistics", Authorization=wrong)[0] == 401
+    no_colon = "Basic " + b64encode(b"ann").decode()
+    assert served.ask("/api/v1/statistics", Authorization=no_colon)[0] == 401
+
+
+def test_a_request_without_login_is_told_how_to_log_in(served: Served) -> None:
+    status, answer, headers = served.ask("/api/v1/statistics")
+    assert (status, answer) == (401, {"error": "expected a token, or a user name and password, that is known"})
+    assert headers["WWW-Authenticate"] == 'Bearer realm="ember"'
+
+
+def test_pages_of_other_origins_and_other_host_names_are_refused(served: Served) -> None:
+    own = f"127.0.0.1:{served.broker.http_port}"
+    sent: dict[str, Any]
+    for sent, expected in (
+        ({"Origin": f"http://{own}"}, 200),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://[::"}, 403),
+        ({"Sec_Fetch_Site": "cross-site"}, 403),
+        ({"Sec_Fetch_Site": "same-origin"}, 200),
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "evil.example:80"}, 421),
+        ({"Host": "["}, 421),
+        ({"Host": "localhost"}, 200),
+        ({"Host": "MQ.example:8080"}, 200),
+        ({"Host": "[::1]:8080"}, 200),
+    ):
+        status, answer, _ = served.ask("/api/v1/statistics", "viewer", "GET", None, **sent)
+        assert status == expected, (sent, answer)
+    _, answer, headers = served.ask("/healthz", Origin="https://evil.example")
+    assert "Access-Control-Allow-Origin" not in headers and answer.keys() == {"error"}
+
+
+def test_a_peer_that_fails_too_often_waits(served: Served) -> None:
+    for _ in range(FAILURES_MAX):
+        assert served.ask("/api/v1/statistics", "wrong")[0] == 401
+    status, answer, headers = served.ask("/api/v1/statistics", "viewer")
+    assert (status, answer) == (429, {"error": "too many failed logins, try again later"})
+    assert 0 < int(headers["Retry-After"]) <= FAILURES_S + 1
+    assert served.ask("/healthz")[0] == 200
+
+
+def test_failures_are_forgotten_after_a_while_and_bounded() -> None:
+    now_s = 0.0
+    failed = FailedLogins(2, 3, lambda: now_s)
+    for _ in range(2):
+        failed.check("a")
+        failed.add("a")
+    with pytest.raises(HttpRefusal):
+        failed.check("a")
+    failed.check("b")
+    now_s = FAILURES_S
+    failed.check("a")
+    failed.add("a")
+    failed.check("a")
+    for number in range(10):
+        failed.add(str(number))
+    assert len(failed) == 3
+
+
+def test_new_tokens_count_after_a_reload_and_a_wrong_file_changes_nothing(served: Served, tmp_path: Path) -> None:
+    new = write_token(tmp_path / "tokens", "new", "viewer")
+    assert served.ask("/api/v1/statistics", new)[0] == 401
+    served.broker.reload()
+    assert served.ask("/api/v1/statistics", new)[0] == 200
+    (tmp_path / "tokens").write_text("nonsense\n")
+    with pytest.raises(ConfigError, match="line 1"):
+        served.broker.reload()
+    assert served.ask("/api/v1/statistics", new)[0] == 200
+
+
+def test_tls_with_the_certificate_of_the_listeners(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.sign("server")
+    token = write_token(tmp_path / "tokens", "a", "viewer")
+    http = HttpOptions(port=0, tls=True, token_file=tmp_path / "tokens")
+    with Broker.in_thread(http=http, certificate=certificate, key=key) as broker:
+        context = ssl.create_default_context(cafile=str(authority.certificate))
+        url = f"https://localhost:{broker.http_port}/api/v1/statistics"
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=20, context=context) as response:
+            assert response.status == 200
+
+
+def test_a_port_that_nobody_could_use_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"http\.port needs http\.token_file"):
+        load(None, {"http": {"port": 0}})
+    with pytest.raises(ConfigError, match=r"http\.tls needs listeners\.certificate"):
+        load(None, {"http": {"port": 0, "token_file": tmp_path / "tokens", "tls": True}})
+    with pytest.raises(ConfigError, match=r"^--http-port: http\.port: expected"):
+        load(None, {"http": {"port": 70_000}})
+    missing = Broker.in_thread(http=HttpOptions(port=0, token_file=tmp_path / "none"))
+    with pytest.raises(ConfigError, match=r"http\.token_file: cannot read"), missing:
+        pass
