@@ -17,6 +17,7 @@ class Recorder:
         self.now_us = max(START_US, self.log.last_timestamp_us)
         self.group_records = group_records
         self.group = Group(self.log.next_offset)
+        self.whole: list[Group] = []  # all groups that were written
         self.published: list[tuple[int, int, str, bytes, int, bool, str]] = []
         self.retained_events: list[tuple[int, int, str, bytes | None, int]] = []  # offset, us, topic, payload, qos
 
@@ -54,6 +55,7 @@ class Recorder:
     def flush(self) -> "Recorder":
         if len(self.group):
             self.log.append(self.group, self.now_us)
+            self.whole.append(self.group)
             self.group = Group(self.log.next_offset)
         return self
 

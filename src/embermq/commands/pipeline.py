@@ -154,7 +154,8 @@ def audit(data: KnownData = None, lake_directory: LakeDirectory = LAKE, master: 
 
         lake = Lake(lake_directory)
         with query_session(lake, master) as spark:
-            violations = list(find_violations(spark, lake, data or lake.data_directory() or DATA))
+            directory = data or lake.data_directory() or DATA
+            violations = list(find_violations(spark, lake, directory, _own_set(directory)))
         for violation in violations:
             print(f"broken [{violation.clause}]: {violation.rule}: {violation.count} times")
             for example in violation.examples:
@@ -170,6 +171,16 @@ def _seconds(option: str, text: str) -> float:
     if found is None:
         raise ConfigError(f"{option} {text}: expected a time span such as 10s, 500ms or 2m")
     return float(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[found[2]]
+
+
+def _own_set(data: Path) -> list[tuple[str, int]] | None:
+    """What the server of a data directory has retained, running or stopped; None if there is no server's state."""
+    from embermq.commands.server_access.target import open_target
+
+    if not (data / "state").is_dir():
+        return None
+    with open_target(data, None) as server:
+        return [(retained.topic_name, retained.offset) for retained, _ in server.messages("#", payload_bytes_max=0)]
 
 
 class _ProgressLines:

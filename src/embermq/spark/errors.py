@@ -1,6 +1,7 @@
 """The errors of the pipeline. Each is one sentence for the user, who sees no stack trace."""
 
 import re
+from datetime import datetime
 from typing import Final
 
 # `Path` makes one slash of two. A drive of Windows has one letter.
@@ -29,6 +30,16 @@ class SqlMissing(PipelineError):
 
 class LakeError(PipelineError):
     """This version may not write to the lake, or another pipeline writes to it."""
+
+
+class InGap(PipelineError):
+    """The retained set at an instant is not known: records were trimmed before the pipeline had read them."""
+
+    def __init__(self, instant: datetime, from_offset: int, to_offset: int, known_from: datetime) -> None:
+        super().__init__(
+            f"the retained set at {instant.isoformat()} is not known: offsets {from_offset} to {to_offset} were "
+            f"trimmed before the pipeline had read them; it is known again from {known_from.isoformat()} on"
+        )
 
 
 class OptionError(PipelineError, ValueError):

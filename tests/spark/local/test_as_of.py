@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from embermq.protocol.topics import matches
+from embermq.spark.errors import InGap
 from embermq.spark.local.as_of import retained_as_of
 from embermq.spark.local.tables import open_tables
 from support.local_lake import local_lake
@@ -39,3 +41,26 @@ def test_answers_equal_the_model_also_between_the_two_commits_of_a_batch(
         assert retained_as_of(tables, last_us, "#", limit=2).num_rows == 2
         with pytest.raises(ValueError, match="is no topic filter"):
             retained_as_of(tables, last_us, "a/#/b")
+
+
+def test_an_instant_in_a_gap_has_no_answer(recorder: Callable[..., Recorder], tmp_path: Path) -> None:
+    made = recorder()
+    for number in range(30):
+        made.publish(f"t/{number % 4}", b"%d" % number, 1, True)
+    made.flush()
+    lake = local_lake(tmp_path / "lake", made)
+    instants_us = [made.published[number][1] for number in range(30)]
+    gap = {"job": ["retained"], "from_offset": [6], "to_offset": [20]}
+    times = {
+        name: pa.array([at_us], pa.timestamp("us", "UTC"))
+        for name, at_us in (("from_timestamp", instants_us[4]), ("to_timestamp", instants_us[19]))
+    }
+    write_deltalake(lake.table("gaps"), pa.table({**gap, **times}))
+    with open_tables(lake) as tables:
+        for known in (4, 19, 29):
+            assert found(retained_as_of(tables, instants_us[known])) == made.retained(instants_us[known])
+        for unknown in (5, 18):
+            with pytest.raises(
+                InGap, match="offsets 6 to 20 were trimmed before the pipeline had read them; it is known"
+            ):
+                retained_as_of(tables, instants_us[unknown])

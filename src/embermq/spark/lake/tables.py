@@ -75,6 +75,17 @@ CLIENTS_SCHEMA: Final = StructType(
         StructField("reason", StringType()),
     ]
 )
+GAPS_SCHEMA: Final = StructType(
+    [
+        StructField("job", StringType()),
+        StructField("from_offset", LongType()),
+        StructField("to_offset", LongType()),
+        StructField("from_timestamp", TimestampType()),
+        StructField("to_timestamp", TimestampType()),
+        StructField("why", StringType()),
+        StructField("noticed", TimestampType()),
+    ]
+)
 REJECTS_SCHEMA: Final = StructType(
     [
         StructField("offset", LongType()),
@@ -97,6 +108,7 @@ TABLES: Final = {
     "retained_closed": RETAINED_CLOSED_SCHEMA,
     "topic_stats": TOPIC_STATS_SCHEMA,
     "clients": CLIENTS_SCHEMA,
+    "gaps": GAPS_SCHEMA,
 }
 STATS_COLUMNS: Final = {
     "messages": "offset,timestamp,topic",

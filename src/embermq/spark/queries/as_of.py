@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from embermq.instants import EPOCH, in_utc, instant_us
 from embermq.spark.jobs.retained import RETAINED_JOB
+from embermq.spark.lake.gaps import check_no_gap
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import HISTORY_VIEW, RETAINED_CLOSED_SCHEMA, read_table
 from embermq.spark.lake.transactions import applied_version
@@ -36,11 +37,13 @@ def retained_history(spark: SparkSession, lake: Lake) -> DataFrame:
 def retained_as_of(spark: SparkSession, lake: Lake, instant: datetime | str, topic_filter: str = "#") -> DataFrame:
     """The retained messages as of an instant, of the topics that a filter matches.
 
-    The instant is UTC unless it names a zone. A filter that starts with a wildcard does not match `$` topics
+    PipelineError if the instant lies in a gap: records were trimmed before they were read. The instant is UTC unless it
+    names a zone. A filter that starts with a wildcard does not match `$` topics
     (MQTT 3.1.1, 4.7.2).
     """
     if isinstance(instant, str):
         instant = EPOCH + timedelta(microseconds=instant_us(instant))
+    check_no_gap(spark, lake, instant)
     moment = F.lit(in_utc(instant))
     then = (F.col("valid_from") <= moment) & (F.col("valid_to").isNull() | (F.col("valid_to") > moment))
     history = retained_history(spark, lake)

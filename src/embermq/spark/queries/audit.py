@@ -4,23 +4,32 @@ Owns: each rule as a query that finds its violations, with the clause of MQTT 3.
 Never: repairing. A table can be rebuilt from the log: delete it and run the pipeline.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from embermq.spark.errors import PipelineError
 from embermq.spark.jobs.retained import RETAINED_JOB, retained_events
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import read_table
 from embermq.spark.lake.transactions import applied_version
 from embermq.spark.queries.as_of import retained_history
+from embermq.spark.source.checkpoint_rows import stage_checkpoint
 from embermq.spark.source.columns import SOURCE_SCHEMA
+from embermq.store.log.checkpoint import Checkpoint, undamaged_checkpoint
 from embermq.store.log.reader import LogReader
+from embermq.store.log.segments import FIRST_OFFSET
 
 EXAMPLES_MAX: Final = 10
+
+OwnMessage = tuple[str, int]
+"""A topic, and the offset of the message that the server retains for it."""
 
 
 @dataclass(frozen=True)
@@ -43,35 +52,58 @@ class Rule:
 
 
 class Evidence:
-    """The tables at one instant, and the log as far as `retained` has applied it."""
+    """The tables at one instant, and what they must be: the log as far as `retained` has applied it, after a checkpoint
+    if the log was trimmed. `own_set` is what the server itself has retained, if it was asked.
+    """
 
-    __slots__ = ("spark", "lake", "through", "log_first", "current", "history", "events")
+    __slots__ = ("spark", "lake", "data", "through", "known_from", "current", "history", "events", "own_set")
 
-    def __init__(self, spark: SparkSession, lake: Lake, data: Path) -> None:
+    def __init__(
+        self, spark: SparkSession, lake: Lake, data: Path, staging: Path, own_set: Sequence[OwnMessage] | None = None
+    ) -> None:
         self.spark = spark
         self.lake = lake
+        self.data = data
+        self.own_set = own_set
         version, self.through = applied_version(spark, lake.table("retained"), RETAINED_JOB.name)
         self.current = spark.read.format("delta").option("versionAsOf", version).load(lake.table("retained"))
         self.history = retained_history(spark, lake)
-        self.log_first, end = LogReader(data / "log").bounds()
-        self.events = _events(spark, data, self.log_first, min(end, self.through + 1), self.history)
+        first, end = LogReader(data / "log").bounds()
+        checkpoint = _checkpoint(data, first, end, self.through) if first > FIRST_OFFSET else None
+        self.known_from = first if checkpoint is None else checkpoint.offset
+        self.events = retained_events(self.records(self.known_from, min(end, self.through + 1)))
+        if checkpoint is not None:
+            rows = spark.read.parquet(stage_checkpoint(checkpoint, staging)).where(F.col("kind") == "publish")
+            kept = rows.select("topic", "payload", "qos", "offset", F.col("timestamp").alias("valid_from"))
+            self.events = self.events.unionByName(kept.withColumn("cleared", F.lit(False)))
+
+    def records(self, start: int, end: int) -> DataFrame:
+        """The records of the log that `retained` is made from, from one offset up to another."""
+        schema = ", ".join(f"{name} {SOURCE_SCHEMA[name].dataType.simpleString()}" for name in RETAINED_JOB.columns)
+        return (
+            self.spark.read.format("embermq")
+            .schema(schema)
+            .option("kinds", ",".join(RETAINED_JOB.kinds))
+            .option("startingOffsets", start)
+            .option("endingOffsets", max(start, end))
+            .load(str(self.data))
+        )
 
 
-def _events(spark: SparkSession, data: Path, first: int, end: int, history: DataFrame) -> DataFrame:
-    """The retained events of the log; for what was trimmed, the messages that the history had retained then."""
-    schema = ", ".join(f"{name} {SOURCE_SCHEMA[name].dataType.simpleString()}" for name in RETAINED_JOB.columns)
-    records = (
-        spark.read.format("embermq")
-        .schema(schema)
-        .option("kinds", ",".join(RETAINED_JOB.kinds))
-        .option("startingOffsets", first)
-        .option("endingOffsets", max(first, end))
-        .load(str(data))
-    )
-    kept_from_before = history.where(
-        (F.col("offset") < first) & (F.col("offset_to").isNull() | (F.col("offset_to") >= first))
-    ).select("topic", "payload", "qos", "offset", "valid_from", F.lit(False).alias("cleared"))
-    return retained_events(records).unionByName(kept_from_before)
+def _checkpoint(data: Path, first: int, end: int, through: int) -> Checkpoint:
+    """The checkpoint that a trimmed log begins with. PipelineError if the tables cannot be compared with it."""
+    found = undamaged_checkpoint(data / "log", first, end)
+    if found is None:
+        raise PipelineError(
+            f"nothing can be compared: the log in {data} begins at offset {first} and has no undamaged checkpoint "
+            "(`ember log verify` says more)"
+        )
+    if through + 1 < found.offset:
+        raise PipelineError(
+            f"nothing can be compared: `retained` has read the log up to offset {through}, and the log begins at "
+            f"{found.offset}: run the pipeline first"
+        )
+    return found
 
 
 def _last_events(evidence: Evidence) -> DataFrame:
@@ -153,7 +185,7 @@ def _overlaps(evidence: Evidence) -> DataFrame:
 def _never_retained(evidence: Evidence) -> DataFrame:
     """Retained rows without a retained PUBLISH in the log."""
     published = evidence.events.where(~F.col("cleared")).select("topic", "offset")
-    covered = evidence.history.where(F.col("offset") >= evidence.log_first)
+    covered = evidence.history.where(F.col("offset") >= evidence.known_from)
     detail = F.format_string("offset %d is no PUBLISH with RETAIN", F.col("offset"))
     return covered.join(published, ["topic", "offset"], "left_anti").select("topic", detail.alias("detail"))
 
@@ -165,6 +197,26 @@ def _twice(evidence: Evidence) -> DataFrame:
     return repeated.select(F.lit("").alias("topic"), detail.alias("detail"))
 
 
+def _not_the_servers(evidence: Evidence) -> DataFrame:
+    """Topics whose row in `retained` is not the server's retained message, unless they have changed since."""
+    if evidence.own_set is None:
+        return evidence.spark.createDataFrame([], "topic string, detail string")
+    names = pa.array([topic for topic, _ in evidence.own_set], pa.string())
+    offsets = pa.array([offset for _, offset in evidence.own_set], pa.int64())
+    own = evidence.spark.createDataFrame(pa.table({"topic": names, "own_offset": offsets}))
+    later = evidence.records(evidence.through + 1, LogReader(evidence.data / "log").bounds()[1])
+    current = evidence.current.where(~F.col("topic").startswith("$")).select("topic", "offset")
+    joined = current.join(own, "topic", "full_outer").join(retained_events(later).select("topic"), "topic", "left_anti")
+    missing, extra = F.col("offset").isNull(), F.col("own_offset").isNull()
+    detail = (
+        F.when(missing, F.format_string("the server retains offset %d, the table has no row", F.col("own_offset")))
+        .when(extra, F.format_string("the table has offset %d, the server retains nothing", F.col("offset")))
+        .otherwise(F.format_string("the table has offset %d, the server %d", F.col("offset"), F.col("own_offset")))
+    )
+    differs = missing | extra | (F.col("offset") != F.col("own_offset"))
+    return joined.where(differs).select("topic", detail.alias("detail"))
+
+
 RULES: Final = (
     Rule("`retained` equals a replay of the log", "MQTT-3.3.1-5", _not_a_replay),
     Rule("every clear took effect", "MQTT-3.3.1-10", _clears_without_effect),
@@ -172,16 +224,20 @@ RULES: Final = (
     Rule("only a PUBLISH with RETAIN is retained", "MQTT-3.3.1-12", _never_retained),
     Rule("a topic has one retained message at a time", "MQTT-3.3.1-5", _overlaps),
     Rule("every message is there once", "exactly once", _twice),
+    Rule("`retained` equals the server's own retained set", "MQTT-3.3.1-5", _not_the_servers),
 )
 
 
-def audit(spark: SparkSession, lake: Lake, data: Path) -> Iterator[Violation]:
-    """Every rule that is broken."""
-    evidence = Evidence(spark, lake, data)
-    for rule in RULES:
-        found = rule.find(evidence)
-        rows = found.orderBy("topic", "detail").limit(EXAMPLES_MAX).collect()
-        if rows:
-            examples = tuple(f"{row['topic']}: {row['detail']}" if row["topic"] else row["detail"] for row in rows)
-            count = len(rows) if len(rows) < EXAMPLES_MAX else found.count()
-            yield Violation(rule.sentence, rule.clause, count, examples)
+def audit(
+    spark: SparkSession, lake: Lake, data: Path, own_set: Sequence[OwnMessage] | None = None
+) -> Iterator[Violation]:
+    """Every rule that is broken. Without the server's `own_set` its rule is not checked."""
+    with TemporaryDirectory(prefix="embermq-") as staging:
+        evidence = Evidence(spark, lake, data, Path(staging) / "checkpoint", own_set)
+        for rule in RULES:
+            found = rule.find(evidence)
+            rows = found.orderBy("topic", "detail").limit(EXAMPLES_MAX).collect()
+            if rows:
+                examples = tuple(f"{row['topic']}: {row['detail']}" if row["topic"] else row["detail"] for row in rows)
+                count = len(rows) if len(rows) < EXAMPLES_MAX else found.count()
+                yield Violation(rule.sentence, rule.clause, count, examples)
