@@ -50,9 +50,6 @@ def run(
     ] = "10s",
     records: Annotated[int, typer.Option(min=1, help="The most records that one batch takes.")] = 1_000_000,
     window: Annotated[str, typer.Option(help="The length of a window of topic_stats.")] = "5 minutes",
-    skip_trimmed: Annotated[
-        bool, typer.Option("--skip-trimmed", help="Skip records that were trimmed before they were read.")
-    ] = False,
 ) -> None:
     """Bring all tables up to date, and with --continuous keep them so. SIGTERM and Ctrl-C stop cleanly."""
     with errors_as_sentences():
@@ -67,7 +64,6 @@ def run(
             fresh_s=_seconds("--fresh", fresh),
             records_max=records,
             stats_window=window,
-            skip_trimmed=skip_trimmed,
             typed_tables=read_typed_tables(config),
             maintenance=read_maintenance(config),
             only=tuple(only or ()),

@@ -46,6 +46,8 @@ def after_gap(spark: SparkSession, data: Path, lake: Lake, job: str, position: i
     checkpoint: Checkpoint | None = None
     if reseed is not None:
         checkpoint = undamaged_checkpoint(data / "log", first, end)
+        if checkpoint is None and log.bounds()[0] > first:  # trimmed again meanwhile, and the checkpoint superseded
+            return after_gap(spark, data, lake, job, position)
         if checkpoint is None:
             raise PipelineError(
                 f"{job} cannot go on: the log no longer has offsets {start} to {first - 1}, and there is no undamaged "

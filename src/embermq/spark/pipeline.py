@@ -17,6 +17,7 @@ from typing import Final, final
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no types
 from pyspark.errors import PySparkException
 
+from embermq.spark.after_gap import after_gap, is_at_gap
 from embermq.spark.batches import BatchContext, run_batch
 from embermq.spark.errors import PipelineError
 from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
@@ -31,6 +32,7 @@ from embermq.spark.schedule import Plan, Turn, next_plan
 from embermq.spark.session import DEFAULT_MASTER, PIPELINE_SETTINGS, build_session, launch_java
 from embermq.store.log.errors import LogError, LogTrimmed
 from embermq.store.log.reader import LogReader
+from embermq.store.log.readers import register_reader
 
 logger = logging.getLogger(__name__)
 
@@ -140,19 +142,17 @@ class _Run:
     def _add(self, job: Job) -> None:
         """Prepare a job's tables and give it a turn."""
         context = self._context
-        position = prepare_job(context.spark, job, context.lake, context.positions)
-        first = self._log.bounds()[0]
-        if position is None:
-            position = first
-        elif position < first:
-            if not self._settings.skip_trimmed:
-                raise LogTrimmed(position, first)
-            logger.warning(
-                "the log no longer has offsets %d to %d: %d records skipped", position, first - 1, first - position
-            )
-            position = first
+        position = self._after_gap(job.name, prepare_job(context.spark, job, context.lake, context.positions))
         self._turns[job.name] = Turn(job.name, job.is_merged, position)
         self._progress[job.name].offset = position
+
+    def _after_gap(self, name: str, position: int | None) -> int:
+        """Where a job goes on: at its position, or after the gap if the log no longer has what is there."""
+        context = self._context
+        if is_at_gap(self._log, position):
+            position = after_gap(context.spark, context.data, context.lake, name, position)
+            context.positions.save({name: position}, {})
+        return self._log.bounds()[0] if position is None else position
 
     def _plan(self) -> Plan | None:
         end, now_s = self._log.bounds()[1], time.monotonic()
@@ -162,8 +162,14 @@ class _Run:
 
     def _batch(self, plan: Plan) -> None:
         began_s = time.monotonic()
-        with _reasons(", ".join(plan.jobs)):
-            took_s, versions = run_batch(self._context, plan)
+        try:
+            with _reasons(", ".join(plan.jobs)):
+                took_s, versions = run_batch(self._context, plan)
+        except LogTrimmed:  # by the server, since the batch was planned
+            for name in plan.jobs:
+                with _reasons(name):
+                    self._turns[name].position = self._after_gap(name, self._turns[name].position)
+            return
         for name in plan.jobs:
             turn = self._turns[name]
             self._progress[name].advance(turn.position, plan.end)
@@ -181,8 +187,15 @@ class _Run:
             self._next_write_s = now_s + PROGRESS_EVERY_S
             with suppress(OSError):  # a full disk also fails a job, whose error says more
                 write_progress(self._context.lake, self._progress.values(), end, state)
+                self._register()
         if self._report is not None and state == "running":
             self._report(list(self._progress.values()))
+
+    def _register(self) -> None:
+        """Tell the server what the log must keep for this lake, if all of its jobs run."""
+        if not self._settings.only and self._turns.keys() == self._context.jobs.keys():
+            name = str(self._context.lake.directory.absolute())
+            register_reader(self._context.data, name, min(turn.position for turn in self._turns.values()))
 
 
 @contextmanager
@@ -190,7 +203,7 @@ def _reasons(names: str) -> Iterator[None]:
     """Turns what Spark, the log and the disk say into a PipelineError of one sentence."""
     try:
         yield
-    except PipelineError:
+    except (PipelineError, LogTrimmed):
         raise
     except LogError as error:
         raise PipelineError(f"{names}: {error}") from None

@@ -30,7 +30,6 @@ class JobSettings:
     records_max: int = RECORDS_MAX
     """The most records of one batch."""
     stats_window: str = WINDOW
-    skip_trimmed: bool = False
     typed_tables: tuple[TypedTable, ...] = ()
     only: tuple[str, ...] = ()
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
