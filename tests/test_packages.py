@@ -68,7 +68,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "spark.source": ("protocol", "store.log", "instants", "spark.errors", "spark.options", "spark.source"),
     "spark.sink": ("protocol", "spark.errors", "spark.options", "spark.sink"),
-    "spark.lake": ("store.log", "spark.errors", "spark.source", "spark.lake"),
+    "spark.lake": ("store.log", "instants", "spark.errors", "spark.source", "spark.lake"),
     "spark.jobs": (
         "protocol",
         "store.log",

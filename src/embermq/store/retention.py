@@ -83,7 +83,9 @@ class TrimLimit:
         return limit
 
     def _warn(self, name: str, unread_bytes: int) -> None:
-        """Say once that a reader is late, before records go that it has not read."""
+        """Say once that a reader is late, before records go that it has not read, unless the bound is 0."""
+        if not self._retention.unread_bytes_max:
+            return
         if unread_bytes <= self._retention.unread_bytes_max // 2:
             self._warned.discard(name)
         elif name not in self._warned:
