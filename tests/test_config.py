@@ -10,6 +10,7 @@ import pytest
 from embermq.broker.limits import Limits
 from embermq.config import BudgetSettings, Settings, all_keys, load, sample
 from embermq.errors import ConfigError
+from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS
 from embermq.protocol.packets import SESSION_NEVER_EXPIRES
 from embermq.transport.addresses import is_loopback, shown
 from support.attributes import attributes_of
@@ -111,6 +112,18 @@ def test_limits_reach_the_core_with_the_same_defaults(tmp_path: Path) -> None:
     assert load(written(tmp_path, "[limits]\npacket_bytes_max = 1000")).limits.limits().packet_bytes_max == 1000
 
 
+def test_settings_of_mqtt_5_reach_the_protocol_with_the_same_defaults(tmp_path: Path) -> None:
+    configured = Settings().mqtt5.settings()
+    names = [name for name in configured.__slots__ if name != "property_bounds"]
+    assert {name: getattr(DEFAULT_SETTINGS, name) for name in names} == {
+        name: getattr(configured, name) for name in names
+    }
+    text = "[mqtt5]\nreceive_maximum = 7\nproperties_max = 20\nproperties_bytes_max = 2000\nserver_reference = 'other'"
+    found = load(written(tmp_path, text)).mqtt5.settings()
+    assert (found.receive_maximum, found.server_reference) == (7, "other")
+    assert (found.property_bounds.properties_max, found.property_bounds.bytes_max) == (20, 2_000)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -124,6 +137,17 @@ def test_limits_reach_the_core_with_the_same_defaults(tmp_path: Path) -> None:
         ("[listeners]\nunix_mode = '9'", "listeners.unix_mode: must match pattern"),
         ("[[store.budgets]]\ncount_max = 1", "store.budgets.0.topic_filter is missing"),
         ("[[store.budgets]]\ntopic_filter = 'a#'", "store.budgets.0.topic_filter: expected a topic filter"),
+        (
+            "[mqtt5]\nresponse_information = 'r/#'",
+            "mqtt5.response_information: expected a topic name to which levels can be added, such as responses/%c,"
+            " not 'r/#'",
+        ),
+        (
+            "[mqtt5]\nresponse_information = 'r/%x'",
+            "mqtt5.response_information: expected a topic name with %u, %c or %% (response_information: '%x' is"
+            " unknown, expected %u, %c, or %% for a percent sign), not 'r/%x'",
+        ),
+        ("[mqtt5]\nreceive_maximum = 0", "mqtt5.receive_maximum: expected greater than or equal to 1, not 0"),
         ("[limits]\ninflight_max = 0", "limits.inflight_max: expected greater than or equal to 1, not 0"),
     ],
 )

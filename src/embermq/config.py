@@ -17,8 +17,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
+from embermq.access.access_list import parse_grant
 from embermq.broker import limits
+from embermq.broker.access import READ
 from embermq.errors import ConfigError
+from embermq.protocol.mqtt import settings as mqtt5_settings
+from embermq.protocol.mqtt.fields import PROPERTIES_BYTES_MAX, PROPERTIES_MAX
 from embermq.protocol.sn import settings as sn_settings
 from embermq.protocol.topics import check_topic_filter, check_topic_name
 from embermq.transport.addresses import is_loopback
@@ -42,6 +46,17 @@ def _topic_name(text: str) -> str:
     problem = check_topic_name(text)
     if problem:
         raise ValueError(f"expected a topic name ({problem})")
+    return text
+
+
+def _response_information(text: str) -> str:
+    if text and ("+" in text or "#" in text or text.endswith("/")):
+        raise ValueError("expected a topic name to which levels can be added, such as responses/%c")
+    try:
+        if text:
+            parse_grant(READ, text, "response_information")
+    except ConfigError as error:
+        raise ValueError(f"expected a topic name with %u, %c or %% ({error})") from None
     return text
 
 
@@ -135,6 +150,24 @@ class LimitSettings(Section):
         return limits.Limits(**self.model_dump())
 
 
+class Mqtt5Section(Section):
+    """What only clients of MQTT 5 are told or bounded by."""
+
+    receive_maximum: Annotated[int, Field(ge=1, le=65_535)] = mqtt5_settings.RECEIVE_MAXIMUM
+    topic_alias_maximum: Annotated[int, Field(ge=0, le=65_535)] = mqtt5_settings.TOPIC_ALIAS_MAXIMUM
+    topic_alias_bytes_max: Annotated[int, Field(ge=65_535)] = mqtt5_settings.TOPIC_ALIAS_BYTES_MAX
+    outgoing_aliases_max: Annotated[int, Field(ge=0, le=65_535)] = mqtt5_settings.OUTGOING_ALIASES_MAX
+    properties_max: Annotated[int, Field(ge=16, le=PROPERTIES_MAX)] = PROPERTIES_MAX
+    properties_bytes_max: Annotated[int, Field(ge=1024, le=PROPERTIES_BYTES_MAX)] = PROPERTIES_BYTES_MAX
+    reauthentications_max: Annotated[int, Field(ge=0)] = mqtt5_settings.REAUTHENTICATIONS_MAX
+    server_reference: Annotated[str, Field(max_length=1_000)] = ""
+    response_information: Annotated[str, AfterValidator(_response_information)] = ""
+
+    def settings(self) -> mqtt5_settings.Mqtt5Settings:
+        """The settings as a connection takes them."""
+        return mqtt5_settings.Mqtt5Settings(**self.model_dump(exclude={"response_information"}))
+
+
 class BudgetSettings(Section):
     """A budget: how many retained messages and bytes some topics may have together, and how long each message lives."""
 
@@ -226,6 +259,7 @@ class Settings(BaseSettings):
     listeners: ListenerSettings = ListenerSettings()
     access: AccessSettings = AccessSettings()
     limits: LimitSettings = LimitSettings()
+    mqtt5: Mqtt5Section = Mqtt5Section()
     store: StoreSettings = StoreSettings()
     sn: SnListenerSettings = SnListenerSettings()
     http: HttpSettings = HttpSettings()

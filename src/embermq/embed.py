@@ -24,11 +24,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, final
 
-from embermq.broker.access import Access, AllowAll
+from embermq.access.access_list import parse_grant
+from embermq.broker.access import READ, Access, AllowAll, Grant
 from embermq.broker.limits import Limits
 from embermq.engines import CONTROL_SOCKET, OpenStore, embedded_store, open_store
 from embermq.errors import ConfigError
 from embermq.http.options import HttpOptions
+from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS, Mqtt5Settings
 from embermq.protocol.sn.settings import SnSettings
 from embermq.store.interface import Store, StoreError
 from embermq.transport.addresses import is_loopback, shown
@@ -76,6 +78,8 @@ class Broker:
     store: Store | None = None
     access: Access | None = None
     limits: Limits | None = None
+    mqtt5: Mqtt5Settings = DEFAULT_SETTINGS
+    response_information: str = ""
     sys_interval_s: int = 10
     group_bytes_max: int = GROUP_BYTES_MAX
     http: HttpOptions = field(default_factory=HttpOptions)
@@ -91,6 +95,9 @@ class Broker:
         ):
             raise ConfigError("tls_port, wss_port and http.tls need certificate and key")
         self._access: Access = self.access or AllowAll()
+        self._response_information: Grant | None = None
+        if self.response_information:
+            self._response_information = parse_grant(READ, self.response_information, "response_information")
         self._open_store: OpenStore = embedded_store(self.data, self.store)
         self._opened: Store | None = None
         self._server: Server | None = None
@@ -112,6 +119,8 @@ class Broker:
             data=None if settings.store.memory else settings.store.directory,
             access=access_of(settings),
             limits=settings.limits.limits(),
+            mqtt5=settings.mqtt5.settings(),
+            response_information=settings.mqtt5.response_information,
             sys_interval_s=settings.server.sys_interval_s,
             group_bytes_max=settings.store.group_bytes_max,
             http=HttpOptions(**settings.http.model_dump(), has_users=settings.access.password_file is not None),
@@ -147,6 +156,8 @@ class Broker:
                 limits=self.limits or Limits(),
                 sys_interval_s=self.sys_interval_s,
                 group_bytes_max=self.group_bytes_max,
+                mqtt5=self.mqtt5,
+                response_information=self._response_information,
             )
             await self._server.start()
             await self._listen(self._server)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from embermq.broker.access import Identity
+from embermq.broker.access import READ, Grant, Identity
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import (
     SESSION_NEVER_EXPIRES,
@@ -218,3 +218,11 @@ def test_a_failing_store_keeps_no_session_and_no_will(connect: Connect) -> None:
     bench = Bench(store)
     store.trouble = "no space left"
     assert connack(bench, connect).reason == ReasonCode.SERVER_UNAVAILABLE
+
+
+@pytest.mark.parametrize(("allowed", "told"), [("responses/", "responses/c"), ("t/", "")])
+def test_response_information_is_told_only_to_a_client_that_may_read_there(allowed: str, told: str) -> None:
+    grant = Grant(READ, ["responses/", ""], ["c"])
+    bench = Bench(access=ScriptedAccess(allowed), response_information=grant)
+    asked = Connect("c", protocol_level=5, request_response_information=True)
+    assert connack(bench, asked).response_information == told

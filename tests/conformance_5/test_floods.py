@@ -10,8 +10,8 @@ import pytest
 
 from embermq import Broker
 from embermq.broker.limits import Limits
-from embermq.protocol.mqtt.aliases import INCOMING_ALIAS_BYTES_MAX, INCOMING_ALIASES_MAX
-from embermq.protocol.mqtt.properties import PROPERTIES_MAX, SECTION_BYTES_MAX
+from embermq.protocol.mqtt.fields import PROPERTIES_BYTES_MAX, PROPERTIES_MAX
+from embermq.protocol.mqtt.settings import TOPIC_ALIAS_BYTES_MAX, TOPIC_ALIAS_MAXIMUM
 from support import wire, wire_v5
 from support.wire_v5 import (
     ALIAS,
@@ -53,7 +53,7 @@ def test_the_number_of_user_properties_is_bounded_in_every_packet(join: Join, ki
 @pytest.mark.parametrize("kind", list(PACKETS))
 def test_the_bytes_of_user_properties_are_bounded_in_every_packet(join: Join, kind: str) -> None:
     client, bystander = join(), join()
-    large: Pairs = [(USER_PROPERTY, ("k" * 60_000, "v" * 60_000))] * (SECTION_BYTES_MAX // 120_000 + 1)
+    large: Pairs = [(USER_PROPERTY, ("k" * 60_000, "v" * 60_000))] * (PROPERTIES_BYTES_MAX // 120_000 + 1)
     client.send(PACKETS[kind](large))
     client.assert_disconnected(0x97)
     bystander.assert_silent()
@@ -81,16 +81,16 @@ def test_as_many_user_properties_as_are_allowed_are_delivered(join: Join, space:
 
 def test_the_number_of_aliases_is_bounded(join: Join, space: str) -> None:
     client, bystander = join(), join()
-    for alias in range(1, INCOMING_ALIASES_MAX + 1):
+    for alias in range(1, TOPIC_ALIAS_MAXIMUM + 1):
         client.publish(f"{space}/{alias}", b"", properties=[(ALIAS, alias)])
-    client.send(wire_v5.publish(f"{space}/more", b"", properties=[(ALIAS, INCOMING_ALIASES_MAX + 1)]))
+    client.send(wire_v5.publish(f"{space}/more", b"", properties=[(ALIAS, TOPIC_ALIAS_MAXIMUM + 1)]))
     client.assert_disconnected(0x94)
     bystander.assert_silent()
 
 
 def test_the_bytes_behind_aliases_are_bounded(join: Join) -> None:
     client, bystander = join(), join()
-    name_bytes = INCOMING_ALIAS_BYTES_MAX // 4
+    name_bytes = TOPIC_ALIAS_BYTES_MAX // 4
     for alias in (1, 2, 3, 4):
         # Again and again under the same alias costs nothing more.
         for letter in "ab":

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 
-from embermq.broker.access import Access, AllowAll, Identity
+from embermq.broker.access import Access, AllowAll, Grant, Identity
 from embermq.broker.admission import Refusal, ignore_refusal
 from embermq.broker.core import Core
 from embermq.broker.counters import Counters
@@ -155,6 +155,7 @@ class Bench:
         comparisons_max: int = COMPARISONS_MAX,
         now_ms: int = 1_000_000,
         wake_in_ms: Callable[[int, Callable[[], None]], None] | None = None,
+        response_information: Grant | None = None,
     ) -> None:
         self.store = store if store is not None else MemoryStore()
         self.now_ms = now_ms
@@ -171,6 +172,7 @@ class Bench:
             shortcuts=shortcuts,
             comparisons_max=comparisons_max,
             wake_in_ms=wake_in_ms,
+            response_information=response_information,
         )
         self.core.restore(self.now_ms, self.now_ms * 1000)
 

@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from embermq.broker.access import Access, AllowAll, Exchange, ExchangeAnswer, Identity
+from embermq.broker.access import READ, Access, AllowAll, Exchange, ExchangeAnswer, Grant, Identity
 from embermq.broker.limits import Limits
 from embermq.protocol.errors import Refused
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5, MQTT_5
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.mqtt.readers_v5 import WirePublish
+from embermq.protocol.mqtt.settings import Mqtt5Settings
 from embermq.protocol.packets import (
     Auth,
     Connack,
@@ -96,7 +98,14 @@ class TwoStepsAccess(Access):
 Scenario = Callable[[Server], Awaitable[None]]
 
 
-def run(scenario: Scenario, access: Access | None = None, receive_maximum: int = 65_535, **limits: int) -> None:
+def run(
+    scenario: Scenario,
+    access: Access | None = None,
+    receive_maximum: int = 65_535,
+    mqtt5: dict[str, Any] | None = None,
+    response_information: Grant | None = None,
+    **limits: int,
+) -> None:
     async def whole() -> None:
         server = Server(
             store=MemoryStore(),
@@ -104,7 +113,8 @@ def run(scenario: Scenario, access: Access | None = None, receive_maximum: int =
             limits=Limits(**limits),
             sys_interval_s=0,
             levels=(3, 4, 5),
-            receive_maximum=receive_maximum,
+            mqtt5=Mqtt5Settings(receive_maximum=receive_maximum, **(mqtt5 or {})),
+            response_information=response_information,
         )
         await server.start()
         await scenario(server)
@@ -383,3 +393,53 @@ def test_a_client_may_give_up_during_its_authentication() -> None:
         assert client.peer.ended == "closed"
 
     run(scenario, TwoStepsAccess())
+
+
+def test_a_client_that_re_authenticates_too_often_is_disconnected() -> None:
+    async def scenario(server: Server) -> None:
+        client = Client(server)
+        await client.send(asked())
+        await client.send(Auth(0x18, "two steps", b"3"))
+        again = Auth(0x19, "two steps", b"1")
+        assert await client.send(again) == [Auth(0x18, "two steps", b"2")]
+        assert reason_of(await client.send(again)) == ReasonCode.QUOTA_EXCEEDED
+
+    run(scenario, TwoStepsAccess(), mqtt5={"reauthentications_max": 1})
+
+
+def test_a_server_that_shuts_down_names_another() -> None:
+    async def scenario(server: Server) -> None:
+        client = Client(server)
+        await client.send(connect())
+        server.begin_turn()
+        server.core.stop("the server is shutting down")
+        await turn()
+        (last,) = client.packets()
+        assert isinstance(last, Disconnect)
+        assert (last.reason, last.server_reference) == (ReasonCode.USE_ANOTHER_SERVER, "other")
+
+    run(scenario, mqtt5={"server_reference": "other"})
+
+
+def test_properties_above_the_bound_end_the_connection() -> None:
+    async def scenario(server: Server) -> None:
+        client = Client(server)
+        await client.send(connect())
+        one = bytes.fromhex("26 0000 0000")
+        assert await client.send(Publish("t", b"", properties=one * 16)) == []
+        assert reason_of(await client.send(Publish("t", b"", properties=one * 17))) == ReasonCode.QUOTA_EXCEEDED
+
+    run(scenario, mqtt5={"properties_max": 16})
+
+
+@v5("MQTT-3.1.2-28")
+def test_response_information_is_told_to_a_client_that_asks() -> None:
+    async def scenario(server: Server) -> None:
+        answers = []
+        for client_id, is_asked in (("a", True), ("b", False), ("x/y", True)):
+            (connack,) = await Client(server).send(connect(client_id=client_id, request_response_information=is_asked))
+            assert isinstance(connack, Connack)
+            answers.append(connack.response_information)
+        assert answers == ["responses/a", "", ""]
+
+    run(scenario, response_information=Grant(READ, ["responses/", ""], ["c"]))

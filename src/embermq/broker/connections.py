@@ -12,7 +12,7 @@ or when its client starts a clean one.
 from collections.abc import Callable
 from typing import Final, final
 
-from embermq.broker.access import Access, Identity
+from embermq.broker.access import Access, Grant, Identity
 from embermq.broker.counters import Counters
 from embermq.broker.delivery import MessageDelivery
 from embermq.broker.effects import ConnackEffect, Effects
@@ -48,6 +48,7 @@ class Connections:
         "_subscriptions",
         "_wake",
         "_token",
+        "_response_information",
         "_assigned",
         "_keep_alives",
         "_expiries",
@@ -64,6 +65,7 @@ class Connections:
         subscriptions: Subscriptions,
         wake: Callable[[], None],
         token: str,
+        response_information: Grant | None = None,
     ) -> None:
         """`token` makes assigned client identifiers unique across restarts."""
         self.now_ms = 0
@@ -78,6 +80,7 @@ class Connections:
         self._subscriptions: Final = subscriptions
         self._wake: Final = wake
         self._token: Final = token
+        self._response_information: Final = response_information
         self._assigned = 0
         self._keep_alives: Final = Deadlines(Session.keep_alive_due_ms)
         self._expiries: Final = Deadlines(Session.expiry_due_ms)
@@ -145,11 +148,21 @@ class Connections:
             "" if connect.client_id else client_id,
             -1 if expiry_s == connect.session_expiry_s else expiry_s,
             -1 if keep_alive_s == connect.keep_alive_s else keep_alive_s,
+            self._response_information_for(identity, client_id) if connect.request_response_information else "",
         )
         if must_be_durable or older is not None or session.session_id or connect.will is not None:
             self._effects.add(ConnackEffect(session, link, connack))
         else:
             self.open(session, link, connack)
+
+    def _response_information_for(self, identity: Identity, client_id: str) -> str:
+        """Where responses to a client may go (5.0, 4.10.1); empty if it could not subscribe there."""
+        grant = self._response_information
+        prefix = grant.topic_filter(identity.user_name, client_id) if grant is not None else None
+        if prefix is None:
+            return ""
+        access = self._access
+        return prefix if access.unrestricted or access.may_subscribe(identity, f"{prefix}/#") else ""
 
     def _assign_client_id(self) -> str:
         """An identifier that no session has (5.0, MQTT-3.2.2-16)."""

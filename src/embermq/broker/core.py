@@ -11,7 +11,7 @@ The unit of work is a turn: the shell hands in all that one pass of its loop has
 from collections.abc import Callable
 from typing import Final, final
 
-from embermq.broker.access import Access, Identity
+from embermq.broker.access import Access, Grant, Identity
 from embermq.broker.admission import Admission, Refusal, ignore_refusal
 from embermq.broker.connections import Connections
 from embermq.broker.counters import Counters, SysTopics, sys_values
@@ -96,13 +96,15 @@ class Core:
         wake_in_ms: Callable[[int, Callable[[], None]], None] | None = None,
         shortcuts: bool = True,
         comparisons_max: int = COMPARISONS_MAX,
+        response_information: Grant | None = None,
     ) -> None:
         """`wake` asks the shell for an `end_turn`; `wake_in_ms` calls a function after a time; `bug` is called with
         errors that no peer can cause; `report_refusal` with refused packets; `report_long_queue` with the client id
         of a session that keeps almost as much of the log as it may. `token` makes assigned client identifiers unique
-        across restarts.
+        across restarts. `response_information`: what a client that asks for Response Information is told (MQTT 5).
         """
-        self.counters: Final = Counters()
+        counters = Counters()
+        self.counters: Final = counters
         self._store: Final = store
         self._version: Final = version
         self._wake: Final = wake
@@ -112,30 +114,22 @@ class Core:
         self._routes: Final = Routes()
         self._clock: Final = Clock()
         self._ahead_us = 0
-        self._effects: Final = Effects(self, store, wake, bug, wake_in_ms)
-        self._shares: Final = Shares(store, self._effects, self.counters, self._routes, self._clock, limits)
-        admission = Admission(store, access, limits, self.counters, self._routes, report_refusal)
-        self.retained: Final = RetainedDelivery(store, self._effects, shortcuts, comparisons_max)
-        self.delivery: Final = MessageDelivery(
-            store,
-            access,
-            admission,
-            self.counters,
-            self._effects,
-            self.retained,
-            self._clock,
-            shortcuts,
-            report_long_queue,
+        effects = Effects(self, store, wake, bug, wake_in_ms)
+        self._effects: Final = effects
+        self._shares: Final = Shares(store, effects, counters, self._routes, self._clock, limits)
+        admission = Admission(store, access, limits, counters, self._routes, report_refusal)
+        self.retained: Final = RetainedDelivery(store, effects, shortcuts, comparisons_max)
+        delivery = MessageDelivery(
+            store, access, admission, counters, effects, self.retained, self._clock, shortcuts, report_long_queue
         )
+        self.delivery: Final = delivery
         self.subscriptions: Final = Subscriptions(
-            store, admission, self._routes, self._shares, self.retained, self._effects, self._sys_topics, limits
+            store, admission, self._routes, self._shares, self.retained, effects, self._sys_topics, limits
         )
         self.connections: Final = Connections(
-            store, access, limits, self.counters, self._effects, self.delivery, self.subscriptions, wake, token
+            store, access, limits, counters, effects, delivery, self.subscriptions, wake, token, response_information
         )
-        self._shortcuts: Final = (
-            Shortcuts(store, access, admission, self._effects, self.delivery, self.counters) if shortcuts else None
-        )
+        self._shortcuts: Final = Shortcuts(store, access, admission, effects, delivery, counters) if shortcuts else None
 
     # -- a client ----------------------------------------------------------------------------------------------------
 

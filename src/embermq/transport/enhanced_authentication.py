@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.access import Exchange, ExchangeAnswer
 from embermq.protocol.errors import ProtocolError, Refused
-from embermq.protocol.mqtt.connection import CLOSING, OPEN, Connection
+from embermq.protocol.mqtt.connection import Connection
+from embermq.protocol.mqtt.states import CLOSING, OPEN
 from embermq.protocol.packets import Auth, Connect
 from embermq.protocol.reasons import ReasonCode
 from embermq.transport.authentication import Authenticator
@@ -61,6 +62,8 @@ class EnhancedAuthentication:
             self._stream.fail(ProtocolError("AUTH with another method than CONNECT", "MQTT-4.12.0-5"))
         elif is_first and self._connection.state != OPEN:
             self._stream.fail(ProtocolError("re-authentication before CONNACK", "MQTT-4.12.1-1"))
+        elif is_first and (excess := self._connection.reauthentication_refusal()) is not None:
+            self._stream.fail(excess)
         elif is_first:
             self._authenticator.begin(exchange, auth.data, self._answered, self._not_answered, self._failed)
         else:

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from embermq import __version__
-from embermq.broker.access import Access
+from embermq.broker.access import Access, Grant
 from embermq.broker.admission import Refusal
 from embermq.broker.core import Core
 from embermq.broker.limits import Limits
 from embermq.protocol.mqtt.dialect import LEVELS
 from embermq.protocol.mqtt.encode import Encodings
-from embermq.protocol.mqtt.negotiation import RECEIVE_MAXIMUM
+from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS, Mqtt5Settings
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
 from embermq.transport.authentication import Authenticator
@@ -64,20 +64,19 @@ class Server:
         group_bytes_max: int = GROUP_BYTES_MAX,
         shortcuts: bool = True,
         levels: tuple[int, ...] = LEVELS,
-        receive_maximum: int = RECEIVE_MAXIMUM,
+        mqtt5: Mqtt5Settings = DEFAULT_SETTINGS,
+        response_information: Grant | None = None,
     ) -> None:
-        """`shortcuts` off: every packet takes the general path, for tests that compare the two.
-        `levels` are the protocol levels that clients may speak on a stream."""
+        """`shortcuts` off: every packet takes the general path. `levels`: the protocol levels on a stream."""
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.store: Final = store
         self.access: Final = access
         self.limits: Final = limits
         self.has_shortcuts: Final = shortcuts
         self.levels: Final = levels
-        self.receive_maximum: Final = receive_maximum
+        self.mqtt5: Final = mqtt5
         self.encodings: Final = Encodings(is_reused=shortcuts)
-        self.dirty: Final[list[StreamConnection]] = []
-        """The connections that have something to send, or to end, when this turn ends."""
+        self.dirty: Final[list[StreamConnection]] = []  # they have something to send, or to end, when this turn ends
         self._refusals: Final = RateLimitedLog(logger, "refused packets")
         self.core: Final = Core(
             store,
@@ -91,6 +90,7 @@ class Server:
             report_long_queue=self._log_long_queue,
             wake_in_ms=self._call_in_ms,
             shortcuts=shortcuts,
+            response_information=response_information,
         )
         self.authenticator: Final = Authenticator(access, self.begin_turn, threads=AUTHENTICATION_THREADS)
         self.end_of_turn: Final[list[Callable[[], None]]] = []
@@ -107,8 +107,7 @@ class Server:
         self.before_stop: Final[list[Callable[[], Awaitable[None]]]] = []  # the ends of what uses this server
         self._unix_paths: list[Path] = []
         self._in_turn = False
-        self._turn_ms = 0
-        self._turn_us = 0  # since 1970
+        self._turn_ms = self._turn_us = 0  # the first counts as `now_ms` does, the second since 1970
         self._turn_end: Final = self._end_turn  # bound once, not in every turn; as the context it runs in
         self._context: Final = copy_context()
         self._wall_ahead_s = 0.0  # wall clock minus the loop's clock, as of the last tick

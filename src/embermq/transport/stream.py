@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.access import Identity
 from embermq.broker.link import Link
 from embermq.protocol.errors import PeerError, Refused
-from embermq.protocol.mqtt.connection import AUTHENTICATING, CLOSING, OPEN, Connection
+from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES
+from embermq.protocol.mqtt.states import AUTHENTICATING, CLOSING, OPEN
 from embermq.protocol.packets import Connack, Connect, Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.transport.byte_transport import ByteTransport
@@ -80,7 +81,7 @@ class StreamConnection(Link):
             server.has_shortcuts,
             server.levels,
             server.turn_us,
-            server.receive_maximum,
+            server.mqtt5,
         )
         self._transport: ByteTransport | None = None
         self._output_bytes_max: Final = limits.output_bytes_max

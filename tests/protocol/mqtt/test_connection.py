@@ -5,20 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
-from embermq.protocol.mqtt import connection as states
-from embermq.protocol.mqtt.connection import (
-    AUTHENTICATING,
-    AWAITING_CONNECT,
-    CLOSED,
-    CLOSING,
-    OPEN,
-    OPENING,
-    TRANSITIONS,
-    Connection,
-)
+from embermq.protocol.mqtt import states
+from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX
 from embermq.protocol.mqtt.dialect import MQTT_31, MQTT_311
 from embermq.protocol.mqtt.encode import Encodings, encode
+from embermq.protocol.mqtt.states import AUTHENTICATING, AWAITING_CONNECT, CLOSED, CLOSING, OPEN, OPENING, TRANSITIONS
 from embermq.protocol.packets import (
     PUBACK,
     Connack,

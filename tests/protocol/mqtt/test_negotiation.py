@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from embermq.protocol.mqtt.connection import AUTHENTICATING, OPEN, Connection
+from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import MQTT_5
 from embermq.protocol.mqtt.encode import SHARED_BYTES_MIN, Encodings, encode
 from embermq.protocol.mqtt.readers_v5 import WirePublish
+from embermq.protocol.mqtt.settings import Mqtt5Settings
+from embermq.protocol.mqtt.states import AUTHENTICATING, OPEN
 from embermq.protocol.packets import (
     PUBACK,
     PUBCOMP,
@@ -45,6 +47,7 @@ def new(
     encodings: Encodings | None = None,
     now_us: Callable[[], int] = lambda: 0,
     shortcuts: bool = True,
+    settings: Mqtt5Settings | None = None,
 ) -> Connection:
     return Connection(
         encodings or Encodings(is_reused=shortcuts),
@@ -55,7 +58,7 @@ def new(
         shortcuts=shortcuts,
         levels=LEVELS,
         now_us=now_us,
-        receive_maximum=receive_maximum,
+        settings=settings or Mqtt5Settings(receive_maximum=receive_maximum),
     )
 
 
@@ -388,3 +391,70 @@ def test_connack_has_the_method_and_the_last_data() -> None:
     client.opened()
     assert client.state == OPEN
     assert client.receive_data(wire(Puback(1))) == [Puback(1)]
+
+
+ELSEWHERE = Mqtt5Settings(server_reference="other.example:1883")
+
+
+@pytest.mark.parametrize("reason", [ReasonCode.SERVER_SHUTTING_DOWN, ReasonCode.SERVER_BUSY])
+def test_a_client_is_told_of_another_server_when_this_one_ends_its_connection(reason: ReasonCode) -> None:
+    client = opened(settings=ELSEWHERE)
+    client.close(reason)
+    (packet,) = sent(client)
+    assert isinstance(packet, Disconnect)
+    assert (packet.reason, packet.server_reference) == (ReasonCode.USE_ANOTHER_SERVER, "other.example:1883")
+    small = opened(connect(maximum_packet_size=20), settings=ELSEWHERE)
+    small.close(reason)
+    assert sent(small) == [Disconnect(ReasonCode.USE_ANOTHER_SERVER)]
+
+
+def test_other_ends_do_not_name_another_server() -> None:
+    client = opened(settings=ELSEWHERE)
+    client.close(ReasonCode.SESSION_TAKEN_OVER)
+    (packet,) = sent(client)
+    assert isinstance(packet, Disconnect)
+    assert (packet.reason, packet.server_reference) == (ReasonCode.SESSION_TAKEN_OVER, "")
+
+
+@pytest.mark.parametrize(
+    ("maximum", "reference", "has_string"), [(0, True, True), (30, True, False), (12, False, False)]
+)
+def test_a_refused_client_is_told_of_another_server_as_far_as_it_fits(
+    maximum: int, reference: bool, has_string: bool
+) -> None:
+    client = new(settings=ELSEWHERE)
+    client.receive_data(wire(connect(maximum_packet_size=maximum)))
+    client.send(Connack(False, ReasonCode.SERVER_UNAVAILABLE))
+    (packet,) = sent(client)
+    assert isinstance(packet, Connack)
+    assert packet.reason == ReasonCode.USE_ANOTHER_SERVER
+    assert (bool(packet.server_reference), bool(packet.reason_string)) == (reference, has_string)
+
+
+@pytest.mark.parametrize("maximum", [0, 3])
+def test_the_server_sets_no_more_aliases_than_its_setting(maximum: int) -> None:
+    client = opened(connect(topic_alias_maximum=10), settings=Mqtt5Settings(outgoing_aliases_max=maximum))
+    for number in range(5):
+        assert client.deliver(Delivery(Publish(f"a-long-name-{number}", b""), 1, packet_id=1))
+    used = {packet.topic_alias if isinstance(packet, WirePublish) else 0 for packet in sent(client)}
+    assert used == (set(range(1, maximum + 1)) or {0})
+
+
+def test_what_connack_announces_is_what_the_settings_say() -> None:
+    client = new(settings=Mqtt5Settings(receive_maximum=9, topic_alias_maximum=8))
+    client.receive_data(wire(connect()))
+    client.send(Connack(False))
+    (packet,) = sent(client)
+    assert isinstance(packet, Connack)
+    assert (packet.receive_maximum, packet.topic_alias_maximum) == (9, 8)
+
+
+def test_how_often_a_client_may_re_authenticate_in_a_minute() -> None:
+    negotiation = opened(settings=Mqtt5Settings(reauthentications_max=2)).negotiation
+    assert negotiation is not None
+    second_us = 1_000_000
+    began_us = 1_000_000 * second_us
+    assert [negotiation.reauthentication_refusal(began_us + at * second_us) for at in (0, 59)] == [None, None]
+    refused = negotiation.reauthentication_refusal(began_us + 59 * second_us)
+    assert refused is not None and refused.reason == ReasonCode.QUOTA_EXCEEDED
+    assert negotiation.reauthentication_refusal(began_us + 60 * second_us) is None

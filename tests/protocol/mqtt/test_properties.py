@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
 from embermq.protocol.mqtt import properties as table
-from embermq.protocol.mqtt.fields import Fields, variable_byte_integer
+from embermq.protocol.mqtt.fields import (
+    PROPERTIES_BYTES_MAX,
+    PROPERTIES_MAX,
+    Fields,
+    PropertyBounds,
+    variable_byte_integer,
+)
 from embermq.protocol.mqtt.properties import (
     BINARY,
     BYTE,
@@ -197,9 +203,23 @@ def test_the_delay_of_a_will_is_not_its_messages() -> None:
 
 def test_how_many_properties_and_bytes_a_section_may_have() -> None:
     one = bytes.fromhex("26 0000 0000")
-    section = one * table.PROPERTIES_MAX
+    section = one * PROPERTIES_MAX
     assert len(read_section(fields(variable_byte_integer(len(section)) + section), PUBLISH, CLIENT)) == 1_024
-    for too_much in (one * (table.PROPERTIES_MAX + 1), bytes(table.SECTION_BYTES_MAX + 1)):
+    for too_much in (one * (PROPERTIES_MAX + 1), bytes(PROPERTIES_BYTES_MAX + 1)):
         with pytest.raises(ProtocolError) as caught:
             read_section(fields(variable_byte_integer(len(too_much)) + too_much), PUBLISH, CLIENT)
         assert caught.value.reason == ReasonCode.QUOTA_EXCEEDED
+
+
+@pytest.mark.parametrize("bounds", [PropertyBounds(2, 1_000), PropertyBounds(1_000, 14)])
+def test_the_bounds_of_a_section_can_be_lower(bounds: PropertyBounds) -> None:
+    one = bytes.fromhex("26 0000 0000")
+    for count, is_right in ((2, True), (3, False)):
+        section = variable_byte_integer(len(one) * count) + one * count
+        given = Fields(section, 0, len(section), 0, bounds)
+        if is_right:
+            assert len(read_section(given, PUBLISH, CLIENT)) == count
+        else:
+            with pytest.raises(ProtocolError) as caught:
+                read_section(given, PUBLISH, CLIENT)
+            assert caught.value.reason == ReasonCode.QUOTA_EXCEEDED

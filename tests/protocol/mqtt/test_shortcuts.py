@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from embermq.protocol.errors import PeerError
 from embermq.protocol.mqtt import shortcuts
-from embermq.protocol.mqtt.connection import OPEN, Connection
+from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_311
 from embermq.protocol.mqtt.encode import SHARED_BYTES_MIN, Encodings, encode
 from embermq.protocol.mqtt.shortcuts import lone_puback, read_common
+from embermq.protocol.mqtt.states import OPEN
 from embermq.protocol.packets import (
     PUBACK,
     PUBCOMP,

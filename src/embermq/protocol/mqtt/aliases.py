@@ -15,12 +15,6 @@ from embermq.protocol.packets import Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.refused_publish import RefusedPublish
 
-INCOMING_ALIASES_MAX: Final = 64
-"""How many aliases a client may set; announced in CONNACK."""
-INCOMING_ALIAS_BYTES_MAX: Final = 64 * 1024
-"""How many bytes the topic names behind a client's aliases may have together."""
-OUTGOING_ALIASES_MAX: Final = 64
-"""How many aliases are set for a client that allows more."""
 OUTGOING_NAME_CHARACTERS_MIN: Final = 9
 """A shorter topic name is sent as it is: an alias takes three bytes."""
 
@@ -34,7 +28,7 @@ class IncomingAliases:
 
     __slots__ = ("_maximum", "_bytes_max", "_now_us", "_names", "_bytes")
 
-    def __init__(self, maximum: int, now_us: Callable[[], int], bytes_max: int = INCOMING_ALIAS_BYTES_MAX) -> None:
+    def __init__(self, maximum: int, now_us: Callable[[], int], bytes_max: int) -> None:
         self._maximum: Final = maximum
         self._bytes_max: Final = bytes_max
         self._now_us: Final = now_us
@@ -93,7 +87,7 @@ class OutgoingAliases:
     __slots__ = ("_maximum", "_aliases")
 
     def __init__(self, maximum: int) -> None:
-        self._maximum: Final = min(maximum, OUTGOING_ALIASES_MAX)
+        self._maximum: Final = maximum
         self._aliases: Final[dict[str, int]] = {}  # the least recently used first
 
     def known(self, topic_name: str) -> int:

@@ -14,54 +14,28 @@ from typing import Final, final
 
 from embermq.protocol.errors import PeerError, ProtocolError
 from embermq.protocol.mqtt import shortcuts
-from embermq.protocol.mqtt.aliases import INCOMING_ALIASES_MAX, IncomingAliases
+from embermq.protocol.mqtt.aliases import IncomingAliases
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
 from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5, MQTT_5, Dialect
 from embermq.protocol.mqtt.encode import SHARED_BYTES_MIN, EncodedMessages, Encodings, encode, joined
-from embermq.protocol.mqtt.negotiation import RECEIVE_MAXIMUM, TOO_LARGE_ANSWER, Negotiation, refusal
+from embermq.protocol.mqtt.negotiation import TOO_LARGE_ANSWER, Negotiation, refusal
+from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS, Mqtt5Settings
+from embermq.protocol.mqtt.states import (
+    ACCEPTED,
+    AUTHENTICATING,
+    AWAITING_CONNECT,
+    CLOSING,
+    CONNACK_SENT,
+    CONNECT_RECEIVED,
+    CONNECTION_LOST,
+    END_DECIDED,
+    LAST_SENT,
+    OPEN,
+    TRANSITIONS,
+)
 from embermq.protocol.mqtt.writers import ACKNOWLEDGEMENT_HEADERS, publish_head
 from embermq.protocol.packets import Auth, Connack, Connect, Delivery, Disconnect, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
-
-# -- the states, and what leads from one to another ----------------------------------------------------------------
-
-AWAITING_CONNECT: Final = 0
-"""Nothing has come but, perhaps, the beginning of a CONNECT."""
-AUTHENTICATING: Final = 1
-"""CONNECT has come, and its sender is being checked. MQTT 5's AUTH packets are exchanged here."""
-OPENING: Final = 2
-"""The client is who it says; the core has not sent CONNACK yet."""
-OPEN: Final = 3
-"""CONNACK has been sent: packets go to the core as they come."""
-CLOSING: Final = 4
-"""The end is decided: nothing is read any more, and what was gathered is sent before the end."""
-CLOSED: Final = 5
-"""Nothing is read and nothing is sent."""
-
-CONNECT_RECEIVED: Final = "CONNECT received"
-ACCEPTED: Final = "accepted"
-CONNACK_SENT: Final = "CONNACK sent"
-END_DECIDED: Final = "end decided"
-LAST_SENT: Final = "last output sent"
-CONNECTION_LOST: Final = "connection lost"
-
-TRANSITIONS: Final[dict[tuple[int, str], int]] = {
-    (AWAITING_CONNECT, CONNECT_RECEIVED): AUTHENTICATING,
-    (AUTHENTICATING, ACCEPTED): OPENING,
-    (OPENING, CONNACK_SENT): OPEN,
-    (AWAITING_CONNECT, END_DECIDED): CLOSING,  # no CONNECT in time, another packet than CONNECT, bad bytes
-    (AUTHENTICATING, END_DECIDED): CLOSING,  # refused, with CONNACK; or not answered in time
-    (OPENING, END_DECIDED): CLOSING,
-    (OPEN, END_DECIDED): CLOSING,
-    (CLOSING, LAST_SENT): CLOSED,
-    (AWAITING_CONNECT, CONNECTION_LOST): CLOSED,
-    (AUTHENTICATING, CONNECTION_LOST): CLOSED,
-    (OPENING, CONNECTION_LOST): CLOSED,
-    (OPEN, CONNECTION_LOST): CLOSED,
-    (CLOSING, CONNECTION_LOST): CLOSED,
-    (CLOSED, CONNECTION_LOST): CLOSED,
-}
-"""What is not listed cannot happen: a KeyError is a bug of ours."""
 
 
 def _epoch() -> int:
@@ -98,7 +72,8 @@ class Connection:
         "negotiation",
         "dropped_too_large",
         "_now_us",
-        "_limits",
+        "_packet_bytes_max",
+        "_settings",
         "_end_at",
         "_output_waits",
         "_make_room",
@@ -120,8 +95,7 @@ class Connection:
         shortcuts: bool = True,
         levels: tuple[int, ...] = LEVELS_BEFORE_5,
         now_us: Callable[[], int] = _epoch,
-        receive_maximum: int = RECEIVE_MAXIMUM,
-        topic_alias_maximum: int = INCOMING_ALIASES_MAX,
+        settings: Mqtt5Settings = DEFAULT_SETTINGS,
     ) -> None:
         self.state = AWAITING_CONNECT
         self.failure: PeerError | None = None
@@ -136,14 +110,18 @@ class Connection:
             first_bytes_max=min(packet_bytes_max, CONNECT_BYTES_MAX),
             shortcuts=shortcuts,
             levels=levels,
-            aliases=IncomingAliases(topic_alias_maximum, now_us) if MQTT_5.level in levels else None,
+            aliases=IncomingAliases(settings.topic_alias_maximum, now_us, settings.topic_alias_bytes_max)
+            if MQTT_5.level in levels
+            else None,
+            property_bounds=settings.property_bounds,
         )
         self.negotiation: Negotiation | None = None
         self.auths: list[Auth] = []
         self.dropped_too_large = 0
         self._end_at = -1  # MQTT 5: how many parts of the output precede the end that was decided
         self._now_us: Final = now_us
-        self._limits: Final = (packet_bytes_max, receive_maximum, topic_alias_maximum)
+        self._packet_bytes_max: Final = packet_bytes_max
+        self._settings: Final = settings
         self._has_shortcuts: Final = shortcuts
         self._encodings: Final = encodings
         self.encoded: EncodedMessages = encodings.of(self._decoder.dialect)
@@ -226,7 +204,7 @@ class Connection:
         return []
 
     def _negotiate(self, connect: Connect) -> None:
-        negotiation = Negotiation(connect, *self._limits)
+        negotiation = Negotiation(connect, self._packet_bytes_max, self._settings)
         self.negotiation = negotiation
         if negotiation.is_limited:
             self.encoded = EncodedMessages(MQTT_5, False)  # what others are sent does not fit this client
@@ -257,6 +235,10 @@ class Connection:
         if self.negotiation is not None:
             self._check(stash, self.negotiation)
         return stash
+
+    def reauthentication_refusal(self) -> PeerError | None:
+        """Count a re-authentication that begins; an error if the client has begun too many."""
+        return None if self.negotiation is None else self.negotiation.reauthentication_refusal(self._now_us())
 
     def close(self, reason: int = ReasonCode.SUCCESS) -> bool:
         """The end is decided; a client of MQTT 5 is told the reason. False: it was decided before."""

@@ -17,7 +17,7 @@ from embermq.protocol.mqtt.dialect import (
     requested_dialect,
     unexpected,
 )
-from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX, VIOLATION, Fields
+from embermq.protocol.mqtt.fields import DEFAULT_BOUNDS, VARIABLE_BYTE_INTEGER_MAX, VIOLATION, Fields, PropertyBounds
 from embermq.protocol.mqtt.readers_v5 import WirePublish
 from embermq.protocol.mqtt.shortcuts import read_common
 from embermq.protocol.packets import Packet
@@ -80,6 +80,7 @@ class Decoder:
         "_readers",
         "_levels",
         "_aliases",
+        "_property_bounds",
         "_has_shortcut",
         "_rest",
     )
@@ -93,6 +94,7 @@ class Decoder:
         levels: tuple[int, ...] = LEVELS_BEFORE_5,
         dialect: Dialect = MQTT_311,
         aliases: "IncomingAliases | None" = None,
+        property_bounds: PropertyBounds = DEFAULT_BOUNDS,
     ) -> None:
         self.dialect = dialect
         self.error: PeerError | None = None
@@ -102,6 +104,7 @@ class Decoder:
         self._readers = dialect.readers_from_client if server else dialect.readers_from_server
         self._levels: Final = levels
         self._aliases: Final = aliases
+        self._property_bounds: Final = property_bounds
         self.has_auth = False
         self._has_shortcut: Final = shortcuts
         # The beginning of an incomplete packet: one that comes in many reads is gathered by appending.
@@ -143,7 +146,7 @@ class Decoder:
                 self._rest += data[at:]
                 self.rest_bytes_wanted = stop - at if body else end - at + 1
                 return
-            packets.append(self._read(first, Fields(data, body, stop, first & 15)))
+            packets.append(self._read(first, Fields(data, body, stop, first & 15, self._property_bounds)))
             at = stop
             if self._has_shortcut:
                 at = read_common(data, at, packets, self._bytes_max, self.dialect.has_publish_properties)

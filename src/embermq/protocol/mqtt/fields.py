@@ -79,17 +79,40 @@ def check_filter_count(count: int) -> None:
         raise ProtocolError(f"more than {FILTERS_MAX} topic filters in a packet", "", ReasonCode.QUOTA_EXCEEDED)
 
 
+PROPERTIES_MAX: Final = 1_024
+"""How many properties a packet of MQTT 5 may have."""
+PROPERTIES_BYTES_MAX: Final = 512 * 1024
+"""How large they may be together: the three longest properties of a message fit, with more user properties."""
+
+
+@final
+class PropertyBounds:
+    """How many properties one section may have, and how many bytes. A peer that sends more gets QUOTA_EXCEEDED."""
+
+    __slots__ = ("properties_max", "bytes_max")
+
+    def __init__(self, properties_max: int = PROPERTIES_MAX, bytes_max: int = PROPERTIES_BYTES_MAX) -> None:
+        self.properties_max: Final = properties_max
+        self.bytes_max: Final = bytes_max
+
+
+DEFAULT_BOUNDS: Final = PropertyBounds()
+
+
 @final
 class Fields:
     """One packet's body, read from front to back. Every read stays inside the body or raises.
 
-    `flags` are the four low bits of the fixed header (2.2.2).
+    `flags` are the four low bits of the fixed header (2.2.2). `bounds` are those of MQTT 5's properties.
     """
 
-    __slots__ = ("flags", "_data", "_at", "_stop")
+    __slots__ = ("flags", "bounds", "_data", "_at", "_stop")
 
-    def __init__(self, data: bytes, at: int, stop: int, flags: int = 0) -> None:
+    def __init__(
+        self, data: bytes, at: int, stop: int, flags: int = 0, bounds: PropertyBounds = DEFAULT_BOUNDS
+    ) -> None:
         self.flags: Final = flags
+        self.bounds: Final = bounds
         self._data: Final = data
         self._at = at
         self._stop: Final = stop
@@ -145,7 +168,7 @@ class Fields:
         if start + length > self._stop:
             raise MalformedPacket("field is longer than its packet", VIOLATION)
         self._at = start + length
-        return Fields(self._data, start, start + length)
+        return Fields(self._data, start, start + length, 0, self.bounds)
 
     def packet_id(self) -> int:
         """A packet identifier: any integer but 0."""

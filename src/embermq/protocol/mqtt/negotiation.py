@@ -13,6 +13,7 @@ from embermq.protocol.mqtt.aliases import OutgoingAliases
 from embermq.protocol.mqtt.dialect import MQTT_5
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.mqtt.reason_codes import FAILURE, REASON_STRINGS, sendable
+from embermq.protocol.mqtt.settings import RECEIVE_MAXIMUM, Mqtt5Settings
 from embermq.protocol.mqtt.writers_v5 import acknowledgement, publish_section, publish_start
 from embermq.protocol.packets import (
     CONNACK,
@@ -34,19 +35,22 @@ from embermq.protocol.packets import (
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.refused_publish import RefusedPublish
 
-RECEIVE_MAXIMUM: Final = 65_535
-"""How many QoS 1 and 2 messages a client may have unacknowledged; with this value the identifiers bound them alone."""
-
 TOO_LARGE_ANSWER: Final = ProtocolError(
     "an answer is larger than the client takes", "MQTT-3.1.2-24", ReasonCode.PACKET_TOO_LARGE
 )
 
 
-def refusal(reason: int, has_problem_information: bool = True) -> bytes:
+MINUTE_US: Final = 60_000_000
+
+# Why a server cannot serve a client for now: if there is another, the client is told where (5.0, 4.11).
+_ELSEWHERE: Final = frozenset((ReasonCode.SERVER_SHUTTING_DOWN, ReasonCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_BUSY))
+
+
+def refusal(reason: int, has_problem_information: bool = True, server_reference: str = "") -> bytes:
     """CONNACK for a CONNECT that is refused, or that cannot be read."""
     sent = sendable(CONNACK, reason)
     reason_string = REASON_STRINGS.get(sent, "") if has_problem_information else ""
-    return encode(Connack(False, sent, reason_string=reason_string), MQTT_5)
+    return encode(Connack(False, sent, server_reference=server_reference, reason_string=reason_string), MQTT_5)
 
 
 @final
@@ -68,13 +72,15 @@ class Negotiation:
         "maximum_packet_size",
         "_has_problem_information",
         "_packet_bytes_max",
-        "_alias_maximum",
+        "_settings",
         "_receive_maximum",
         "_aliases",
         "_open_ids",
+        "_reauthentications",
+        "_minute_began_us",
     )
 
-    def __init__(self, connect: Connect, packet_bytes_max: int, receive_maximum: int, alias_maximum: int) -> None:
+    def __init__(self, connect: Connect, packet_bytes_max: int, settings: Mqtt5Settings) -> None:
         self.method: Final = connect.authentication_method
         self.final_data: bytes | None = None
         self.has_connack = False
@@ -82,12 +88,14 @@ class Negotiation:
         self.maximum_packet_size: Final = connect.maximum_packet_size or 1 << 32
         self._has_problem_information: Final = connect.request_problem_information
         self._packet_bytes_max: Final = packet_bytes_max
-        self._alias_maximum: Final = alias_maximum
-        self._receive_maximum: Final = receive_maximum
-        self.counts_messages: Final = receive_maximum < RECEIVE_MAXIMUM
-        maximum = connect.topic_alias_maximum
+        self._settings: Final = settings
+        self._receive_maximum: Final = settings.receive_maximum
+        self.counts_messages: Final = settings.receive_maximum < RECEIVE_MAXIMUM
+        maximum = min(connect.topic_alias_maximum, settings.outgoing_aliases_max)
         self._aliases: Final = OutgoingAliases(maximum) if maximum else None
         self._open_ids: Final[set[int]] = set()
+        self._reauthentications = 0  # since `_minute_began_us`
+        self._minute_began_us = 0
         self.is_limited: Final = maximum > 0 or connect.maximum_packet_size > 0
 
     # -- in ----------------------------------------------------------------------------------------------------------
@@ -113,6 +121,16 @@ class Negotiation:
                     )
         return None
 
+    def reauthentication_refusal(self, now_us: int) -> PeerError | None:
+        """Count a re-authentication that begins; an error if the client has begun too many within a minute."""
+        if now_us - self._minute_began_us >= MINUTE_US:
+            self._minute_began_us = now_us
+            self._reauthentications = 0
+        self._reauthentications += 1
+        if self._reauthentications <= self._settings.reauthentications_max:
+            return None
+        return ProtocolError("re-authenticates too often", "", ReasonCode.QUOTA_EXCEEDED)
+
     # -- out ---------------------------------------------------------------------------------------------------------
 
     def encoded(self, packet: Packet) -> bytes:
@@ -129,10 +147,7 @@ class Negotiation:
     def _connack(self, packet: Connack) -> bytes:
         self.has_connack = True
         if packet.reason:
-            frame = refusal(packet.reason, self._has_problem_information)
-            if len(frame) > self.maximum_packet_size:
-                frame = refusal(packet.reason, False)
-            return frame if len(frame) <= self.maximum_packet_size else b""
+            return self._refusal(packet.reason)
         frame = encode(
             Connack(
                 packet.session_present,
@@ -141,12 +156,12 @@ class Negotiation:
                 packet.session_expiry_s,
                 packet.server_keep_alive_s,
                 packet.response_information,
-                packet.server_reference,
+                "",
                 packet.reason_string,
                 packet.has_shared_subscriptions,
                 self._receive_maximum,
                 self._packet_bytes_max,
-                self._alias_maximum,
+                self._settings.topic_alias_maximum,
                 self.method,
                 self.final_data,
             ),
@@ -154,6 +169,20 @@ class Negotiation:
         )
         self.is_open = len(frame) <= self.maximum_packet_size
         return frame if self.is_open else b""
+
+    def _refusal(self, reason: int) -> bytes:
+        """The largest CONNACK with this reason that the client takes."""
+        reference = self._settings.server_reference
+        if reference and reason in _ELSEWHERE:
+            reason = ReasonCode.USE_ANOTHER_SERVER
+            for has_string in (self._has_problem_information, False):
+                frame = refusal(reason, has_string, reference)
+                if len(frame) <= self.maximum_packet_size:
+                    return frame
+        frame = refusal(reason, self._has_problem_information)
+        if len(frame) > self.maximum_packet_size:
+            frame = refusal(reason, False)
+        return frame if len(frame) <= self.maximum_packet_size else b""
 
     def farewell(self, reason: int) -> bytes:
         """What the server says when it ends the connection: CONNACK or DISCONNECT, or nothing (5.0, 4.13)."""
@@ -163,11 +192,16 @@ class Negotiation:
             return self._connack(Connack(False, reason))
         if not self.is_open:
             return b""
+        reference = ""
+        if self._settings.server_reference and reason in _ELSEWHERE:
+            reference = self._settings.server_reference
+            reason = ReasonCode.USE_ANOTHER_SERVER
         sent = sendable(DISCONNECT, reason)
-        frame = encode(Disconnect(sent, reason_string=REASON_STRINGS[sent]), MQTT_5)
+        frame = encode(Disconnect(sent, -1, REASON_STRINGS[sent], reference), MQTT_5)
         if self._has_problem_information and len(frame) <= self.maximum_packet_size:
             return frame
-        return encode(Disconnect(sent), MQTT_5)
+        frame = encode(Disconnect(sent, server_reference=reference), MQTT_5)
+        return frame if len(frame) <= self.maximum_packet_size else encode(Disconnect(sent), MQTT_5)
 
     def acknowledgement(self, packet_type: int, packet_id: int, reason: int) -> bytes:
         """PUBACK, PUBREC, PUBREL or PUBCOMP."""

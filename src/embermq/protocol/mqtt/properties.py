@@ -54,11 +54,6 @@ Properties: TypeAlias = list[tuple[str, Value]]
 
 _ANY_VALUE: Final = 0xFFFF_FFFF
 
-SECTION_BYTES_MAX: Final = 512 * 1024
-"""How large a property section may be: the three longest properties of a message fit, with more user properties."""
-PROPERTIES_MAX: Final = 1_024
-"""How many properties a section may have. A peer that sends more, or more bytes, gets QUOTA_EXCEEDED."""
-
 
 @final
 class Property:
@@ -234,7 +229,7 @@ def read_section(fields: Fields, packet_type: int, sender: int) -> Properties:
 def _section(fields: Fields) -> Fields:
     length = fields.variable_byte_integer()
     section = fields.part(length)
-    if length > SECTION_BYTES_MAX:
+    if length > fields.bounds.bytes_max:
         raise ProtocolError(f"{length} bytes of properties", VIOLATION, ReasonCode.QUOTA_EXCEEDED)
     return section
 
@@ -242,9 +237,10 @@ def _section(fields: Fields) -> Fields:
 def read_properties(fields: Fields, packet_type: int, sender: int, starts: list[int] | None = None) -> Properties:
     """Properties up to the end of `fields`, as a record of the log holds them; `starts` gets where each begins."""
     found: Properties = []
+    properties_max = fields.bounds.properties_max
     while fields.more():
-        if len(found) >= PROPERTIES_MAX:
-            raise ProtocolError(f"more than {PROPERTIES_MAX} properties", VIOLATION, ReasonCode.QUOTA_EXCEEDED)
+        if len(found) >= properties_max:
+            raise ProtocolError(f"more than {properties_max} properties", VIOLATION, ReasonCode.QUOTA_EXCEEDED)
         if starts is not None:
             starts.append(fields.position())
         identifier = fields.variable_byte_integer()
