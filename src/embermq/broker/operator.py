@@ -10,6 +10,7 @@ from embermq.broker.access import OPERATOR
 from embermq.broker.core import Core
 from embermq.broker.limits import Limits
 from embermq.broker.retained_delivery import read_piece
+from embermq.protocol.message_expiry import message_expires_us
 from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.topics import TOPIC_BYTES_MAX, check_topic_filter, check_topic_name
@@ -70,6 +71,10 @@ def retain(core: Core, store: Store, limits: Limits, message: Publish, durable: 
     size_bytes = len(message.topic_name.encode()) + len(message.payload)
     if size_bytes > limits.packet_bytes_max:
         return f"topic and payload are {size_bytes} bytes, limits.packet_bytes_max is {limits.packet_bytes_max}"
+    properties = message.properties
+    if properties:
+        expires_us = message_expires_us(properties, core.delivery.clock.now_us)
+        message = Publish(message.topic_name, message.payload, message.qos, True, False, 0, properties, expires_us)
     reason = core.publish_sessionless(message, OPERATOR)
     if reason is None:
         core.when_durable(durable)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from embermq.commands.property_text import properties_object, properties_text
 from embermq.commands.retained_text import printable
 from embermq.errors import ConfigError
 from embermq.instants import utc_text
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from embermq.store.log.segments import SegmentInfo
 
 MESSAGES: Final = frozenset({Kind.PUBLISH, Kind.RETAINED_COPY})
+WITH_PROPERTIES: Final = MESSAGES | {Kind.WILL_SET}
 # What the payload of the other kinds begins with, and the name of the text after it.
 PAYLOADS: Final = {
     Kind.DISCONNECTED: (SESSION_SEQUENCE, ("session_id", "sequence"), "reason"),
@@ -121,7 +123,9 @@ def as_object(row: dict[str, Any]) -> dict[str, Any]:
         shown |= _bytes("payload", row["payload"])
     else:
         shown |= {"flags": flags} | details(kind, row["payload"])
-    if row["properties"]:
+    if kind in WITH_PROPERTIES:
+        shown |= properties_object(row["properties"])
+    elif row["properties"]:
         shown["properties_base64"] = b64encode(row["properties"]).decode()
     return shown
 
@@ -137,9 +141,10 @@ def as_line(row: dict[str, Any]) -> str:
     else:
         quality = ""
         payload = " ".join(f"{name}={printable(str(value))}" for name, value in details(kind, row["payload"]).items())
+    properties = properties_text(row["properties"]) if kind in WITH_PROPERTIES else ""
     return (
         f"{row['offset']:>12}  {utc_text(row['timestamp'])}  {shown_kind(kind):<16}  {quality:<4}  "
-        f"{printable(row['client_id']):<20}  {printable(row['topic'])}  {payload}"
+        f"{printable(row['client_id']):<20}  {printable(row['topic'])}  {payload}  {printable(properties)}"
     ).rstrip()
 
 

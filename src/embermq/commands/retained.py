@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ def ls(
         with open_target(data, config) as server:
             if json:
                 for retained, _ in server.messages(topic_filter, as_of_us):
-                    print(as_json(retained))
+                    print(as_json(retained, _instant_us(as_of_us)))
                 return
             headed = False
             for retained, payload_bytes in server.messages(topic_filter, as_of_us, PREVIEW_BYTES):
@@ -93,7 +94,7 @@ def get(
         if raw:
             sys.stdout.buffer.write(retained.payload)
         elif json:
-            print(as_json(retained))
+            print(as_json(retained, _instant_us(as_of_us)))
         else:
             text = retained.payload.decode("utf-8", "backslashreplace")
             print("\n".join(printable(line) for line in text.split("\n")))
@@ -330,6 +331,11 @@ def _retain_all(server: "Target", messages: "Iterable[Publish]") -> ImportResult
     return imported
 
 
+def _instant_us(as_of_us: int | None) -> int:
+    """The instant that a command asks about."""
+    return time.time_ns() // 1000 if as_of_us is None else as_of_us
+
+
 def _export_lines(server: "Target", topic_filter: str, as_of_us: int | None) -> Iterator[bytes]:
     from embermq.commands.options import bar
     from embermq.commands.retained_text import as_json
@@ -339,7 +345,7 @@ def _export_lines(server: "Target", topic_filter: str, as_of_us: int | None) -> 
         for number, (retained, _) in enumerate(server.messages(topic_filter, as_of_us), 1):
             if number % PROGRESS_EVERY == 0:
                 step(number, total)
-            yield as_json(retained).encode() + b"\n"
+            yield as_json(retained, _instant_us(as_of_us)).encode() + b"\n"
 
 
 def _write_file(file: Path, lines: Iterable[bytes]) -> int:

@@ -6,7 +6,11 @@ from binascii import Error as Base64Error
 from typing import Any, Final
 
 from embermq.broker.operator import wrong_topic_name
+from embermq.commands.property_text import properties_from, properties_object, properties_text
 from embermq.instants import local_text, utc_text
+from embermq.protocol.message_expiry import message_expires_us, with_remaining_expiry
+from embermq.protocol.message_fields import message_fields
+from embermq.protocol.mqtt.properties import is_utf8
 from embermq.protocol.packets import Publish
 from embermq.store.interface import Retained
 
@@ -23,12 +27,15 @@ def as_line(retained: Retained, payload_bytes: int) -> str:
         payload = f"{payload[:PREVIEW_CHARACTERS]}…"
     return (
         f"{local_text(retained.timestamp_us):<32}  {retained.qos:>3}  {payload_bytes:>8}"
-        f"  {printable(retained.topic_name)}  {payload}"
-    )
+        f"  {printable(retained.topic_name)}  {payload}  {printable(properties_text(retained.properties))}"
+    ).rstrip()
 
 
-def as_json(retained: Retained) -> str:
-    """A message as one line of JSON: its payload as text if it is UTF-8, otherwise as `payload_base64`."""
+def as_json(retained: Retained, now_us: int) -> str:
+    """A message as one line of JSON: its payload as text if it is UTF-8, otherwise as `payload_base64`.
+
+    Its Message Expiry Interval is what is left of it at an instant, as if it were delivered then.
+    """
     shown: dict[str, Any] = {"topic": retained.topic_name}
     try:
         shown["payload"] = retained.payload.decode()
@@ -40,8 +47,8 @@ def as_json(retained: Retained) -> str:
         "client_id": retained.client_id,
         "offset": retained.offset,
     }
-    if retained.properties:
-        shown["properties_base64"] = b64encode(retained.properties).decode()
+    expires_us = message_expires_us(retained.properties, retained.timestamp_us)
+    shown |= properties_object(with_remaining_expiry(retained.properties, expires_us, now_us))
     return json.dumps(shown, ensure_ascii=False)
 
 
@@ -71,7 +78,9 @@ def from_json(line: bytes) -> Publish:
     qos = given.get("qos", 0)
     if type(qos) is not int or qos not in (0, 1, 2):
         raise ValueError("expected qos 0, 1 or 2")
-    properties = _base64(given, "properties_base64") if "properties_base64" in given else b""
+    properties = properties_from(given)
+    if properties and message_fields(properties).get("payload_format") == 1 and not is_utf8(payload):
+        raise ValueError("expected a payload that is UTF-8, as payload_format 1 says")
     return Publish(topic_name, payload, qos, True, False, 0, properties)
 
 
