@@ -86,30 +86,26 @@ def test_binary_payloads_come_back_as_they_were(place: DataPlace, tmp_path: Path
 
 def test_properties_move_with_a_message_and_are_shown(place: DataPlace, tmp_path: Path) -> None:
     properties = {
-        "expiry": 1_000,
-        "payload_format": 1,
+        "message_expiry_interval": 1_000,
+        "payload_format_indicator": 1,
         "content_type": "application/json",
         "response_topic": "r",
         "correlation_data_base64": "/wA=",
-        "user_properties": [
-            {"name": "unit", "value": "°C"},
-            {"name": "a", "value": ""},
-            {"name": "unit", "value": "°C"},
-        ],
+        "user_properties": [["unit", "°C"], ["a", ""], ["unit", "°C"]],
     }
     line = json.dumps({"topic": "a", "payload": "{}", "properties": properties})
     file = tmp_path / "messages.jsonl"
     file.write_text(line, encoding="utf-8")
     assert place.retained("import", str(file)).text == "imported 1 messages\n"
     shown = json.loads(place.retained("get", "a", "--json").text)["properties"]
-    assert 900 < shown.pop("expiry") <= 1_000
-    assert shown == {name: value for name, value in properties.items() if name != "expiry"}
+    assert 900 < shown.pop("message_expiry_interval") <= 1_000
+    assert shown == {name: value for name, value in properties.items() if name != "message_expiry_interval"}
     assert "content_type=application/json, response_topic=r" in place.retained("ls").lines[1]
     place.retained("export", "#", str(tmp_path / "again.jsonl"))
     place.retained("clear", "a")
     assert place.retained("import", str(tmp_path / "again.jsonl")).code == 0
     again = json.loads(place.retained("ls", "--json").text)["properties"]
-    assert again.pop("expiry") > 0
+    assert again.pop("message_expiry_interval") > 0
     assert again == shown
 
 

@@ -11,6 +11,7 @@ from embermq.broker.core import Core
 from embermq.broker.limits import Limits
 from embermq.broker.retained_delivery import read_piece
 from embermq.protocol.message_expiry import message_expires_us
+from embermq.protocol.message_fields import message_fields, message_properties
 from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.topics import TOPIC_BYTES_MAX, check_topic_filter, check_topic_name
@@ -71,8 +72,11 @@ def retain(core: Core, store: Store, limits: Limits, message: Publish, durable: 
     size_bytes = len(message.topic_name.encode()) + len(message.payload)
     if size_bytes > limits.packet_bytes_max:
         return f"topic and payload are {size_bytes} bytes, limits.packet_bytes_max is {limits.packet_bytes_max}"
-    properties = message.properties
-    if properties:
+    if message.properties:
+        try:
+            properties = message_properties(message_fields(message.properties))
+        except ValueError as error:
+            return f"its properties are not those of a message: {error}"
         expires_us = message_expires_us(properties, core.delivery.clock.now_us)
         message = Publish(message.topic_name, message.payload, message.qos, True, False, 0, properties, expires_us)
     reason = core.publish_sessionless(message, OPERATOR)

@@ -5,46 +5,28 @@ from binascii import Error as Base64Error
 from collections.abc import Mapping
 from typing import Any, Final
 
-from embermq.protocol.message_fields import (
-    MESSAGE_FIELDS,
-    USER_PROPERTIES,
-    FieldValue,
-    message_fields,
-    message_properties,
-)
+from embermq.http.messages_json import MessageProperties, shown_properties
+from embermq.protocol.message_fields import FieldValue, message_fields, message_properties
 
-_CORRELATION_DATA: Final = "correlation_data"
-_CORRELATION_DATA_BASE64: Final = "correlation_data_base64"
+_NAMES: Final = tuple(MessageProperties.model_fields)
+_NUMBERS: Final = {"message_expiry_interval": "expiry", "payload_format_indicator": "payload_format"}
+_TEXTS: Final = ("content_type", "response_topic")
 
 
 def properties_object(properties: bytes) -> dict[str, Any]:
     """Properties as members of a JSON object: `properties`, or `properties_base64` if they cannot be read."""
     if not properties:
         return {}
-    try:
-        fields = message_fields(properties)
-    except ValueError:
-        return {"properties_base64": b64encode(properties).decode()}
-    return {"properties": dict(_shown(name, value) for name, value in fields.items())}
-
-
-def _shown(name: str, value: FieldValue) -> tuple[str, Any]:
-    if isinstance(value, list):
-        return name, [{"name": key, "value": text} for key, text in value]
-    if not isinstance(value, bytes):
-        return name, value
-    try:
-        return name, value.decode()
-    except UnicodeDecodeError:
-        return _CORRELATION_DATA_BASE64, b64encode(value).decode()
+    shown = shown_properties(properties)
+    return {"properties_base64": b64encode(properties).decode()} if shown is None else {"properties": shown}
 
 
 def properties_text(properties: bytes) -> str:
     """Properties on one line, in brackets; empty if there are none. User properties stand by their own names."""
     shown: list[str] = []
     for name, value in properties_object(properties).get("properties", {}).items():
-        if name == USER_PROPERTIES:
-            shown += [f"{pair['name']}={pair['value']}" for pair in value]
+        if name == "user_properties":
+            shown += [f"{key}={text}" for key, text in value]
         else:
             shown.append(f"{name}={value}")
     return f"[{', '.join(shown)}]" if shown else ""
@@ -56,42 +38,36 @@ def properties_from(given: Mapping[str, Any]) -> bytes:
     Raises a `ValueError` that says what was expected.
     """
     if "properties_base64" in given:
-        return _checked(message_fields(_base64(given, "properties_base64")))
+        return message_properties(message_fields(_base64(given, "properties_base64")))
     found = given.get("properties", {})
     if not isinstance(found, dict):
         raise ValueError("expected properties as an object")
-    unknown = found.keys() - {*MESSAGE_FIELDS, _CORRELATION_DATA_BASE64}
+    unknown = found.keys() - set(_NAMES)
     if unknown:
-        raise ValueError(f"expected properties among {', '.join(MESSAGE_FIELDS)}, not {min(unknown)}")
-    fields: dict[str, FieldValue] = {name: found[name] for name in MESSAGE_FIELDS if name in found}
-    if _CORRELATION_DATA_BASE64 in found:
-        fields[_CORRELATION_DATA] = _base64(found, _CORRELATION_DATA_BASE64)
-    elif _CORRELATION_DATA in found:
-        text = found[_CORRELATION_DATA]
-        if not isinstance(text, str):
-            raise ValueError("expected correlation_data as a text")
-        fields[_CORRELATION_DATA] = text.encode()
-    if USER_PROPERTIES in found:
-        fields[USER_PROPERTIES] = _pairs(found[USER_PROPERTIES])
-    return _checked(fields)
-
-
-def _checked(fields: Mapping[str, FieldValue]) -> bytes:
-    for name in ("expiry", "payload_format"):
-        if name in fields and type(fields[name]) is not int:
-            raise ValueError(f"expected {name} as a number")
-    for name in ("content_type", "response_topic"):
-        if not isinstance(fields.get(name, ""), str):
+        raise ValueError(f"expected properties among {', '.join(_NAMES)}, not {min(unknown)}")
+    fields: dict[str, FieldValue] = {}
+    for name, value in found.items():
+        if name in _NUMBERS:
+            if type(value) is not int:
+                raise ValueError(f"expected {name} as a number")
+            fields[_NUMBERS[name]] = value
+        elif name == "user_properties":
+            fields[name] = _pairs(value)
+        elif name == "correlation_data_base64":
+            fields["correlation_data"] = _base64(found, name)
+        elif not isinstance(value, str):
             raise ValueError(f"expected {name} as a text")
+        else:
+            fields[name] = value if name in _TEXTS else value.encode()
     return message_properties(fields)
 
 
 def _pairs(given: Any) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for pair in given if isinstance(given, list) else [None]:
-        if not isinstance(pair, dict) or not all(isinstance(pair.get(key), str) for key in ("name", "value")):
-            raise ValueError('expected user_properties as a list of {"name": ..., "value": ...}')
-        pairs.append((pair["name"], pair["value"]))
+        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
+            raise ValueError("expected user_properties as a list of pairs of texts")
+        pairs.append((pair[0], pair[1]))
     return pairs
 
 

@@ -1,6 +1,6 @@
-"""The properties of a message as fields with names, for people and for tables (5.0, 3.3.2.3).
+"""The properties of a message as fields with names, for tables (5.0, 3.3.2.3).
 
-Owns: the name of each field, which is the same in JSON, in the lake's columns and in the sink's; and the way back.
+Owns: the name of each field, which is the same in the lake's columns and in the sink's; and the way back.
 Never: what a field causes.
 """
 

@@ -51,6 +51,7 @@ _SINK_NAMES: Final = (
     "retain",
     "orderBy",
     "packetBytesMax",
+    "refusalsPath",
     "window",
     "timeoutSeconds",
     "progressSeconds",
@@ -95,6 +96,7 @@ class SinkOptions:
     retain: bool
     order_by: str | None
     packet_bytes_max: int
+    refusals_path: str | None
     window: int
     timeout_s: float
     progress_s: float
@@ -159,6 +161,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         retain=read.one("retain", _flag, False),
         order_by=read.text("orderBy"),
         packet_bytes_max=read.one("packetBytesMax", _whole(128, 268_435_460), PACKET_BYTES_MAX),
+        refusals_path=read.text("refusalsPath"),
         window=read.one("window", _whole(1, 65_535), 10_000),
         timeout_s=read.one("timeoutSeconds", _seconds, 60.0),
         progress_s=read.one("progressSeconds", _seconds, 5.0),

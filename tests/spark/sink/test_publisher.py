@@ -10,12 +10,15 @@ import pytest
 from embermq import Broker
 from embermq.access.file_access import FileAccess
 from embermq.access.passwords import write_password
+from embermq.broker.limits import Limits
+from embermq.protocol.mqtt.settings import Mqtt5Settings
 from embermq.spark.options import parse_sink_options
-from embermq.spark.sink.publisher import Publisher, PublishFailed, connect_with_retry
+from embermq.spark.sink.publisher import Publisher, PublishFailed, Refused, connect_with_retry, fail
 from embermq.store.log.reader import LogReader
 from support.certificates import Authority
 
 Row = tuple[str, bytes, int]
+CONNACK = bytes.fromhex("20 03 00 00 00")
 
 
 def recorded(data: Path) -> list[Row]:
@@ -98,6 +101,72 @@ def test_tls_needs_a_certificate_that_is_trusted(tmp_path: Path, data: Path) -> 
     assert [payload for _, payload, _ in recorded(data)] == [b"1"]
 
 
+def test_properties_arrive_as_they_were_given(broker: Broker, data: Path) -> None:
+    properties = [b"", bytes.fromhex("01 01 26 0001 61 0001 62"), b"\x26" + bytes(2) + b"\x00\xc8" + b"x" * 200]
+    publisher = connect_with_retry(parse_sink_options({"url": f"mqtt://127.0.0.1:{broker.port}"}), "test")
+    publisher.publish([0x32, 0x30, 0x34], [b"t"] * 3, [b"x"] * 3, properties)
+    publisher.finish()
+    found = [row for batch in LogReader(data / "log").batches(1) for row in batch.to_pylist() if row["kind"] == 1]
+    assert sorted(row["properties"] for row in found) == sorted(properties)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_refused_rows_are_handed_over_and_the_others_arrive(tmp_path: Path, data: Path, qos: int) -> None:
+    access_list = tmp_path / "access.list"
+    access_list.write_text("anonymous\nread,write t/+\n")
+    access = FileAccess(acl_file=access_list, allow_anonymous=True)
+    refused: list[Refused] = []
+    with Broker.in_thread(data=data, access=access) as broker:
+        options = parse_sink_options({"url": f"mqtt://127.0.0.1:{broker.port}", "window": "3"})
+        publisher = connect_with_retry(options, "test", refused.append)
+        topics = [b"t/%d" % number if number % 3 else b"no/%d" % number for number in range(20)]
+        publisher.publish([0x30 | qos << 1] * 20, topics, [b"x"] * 20)
+        publisher.finish()
+    assert [row.topic for row in refused] == [topic for topic in topics if topic.startswith(b"no")]
+    assert {(row.payload, row.why()) for row in refused} == {(b"x", "Not authorized")}
+    assert [topic.encode() for topic, _, _ in recorded(data)] == [topic for topic in topics if topic.startswith(b"t")]
+
+
+def test_the_limits_that_a_server_announces_are_kept(data: Path) -> None:
+    settings = Mqtt5Settings(receive_maximum=2)
+    limits = Limits(packet_bytes_max=1_000)
+    with Broker.in_thread(data=data, mqtt5=settings, limits=limits) as broker:
+        url = f"mqtt://127.0.0.1:{broker.port}"
+        publish(url, [(0x30 | 1 + number % 2 << 1, b"t", b"%d" % number) for number in range(50)])
+        publish(url, [(0x32, b"t", bytes(1_000 - 9))])
+        with pytest.raises(PublishFailed, match="the row of topic 't' has a payload of 992 bytes"):
+            publish(url, [(0x32, b"t", bytes(1_000 - 8))])
+    assert len(recorded(data)) == 51
+
+
+def test_answers_may_be_split_anywhere() -> None:
+    answers = bytes.fromhex("40020001 4003000210 4004000310 00 4002 0004")
+    for split in range(1, len(answers)):
+        listening = socket.create_server(("127.0.0.1", 0))
+
+        def serve(at: int = split, listening: socket.socket = listening) -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.recv(65_536)
+                connection.sendall(CONNACK)
+                connection.recv(65_536)
+                connection.sendall(answers[:at])
+                connection.sendall(answers[at:])
+                while connection.recv(65_536):
+                    pass
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        options = parse_sink_options({"url": f"mqtt://127.0.0.1:{listening.getsockname()[1]}", "timeoutSeconds": "5"})
+        publisher = connect_with_retry(options, "test")
+        publisher.publish([0x32] * 4, [b"t"] * 4, [b"x"] * 4)
+        publisher.flush()
+        publisher.close()
+        thread.join(10)
+        listening.close()
+
+
 def test_nothing_that_listens_is_said_in_a_sentence() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -125,10 +194,16 @@ def scripted_server(answers: list[bytes]) -> tuple[socket.socket, threading.Thre
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        ([b"\x20\x02\x00\x03"], "refused the connection: it is not available"),
-        ([b"HTTP/1.1 400"], "refused the connection: no CONNACK came"),
-        ([b"\x20\x02\x00\x00", b"\x40\x02\x00"], "closed the connection"),
-        ([b"\x20\x02\x00\x00", b"\x30\x02\x00\x00"], "sent an unexpected packet of type 3"),
+        ([b"\x20\x02\x00\x01"], "refused the connection: it does not support MQTT 5"),
+        ([b"\x20\x03\x00\x88\x00"], "refused the connection: it is not available"),
+        ([b"\x20\x03\x00\x9c\x00"], "refused the connection: Use another server"),
+        ([b"HTTP/1.1 400" + bytes(100)], "refused the connection: no CONNACK came"),
+        ([CONNACK, b"\x40\x02\x00"], "closed the connection"),
+        ([CONNACK, b"\x90\x04\x00\x01\x00\x00"], "sent an unexpected Suback"),
+        ([CONNACK, b"\x00\x00"], "sent a bad packet"),
+        ([CONNACK, b"\xe0\x02\x8b\x00"], "ended the connection: Server shutting down"),
+        ([CONNACK, b"\x40\x03\x00\x01\x87"], "refused the row of topic 't': Not authorized"),
+        ([CONNACK, b"\x50\x04\x00\x01\x97\x00"], "refused the row of topic 't': Quota exceeded"),
     ],
 )
 def test_a_server_that_fails_is_named_with_what_it_did(answers: list[bytes], said: str) -> None:
@@ -146,13 +221,13 @@ def test_a_server_that_never_acknowledges_is_not_waited_for_without_end() -> Non
         connection, _ = listening.accept()
         with connection:
             connection.recv(65_536)
-            connection.sendall(b"\x20\x02\x00\x00")
+            connection.sendall(CONNACK)
             release.wait(10)
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     options = parse_sink_options({"url": f"mqtt://127.0.0.1:{listening.getsockname()[1]}", "timeoutSeconds": "0.2"})
-    publisher = Publisher(options, "test")
+    publisher = Publisher(options, "test", fail)
     try:
         publisher.publish([0x32], [b"t"], [b"x"])
         with pytest.raises(PublishFailed, match="leaves 1 messages unacknowledged"):

@@ -38,8 +38,12 @@ def applied_version(spark: SparkSession, path: str, job: str) -> tuple[int, int]
 
 
 def append_once(rows: DataFrame, path: str, job: str, through: int) -> None:
-    """Append rows; does nothing if the table has applied `through` already."""
-    rows.write.format("delta").mode("append").option("txnAppId", job).option("txnVersion", str(through)).save(path)
+    """Append rows; does nothing if the table has applied `through` already.
+
+    A table that an older version made gets the columns that it does not have.
+    """
+    write = rows.write.format("delta").mode("append").option("mergeSchema", "true")
+    write.option("txnAppId", job).option("txnVersion", str(through)).save(path)
 
 
 def merge_once(spark: SparkSession, path: str, job: str, through: int, merge: Callable[[DeltaTable], None]) -> None:

@@ -1,4 +1,4 @@
-"""A publisher with many unacknowledged messages at a time: MQTT 3.1.1 over one socket, PUBACKs read in bulk.
+"""A publisher with many unacknowledged messages at a time: MQTT 5 over one socket, PUBACKs read in bulk.
 
 Owns: the connection of one sink task, its packet identifiers and its window.
 Never: Spark, subscribing, sessions, reconnecting: Spark runs a failed task again.
@@ -7,17 +7,30 @@ Never: Spark, subscribing, sessions, reconnecting: Spark runs a failed task agai
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final, final
 
 import numpy as np
 
+from embermq.protocol.mqtt.decode import Decoder
+from embermq.protocol.mqtt.dialect import MQTT_5
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX, variable_byte_integer
-from embermq.protocol.mqtt.readers import REASON_OF_RETURN_CODE
-from embermq.protocol.mqtt.writers import acknowledgement
-from embermq.protocol.packets import PUBREL, Connect, Disconnect, Pingreq
+from embermq.protocol.mqtt.reason_codes import FAILURE, REASON_STRINGS
+from embermq.protocol.mqtt.writers_v5 import acknowledgement
+from embermq.protocol.packets import (
+    PUBREL,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Pubrec,
+)
 from embermq.protocol.reasons import CONNECT_REFUSALS
 from embermq.spark.errors import PipelineError
 from embermq.spark.options import SinkOptions
@@ -26,8 +39,12 @@ CHUNK_BYTES: Final = 256 << 10
 """Send when this much is waiting; a window of small messages is sent earlier."""
 
 _U16: Final = Struct(">H")
-_CONNACK, _PUBACK, _PUBREC, _PUBCOMP, _PINGRESP = 0x20, 0x40, 0x50, 0x70, 0xD0  # first bytes of packets
+_PUBACK: Final = 0x40
+_ANSWER_BYTES_MAX: Final = 1 << 20
+_CONNACK_TYPE: Final = 0x20
 _PUBACK_WORD: Final = _PUBACK << 8 | 2
+_PUBACK_WITH_REASON_BYTES: Final = 5
+_NO_PROPERTIES: Final = b"\x00"
 
 
 class PublishFailed(PipelineError):
@@ -35,29 +52,49 @@ class PublishFailed(PipelineError):
 
 
 @final
+class Refused:
+    """A row that the server has refused."""
+
+    __slots__ = ("topic", "payload", "reason")
+
+    def __init__(self, topic: bytes, payload: bytes, reason: int) -> None:
+        self.topic: Final = topic
+        self.payload: Final = payload
+        self.reason: Final = reason
+
+    def why(self) -> str:
+        """The reason in words."""
+        return REASON_STRINGS.get(self.reason, f"reason {self.reason:#04x}")
+
+
+@final
 class Publisher:
-    """Publishes rows in their order. `publish` returns once they are sent; `finish` once all are acknowledged."""
+    """Publishes rows in their order. `publish` returns once they are sent; `finish` once all are acknowledged.
+
+    `refused` is called with each row at QoS 1 or 2 that the server refuses.
+    """
 
     __slots__ = (
         "_address",
         "_socket",
         "_window",
-        "_length_max",
+        "_packet_bytes_max",
         "_outgoing",
         "_outgoing_bytes",
         "_unacknowledged",
+        "_refused",
         "_next_id",
         "_in",
     )
 
-    def __init__(self, options: SinkOptions, client_id: str) -> None:
+    def __init__(self, options: SinkOptions, client_id: str, refused: Callable[[Refused], None]) -> None:
         self._address: Final = f"{options.host}:{options.port}"
-        self._window: Final = options.window
-        # Without the packet identifier. For MQTT 3.1.1 the server's limit is on the remaining length.
-        self._length_max: Final = min(options.packet_bytes_max, VARIABLE_BYTE_INTEGER_MAX) - 2
+        self._window = options.window
+        self._packet_bytes_max = min(options.packet_bytes_max, VARIABLE_BYTE_INTEGER_MAX)
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
-        self._unacknowledged: Final[set[int]] = set()
+        self._unacknowledged: Final[dict[int, tuple[bytes, bytes]]] = {}
+        self._refused: Final = refused
         self._next_id = 1
         self._in = b""
         self._socket: Final = _connect(options, self._address)
@@ -67,7 +104,13 @@ class Publisher:
             self._socket.close()
             raise
 
-    def publish(self, headers: Sequence[int], topics: Sequence[bytes], payloads: Sequence[bytes | None]) -> None:
+    def publish(
+        self,
+        headers: Sequence[int],
+        topics: Sequence[bytes],
+        payloads: Sequence[bytes | None],
+        properties: Sequence[bytes] | None = None,
+    ) -> None:
         """One message a row; `headers` has the first byte of each: PUBLISH with its QoS and RETAIN.
 
         Writes the PUBLISH packets here, not with `protocol.mqtt.encode`: topic names are bytes already, and a `Publish`
@@ -76,19 +119,21 @@ class Publisher:
         outgoing = self._outgoing
         unacknowledged = self._unacknowledged
         pack = _U16.pack
-        length_max = self._length_max
-        for header, topic, payload in zip(headers, topics, payloads, strict=True):
+        for place, (header, topic, payload) in enumerate(zip(headers, topics, payloads, strict=True)):
             body = payload or b""
-            length = 2 + len(topic) + len(body)
-            if length > length_max and (header & 0b110 or length > length_max + 2):
-                raise PublishFailed(_too_long(topic, len(body)))
+            section = _NO_PROPERTIES
+            if properties is not None and properties[place]:
+                section = variable_byte_integer(len(properties[place])) + properties[place]
+            length = 2 + len(topic) + len(section) + len(body)
             if header & 0b110:
                 packet_id = self._take_id()
-                unacknowledged.add(packet_id)
-                head = variable_byte_integer(length + 2)
-                packet = b"%c%b%b%b%b%b" % (header, head, pack(len(topic)), topic, pack(packet_id), body)
-            else:
-                packet = b"%c%b%b%b%b" % (header, variable_byte_integer(length), pack(len(topic)), topic, body)
+                unacknowledged[packet_id] = (topic, body)
+                section = pack(packet_id) + section
+                length += 2
+            start = b"%c%b%b%b" % (header, variable_byte_integer(length), pack(len(topic)), topic)
+            if len(start) + len(section) + len(body) > self._packet_bytes_max:
+                raise PublishFailed(_too_long(topic, len(body)))
+            packet = b"%b%b%b" % (start, section, body)
             outgoing.append(packet)
             self._outgoing_bytes += len(packet)
             if self._outgoing_bytes >= CHUNK_BYTES or len(unacknowledged) >= self._window:
@@ -105,11 +150,11 @@ class Publisher:
         """Wait until the server has received everything, then disconnect."""
         self.flush()
         # QoS 0 is not acknowledged; a PINGRESP shows that everything before the PINGREQ has arrived.
-        self._outgoing.append(encode(Pingreq()))
+        self._outgoing.append(encode(Pingreq(), MQTT_5))
         self._send()
         while not self._receive():
             pass
-        self._outgoing.append(encode(Disconnect()))
+        self._outgoing.append(encode(Disconnect(), MQTT_5))
         self._send()
         self.close()
 
@@ -144,35 +189,44 @@ class Publisher:
     def _receive(self) -> bool:
         """Wait for data and process it; whether there was a PINGRESP in it."""
         data = self._in + self._read()
-        if len(data) % 4 == 0:
-            words = np.frombuffer(data, ">u2")
-            if (words[::2] == _PUBACK_WORD).all():  # only PUBACKs: the usual case
-                self._unacknowledged.difference_update(words[1::2].tolist())
-                self._in = b""
-                return False
-        whole = len(data) & ~1
-        has_pingresp = False
+        self._in = b""
+        done = _plain_acknowledgements(data)
+        if done is not None:
+            for packet_id in done:
+                self._unacknowledged.pop(packet_id, None)
+            return False
+        decoder = Decoder(_ANSWER_BYTES_MAX, server=False, shortcuts=False, dialect=MQTT_5)
         at = 0
-        # Every packet that a server sends here has two or four bytes.
-        while at + 2 <= whole:
-            kind = data[at]
-            if kind == _PINGRESP:
-                has_pingresp = True
-                at += 2
-                continue
-            if at + 4 > len(data):
+        packets: list[Packet] = []
+        while at < len(data):
+            end = _packet_end(data, at)
+            if end > len(data) or end < 0:
                 break
-            packet_id = data[at + 2] << 8 | data[at + 3]
-            if kind in (_PUBACK, _PUBCOMP):
-                self._unacknowledged.discard(packet_id)
-            elif kind == _PUBREC:
-                self._outgoing.append(acknowledgement(PUBREL, packet_id))
-            else:
-                raise PublishFailed(f"the server at {self._address} sent an unexpected packet of type {kind >> 4}")
-            at += 4
+            packets += decoder.feed(data[at:end])
+            if decoder.error is not None:
+                raise PublishFailed(f"the server at {self._address} sent a bad packet: {decoder.error}")
+            at = end
         self._in = data[at:]
+        has_pingresp = False
+        for packet in packets:
+            has_pingresp |= isinstance(packet, Pingresp)
+            self._take(packet)
         self._send()
         return has_pingresp
+
+    def _take(self, packet: Packet) -> None:
+        if isinstance(packet, Pubrec) and packet.reason < FAILURE:
+            self._outgoing.append(acknowledgement(PUBREL, packet.packet_id, 0))
+        elif isinstance(packet, (Puback, Pubrec, Pubcomp)):
+            row = self._unacknowledged.pop(packet.packet_id, None)
+            # A PUBCOMP without its PUBREL says only that the server has forgotten the identifier.
+            if row is not None and packet.reason >= FAILURE and not isinstance(packet, Pubcomp):
+                self._refused(Refused(row[0], row[1], packet.reason))
+        elif isinstance(packet, Disconnect):
+            why = REASON_STRINGS.get(packet.reason, f"reason {packet.reason:#04x}")
+            raise PublishFailed(f"the server at {self._address} ended the connection: {why}")
+        elif not isinstance(packet, Pingresp):
+            raise PublishFailed(f"the server at {self._address} sent an unexpected {type(packet).__name__}")
 
     def _read(self) -> bytes:
         try:
@@ -189,16 +243,53 @@ class Publisher:
     def _handshake(self, options: SinkOptions, client_id: str) -> None:
         password = options.password.encode() if options.password is not None else None
         # No keep alive: there is no bound on the time between two batches of rows.
-        self._outgoing.append(encode(Connect(client_id, user_name=options.username, password=password)))
+        connect = Connect(client_id, user_name=options.username, password=password, protocol_level=MQTT_5.level)
+        self._outgoing.append(encode(connect, MQTT_5))
         self._send()
-        answer = b""
-        while len(answer) < 4:
-            answer += self._read()
-        return_code = answer[3]
-        if answer[0] != _CONNACK or return_code:
-            why = _refusal(return_code) if answer[0] == _CONNACK else "no CONNACK came"
+        data = self._read()
+        while (end := _packet_end(data, 0)) < 0 or end > len(data):
+            data += self._read()
+        if data[0] == _CONNACK_TYPE and data[1] == 2:  # the short form of an older version
+            raise PublishFailed(f"the server at {self._address} refused the connection: it does not support MQTT 5")
+        decoder = Decoder(_ANSWER_BYTES_MAX, server=False, shortcuts=False, dialect=MQTT_5)
+        packets = decoder.feed(data[:end])
+        if not packets or not isinstance(packets[0], Connack):
+            raise PublishFailed(f"the server at {self._address} refused the connection: no CONNACK came")
+        connack = packets[0]
+        if connack.reason:
+            why = CONNECT_REFUSALS.get(connack.reason) or REASON_STRINGS[connack.reason]
             raise PublishFailed(f"the server at {self._address} refused the connection: {why}")
-        self._in = answer[4:]
+        self._window = min(self._window, connack.receive_maximum)
+        if connack.maximum_packet_size:
+            self._packet_bytes_max = min(self._packet_bytes_max, connack.maximum_packet_size)
+        self._in = data[end:]
+
+
+def _plain_acknowledgements(data: bytes) -> list[int] | None:
+    """The packet identifiers if these are PUBACKs that say success and nothing else: the usual case; else None.
+
+    All of them without a reason, or all with the reason that nobody has subscribed.
+    """
+    if len(data) % 4 == 0:
+        words = np.frombuffer(data, ">u2")
+        if (words[::2] == _PUBACK_WORD).all():
+            return list(words[1::2].tolist())
+    if len(data) % _PUBACK_WITH_REASON_BYTES == 0:
+        table = np.frombuffer(data, np.uint8).reshape(-1, _PUBACK_WITH_REASON_BYTES)
+        if ((table[:, 0] == _PUBACK) & (table[:, 1] == 3) & (table[:, 4] < FAILURE)).all():
+            return list((table[:, 2].astype(np.int64) << 8 | table[:, 3]).tolist())
+    return None
+
+
+def _packet_end(data: bytes, at: int) -> int:
+    """Where the packet that begins at `at` ends; -1 if its length has not come yet (5.0, 2.1.4)."""
+    length = shift = 0
+    for place in range(at + 1, min(at + 5, len(data))):
+        length |= (data[place] & 0x7F) << shift
+        shift += 7
+        if data[place] < 0x80:
+            return place + 1 + length
+    return -1
 
 
 def _too_long(topic: bytes, payload_bytes: int) -> str:
@@ -208,21 +299,22 @@ def _too_long(topic: bytes, payload_bytes: int) -> str:
     )
 
 
-def _refusal(return_code: int) -> str:
-    if return_code >= len(REASON_OF_RETURN_CODE):
-        return f"return code {return_code}"
-    return CONNECT_REFUSALS[REASON_OF_RETURN_CODE[return_code]]
+def fail(refused: Refused) -> None:
+    """What follows from a refused row by default: the write fails."""
+    raise PublishFailed(f"the server refused the row of topic {refused.topic.decode()!r:.200}: {refused.why()}")
 
 
-def connect_with_retry(options: SinkOptions, client_id: str, attempts: int = 3) -> Publisher:
+def connect_with_retry(
+    options: SinkOptions, client_id: str, refused: Callable[[Refused], None] = fail, attempts: int = 3
+) -> Publisher:
     """A publisher; a refused connection is tried again a few times, since the server may be starting."""
     for attempt in range(1, attempts):
         try:
-            return Publisher(options, client_id)
+            return Publisher(options, client_id, refused)
         except ConnectionRefusedError:
             time.sleep(0.5 * attempt)
     try:
-        return Publisher(options, client_id)
+        return Publisher(options, client_id, refused)
     except ConnectionRefusedError:
         raise PublishFailed(f"nothing listens at {options.host}:{options.port}") from None
 

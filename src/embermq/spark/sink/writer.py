@@ -1,9 +1,14 @@
 """Rows published to the server: `df.write.format("embermq")` and `df.writeStream.format("embermq")`.
 
-Columns: topic (string), payload (binary or string, null clears with retain), optionally qos and retain; one row is
-one message. Options (see `options`): url, username, password or passwordFile, caFile, certFile, keyFile, qos and
-retain for rows without these columns or with null there, orderBy, packetBytesMax, window, clientIdPrefix,
-timeoutSeconds, progressSeconds.
+Columns: topic (string), payload (binary or string, null clears with retain), optionally qos and retain, and the
+properties of MQTT 5 by the names of the source's columns: expiry, payload_format, content_type, response_topic,
+correlation_data, user_properties. One row is one message. Options (see `options`): url, username, password or
+passwordFile, caFile, certFile, keyFile, qos and retain for rows without these columns or with null there, orderBy,
+packetBytesMax, refusalsPath, window, clientIdPrefix, timeoutSeconds, progressSeconds.
+
+A row at QoS 1 or 2 that the server refuses (no right, a budget, a payload that is not as announced) fails the write,
+with its topic and the reason. With `refusalsPath` it does not: refused rows are counted, and written to a file of that
+directory for each task, a JSON object a line.
 
 At least once: a task that fails is run again and publishes its rows again. Its connection has the client identifier
 of the first attempt, so the server has closed that connection before it accepts the new one. The order is that of the
@@ -16,25 +21,34 @@ Never: exactly once. A row may be published more than once.
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import BinaryType, BooleanType, DateType, IntegralType, StringType, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DateType,
+    IntegralType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
-from embermq.protocol.topics import TOPIC_BYTES_MAX
 from embermq.spark.errors import bad_option
 from embermq.spark.options import SinkOptions
-from embermq.spark.sink.publisher import PublishFailed, connect_with_retry
+from embermq.spark.sink.publisher import PublishFailed, connect_with_retry, fail
+from embermq.spark.sink.refusals import Refusals
+from embermq.spark.sink.rows import headers_of, properties_of, topics_of
 
-_PUBLISH: Final = 0x30
 _NUMBER: Final = "__number"
 _HASH_BYTES: Final = 8
 _ORDERED_ROWS: Final = 10_000
@@ -43,9 +57,20 @@ _COLUMN_TYPES: Final = {
     "payload": (BinaryType, StringType),
     "qos": (IntegralType,),
     "retain": (BooleanType,),
+    "expiry": (IntegralType,),
+    "payload_format": (IntegralType,),
+    "content_type": (StringType,),
+    "response_topic": (StringType,),
+    "correlation_data": (BinaryType, StringType),
+    "user_properties": (ArrayType,),
 }
+_USER_PROPERTIES: Final = "array<struct<name:string,value:string>>"
 _ORDER_TYPES: Final = (IntegralType, TimestampType, DateType)
-_EXPECTED: Final = "the columns topic string, payload binary or string, and optionally qos tinyint and retain boolean"
+_EXPECTED: Final = (
+    "the columns topic string, payload binary or string, and optionally qos tinyint, retain boolean, expiry bigint,"
+    " payload_format tinyint, content_type string, response_topic string, correlation_data binary, and user_properties"
+    f" {_USER_PROPERTIES}"
+)
 
 
 @dataclass
@@ -56,6 +81,8 @@ class Published(WriterCommitMessage):
     seconds: float
     topics: bytes = b""
     """With `orderBy`: a hash of eight bytes of each topic, to find one that several tasks have published."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """How many rows the server has refused, by reason."""
 
 
 class EmberWriter(DataSourceArrowWriter):
@@ -74,6 +101,7 @@ class EmberWriter(DataSourceArrowWriter):
         if self.options.progress_s:
             done = [message for message in messages if isinstance(message, Published)]
             _print(f"{sum(message.rows for message in done):,} messages published by {len(done)} tasks")
+        report_refused(self.options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         _print("the write failed; what was published before stays published")
@@ -92,6 +120,7 @@ class EmberStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         check_order(messages)
+        report_refused(self.options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         _print(f"batch {batchId} failed; what was published of it will be published again")
@@ -103,11 +132,13 @@ def check_sink_schema(schema: StructType, order_by: str | None = None) -> tuple[
         order_by not in schema.names or not isinstance(schema[order_by].dataType, _ORDER_TYPES)
     ):
         raise bad_option("orderBy", order_by, "a column of the rows, of whole numbers, instants or dates")
-    for field in schema.fields:
-        if field.name == order_by and field.name not in _COLUMN_TYPES:
+    for column in schema.fields:
+        if column.name == order_by and column.name not in _COLUMN_TYPES:
             continue
-        if not isinstance(field.dataType, _COLUMN_TYPES.get(field.name, ())):
-            raise bad_option("schema", field.simpleString(), _EXPECTED)
+        if not isinstance(column.dataType, _COLUMN_TYPES.get(column.name, ())):
+            raise bad_option("schema", column.simpleString(), _EXPECTED)
+        if isinstance(column.dataType, ArrayType) and column.dataType.simpleString() != _USER_PROPERTIES:
+            raise bad_option("schema", column.simpleString(), _EXPECTED)
     if "topic" not in schema.names or "payload" not in schema.names:
         raise bad_option("schema", schema.simpleString(), _EXPECTED)
     return tuple(schema.names)
@@ -120,16 +151,18 @@ def publish_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch], write_
     began = reported = time.monotonic()
     rows = 0
     seen: set[bytes] = set()
-    publisher = connect_with_retry(options, f"{options.client_id_prefix}-{write_id}-{partition}")
+    client_id = f"{options.client_id_prefix}-{write_id}-{partition}"
+    refusals = Refusals(options.refusals_path, client_id) if options.refusals_path is not None else None
+    publisher = connect_with_retry(options, client_id, fail if refusals is None else refusals.add)
     try:
         for batch in batches if options.order_by is None else _in_order(batches, options.order_by):
             if not batch.num_rows:
                 continue
-            topics = _topics(batch)
+            topics = topics_of(batch)
             if options.order_by is not None:
                 seen.update(topics)
             payloads = batch["payload"].cast(pa.binary()).to_pylist()
-            publisher.publish(_headers(batch, options), topics, payloads)
+            publisher.publish(headers_of(batch, options), topics, payloads, properties_of(batch))
             rows += batch.num_rows
             now = time.monotonic()
             if options.progress_s and now - reported >= options.progress_s:
@@ -138,8 +171,10 @@ def publish_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch], write_
         publisher.finish()
     finally:
         publisher.close()
+        if refusals is not None:
+            refusals.close()
     hashes = b"".join(blake2b(topic, digest_size=_HASH_BYTES).digest() for topic in seen)
-    return Published(rows, time.monotonic() - began, hashes)
+    return Published(rows, time.monotonic() - began, hashes, {} if refusals is None else refusals.counts)
 
 
 def _in_order(batches: Iterator[pa.RecordBatch], order_by: str) -> Iterator[pa.RecordBatch]:
@@ -164,33 +199,15 @@ def check_order(messages: list[WriterCommitMessage | None]) -> None:
         )
 
 
-def _topics(batch: pa.RecordBatch) -> list[bytes]:
-    """The topic names as bytes; PublishFailed names the first that is not valid (MQTT 3.1.1, 4.7.3)."""
-    names = pc.fill_null(batch["topic"], "")
-    encoded = names.cast(pa.binary())
-    size = pc.binary_length(encoded)
-    bad = pc.or_(
-        pc.match_substring_regex(names, "[+#\\x00]"), pc.or_(pc.equal(size, 0), pc.greater(size, TOPIC_BYTES_MAX))
-    )
-    if pc.any(bad).as_py():
-        culprit = batch["topic"][pc.index(bad, True).as_py()].as_py()
-        raise PublishFailed(f"{culprit!r:.200} is no topic name: it is empty, too long, or has a wildcard or U+0000")
-    return list(encoded.to_pylist())
-
-
-def _headers(batch: pa.RecordBatch, options: SinkOptions) -> list[int]:
-    """The first byte of each PUBLISH (MQTT 3.1.1, 3.3.1)."""
-    count = batch.num_rows
-    qos = np.full(count, options.qos, np.int64)
-    retain = np.full(count, options.retain, np.bool_)
-    names = batch.schema.names
-    if "qos" in names:
-        qos = np.asarray(pc.fill_null(batch["qos"].cast(pa.int64()), options.qos))
-        if ((qos < 0) | (qos > 2)).any():
-            raise PublishFailed(f"qos {qos[(qos < 0) | (qos > 2)][0]} is not 0, 1 or 2")
-    if "retain" in names:
-        retain = np.asarray(pc.fill_null(batch["retain"], options.retain).to_numpy(zero_copy_only=False), np.bool_)
-    return [int(header) for header in (_PUBLISH | qos << 1 | retain).tolist()]
+def report_refused(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
+    """Say how many rows were refused, by reason."""
+    counts: Counter[str] = Counter()
+    for message in messages:
+        if isinstance(message, Published):
+            counts.update(message.refused)
+    if counts:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common())
+        _print(f"the server refused {counts.total():,} messages ({reasons}); they are in {options.refusals_path}")
 
 
 def _print(text: str) -> None:

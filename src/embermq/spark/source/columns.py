@@ -36,6 +36,7 @@ _SOURCE_COLUMNS: Final = (
     ("dup", BooleanType(), pa.bool_()),
     ("client_id", StringType(), pa.string()),
     ("expiry", LongType(), pa.int64()),
+    ("payload_format", ByteType(), pa.int8()),
     ("content_type", StringType(), pa.string()),
     ("response_topic", StringType(), pa.string()),
     ("correlation_data", BinaryType(), pa.binary()),
@@ -47,7 +48,10 @@ _SOURCE_COLUMNS: Final = (
 )
 
 SOURCE_SCHEMA: Final = StructType([StructField(name, kind) for name, kind, _ in _SOURCE_COLUMNS])
-"""The log as rows; `expiry` is in seconds. A reader may be given a part of these columns as its schema."""
+"""The log as rows. `expiry` is in seconds, and `payload_format` is 1 for text (MQTT 5.0, 3.3.2.3).
+
+A reader may be given a part of these columns as its schema.
+"""
 SOURCE_ARROW: Final = pa.schema([*((name, kind) for name, _, kind in _SOURCE_COLUMNS), ("flags", pa.int8())])
 
 FLAGS_FIELD: Final = StructField("flags", ByteType())

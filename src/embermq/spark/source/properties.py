@@ -10,28 +10,17 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from embermq.protocol.errors import PeerError
-from embermq.protocol.mqtt.fields import Fields
-from embermq.protocol.mqtt.properties import EITHER, read_properties
-from embermq.protocol.packets import PUBLISH
+from embermq.protocol.message_fields import MESSAGE_FIELDS, message_fields
 from embermq.spark.errors import PipelineError
 from embermq.spark.source.columns import SOURCE_ARROW
 from embermq.store.log.records import Kind
 
-PROPERTY_COLUMNS: Final = ("expiry", "content_type", "response_topic", "correlation_data", "user_properties")
-
-# Property name -> column. The other properties of a PUBLISH have no column.
-_COLUMN_OF: Final = {
-    "message_expiry_interval": "expiry",
-    "content_type": "content_type",
-    "response_topic": "response_topic",
-    "correlation_data": "correlation_data",
-    "user_property": "user_properties",
-}
+PROPERTY_COLUMNS: Final = MESSAGE_FIELDS
+"""The names of the columns: those of the fields."""
 
 
 def property_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The five columns of a batch; all null, and quickly so, where no message has properties."""
+    """These columns of a batch; all null, and quickly so, where no message has properties."""
     count = batch.num_rows
     ends = np.frombuffer(batch["properties"].buffers()[1], np.int32)[batch["properties"].offset :][: count + 1]
     if ends[0] == ends[-1]:
@@ -40,11 +29,7 @@ def property_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     found: dict[str, list[object]] = {name: [None] * count for name in PROPERTY_COLUMNS}
     for row in with_properties.tolist():
         for name, value in _values(batch["properties"][row].as_py()):
-            if name == "user_properties":
-                before = found[name][row]
-                found[name][row] = [*before, value] if isinstance(before, list) else [value]
-            else:
-                found[name][row] = value
+            found[name][row] = value
     return {name: pa.array(found[name], SOURCE_ARROW.field(name).type) for name in PROPERTY_COLUMNS}
 
 
@@ -55,14 +40,13 @@ def _no_properties(count: int) -> dict[str, pa.Array]:
 
 
 def _values(data: bytes) -> Iterator[tuple[str, object]]:
-    """The columns' names with their values, in the order of the wire."""
+    """The columns' names with their values."""
     try:
-        found = read_properties(Fields(data, 0, len(data)), PUBLISH, EITHER)
-    except PeerError as error:
-        raise PipelineError(f"the properties of a record of the log are damaged: {error.detail}") from None
-    for name, value in found:
-        column = _COLUMN_OF.get(name)
-        if column == "user_properties" and isinstance(value, tuple):
-            yield column, {"name": value[0], "value": value[1]}
-        elif column is not None:
-            yield column, value
+        found = message_fields(data)
+    except ValueError as error:
+        raise PipelineError(f"the properties of a record of the log are damaged: {error}") from None
+    for name, value in found.items():
+        if isinstance(value, list):
+            yield name, [{"name": key, "value": text} for key, text in value]
+        else:
+            yield name, value
