@@ -1,6 +1,7 @@
 """The counters as `$SYS` topics: every counter is shown, and only what has changed is published."""
 
 from embermq.broker.counters import Counters, SysTopics, sys_values
+from embermq.protocol.packets import Will
 from support.attributes import attributes_of
 from support.core import Bench
 
@@ -16,6 +17,20 @@ def test_the_servers_own_topics_are_there_for_a_new_subscriber_and_for_nobody_el
     assert (message.payload, message.retain) == (b"EmberMQ test", True)
 
 
+def test_share_groups_and_delayed_wills_are_counted() -> None:
+    bench = Bench()
+    member = bench.join("member")
+    bench.subscribed(member, "$share/g/t")
+    leaving = bench.join("leaving", clean=False, will=Will("w", b"gone", delay_s=60))
+    bench.lose(leaving)
+    values = bench.core.counter_values()
+    assert (values["share-groups/count"], values["wills/pending"]) == (1, 1)
+    bench.pass_s(61)
+    bench.lose(member)
+    values = bench.core.counter_values()
+    assert (values["share-groups/count"], values["wills/pending"]) == (0, 0)
+
+
 def values_of(counters: Counters) -> dict[str, str]:
     return sys_values(
         counters,
@@ -23,6 +38,8 @@ def values_of(counters: Counters) -> dict[str, str]:
         uptime_s=1,
         sessions=0,
         subscriptions=0,
+        share_groups=2,
+        wills_pending=3,
         retained=(0, 0),
         store_state="ok",
         store_counts={"log/unread-bytes": 5},

@@ -335,6 +335,8 @@ class Core:
             uptime_s=(self.connections.now_ms - self._started_ms) // 1000,
             sessions=len(self.connections.sessions),
             subscriptions=self._routes.count,
+            share_groups=len(self._shares.groups()),
+            wills_pending=self.connections.wills.pending_count(),
             retained=self._store.retained_totals(),
             store_state=self._store.failing() or "ok",
             store_counts=self._store.counts(),

@@ -112,6 +112,10 @@ class Wills:
                 self._publish(client_id, pending.will, pending.identity)
                 left -= 1
 
+    def pending_count(self) -> int:
+        """How many wills of clients that are gone have not fallen due."""
+        return len(self._pending)
+
     def next_deadline_ms(self) -> int | None:
         """When to call `publish_due` next; None while nothing is pending."""
         return self._heap[0][0] if self._heap else None
