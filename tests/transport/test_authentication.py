@@ -21,10 +21,13 @@ from support.scram_client import ScramClient
 class GatedAccess(Access):
     """Rules that answer when the gate is open: 'bad' is refused, 'broken' raises."""
 
-    def __init__(self) -> None:
-        super().__init__(slow=True, unrestricted=True)
+    def __init__(self, slow: bool = True) -> None:
+        super().__init__(slow=slow, unrestricted=True)
         self.gate = threading.Event()
         self.asked: list[str | None] = []
+
+    def queue_for(self, user_name: str | None, password: bytes | None, certificate_name: str | None) -> str:
+        return "" if user_name is None else user_name.partition("-")[0]
 
     def authenticate(
         self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
@@ -54,14 +57,14 @@ class Answers:
         self.all.append("turn")
         return 0
 
-    def ask(self, authenticator: Authenticator, user_name: str, is_slow: bool = True) -> None:
+    def ask(self, authenticator: Authenticator, user_name: str, is_wanted: bool = True) -> None:
         authenticator.authenticate(
             Connect("client", user_name=user_name),
             "certified",
             lambda identity: self.all.append(f"accepted {identity.user_name}"),
             lambda refusal: self.all.append(f"refused {refusal.reason:#x}"),
             lambda: self.all.append("failed"),
-            is_slow=is_slow,
+            lambda: is_wanted,
         )
 
 
@@ -79,11 +82,12 @@ def run(scenario: Callable[[GatedAccess, Answers], Awaitable[None]]) -> None:
 
 
 def test_quick_rules_answer_at_once_and_begin_no_turn() -> None:
-    async def scenario(access: GatedAccess, answers: Answers) -> None:
+    async def scenario(_: GatedAccess, answers: Answers) -> None:
+        access = GatedAccess(slow=False)
         access.gate.set()
         authenticator = Authenticator(access, answers.begin_turn, threads=1)
-        answers.ask(authenticator, "ann", is_slow=False)
-        answers.ask(authenticator, "bad", is_slow=False)
+        answers.ask(authenticator, "ann")
+        answers.ask(authenticator, "bad")
         assert answers.all == ["accepted ann", "refused 0x86"]
         assert access.asked == ["certified", "certified"]
 
@@ -110,8 +114,8 @@ def test_slow_rules_answer_in_a_turn_of_their_own(caplog: pytest.LogCaptureFixtu
 
 def test_no_more_than_the_bound_wait_and_an_answer_makes_room() -> None:
     async def scenario(access: GatedAccess, answers: Answers) -> None:
-        authenticator = Authenticator(access, answers.begin_turn, threads=1, waiting_max=2)
-        for user_name in ("ann", "bob", "cid"):
+        authenticator = Authenticator(access, answers.begin_turn, threads=1, waiting_max=1)
+        for user_name in ("ann", "bob", "cid"):  # the first is being checked, the second waits
             answers.ask(authenticator, user_name)
         assert answers.all == ["refused 0x89"]
         access.gate.set()
@@ -122,6 +126,49 @@ def test_no_more_than_the_bound_wait_and_an_answer_makes_room() -> None:
         authenticator.close()
 
     run(scenario)
+
+
+def test_many_checks_of_one_queue_do_not_delay_another() -> None:
+    async def scenario(access: GatedAccess, answers: Answers) -> None:
+        authenticator = Authenticator(access, answers.begin_turn, threads=1, queue_max=3)
+        for number in range(5):
+            answers.ask(authenticator, f"bot-{number}")
+        assert answers.all == ["refused 0x89"]  # one is being checked, three wait
+        answers.ask(authenticator, "ann")
+        access.gate.set()
+        await until(lambda: len(answers.all) == 11)
+        accepted = [line for line in answers.all if line.startswith("accepted")]
+        assert accepted == [f"accepted {name}" for name in ("bot-0", "bot-1", "ann", "bot-2", "bot-3")]
+        authenticator.close()
+
+    run(scenario)
+
+
+def test_a_client_that_has_gone_is_not_checked() -> None:
+    async def scenario(access: GatedAccess, answers: Answers) -> None:
+        authenticator = Authenticator(access, answers.begin_turn, threads=1)
+        answers.ask(authenticator, "ann")
+        for _ in range(10):
+            answers.ask(authenticator, "bot", is_wanted=False)
+        answers.ask(authenticator, "bob")
+        access.gate.set()
+        await until(lambda: len(answers.all) == 4)
+        assert answers.all == ["turn", "accepted ann", "turn", "accepted bob"]
+        assert len(access.asked) == 2
+        authenticator.close()
+
+    run(scenario)
+
+
+def test_proven_passwords_and_clients_without_one_wait_for_no_thread(tmp_path: Path) -> None:
+    write_password(tmp_path / "passwords", "ann", b"secret")
+    access = FileAccess(password_file=tmp_path / "passwords", allow_anonymous=True)
+    assert access.queue_for(None, None, None) is None
+    assert access.queue_for("ann", b"secret", None) == "user ann"
+    access.authenticate("client", "ann", b"secret", None)
+    assert access.queue_for("ann", b"secret", None) is None
+    assert access.queue_for("ann", b"wrong", None) == "user ann"
+    assert access.queue_for("bob", b"x", None) == access.queue_for("cid", b"x", None) == ""
 
 
 def test_one_object_does_not_delay_another() -> None:
@@ -298,11 +345,11 @@ def test_slow_exchanges_count_among_those_that_wait() -> None:
     async def scenario() -> None:
         answers = ExchangeAnswers()
         authenticator = Authenticator(GatedAccess(), answers.begin_turn, threads=1, waiting_max=1)
-        first, second = GatedExchange(slow=True), GatedExchange(slow=True)
-        answers.begin(authenticator, first)
-        answers.begin(authenticator, second)
+        exchanges = [GatedExchange(slow=True) for _ in range(3)]  # one is being asked, one waits
+        for exchange in exchanges:
+            answers.begin(authenticator, exchange)
         assert answers.all == ["refused 0x89"]
-        first.gate.set()
+        exchanges[0].gate.set()
         authenticator.close()
 
     asyncio.run(scenario())

@@ -107,6 +107,17 @@ class FileAccess(Access):
             return Identity("", client_id)
         raise Refused("no user name, and anonymous clients are not allowed", ReasonCode.NOT_AUTHORIZED)
 
+    def queue_for(self, user_name: str | None, password: bytes | None, certificate_name: str | None) -> str | None:
+        is_by_certificate = self._certificate_as_user and certificate_name
+        if is_by_certificate or self._password_file is None or user_name is None or password is None:
+            return None
+        if hmac.compare_digest(self._proven.get(user_name, b""), self._proof(password)):
+            return None
+        return f"user {user_name}" if user_name in self._passwords.users else ""
+
+    def _proof(self, password: bytes) -> bytes:
+        return hashlib.blake2b(password, key=self._proof_key).digest()
+
     def _check_password(self, user_name: str, password: bytes | None) -> None:
         proven, users = self._proven, self._passwords.users
         refused = Refused(
@@ -114,7 +125,7 @@ class FileAccess(Access):
         )
         if password is None:
             raise refused
-        proof = hashlib.blake2b(password, key=self._proof_key).digest()
+        proof = self._proof(password)
         if hmac.compare_digest(proven.get(user_name, b""), proof):
             return
         user = users.get(user_name)

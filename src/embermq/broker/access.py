@@ -266,6 +266,14 @@ class Access(ABC):
         `certificate_name` is the common name of a client certificate that TLS has verified.
         """
 
+    def queue_for(self, user_name: str | None, password: bytes | None, certificate_name: str | None) -> str | None:
+        """None if `authenticate` answers these credentials quickly; else the queue in which they wait for a thread.
+
+        Queues take turns, so that checks of one do not delay those of another: wrong passwords for one user, or for
+        users that do not exist, do not keep other users out.
+        """
+        return "" if self.slow else None
+
     def begin_exchange(self, method: str, client_id: str, certificate_name: str | None) -> Exchange:
         """An exchange by a CONNECT's Authentication Method; raises `Refused` if there is no such method."""
         raise Refused(

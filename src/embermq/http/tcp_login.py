@@ -153,7 +153,7 @@ class TcpLogin(Login):
             answer(None)
 
         connect = Connect("", True, 0, None, user_name=user_name, password=password.encode())
-        authenticator.authenticate(connect, None, answer, refused, lambda: answer(None), is_slow=True)
+        authenticator.authenticate(connect, None, answer, refused, lambda: answer(None), lambda: not answered.done())
         identity = await answered
         role = self._users.get(user_name)
         return Actor(user_name, role, address) if identity is not None and role is not None else None

@@ -8,11 +8,12 @@ does not delay the clients of another.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from secrets import token_urlsafe
-from typing import Final, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
 from embermq.broker.access import Access, Exchange, ExchangeAnswer, Identity
 from embermq.protocol.errors import Refused
@@ -24,14 +25,56 @@ NONCE_BYTES: Final = 24
 
 logger: Final = logging.getLogger("embermq")
 
+WAITING_MAX: Final = 1_024
+"""How many clients may wait for a thread."""
+QUEUE_MAX: Final = 32
+"""How many of them may wait in one queue (`Access.queue_for`)."""
+
 T = TypeVar("T")
+
+
+@final
+class Check(Generic[T]):
+    """A question that waits for a thread, and what is called with its answer."""
+
+    __slots__ = ("question", "answered", "refused", "failed", "is_wanted")
+
+    def __init__(
+        self,
+        question: Callable[[], T],
+        answered: Callable[[T], None],
+        refused: Callable[[Refused], None],
+        failed: Callable[[], None],
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        self.question: Final = question
+        self.answered: Final = answered
+        self.refused: Final = refused
+        self.failed: Final = failed
+        self.is_wanted: Final = is_wanted
+
+    def begin(self, pool: ThreadPoolExecutor, hand_over: Callable[[Callable[[], None]], None]) -> None:
+        """Ask on a thread; `hand_over` is called there with what is to be called on the loop."""
+        future = pool.submit(self.question)
+        future.add_done_callback(lambda done: None if done.cancelled() else hand_over(partial(self._answer, done)))
+
+    def _answer(self, done: "Future[T]") -> None:
+        error = done.exception()
+        if error is None:
+            self.answered(done.result())
+        elif isinstance(error, Refused):
+            self.refused(error)
+        else:
+            logger.error("authentication failed", exc_info=error)
+            self.failed()
 
 
 @final
 class Authenticator:
     """Asks the access rules about clients; a rule that is slow runs on a thread, and its answer comes to the loop.
 
-    `waiting_max` is how many clients may wait for a thread, 0 for no bound; one more is refused as SERVER_BUSY.
+    `waiting_max` and `queue_max` are how many clients may wait for a thread, in all and in one queue; one more is
+    refused as SERVER_BUSY. The queues take turns. A client that has gone in the meantime is not checked.
     `begin_turn` is called before an answer that comes from a thread.
     """
 
@@ -42,7 +85,11 @@ class Authenticator:
         "_loop",
         "_name",
         "_pool",
+        "_queue_max",
+        "_queues",
+        "_running",
         "_threads",
+        "_turns",
         "_waiting",
         "_waiting_max",
     )
@@ -53,7 +100,8 @@ class Authenticator:
         begin_turn: Callable[[], int],
         *,
         threads: int,
-        waiting_max: int = 0,
+        waiting_max: int = WAITING_MAX,
+        queue_max: int = QUEUE_MAX,
         name: str = "authenticate",
     ) -> None:
         self._access: Final = access
@@ -61,6 +109,10 @@ class Authenticator:
         self._loop: Final = asyncio.get_running_loop()
         self._threads: Final = threads
         self._waiting_max: Final = waiting_max
+        self._queue_max: Final = queue_max
+        self._queues: Final[dict[str, deque[Check[Identity] | Check[ExchangeAnswer]]]] = {}
+        self._turns: Final[deque[str]] = deque()  # the queues, the next one first
+        self._running = 0
         self._name: Final = name
         self._pool: ThreadPoolExecutor | None = None
         self._waiting = 0
@@ -73,17 +125,21 @@ class Authenticator:
         accepted: Callable[[Identity], None],
         refused: Callable[[Refused], None],
         failed: Callable[[], None],
-        *,
-        is_slow: bool,
+        is_wanted: Callable[[], bool],
     ) -> None:
         """Have one of the three called: at once, or if the rules are slow, later.
 
-        `failed`: a slow rule raised something else than `Refused`, which is logged here.
+        `failed`: a slow rule raised something else than `Refused`, which is logged here. `is_wanted` tells whether the
+        client still waits.
         """
-        question = partial(
-            self._access.authenticate, connect.client_id, connect.user_name, connect.password, certificate_name
-        )
-        self._ask(question, accepted, refused, failed, is_slow=is_slow)
+        user_name, password = connect.user_name, connect.password
+        queue = self._access.queue_for(user_name, password, certificate_name) if self._access.slow else None
+        question = partial(self._access.authenticate, connect.client_id, user_name, password, certificate_name)
+        check = Check(question, accepted, refused, failed, is_wanted)
+        if queue is None:
+            _answer_now(check)
+        else:
+            self._wait(check, queue)
 
     def begin_exchange(self, method: str, client_id: str, certificate_name: str | None) -> Exchange:
         """The exchange of a CONNECT with an Authentication Method; raises `Refused` if the method is not offered.
@@ -135,33 +191,42 @@ class Authenticator:
             answered(answer)
 
         exchange.is_busy = exchange.slow
-        self._ask(question, ready, refused, failed, is_slow=exchange.slow)
+        check = Check(question, ready, refused, failed, _always)
+        if exchange.slow:
+            self._wait(check, "")
+        else:
+            _answer_now(check)
 
-    def _ask(
-        self,
-        question: Callable[[], T],
-        answered: Callable[[T], None],
-        refused: Callable[[Refused], None],
-        failed: Callable[[], None],
-        *,
-        is_slow: bool,
-    ) -> None:
-        if not is_slow:
-            try:
-                answer = question()
-            except Refused as refusal:
-                refused(refusal)
-            else:
-                answered(answer)
+    def _wait(self, check: Check[Identity] | Check[ExchangeAnswer], name: str) -> None:
+        queue = self._queues.get(name)
+        if self._waiting >= self._waiting_max or (queue is not None and len(queue) >= self._queue_max):
+            check.refused(
+                Refused("too many clients wait for their password to be checked", reason=ReasonCode.SERVER_BUSY)
+            )
             return
-        if self._waiting_max and self._waiting >= self._waiting_max:
-            refused(Refused("too many clients wait for their password to be checked", reason=ReasonCode.SERVER_BUSY))
-            return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, self._name)
+        if queue is None:
+            queue = self._queues[name] = deque()
+            self._turns.append(name)
+        queue.append(check)
         self._waiting += 1
-        future = self._pool.submit(question)
-        future.add_done_callback(lambda done: self._hand_over(done, answered, refused, failed))
+        self._start()
+
+    def _start(self) -> None:
+        """Give free threads the next check of the queue whose turn it is."""
+        while self._running < self._threads and self._turns and not self._is_closed:
+            name = self._turns.popleft()
+            queue = self._queues[name]
+            check = queue.popleft()
+            self._waiting -= 1
+            if queue:
+                self._turns.append(name)
+            else:
+                del self._queues[name]
+            if check.is_wanted():
+                self._running += 1
+                if self._pool is None:
+                    self._pool = ThreadPoolExecutor(self._threads, self._name)
+                check.begin(self._pool, self._hand_over)
 
     def close(self) -> None:
         """Drop the checks that have not begun; no answer comes any more."""
@@ -169,33 +234,27 @@ class Authenticator:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _hand_over(
-        self,
-        done: "Future[T]",
-        answered: Callable[[T], None],
-        refused: Callable[[Refused], None],
-        failed: Callable[[], None],
-    ) -> None:
+    def _hand_over(self, answer: Callable[[], None]) -> None:
         """On the thread: the answer is there."""
-        if not self._is_closed and not done.cancelled():
-            self._loop.call_soon_threadsafe(self._answer, done, answered, refused, failed)
+        if not self._is_closed:
+            self._loop.call_soon_threadsafe(self._answer, answer)
 
-    def _answer(
-        self,
-        done: "Future[T]",
-        answered: Callable[[T], None],
-        refused: Callable[[Refused], None],
-        failed: Callable[[], None],
-    ) -> None:
-        self._waiting -= 1
-        if self._is_closed:
-            return
-        self._begin_turn()
-        error = done.exception()
-        if error is None:
-            answered(done.result())
-        elif isinstance(error, Refused):
-            refused(error)
-        else:
-            logger.error("authentication failed", exc_info=error)
-            failed()
+    def _answer(self, answer: Callable[[], None]) -> None:
+        self._running -= 1
+        if not self._is_closed:
+            self._begin_turn()
+            answer()
+            self._start()
+
+
+def _answer_now(check: Check[T]) -> None:
+    try:
+        answer = check.question()
+    except Refused as refusal:
+        check.refused(refusal)
+    else:
+        check.answered(answer)
+
+
+def _always() -> bool:
+    return True

@@ -226,7 +226,7 @@ class StreamConnection(Link):
             lambda identity: self.accepted(connect, identity),
             self.refused,
             lambda: self.close(ReasonCode.SERVER_UNAVAILABLE, "authentication failed"),
-            is_slow=self._server.access.slow,
+            lambda: self._connection.state == AUTHENTICATING,
         )
 
     def _enhanced_authentication(self) -> EnhancedAuthentication:

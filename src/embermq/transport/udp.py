@@ -315,7 +315,7 @@ class SnListener:
             partial(self._accepted, event, link),
             partial(self._refused, event, link),
             partial(self._not_checked, event, link),
-            is_slow=self._server.access.slow and connect.user_name is not None,
+            lambda: not self._is_gone(event, link),
         )
 
     def _is_gone(self, event: ConnectRequest, link: SnLink) -> bool:
