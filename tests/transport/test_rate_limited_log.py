@@ -4,7 +4,12 @@ import logging
 
 import pytest
 
-from embermq.transport.rate_limited_log import NAME_CHARACTERS_MAX, RateLimitedLog, shown_name
+from embermq.transport.rate_limited_log import (
+    LINE_CHARACTERS_MAX,
+    NAME_CHARACTERS_MAX,
+    RateLimitedLog,
+    shown_name,
+)
 
 LOGGER = logging.getLogger("embermq.test")
 
@@ -41,3 +46,20 @@ def test_a_name_is_cut_and_cannot_forge_a_line() -> None:
     assert shown_name("pump-7") == "'pump-7'"
     assert "\n" not in shown_name("a\nERROR forged") and "\x1b" not in shown_name("\x1b[2J")
     assert len(shown_name("x" * 65_535)) == NAME_CHARACTERS_MAX + len("'...'")
+
+
+def test_a_line_is_cut_and_has_no_control_codes_whatever_it_quotes(caplog: pytest.LogCaptureFixture) -> None:
+    log = RateLimitedLog(LOGGER, "x", now_s=lambda: 100.0)
+    with caplog.at_level(logging.WARNING, LOGGER.name):
+        log.log(logging.WARNING, "disconnected: %s", "user 100%\n\x1b[2J\u202e" + "x" * 262_000)
+    [line] = caplog.messages
+    assert line.startswith("disconnected: user 100%\\n\\x1b[2J\\u202exxx") and line.isprintable()
+    assert len(line) < LINE_CHARACTERS_MAX + 50
+
+
+def test_an_error_is_logged_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+    log = RateLimitedLog(LOGGER, "x", now_s=lambda: 100.0)
+    error = ZeroDivisionError()
+    with caplog.at_level(logging.WARNING, LOGGER.name):
+        log.log(logging.ERROR, "internal error", error=error)
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]

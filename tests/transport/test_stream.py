@@ -28,6 +28,7 @@ from embermq.protocol.packets import (
 )
 from embermq.store.journal import Journal
 from embermq.transport.fair_share import SHARE_BYTES
+from embermq.transport.rate_limited_log import LINES_A_SECOND
 from embermq.transport.server import Server
 from embermq.transport.stream import WAITING_MAX
 from support.attributes import attributes_of
@@ -168,6 +169,22 @@ def test_a_long_client_id_is_cut_in_the_log_and_cannot_forge_a_line(caplog: pyte
     [line] = caplog.messages
     assert "\n" not in line and "\x1b" not in line
     assert len(line) < 300
+
+
+def test_malformed_packets_on_many_new_connections_make_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(server: Server) -> None:
+        begun_s = server.loop.time()
+        for _ in range(1_000):
+            peer = Peer(server)
+            peer.connection.data_received(b"\x00\x00")
+            await turn()
+            assert peer.ended == "closed"
+        seconds.append(int(server.loop.time() - begun_s) + 2)
+
+    seconds: list[int] = []  # in how many seconds lines were written, at most
+    with caplog.at_level(logging.WARNING, "embermq"):
+        run(scenario)
+    assert LINES_A_SECOND <= len(caplog.messages) <= seconds[0] * (LINES_A_SECOND + 1)
 
 
 # -- clients that do not read, or send faster than the disk writes -----------------------------------------------------

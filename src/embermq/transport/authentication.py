@@ -19,11 +19,12 @@ from embermq.broker.access import Access, Exchange, ExchangeAnswer, Identity
 from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connect
 from embermq.protocol.reasons import ReasonCode
+from embermq.transport.rate_limited_log import RateLimitedLog
 
 NONCE_BYTES: Final = 24
 """How many random bytes the nonce of an exchange is made of."""
 
-logger: Final = logging.getLogger("embermq")
+failures: Final = RateLimitedLog(logging.getLogger("embermq"), "failed authentication", lines_a_second=5)
 
 WAITING_MAX: Final = 1_024
 """How many clients may wait for a thread."""
@@ -65,7 +66,7 @@ class Check(Generic[T]):
         elif isinstance(error, Refused):
             self.refused(error)
         else:
-            logger.error("authentication failed", exc_info=error)
+            failures.log(logging.ERROR, "authentication failed", error=error)
             self.failed()
 
 

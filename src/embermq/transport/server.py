@@ -7,7 +7,6 @@ dirty connection is written to once.
 
 import asyncio
 import errno
-import logging
 import os
 import secrets
 import socket
@@ -21,7 +20,6 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq import __version__
 from embermq.broker.access import Access, Grant
-from embermq.broker.admission import Refusal
 from embermq.broker.core import Core
 from embermq.broker.limits import Limits
 from embermq.protocol.mqtt.dialect import LEVELS
@@ -31,15 +29,13 @@ from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
 from embermq.transport.authentication import Authenticator
 from embermq.transport.pauses import DISK, TURN
-from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
+from embermq.transport.server_log import ServerLog
 from embermq.transport.stream import WAITING_MAX, StreamConnection
 
 if TYPE_CHECKING:
     from embermq.protocol.sn.settings import SnSettings
     from embermq.transport.udp import SnListener
     from embermq.transport.websocket import WebSocketListener
-
-logger: Final = logging.getLogger("embermq")
 
 BACKLOG: Final = 4_096
 TICK_MAX_MS: Final = 1_000
@@ -77,7 +73,7 @@ class Server:
         self.mqtt5: Final = mqtt5
         self.encodings: Final = Encodings(is_reused=shortcuts)
         self.dirty: Final[list[StreamConnection]] = []  # they have something to send, or to end, when this turn ends
-        self._refusals: Final = RateLimitedLog(logger, "refused packets")
+        self.log: Final = ServerLog()
         self.core: Final = Core(
             store,
             access,
@@ -86,8 +82,8 @@ class Server:
             self.bug,
             __version__,
             secrets.token_hex(4),
-            report_refusal=self._log_refusal,
-            report_long_queue=self._log_long_queue,
+            report_refusal=self.log.refusal,
+            report_long_queue=self.log.long_queue,
             wake_in_ms=self._call_in_ms,
             shortcuts=shortcuts,
             response_information=response_information,
@@ -151,6 +147,7 @@ class Server:
         listener = WebSocketListener(lambda: StreamConnection(self), self.limits, path, origins)
         bound = await listener.listen(host, port, tls)
         self._websockets.append(listener)
+        self.log.kinds.append(listener.log)
         return bound
 
     async def listen_unix(self, path: str, mode: int = 0o600) -> None:
@@ -236,29 +233,9 @@ class Server:
         self.loop.call_later(wait_ms / 1000, call)
 
     def bug(self, error: Exception) -> None:
-        """Something raised that no peer can cause: our own fault. Say it once, with its trace, and count it."""
+        """Something raised that no peer should be able to cause: our own fault. Log it with its trace, and count it."""
         self.core.counters.internal_errors += 1
-        logger.error("internal error", exc_info=error)
-
-    def _log_refusal(self, refusal: Refusal) -> None:
-        """A client published or subscribed to what it may not, which 3.1.1 cannot tell it: say so in the log."""
-        self._refusals.log(
-            logging.WARNING,
-            "%s of %s to %s refused: %s (0x%02X)",
-            refusal.packet_name,
-            shown_name(refusal.client_id),
-            shown_name(refusal.topic),
-            refusal.detail,
-            refusal.reason,
-        )
-
-    def _log_long_queue(self, client_id: str) -> None:
-        self._refusals.log(
-            logging.WARNING,
-            "the queue of %s keeps three fourths of limits.queue_log_bytes_max of the log; when it reaches the limit, "
-            "new messages are dropped for it",
-            shown_name(client_id),
-        )
+        self.log.bug(error)
 
     def _end_turn(self) -> None:
         self._in_turn = False
@@ -312,7 +289,7 @@ class Server:
     def _tick(self) -> None:
         self._wall_ahead_s = time.time() - time.monotonic()
         now_ms = self.begin_turn()
-        self._refusals.flush()
+        self.log.flush()
         try:
             self.core.tick(now_ms, time.time_ns() // 1000)
             if self._sys_interval_ms and now_ms >= self._next_report_ms:

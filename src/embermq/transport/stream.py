@@ -337,7 +337,7 @@ class StreamConnection(Link):
     def close(self, reason: ReasonCode, detail: str) -> None:
         if self._connection.close(reason):
             level = logging.DEBUG if reason in QUIET else logging.WARNING
-            logger.log(level, "%s (%s) disconnected: %s", self._name, self.address(), detail)
+            self._server.log.ends.log(level, "%s (%s) disconnected: %s", self._name, self.address(), detail)
             self._server.dirty.append(self)
 
     # -- out -------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from embermq.store.interface import StoreError
 from embermq.transport.addresses import shown
 from embermq.transport.authentication import Authenticator
 from embermq.transport.multicast import Group, receive_from_group, send_on_own_network
-from embermq.transport.rate_limited_log import RateLimitedLog
+from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
 
 if TYPE_CHECKING:
     from embermq.transport.server import Server
@@ -90,7 +90,9 @@ class SnLink(Link):
 
     def close(self, reason: ReasonCode, detail: str) -> None:
         level = logging.DEBUG if reason in QUIET else logging.WARNING
-        self._listener.log.log(level, "%r (%s) disconnected: %s", self._connection.client_id, self.address(), detail)
+        self._listener.log.log(
+            level, "%s (%s) disconnected: %s", shown_name(self._connection.client_id), self.address(), detail
+        )
         self._connection.close(reason, self._listener.begin_turn())
         self._listener.forget(self._connection)
 
@@ -121,6 +123,7 @@ class SnListener:
         self._authenticator: Final = Authenticator(
             server.access, self.begin_turn, threads=1, waiting_max=CHECKS_MAX, name="authenticate-sn"
         )
+        server.log.kinds.append(self.log)
         server.core.counters.others.append(self.engine.counters.counts)
         server.end_of_turn.append(self._end_turn)
 
@@ -286,7 +289,13 @@ class SnListener:
             core.writable(link)
         elif isinstance(event, ClientLost):
             del self._links[event.connection]
-            self.log.log(logging.WARNING, "%r (%s) lost: %s", event.connection.client_id, link.address(), event.reason)
+            self.log.log(
+                logging.WARNING,
+                "%s (%s) lost: %s",
+                shown_name(event.connection.client_id),
+                link.address(),
+                event.reason,
+            )
             core.lost(link, event.reason, self._server.begin_turn())
         elif isinstance(event, RuleViolation):
             core.failed(link, event.error)

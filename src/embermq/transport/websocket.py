@@ -18,6 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from embermq.broker.limits import Limits
 from embermq.transport.addresses import is_loopback
+from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
 
 if TYPE_CHECKING:
     from embermq.transport.stream import StreamConnection
@@ -39,24 +40,25 @@ FRAME_8: Final = Struct(">BBQ")
 MESSAGE_SLACK_BYTES: Final = 64 * 1024
 """A WebSocket message may hold more than one packet; the largest packet and this much more is taken in one."""
 
-ORIGIN_MAX: Final = 100
-"""At most this many characters of an origin are logged."""
+
+http_log: Final = RateLimitedLog(logger, "HTTP connections")
+"""Lines of all listeners for HTTP, that of the operator included."""
 
 
-class _OneLine(logging.Filter):
-    """A peer that does not speak HTTP is no error of ours: one line says so, without a trace."""
+class _RateLimit(logging.Filter):
+    """Pass what the HTTP library logs on to `http_log`. A peer that does not speak HTTP is logged without a trace."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, HttpProcessingError):
-            record.exc_info = None
-            record.levelno, record.levelname = logging.WARNING, "WARNING"
-            record.msg = "not HTTP from %s"
-        return True
+            http_log.log(logging.WARNING, "not HTTP from %s", *(record.args or ("a peer",)))
+        else:
+            http_log.log(record.levelno, "%s", record.getMessage(), error=error)
+        return False
 
 
 http_logger: Final = logging.getLogger("embermq.http")
-http_logger.addFilter(_OneLine())
+http_logger.addFilter(_RateLimit())
 
 
 def binary_frame_header(length: int) -> bytes:
@@ -163,7 +165,7 @@ class WebSocketTransport:
                 self._connection.data_received(message.data)
             elif message.type is WSMsgType.TEXT:
                 # MQTT-6.0.0-1: the connection ends when a frame is not binary.
-                logger.warning("%s disconnected: a text frame", self.get_extra_info("peername"))
+                http_log.log(logging.WARNING, "%s disconnected: a text frame", self.get_extra_info("peername"))
                 await self._websocket.close(code=WSCloseCode.UNSUPPORTED_DATA)
                 return ConnectionAbortedError("a text frame")
             elif message.type is WSMsgType.ERROR:
@@ -191,7 +193,7 @@ class WebSocketTransport:
 class WebSocketListener:
     """An HTTP server with one address: that of the WebSocket."""
 
-    __slots__ = ("_http", "_limits", "_listener", "_loopback", "_new_connection", "_origins", "_path")
+    __slots__ = ("_http", "_limits", "_listener", "_loopback", "_new_connection", "_origins", "_path", "log")
 
     def __init__(
         self,
@@ -205,6 +207,7 @@ class WebSocketListener:
         None named: all, but on a loopback address only pages of this machine. Anyone's page in a browser on this
         machine could otherwise talk to a server that trusts the machine.
         """
+        self.log: Final = http_log
         self._new_connection: Final = new_connection
         self._limits: Final = limits
         self._path: Final = path
@@ -249,8 +252,8 @@ class WebSocketListener:
         if request.path != self._path:
             return web.Response(status=404, text=f"MQTT is at {self._path}\n")
         if not self._may_come_from(request.headers.get("Origin")):
-            origin = request.headers["Origin"][:ORIGIN_MAX]
-            logger.warning("a page of %r may not connect (listeners.ws_origins)", origin)
+            origin = shown_name(request.headers["Origin"])
+            http_log.log(logging.WARNING, "a page of %s may not connect (listeners.ws_origins)", origin)
             return web.Response(status=403, text="pages of this origin may not connect\n")
         offered = [name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
         selected = next((name for name in SUBPROTOCOLS if name in offered), None)
