@@ -29,7 +29,7 @@ def environment() -> dict[str, str]:
         ('[[pipeline.tables]]\nname = "a"\nfilter = 3\nformat = "number"', "pipeline.tables[0].filter: 3: expected"),
         ("[pipeline]\ntables = 7", "pipeline.tables: expected [[pipeline.tables]] sections"),
         ("pipeline = 7", "pipeline: expected a section"),
-        ('[pipeline]\nlake = "s3a://bucket"', "pipeline.lake: expected [[pipeline.tables]] and nothing else"),
+        ('[pipeline]\nlake = "s3a://bucket"', "pipeline.lake: expected one of tables, retention"),
     ],
 )
 def test_the_server_runs_though_the_settings_of_the_pipeline_are_wrong(

@@ -38,7 +38,7 @@ def run(
     master: Master = LOCAL,
     config: Annotated[
         Path | None,
-        typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file with [pipeline] and typed tables, TOML."),
+        typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file, TOML: section pipeline, typed tables."),
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only this job (messages, retained, ...); repeatable.")] = None,
     rebuild: Annotated[
