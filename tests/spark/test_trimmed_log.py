@@ -105,6 +105,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)  # it starts Spark seven times
 def test_a_lake_is_right_after_a_gap_and_a_new_one_on_a_trimmed_log(house: House, tmp_path: Path) -> None:
     persistent(house.server, "away", "room/#", 1)
     house.change(60)

@@ -54,10 +54,15 @@ class Checkpointer:
         self._stop = Event()
         view = self._state.view()
         timestamp_us = self._log.segments()[-2].last_timestamp_us
-        self._thread = Thread(
+        thread = Thread(
             target=self._write, args=(view, offset, timestamp_us, self._stop), name="ember-checkpoint", daemon=True
         )
-        self._thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system gives this process no more threads
+            _logger.error("the checkpoint of offset %d could not be written: %s", offset, error)
+            return
+        self._thread = thread
 
     def abandon(self) -> None:
         """Give up the checkpoint that is being written: it keeps the state's database from being closed."""

@@ -3,7 +3,7 @@
 Owns: the rows of `gaps`, one for each job and gap, and whether an instant lies in a gap of `retained`.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from delta.tables import DeltaTable
@@ -52,4 +52,4 @@ def check_no_gap(spark: SparkSession, lake: Lake, instant: datetime) -> None:
     moment = F.lit(in_utc(instant))
     after = F.col("from_timestamp").isNull() | (F.col("from_timestamp") < moment)
     for row in found.where(after & (moment < F.col("to_timestamp"))).limit(1).collect():
-        raise InGap(in_utc(instant), row["from_offset"], row["to_offset"], in_utc(row["to_timestamp"]))
+        raise InGap(in_utc(instant), row["from_offset"], row["to_offset"], row["to_timestamp"].astimezone(UTC))
