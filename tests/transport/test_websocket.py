@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -11,8 +11,12 @@ import pytest
 import uvloop
 
 from embermq import Broker
+from embermq.broker.access import AllowAll
 from embermq.broker.limits import Limits
-from embermq.transport.websocket import WebSocketListener
+from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX
+from embermq.store.memory import MemoryStore
+from embermq.transport.server import Server
+from embermq.transport.websocket import MESSAGE_SLACK_BYTES, WebSocketListener
 from support.certificates import Authority
 from support.clauses import v311
 from support.wire import connect, packet, publish, subscribe
@@ -51,6 +55,11 @@ class Socket:
 
     async def expect(self, expected: bytes) -> None:
         assert await self.read(len(expected)) == expected
+
+    async def expect_end(self) -> None:
+        """The connection ends, without the end of the WebSocket."""
+        message = await self.raw.receive()
+        assert message.type in (aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR), message
 
     async def expect_close(self) -> int | None:
         message = await self.raw.receive()
@@ -285,6 +294,73 @@ def test_a_peer_that_asks_for_nothing_is_ended() -> None:
     run(test)
 
 
+def test_a_connection_counts_before_its_upgrade_and_no_more_when_it_is_gone() -> None:
+    async def test() -> None:
+        async with Broker(ws_port=0, limits=Limits(connections_max=2)) as broker:
+            first = await asyncio.open_connection(broker.host, broker.ws_port)
+            async with dialled(broker) as client:
+                await client.send(connect("c1"))
+                await client.expect(CONNACK)
+                refused, writer = await asyncio.open_connection(broker.host, broker.ws_port)
+                with suppress(ConnectionResetError):
+                    assert await refused.read() == b""
+                writer.close()
+                assert broker._server is not None
+                assert broker._server.core.counters.connections_refused == 1
+                first[1].close()
+                await first[1].wait_closed()
+                while broker._server._http_sockets:
+                    await asyncio.sleep(0.01)
+                async with dialled(broker) as second:
+                    await second.send(connect("c2"))
+                    await second.expect(CONNACK)
+
+    run(test)
+
+
+def test_requests_that_do_not_upgrade_do_not_prolong_a_connection() -> None:
+    async def test() -> None:
+        async with Broker(ws_port=0, limits=Limits(connect_timeout_s=1)) as broker:
+            reader, writer = await asyncio.open_connection(broker.host, broker.ws_port)
+            with suppress(ConnectionError):
+                while not reader.at_eof():
+                    writer.write(b"GET /other HTTP/1.1\r\nHost: x\r\n\r\n")
+                    await reader.readuntil(b"MQTT is at /mqtt\n")
+            writer.close()
+
+    run(test)
+
+
+def test_an_unfinished_message_before_connect_is_bounded_and_after_it_by_the_packet_limit() -> None:
+    async def test() -> None:
+        async with Broker(ws_port=0) as broker:
+            async with dialled(broker) as client:
+                await client.send(bytes(CONNECT_BYTES_MAX + MESSAGE_SLACK_BYTES + 1))
+                await client.expect_end()
+            async with dialled(broker) as client:
+                await client.send(connect("c1"))
+                await client.expect(CONNACK)
+                await client.send(publish("a", bytes(CONNECT_BYTES_MAX + MESSAGE_SLACK_BYTES)) + PINGREQ)
+                await client.expect(PINGRESP)
+            assert broker._server is not None
+            assert broker._server.core.counters.protocol_errors == 1
+
+    run(test)
+
+
+def test_a_frame_that_is_not_masked_ends_the_connection() -> None:
+    async def test() -> None:
+        async with Broker(ws_port=0) as broker, dialled(broker) as client:
+            await client.send(connect("c1"))
+            await client.expect(CONNACK)
+            transport = client.raw._response.connection.transport  # type: ignore[union-attr]
+            assert transport is not None
+            transport.write(b"\x82\x02" + PINGREQ)
+            await client.expect_end()
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     ("host", "allowed", "origin", "status"),
     [
@@ -351,7 +427,8 @@ def test_a_tls_handshake_has_as_long_as_a_connect(tmp_path: Path, websocket: boo
 
 def test_where_other_machines_connect_all_pages_may() -> None:
     async def test() -> None:
-        listener = WebSocketListener(lambda: pytest.fail("nobody connects"), Limits())
+        server = Server(store=MemoryStore(), access=AllowAll(), limits=Limits())
+        listener = WebSocketListener(server)
         await listener.listen("0.0.0.0", 0)
         try:
             assert listener._may_come_from("https://any.example")

@@ -95,6 +95,7 @@ class Server:
         self._next_report_ms = 0
         self.group_bytes_max: Final = group_bytes_max
         self._connections: set[StreamConnection] = set()
+        self._http_sockets = 0  # connections of WebSocket listeners before the upgrade
         self._paused: dict[StreamConnection, None] = {}
         self._resting: list[StreamConnection] = []
         self._listeners: list[asyncio.Server] = []
@@ -144,7 +145,7 @@ class Server:
         """Listen for WebSockets; returns the port, which the system chose if 0 was asked for."""
         from embermq.transport.websocket import WebSocketListener  # aiohttp is slow to load, and not always needed
 
-        listener = WebSocketListener(lambda: StreamConnection(self), self.limits, path, origins)
+        listener = WebSocketListener(self, path, origins)
         bound = await listener.listen(host, port, tls)
         self._websockets.append(listener)
         self.log.kinds.append(listener.log)
@@ -303,16 +304,36 @@ class Server:
 
     # -- connections -----------------------------------------------------------------------------------------------
 
+    def new_stream(self) -> StreamConnection:
+        """A connection that a listener attaches to a transport."""
+        return StreamConnection(self)
+
     def _new_connection(self) -> asyncio.Protocol:
         return StreamConnection(self)  # type: ignore[return-value]  # it has the methods, without the base class
 
     def admit(self, connection: StreamConnection) -> bool:
         """Whether one more connection is within the limit; if so it counts from now on."""
-        if self._stopping or len(self._connections) >= self.limits.connections_max:
-            self.core.counters.connections_refused += 1
+        if not self._has_room():
             return False
         self._connections.add(connection)
         return True
+
+    def admit_http(self) -> bool:
+        """As `admit`, for a connection that may become a WebSocket."""
+        if not self._has_room():
+            return False
+        self._http_sockets += 1
+        return True
+
+    def _has_room(self) -> bool:
+        if self._stopping or len(self._connections) + self._http_sockets >= self.limits.connections_max:
+            self.core.counters.connections_refused += 1
+            return False
+        return True
+
+    def forget_http(self) -> None:
+        """A connection that was admitted by `admit_http` is gone, or has become a WebSocket."""
+        self._http_sockets -= 1
 
     def forget(self, connection: StreamConnection) -> None:
         """A connection is gone."""

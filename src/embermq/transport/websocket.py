@@ -1,6 +1,7 @@
 """MQTT over WebSocket (3.1.1 section 6): binary messages as a byte stream.
 
-Owns: the HTTP listener, the handshake, and a transport with the same interface as that of a TCP socket.
+Owns: the HTTP listener, its connections before the upgrade, the handshake, and a transport with
+the same interface as that of a TCP socket.
 Never: a packet. Packets and WebSocket messages need not begin and end together (MQTT-6.0.0-2).
 """
 
@@ -17,10 +18,13 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 
 from embermq.broker.limits import Limits
+from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX
 from embermq.transport.addresses import is_loopback
+from embermq.transport.frame_check import FrameCheck, FrameReader
 from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
 
 if TYPE_CHECKING:
+    from embermq.transport.server import Server
     from embermq.transport.stream import StreamConnection
 
 logger: Final = logging.getLogger("embermq")
@@ -38,7 +42,9 @@ BINARY_FINAL: Final = 0x82
 FRAME_2: Final = Struct(">BBH")
 FRAME_8: Final = Struct(">BBQ")
 MESSAGE_SLACK_BYTES: Final = 64 * 1024
-"""A WebSocket message may hold more than one packet; the largest packet and this much more is taken in one."""
+"""A WebSocket message may hold more than one packet; the largest packet and this much more is taken in one.
+
+Before the client's CONNECT has been processed, it is the largest CONNECT and this much more."""
 
 
 http_log: Final = RateLimitedLog(logger, "HTTP connections")
@@ -68,6 +74,68 @@ def binary_frame_header(length: int) -> bytes:
     return FRAME_2.pack(BINARY_FINAL, 126, length) if length < 65_536 else FRAME_8.pack(BINARY_FINAL, 127, length)
 
 
+class HttpConnection(web.RequestHandler):
+    """A connection to the listener: an HTTP request, then the frames of a WebSocket.
+
+    Until the upgrade it counts towards `connections_max` here, after it in the server, with its `StreamConnection`.
+    """
+
+    __slots__ = ("_is_waiting", "_listener", "_timeout", "frames")
+
+    def __init__(self, listener: "WebSocketListener", http: web.Server) -> None:
+        timeout_s = listener.limits.connect_timeout_s
+        super().__init__(
+            http,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]  # the library's own way to have none
+            keepalive_timeout=timeout_s,
+            lingering_time=timeout_s,
+            logger=http_logger,
+        )
+        self.frames: FrameCheck | None = None  # since the upgrade
+        self._listener: Final = listener
+        self._is_waiting = False
+        self._timeout: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if not self._listener.server.admit_http():
+            self._abort()
+            return
+        self._is_waiting = True
+        timeout_s = self._listener.limits.connect_timeout_s
+        self._timeout = asyncio.get_running_loop().call_later(timeout_s, self._abort)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def set_parser(self, parser: FrameReader, data_received_cb: Callable[[], None] | None = None) -> None:
+        """The library's call at the upgrade: what comes from now on are frames."""
+        self._wait_no_more()
+        limits = self._listener.limits
+        bytes_max = min(limits.packet_bytes_max, CONNECT_BYTES_MAX) + MESSAGE_SLACK_BYTES
+        self.frames = FrameCheck(parser, bytes_max, self._refuse)
+        super().set_parser(self.frames, data_received_cb)  # type: ignore[arg-type]  # it has the reader's methods
+
+    def _refuse(self, problem: str) -> None:
+        http_log.log(logging.WARNING, "%s disconnected: %s", self.peername, problem)
+        self._listener.server.core.counters.protocol_errors += 1
+        self._abort()
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _wait_no_more(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            self._listener.server.forget_http()
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
+
+
 @final
 class WebSocketTransport:
     """A WebSocket with the methods of an asyncio transport that `StreamConnection` uses.
@@ -76,7 +144,18 @@ class WebSocketTransport:
     waits, and the connection keeps to its output cap by it.
     """
 
-    __slots__ = ("_closing", "_connection", "_high_bytes", "_reading", "_request", "_wake", "_websocket", "_writer")
+    __slots__ = (
+        "_closing",
+        "_connection",
+        "_frames",
+        "_high_bytes",
+        "_reading",
+        "_request",
+        "_wake",
+        "_websocket",
+        "_whole_bytes_max",
+        "_writer",
+    )
 
     def __init__(
         self,
@@ -84,7 +163,12 @@ class WebSocketTransport:
         websocket: web.WebSocketResponse,
         writer: AbstractStreamWriter,
         connection: "StreamConnection",
+        frames: FrameCheck,
+        whole_bytes_max: int,
     ) -> None:
+        """`whole_bytes_max`: how many bytes a message may have once the client has its session."""
+        self._frames: Final = frames
+        self._whole_bytes_max: Final = whole_bytes_max
         self._request: Final = request
         self._websocket: Final = websocket
         self._writer: Final = writer
@@ -163,6 +247,8 @@ class WebSocketTransport:
             message = await self._websocket.receive()
             if message.type is WSMsgType.BINARY:
                 self._connection.data_received(message.data)
+                if self._connection.session is not None:
+                    self._frames.message_bytes_max = self._whole_bytes_max
             elif message.type is WSMsgType.TEXT:
                 # MQTT-6.0.0-1: the connection ends when a frame is not binary.
                 http_log.log(logging.WARNING, "%s disconnected: a text frame", self.get_extra_info("peername"))
@@ -193,12 +279,11 @@ class WebSocketTransport:
 class WebSocketListener:
     """An HTTP server with one address: that of the WebSocket."""
 
-    __slots__ = ("_http", "_limits", "_listener", "_loopback", "_new_connection", "_origins", "_path", "log")
+    __slots__ = ("_http", "_listener", "_loopback", "_origins", "_path", "limits", "log", "server")
 
     def __init__(
         self,
-        new_connection: "Callable[[], StreamConnection]",
-        limits: Limits,
+        server: "Server",
         path: str = "/mqtt",
         origins: Sequence[str] = (),
     ) -> None:
@@ -208,31 +293,24 @@ class WebSocketListener:
         machine could otherwise talk to a server that trusts the machine.
         """
         self.log: Final = http_log
-        self._new_connection: Final = new_connection
-        self._limits: Final = limits
+        self.server: Final = server
+        self.limits: Final[Limits] = server.limits
         self._path: Final = path
         self._origins: Final = frozenset(origin.lower() for origin in origins)
         self._loopback = False
         self._listener: asyncio.Server | None = None
-        # A peer that connects and asks for nothing is ended as one that sends no CONNECT.
-        self._http: Final = web.Server(
-            self._handle,
-            access_log=None,
-            keepalive_timeout=limits.connect_timeout_s,
-            lingering_time=limits.connect_timeout_s,
-            logger=http_logger,
-        )
+        self._http: Final = web.Server(self._handle)
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen; returns the port, which the system chose if 0 was asked for."""
         self._loopback = is_loopback(host)
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(
-            self._http,
+            lambda: HttpConnection(self, self._http),
             host,
             port,
             ssl=tls,
-            ssl_handshake_timeout=self._limits.connect_timeout_s if tls is not None else None,
+            ssl_handshake_timeout=self.limits.connect_timeout_s if tls is not None else None,
             backlog=BACKLOG,
             reuse_address=True,
         )
@@ -264,10 +342,14 @@ class WebSocketListener:
             # The peer could make the server unpack far more than it sent.
             compress=False,
             timeout=CLOSE_GRACE_S,
-            max_msg_size=self._limits.packet_bytes_max + MESSAGE_SLACK_BYTES,
+            max_msg_size=self.limits.packet_bytes_max + MESSAGE_SLACK_BYTES,
         )
         writer = await websocket.prepare(request)
-        await WebSocketTransport(request, websocket, writer, self._new_connection()).run()
+        http = request.protocol
+        assert isinstance(http, HttpConnection) and http.frames is not None
+        connection = self.server.new_stream()
+        whole_bytes_max = self.limits.packet_bytes_max + MESSAGE_SLACK_BYTES
+        await WebSocketTransport(request, websocket, writer, connection, http.frames, whole_bytes_max).run()
         return websocket
 
     def _may_come_from(self, origin: str | None) -> bool:
