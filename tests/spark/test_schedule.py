@@ -22,17 +22,29 @@ def test_all_jobs_share_the_first_batch_and_wait_for_new_records() -> None:
     assert first == Plan(1, 501, ("messages", "retained"))
     done(turns, first, 0.0)
     assert plan(turns, 501, 100.0) is None
-    assert plan(turns, 502, 9.9) is None
-    assert plan(turns, 502, 10.0) == Plan(501, 502, ("messages", "retained"))
+    assert plan(turns, 502, 9.7) is None
+    assert plan(turns, 502, 9.9) == Plan(501, 502, ("messages", "retained"))
 
 
-def test_a_costly_merge_gets_rarer_batches_than_an_append() -> None:
-    turns = [Turn("messages", False, 501, 0.0, 1.0), Turn("retained", True, 501, 0.0, 2.0)]
+def test_rows_can_be_read_when_they_are_as_old_as_wanted() -> None:
+    turns = [Turn("messages", False, 501, 0.0, 0.3), Turn("air", False, 501, 0.0, 0.2)]
+    assert plan(turns, 502, 9.4) is None
+    assert plan(turns, 502, 9.5) == Plan(501, 502, ("messages", "air"))
+
+
+def test_costly_merges_get_rarer_batches_than_appends() -> None:
+    turns = [
+        Turn("messages", False, 501, 0.0, 1.0),
+        Turn("retained", True, 501, 0.0, 0.9),
+        Turn("topic_stats", True, 501, 0.0, 0.6),
+    ]
     assert plan(turns, 600, 10.0) == Plan(501, 600, ("messages",))
     done(turns, Plan(501, 600, ("messages",)), 10.0, 1.0)
     assert plan(turns, 700, 24.9) == Plan(600, 700, ("messages",))
-    # One read for both when the merge is due, from where it is.
-    assert plan(turns, 700, 25.0) == Plan(501, 700, ("messages", "retained"))
+    slow = [Turn("retained", True, 501, 0.0, 30.0)]
+    assert plan(slow, 600, 59.9) is None and plan(slow, 600, 60.0) is not None
+    # One read for all when the merges are due, from where they are.
+    assert plan(turns, 700, 25.1) == Plan(501, 700, ("messages", "retained", "topic_stats"))
 
 
 def test_a_job_that_is_far_behind_does_not_wait_and_takes_turns_with_the_others() -> None:

@@ -173,7 +173,8 @@ class _Run:
         for name in plan.jobs:
             turn = self._turns[name]
             self._progress[name].advance(turn.position, plan.end)
-            turn.position, turn.began_s, turn.took_s = plan.end, began_s, took_s[name]
+            is_first = self._progress[name].batches == 1
+            turn.position, turn.began_s, turn.took_s = plan.end, began_s, 0.0 if is_first else took_s[name]
         with _reasons("maintenance"):
             for done in self._maintenance.after_batch(versions):
                 logger.info("%s", done)

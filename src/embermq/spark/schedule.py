@@ -8,10 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-APPEND_SHARE: Final = 0.25
-MERGE_SHARE: Final = 0.08
-"""The most time that batches of a job may take, as a share of all time. A merge takes about a second whatever its size,
-so on a small or busy machine merged tables get larger and rarer batches."""
+APPEND_SHARE: Final = 0.1
+MERGE_SHARE: Final = 0.06
+"""The most time that batches may take, as a share of all time: of all jobs that only append, and of all that merge. A
+merge takes about a second whatever its size, so merged tables get larger and rarer batches on a small or busy machine.
+"""
+WAIT_MAX: Final = 6.0
+"""However much batches cost, none waits longer than this many times the wanted freshness."""
 
 
 @dataclass
@@ -24,12 +27,7 @@ class Turn:
     """The next offset that it reads."""
     began_s: float = float("-inf")
     took_s: float = 0.0
-    """When its last batch began, and how long that took."""
-
-    def due_s(self, fresh_s: float) -> float:
-        """When its next batch should begin, if there are records for it."""
-        share = MERGE_SHARE if self.is_merged else APPEND_SHARE
-        return self.began_s + max(fresh_s, self.took_s / share)
+    """When its last batch began, and how long its own part of that took; 0 for the first one, which compiles much."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +45,13 @@ def next_plan(turns: Iterable[Turn], log_end: int, records_max: int, fresh_s: fl
     A job with more than a batch to read is due at once. Among those that are due, the one whose last batch is the
     oldest decides where the batch begins: a new table that reads all of the log takes turns with the others.
     """
+    behind, following = [], []
+    for turn in turns:
+        (behind if log_end - turn.position >= records_max else following).append(turn)
+    wait_s = {is_merged: _wait_s(following, is_merged, fresh_s) for is_merged in (False, True)}
     due = [
-        turn
-        for turn in turns
-        if turn.position < log_end and (log_end - turn.position >= records_max or turn.due_s(fresh_s) <= now_s)
-    ]
+        turn for turn in following if turn.position < log_end and turn.began_s + wait_s[turn.is_merged] <= now_s
+    ] + behind
     if not due:
         return None
     first = min(due, key=lambda turn: (turn.began_s, turn.position))
@@ -60,6 +60,8 @@ def next_plan(turns: Iterable[Turn], log_end: int, records_max: int, fresh_s: fl
     return Plan(first.position, end, jobs)
 
 
-def next_due_s(turns: Sequence[Turn], log_end: int, fresh_s: float) -> float | None:
-    """When somebody is due; None if all have read everything."""
-    return min((turn.due_s(fresh_s) for turn in turns if turn.position < log_end), default=None)
+def _wait_s(turns: Sequence[Turn], is_merged: bool, fresh_s: float) -> float:
+    """The time between the beginnings of two batches, for all jobs of a sort: they then share one read of the log."""
+    cost_s = sum(turn.took_s for turn in turns if turn.is_merged is is_merged)
+    affordable_s = cost_s / (MERGE_SHARE if is_merged else APPEND_SHARE)
+    return max(fresh_s - cost_s, min(affordable_s, WAIT_MAX * fresh_s))
