@@ -31,20 +31,22 @@ FILES_MAX: Final = 20
 ONCE_RECORDS: Final = 1_000_000
 
 
-def usage(process: psutil.Process) -> tuple[float, int]:
-    """The processor seconds and resident bytes of a process and its children, those that have ended included.
+class Usage:
+    """The processor time and memory of a process with all its children, those that have ended since included."""
 
-    Pages that several processes share are counted once (proportional set size).
-    """
-    cpu_s, memory = 0.0, 0
-    for one in (process, *process.children(recursive=True)):
-        try:
-            times = one.cpu_times()
-            cpu_s += times.user + times.system + times.children_user + times.children_system
-            memory += one.memory_full_info().pss
-        except psutil.NoSuchProcess:
-            continue
-    return cpu_s, memory
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+        self._cpu_s: dict[int, float] = {}
+
+    def look(self) -> tuple[float, int]:
+        """The processor seconds up to now, and the bytes of memory of now; shared pages are counted once."""
+        memory = 0
+        for one in (self._process, *self._process.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                times = one.cpu_times()
+                self._cpu_s[one.pid] = times.user + times.system
+                memory += one.memory_full_info().pss
+        return sum(self._cpu_s.values()), memory
 
 
 def live_files(table: Path) -> int:
@@ -75,12 +77,12 @@ def continuous(rate: int, warm_up_s: float, seconds: float) -> None:
             if rate:
                 publisher.start()
             time.sleep(warm_up_s)
-            watched = psutil.Process(pipeline.pid)
-            began_s, (cpu_before_s, _) = time.monotonic(), usage(watched)
+            usage = Usage(pipeline.pid)
+            began_s, (cpu_before_s, _) = time.monotonic(), usage.look()
             most = 0
             while time.monotonic() - began_s < seconds:
                 time.sleep(1)
-                cpu_s, memory = usage(watched)
+                cpu_s, memory = usage.look()
                 most = max(most, memory)
             share = (cpu_s - cpu_before_s) / (time.monotonic() - began_s)
             files = live_files(lake / "messages")
@@ -122,10 +124,10 @@ def once(records: int) -> None:
             [*command, "--data", str(Path(place) / "data"), "--lake", str(Path(place) / "lake")],
             stdout=subprocess.DEVNULL,
         )
-        watched = psutil.Process(process.pid)
+        usage = Usage(process.pid)
         while process.poll() is None:
             with suppress(psutil.NoSuchProcess):
-                cpu_s = max(cpu_s, usage(watched)[0])
+                cpu_s = usage.look()[0]
             time.sleep(0.2)
         took_s = time.monotonic() - began_s
         assert process.returncode == 0

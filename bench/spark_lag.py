@@ -84,7 +84,7 @@ def main() -> None:
             found = re.search(r"mqtt://.*?:(\d+)", said)
             assert found is not None
             lake = ["--data", str(data), "--lake", str(table.parent), "--master", "local[2]"]
-            pipeline, _ = start(["pipeline", "run", "--continuous", *lake], "messages ")
+            pipeline, _ = start(["pipeline", "run", "--continuous", "--fresh", "5s", *lake], "messages ")
             began_s = time.time()
             sent = publish(int(found[1]), chosen.rate, chosen.warm_up + chosen.seconds)
             deadline_s = time.monotonic() + CATCH_UP_S_MAX

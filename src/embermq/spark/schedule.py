@@ -45,7 +45,8 @@ def next_plan(turns: Iterable[Turn], log_end: int, records_max: int, fresh_s: fl
     A job with more than a batch to read is due at once. Among those that are due, the one whose last batch is the
     oldest decides where the batch begins: a new table that reads all of the log takes turns with the others.
     """
-    behind, following = [], []
+    behind: list[Turn] = []
+    following: list[Turn] = []
     for turn in turns:
         (behind if log_end - turn.position >= records_max else following).append(turn)
     wait_s = {is_merged: _wait_s(following, is_merged, fresh_s) for is_merged in (False, True)}
