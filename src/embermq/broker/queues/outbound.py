@@ -20,22 +20,21 @@ if TYPE_CHECKING:
 
 READ_AHEAD: Final = 256
 """How many messages are read from a persistent queue at a time."""
-
-
 LOG_CHECK_MESSAGES: Final = 1_024
 """After this many messages it is looked up how much of the log a persistent queue keeps from being trimmed."""
-
 WINDOW_START: Final = 500
 """How many messages are in flight at most until the client has shown that it acknowledges quickly."""
 WINDOW_QUICK_US: Final = 100_000
 WINDOW_LONG_US: Final = 1_000_000
 """A full window that is acknowledged within the first time is doubled; one that takes the second time is halved."""
-
 HIGH_WATER_PART: Final = 4
 """The high water mark is this part of the largest queue, a fourth; the low one is half of it."""
-
 SHARED_INFLIGHT_MAX: Final = 8_192
 """How many messages of share groups one client has in flight: their packet identifiers must not meet its own."""
+
+# One empty one for all sessions, never changed: most are owed nothing, and an empty deque takes 624 bytes.
+_NO_BACKLOG: Final[deque[Delivery]] = deque()
+_NO_IDS: Final[set[int]] = set()
 
 
 @final
@@ -101,7 +100,7 @@ class Outbound:
     ) -> None:
         self.queue: Final = queue
         self.inflight: Final[dict[int, Delivery]] = {}  # by packet identifier, oldest first
-        self.backlog: Final[deque[Delivery]] = deque()
+        self.backlog = _NO_BACKLOG
         self.window = 0  # how many messages may be in flight now
         self._window_max = 0
         self._full_at_sequence = 0  # the newest message in flight when the window was full and something waited
@@ -109,7 +108,7 @@ class Outbound:
         self.set_window(window_max)
         # Packet identifiers in flight that the client's new connection has not been sent yet, the next one last.
         self.resend_ids: list[int] = []
-        self._unsent: set[int] = set()  # those of them that the client has not acknowledged meanwhile
+        self._unsent = _NO_IDS  # those of them that the client has not acknowledged meanwhile
         self.shared: Final[dict[int, SharedDelivery]] = {}  # QoS 1 of share groups in flight, by packet identifier
         self.promised = 0  # QoS 2 messages of share groups that wait for their commit
         self._shared_number = 0
@@ -143,10 +142,8 @@ class Outbound:
         number = queue.last()
         if number % LOG_CHECK_MESSAGES == 0 or self._log_bytes >= self._log_bytes_max:
             self._log_bytes = queue.log_bytes()
-        is_full = self._log_bytes >= self._log_bytes_max
-        if self._log_bytes < 0:
-            is_full = number - self._acknowledged >= self._length_max
-        if is_full:
+        is_long_in_memory = self._log_bytes < 0 and number - self._acknowledged >= self._length_max
+        if is_long_in_memory or self._log_bytes >= self._log_bytes_max:
             self._counters.dropped_queue_full += 1
             return False
         queue.push(message, offset, qos, retain, ids)
@@ -175,7 +172,7 @@ class Outbound:
             self.durable = sequence
             self.fetched = sequence
             self.memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
-            self.backlog.append(Delivery(message, qos, retain, False, packet_id, ids, sequence))
+            self._own_backlog().append(Delivery(message, qos, retain, False, packet_id, ids, sequence))
         else:
             self._counters.dropped_queue_full += 1
             return
@@ -183,6 +180,11 @@ class Outbound:
             self._live = sequence if is_live else 0
             self.pump(link)
             self._live = 0
+
+    def _own_backlog(self) -> deque[Delivery]:
+        if self.backlog is _NO_BACKLOG:
+            self.backlog = deque()
+        return self.backlog
 
     def _has_place(self, link: Link | None) -> bool:
         """Publishers wait for a client that reads: what came before they did is not dropped for being too many."""
@@ -195,9 +197,8 @@ class Outbound:
 
     def is_above_high_water(self) -> bool:
         """Whether so much waits that publishers should wait: in memory, or in the log."""
-        if self._log_bytes * 4 > self._log_bytes_max * 3:
-            return True
-        return len(self.backlog) * HIGH_WATER_PART > self._length_max or self.memory_bytes > self.high_water_bytes
+        is_much = self.memory_bytes > self.high_water_bytes or self.is_long()
+        return is_much or len(self.backlog) * HIGH_WATER_PART > self._length_max
 
     def is_below_low_water(self) -> bool:
         """Whether so little waits that publishers may go on."""
@@ -274,7 +275,7 @@ class Outbound:
         if self.queue is None or self.fetched >= self.durable or self.memory_bytes >= self.memory_bytes_max:
             return False
         for delivery in self.queue.read(self.fetched, min(READ_AHEAD, self.durable - self.fetched)):
-            self.backlog.append(delivery)
+            self._own_backlog().append(delivery)
             message = delivery.message
             self.memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
         if not self.backlog:
@@ -288,7 +289,7 @@ class Outbound:
         Its window may be smaller than over its last connection. It bounds PUBLISH only (5.0, MQTT-3.3.4-9, -10).
         """
         self.resend_ids = list(reversed(self.inflight))
-        self._unsent = set(self.resend_ids)
+        self._unsent = set(self.resend_ids) if self.resend_ids else _NO_IDS
         if not self._resend(link) and len(self.inflight) > self.window:
             publishes: list[int] = []
             for packet_id in self.resend_ids:
@@ -396,9 +397,8 @@ class Outbound:
     def space(self) -> int:
         """How many more messages may be added without making the queue longer than the window."""
         newest = self.durable if self.queue is None else self.queue.last()
-        return (
-            min(self.window, self._length_max) - (newest - self.newest_sent()) - len(self.inflight) - len(self.shared)
-        )
+        owed = newest - self.newest_sent() + len(self.inflight) + len(self.shared)
+        return min(self.window, self._length_max) - owed
 
     def puback(self, packet_id: int) -> bool:
         """QoS 1 is done. False: no message with this identifier was waiting for it."""
