@@ -53,6 +53,6 @@ def utc_text(instant_us: int) -> str:
     return (EPOCH + timedelta(microseconds=instant_us)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def local_text(instant_us: int) -> str:
-    """In the local time zone, for people; `instant_us` reads it back."""
-    return (EPOCH + timedelta(microseconds=instant_us)).astimezone().isoformat(timespec="microseconds")
+def utc_seconds_text(instant_us: int) -> str:
+    """In UTC to the second, where a table has little room."""
+    return (EPOCH + timedelta(microseconds=instant_us)).strftime("%Y-%m-%dT%H:%M:%SZ")

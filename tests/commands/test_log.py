@@ -55,18 +55,19 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(*arguments: object) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+def run(command: str, directory: Path, *arguments: object) -> str:
+    options = ["--data", str(directory), *map(str, arguments)]
+    result = CliRunner().invoke(app, [command, *options], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 
 
-def objects(*arguments: object) -> list[dict[str, object]]:
-    return [json.loads(line) for line in run(*arguments, "--json").splitlines()]
+def objects(command: str, directory: Path, *arguments: object) -> list[dict[str, object]]:
+    return [json.loads(line) for line in run(command, directory, *arguments, "--json").splitlines()]
 
 
-def offsets(*arguments: object) -> list[object]:
-    return [record["offset"] for record in objects(*arguments)]
+def offsets(command: str, directory: Path, *arguments: object) -> list[object]:
+    return [record["offset"] for record in objects(command, directory, *arguments)]
 
 
 def test_cat_shows_every_record_as_json(data: Path) -> None:
@@ -170,7 +171,7 @@ def test_a_long_payload_is_cut_in_a_line_and_whole_in_json(tmp_path: Path) -> No
     group = Group(1)
     group.append(NOW_US, Kind.PUBLISH, 0, b"t", b"x" * 500, b"c")
     log.append(group, NOW_US)
-    assert run("cat", tmp_path).splitlines()[1].endswith("x" * 60 + "… (500 bytes)")
+    assert run("cat", tmp_path).splitlines()[1].endswith("x" * 60 + "… (500 B)")
     assert objects("cat", tmp_path)[0]["payload"] == "x" * 500
 
 
@@ -220,7 +221,7 @@ def test_stat_sums_the_segments(tmp_path: Path) -> None:
 def test_stat_of_an_empty_log(tmp_path: Path) -> None:
     open_log(tmp_path / "log").close()
     assert objects("stat", tmp_path)[0]["first_timestamp"] is None
-    assert "1 segments" in run("stat", tmp_path)
+    assert "1 segment " in run("stat", tmp_path)
 
 
 def test_verify_of_a_good_log(data: Path) -> None:
@@ -236,7 +237,7 @@ def test_verify_names_every_damaged_place_and_exits_with_1(tmp_path: Path) -> No
     damaged = flipped(flipped(first.read_bytes(), blocks[1][1] - 1), blocks[4][0])
     first.write_bytes(damaged)
     last.write_bytes(last.read_bytes() + b"a write under way")
-    result = CliRunner().invoke(app, ["verify", str(tmp_path)])
+    result = CliRunner().invoke(app, ["verify", "--data", str(tmp_path)])
     assert result.exit_code == 1
     lines = result.output.splitlines()
     assert [line for line in lines if line.startswith("damaged")] == [
@@ -269,7 +270,7 @@ def test_what_is_no_log_is_one_sentence(tmp_path: Path, command: str) -> None:
 )
 def test_a_wrong_option_is_one_sentence(data: Path, arguments: list[str], sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        run(*arguments, data)
+        run(arguments[0], data, *arguments[1:])
     assert str(caught.value).startswith(sentence)
 
 
@@ -277,7 +278,7 @@ def test_damage_met_while_reading_exits_with_1(data: Path) -> None:
     path = segment_files(data / "log")[0]
     start, end = list(block_positions(data / "log"))[4]
     path.write_bytes(flipped(path.read_bytes(), end - 1))
-    result = CliRunner().invoke(app, ["cat", str(data)])
+    result = CliRunner().invoke(app, ["cat", "--data", str(data)])
     assert result.exit_code == 1
     assert f"ember: the log is damaged: {path}, position {start}: " in result.stderr
 
@@ -294,7 +295,7 @@ def test_tail_follows_a_running_server_until_it_is_told_to_stop(tmp_path: Path) 
     fill(log, [3])
     program = "from embermq.commands.log import app; app()"
     following = subprocess.Popen(
-        [sys.executable, "-c", program, "tail", "-f", "-n", "1", "--json", str(tmp_path)],
+        [sys.executable, "-c", program, "tail", "-f", "-n", "1", "--json", "--data", str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -324,7 +325,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
         fill(log, [1000])
     program = "from embermq.commands.log import app; app()"
     reading = subprocess.Popen(
-        [sys.executable, "-c", program, "cat", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", program, "cat", "--data", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert reading.stdout is not None
     assert reading.stderr is not None

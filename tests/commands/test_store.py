@@ -45,20 +45,20 @@ def test_the_same_is_said_of_a_running_and_of_a_stopped_server(tmp_path: Path) -
         assert (found["sessions"], found["state"], found["first_offset"]) == (1, "ok", 1)
         assert found["log_begins"] is not None and found["log_segments"] == 1
     text = ember("store", "stat", "--data", data).text
-    assert "retained          19 messages" in text and "server            stopped" in text
+    assert "retained      19 messages" in text and "server        stopped" in text
 
 
 def test_a_state_that_is_lost_is_made_anew(tmp_path: Path) -> None:
     data = tmp_path / "data"
     fill(data)
-    before = ember("retained", "export", "#", "-", "--data", data).printed
+    before = ember("retained", "export", "-", "--data", data).printed
     shutil.rmtree(data / "state")
     (data / "state").mkdir()
     (data / "state" / "CURRENT").write_text("nonsense")
     assert "`ember store rebuild`" in sentence(ember("retained", "ls", "--data", data))
     done = ember("store", "rebuild", "--data", data)
     assert done.code == 0 and done.text.startswith(f"rebuilt {data}/state from the log, up to offset ")
-    assert ember("retained", "export", "#", "-", "--data", data).printed == before
+    assert ember("retained", "export", "-", "--data", data).printed == before
     assert facts(data)["sessions"] == 1
     assert sorted(path.name for path in data.iterdir()) == ["LOCK", "log", "state"]
 
@@ -79,7 +79,7 @@ def test_a_log_that_is_damaged_leaves_the_state_as_it_was(tmp_path: Path) -> Non
     segment.write_bytes(damaged)
     before = sorted((path.name, path.stat().st_size) for path in (data / "state").glob("*.sst"))
     done = ember("store", "rebuild", "--data", data)
-    assert done.code == 2 and str(segment) in done.errors
+    assert done.code == 1 and str(segment) in done.errors
     assert sorted((path.name, path.stat().st_size) for path in (data / "state").glob("*.sst")) == before != []
 
 
@@ -147,7 +147,7 @@ def test_a_rebuild_without_its_checkpoint_asks_and_a_server_refuses(tmp_path: Pa
     fill_trimmed(data)
     for path in (data / "log").glob("*.ckpt"):
         path.write_bytes(flipped(path.read_bytes(), path.stat().st_size // 2))
-    verified = ember("log", "verify", data)
+    verified = ember("log", "verify", "--data", data)
     assert verified.code == 1 and ".ckpt, position 32: " in verified.text
     before = everything(data)
     declined = ember("store", "rebuild", "--data", data, stdin=b"n\n")
@@ -173,8 +173,8 @@ def test_one_damaged_checkpoint_costs_no_more_than_some_history(tmp_path: Path) 
 def test_stat_of_a_log_names_its_checkpoints(tmp_path: Path) -> None:
     data = tmp_path / "data"
     fill_trimmed(data)
-    shown = [json.loads(line) for line in ember("log", "stat", data, "--json").lines]
+    shown = [json.loads(line) for line in ember("log", "stat", "--json", "--data", data).lines]
     found = [facts["checkpoint_of"] for facts in shown if "checkpoint_of" in facts]
     assert found[0] == first_offset(data) == shown[0]["first_offset"]
-    assert f"the checkpoint of offset {found[0]}" in ember("log", "stat", data).text
-    assert ember("log", "verify", data).code == 0
+    assert f"the checkpoint of offset {found[0]}" in ember("log", "stat", "--data", data).text
+    assert ember("log", "verify", "--data", data).code == 0

@@ -1,15 +1,14 @@
 """`ember log`: read the log of a server, running or stopped."""
 
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from embermq.commands.options import named_directory
+from embermq.commands.errors import errors_as_sentences
+from embermq.commands.output import Json
+from embermq.commands.server_access.target import Config, Data, log_directory
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,22 +19,18 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Read the log: list its segments, show its records, check it for damage.", no_args_is_help=True)
 
-Directory = Annotated[
-    Path, typer.Argument(parser=named_directory("DIR"), metavar="DIR", help="The server's data directory.")
-]
 Filter = Annotated[str | None, typer.Option("--filter", help="Only topics that match this topic filter.")]
 Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Only this kind of record; repeatable.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
 @app.command()
-def verify(directory: Directory) -> None:
+def verify(data: Data = None, config: Config = None) -> None:
     """Check every block of every segment and checkpoint. Exits with 1 if something is damaged."""
     from embermq.store.log.verify import verify as reports
 
-    with _errors_as_sentences():
+    with errors_as_sentences():
         blocks = records = damage = 0
-        for report in reports(_log_directory(directory)):
+        for report in reports(log_directory(data, config)):
             if not report.is_checkpoint:
                 blocks += report.blocks
                 records += report.records
@@ -50,39 +45,40 @@ def verify(directory: Directory) -> None:
 
 
 @app.command()
-def stat(directory: Directory, json: Json = False) -> None:
+def stat(json: Json = False, data: Data = None, config: Config = None) -> None:
     """Show the segments and the checkpoints: offsets, times, sizes."""
     from embermq.commands.log_lines import print_stat
     from embermq.store.log.checkpoint import checkpoints
 
-    with _errors_as_sentences():
-        print_stat(_reader(directory).segments(), checkpoints(_log_directory(directory)), json)
+    with errors_as_sentences():
+        print_stat(_reader(data, config).segments(), checkpoints(log_directory(data, config)), json)
 
 
 @app.command()
 def tail(
-    directory: Directory,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with new records, until Ctrl-C.")] = False,
     count: Annotated[int, typer.Option("-n", min=0, help="How many of the last records.")] = 10,
     topic_filter: Filter = None,
     kind: Kinds = None,
     json: Json = False,
+    data: Data = None,
+    config: Config = None,
 ) -> None:
     """Show the last records."""
-    with _errors_as_sentences():
+    with errors_as_sentences():
         lines = _lines(topic_filter, kind, json)
-        reader = _reader(directory)
+        reader = _reader(data, config)
         first, end = reader.bounds()
         for batch in _last(reader, lines, first, end, count):
             lines.print(batch)
         if follow:
-            for batch in reader.follow(end):
-                lines.print(lines.chosen(batch))
+            with suppress(KeyboardInterrupt):
+                for batch in reader.follow(end):
+                    lines.print(lines.chosen(batch))
 
 
 @app.command()
 def cat(
-    directory: Directory,
     from_offset: Annotated[int | None, typer.Option("--from", show_default="the oldest", help="First offset.")] = None,
     to_offset: Annotated[int | None, typer.Option("--to", show_default="the newest", help="Last offset.")] = None,
     since: Annotated[
@@ -94,15 +90,17 @@ def cat(
     topic_filter: Filter = None,
     kind: Kinds = None,
     json: Json = False,
+    data: Data = None,
+    config: Config = None,
 ) -> None:
     """Show records from an offset or an instant on."""
     from embermq.commands.options import past_instant_us
 
     if from_offset is not None and since is not None:
         raise ConfigError("--from and --since: expected one of them, not both")
-    with _errors_as_sentences():
+    with errors_as_sentences():
         lines = _lines(topic_filter, kind, json)
-        reader = _reader(directory)
+        reader = _reader(data, config)
         start, end = reader.bounds()
         if since is not None:
             start = reader.offset_at(past_instant_us("--since", since))
@@ -114,15 +112,10 @@ def cat(
             lines.print(lines.chosen(batch))
 
 
-def _log_directory(directory: Path) -> Path:
-    """The log directory of a data directory; the log directory itself is accepted too."""
-    return directory / "log" if (directory / "log").is_dir() else directory
-
-
-def _reader(directory: Path) -> "LogReader":
+def _reader(data: Path | None, config: Path | None) -> "LogReader":
     from embermq.store.log.reader import LogReader
 
-    return LogReader(_log_directory(directory))
+    return LogReader(log_directory(data, config))
 
 
 def _lines(topic_filter: str | None, kinds: list[str] | None, json: bool) -> "Lines":
@@ -146,24 +139,3 @@ def _last(reader: "LogReader", lines: "Lines", first: int, end: int, count: int)
             found.insert(0, kept)
         end, step = start, step * 2
     return found
-
-
-@contextmanager
-def _errors_as_sentences() -> Iterator[None]:
-    """Turns the errors of a log into a sentence and an exit code: 1 for damage, 2 for a wrong directory."""
-    from embermq.store.log.errors import LogCorrupt, LogError
-
-    try:
-        yield
-        sys.stdout.flush()
-    except LogCorrupt as error:
-        print(f"ember: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
-    except LogError as error:
-        raise ConfigError(str(error)) from None
-    except PermissionError as error:
-        raise ConfigError(f"{error.filename}: not readable for this user") from None
-    except BrokenPipeError:  # `| head` has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        pass

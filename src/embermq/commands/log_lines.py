@@ -1,6 +1,5 @@
 """Records and segments of the log as text: aligned columns for people, JSON lines for programs."""
 
-import json
 from base64 import b64encode
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, Final, final
@@ -8,10 +7,23 @@ from typing import TYPE_CHECKING, Any, Final, final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from embermq.commands.output import (
+    Column,
+    Size,
+    counted,
+    duration_text,
+    heading,
+    json_line,
+    print_table,
+    printable,
+    printable_bytes,
+    size_text,
+    table_line,
+    text_or_base64,
+)
 from embermq.commands.property_text import properties_object, properties_text
-from embermq.commands.retained_text import printable
 from embermq.errors import ConfigError
-from embermq.instants import utc_text
+from embermq.instants import utc_seconds_text, utc_text
 from embermq.protocol.topics import matches
 from embermq.store.log.records import (
     DUP_FLAG,
@@ -50,6 +62,15 @@ PAYLOADS: Final = {
     Kind.SHARED_QUEUE_ENDED: (SESSION, ("queue_id",), ""),
 }
 PREVIEW_CHARACTERS: Final = 60
+COLUMNS: Final = (
+    Column("offset", 12, right=True),
+    Column("time (UTC)", len("2026-01-31T14:03:07.250000Z")),
+    Column("kind", 16),
+    Column("QoS", 4),
+    Column("client", 20),
+    Column("topic"),
+    Column("payload"),
+)
 
 
 def kind_numbers(names: list[str]) -> list[int]:
@@ -100,10 +121,10 @@ class Lines:
         """Print the records of a batch."""
         if not self._headed:
             self._headed = True
-            print(f"{'OFFSET':>12}  {'TIME (UTC)':<27}  {'KIND':<16}  {'QOS':<4}  {'CLIENT':<20}  TOPIC  PAYLOAD")
+            print(heading(COLUMNS))
         batch = batch.set_column(1, "timestamp", batch.column("timestamp").cast(pa.int64()))
         for row in batch.to_pylist():
-            print(json.dumps(as_object(row), ensure_ascii=False) if self._json else as_line(row))
+            print(json_line(as_object(row)) if self._json else as_line(row))
         # With --follow, a line must be seen at once.
         print(end="", flush=True)
 
@@ -120,7 +141,7 @@ def as_object(row: dict[str, Any]) -> dict[str, Any]:
     }
     if kind in MESSAGES:
         shown |= {"qos": flags & QOS_MASK, "retain": bool(flags & RETAIN_FLAG), "dup": bool(flags & DUP_FLAG)}
-        shown |= _bytes("payload", row["payload"])
+        shown |= text_or_base64("payload", row["payload"])
     else:
         shown |= {"flags": flags} | details(kind, row["payload"])
     if kind in WITH_PROPERTIES:
@@ -135,17 +156,17 @@ def as_line(row: dict[str, Any]) -> str:
     kind, flags = row["kind"] & 0xFF, row["flags"] & 0xFF
     if kind in MESSAGES:
         quality = f"{flags & QOS_MASK}{' r' if flags & RETAIN_FLAG else ''}"
-        payload = printable(row["payload"].decode("utf-8", "backslashreplace"))
+        payload = printable_bytes(row["payload"])
         if len(payload) > PREVIEW_CHARACTERS:
-            payload = f"{payload[:PREVIEW_CHARACTERS]}… ({len(row['payload'])} bytes)"
+            payload = f"{payload[:PREVIEW_CHARACTERS]}… ({size_text(len(row['payload']))})"
     else:
         quality = ""
         payload = " ".join(f"{name}={printable(str(value))}" for name, value in details(kind, row["payload"]).items())
     properties = properties_text(row["properties"]) if kind in WITH_PROPERTIES else ""
-    return (
-        f"{row['offset']:>12}  {utc_text(row['timestamp'])}  {shown_kind(kind):<16}  {quality:<4}  "
-        f"{printable(row['client_id']):<20}  {printable(row['topic'])}  {payload}  {printable(properties)}"
-    ).rstrip()
+    if properties:
+        payload = f"{payload}  {printable(properties)}"
+    time, client, topic = utc_text(row["timestamp"]), printable(row["client_id"]), printable(row["topic"])
+    return table_line(COLUMNS, (str(row["offset"]), time, shown_kind(kind), quality, client, topic, payload))
 
 
 def details(kind: int, payload: bytes) -> dict[str, Any]:
@@ -153,21 +174,21 @@ def details(kind: int, payload: bytes) -> dict[str, Any]:
     if kind == Kind.CONNECTED:
         return _connected(payload)
     if kind == Kind.RETAINED_REMOVED:
-        return _bytes("text", payload)
+        return text_or_base64("text", payload)
     if kind == Kind.WILL_SET:
         return _will(payload)
     if kind not in PAYLOADS:
-        return _bytes("payload", payload)
+        return text_or_base64("payload", payload)
     layout, names, text_name = PAYLOADS[Kind(kind)]
     try:
         found: dict[str, Any] = dict(zip(names, layout.unpack_from(payload), strict=True))
     except StructError:
-        return _bytes("payload", payload)
+        return text_or_base64("payload", payload)
     rest = payload[layout.size :]
     if kind == Kind.QUEUED:
         found["messages"] = len(rest) // 8
     elif text_name:
-        found |= _bytes(text_name, rest)
+        found |= text_or_base64(text_name, rest)
     return found
 
 
@@ -176,7 +197,7 @@ def _connected(payload: bytes) -> dict[str, Any]:
     try:
         protocol, address, *user_name, session = payload.decode().split("\n")
     except ValueError:  # not UTF-8, or fewer lines
-        return _bytes("text", payload)
+        return text_or_base64("text", payload)
     return {
         "protocol": protocol,
         "address": address,
@@ -189,17 +210,14 @@ def _will(payload: bytes) -> dict[str, Any]:
     try:
         session_id, delay_s, user_name_bytes = WILL.unpack_from(payload)
     except StructError:
-        return _bytes("payload", payload)
+        return text_or_base64("payload", payload)
     message_at = WILL.size + user_name_bytes
     found = {"session_id": session_id, "delay_s": delay_s}
-    return found | _bytes("user_name", payload[WILL.size : message_at]) | _bytes("payload", payload[message_at:])
-
-
-def _bytes(name: str, value: bytes) -> dict[str, str]:
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": b64encode(value).decode()}
+    return (
+        found
+        | text_or_base64("user_name", payload[WILL.size : message_at])
+        | text_or_base64("payload", payload[message_at:])
+    )
 
 
 def print_stat(segments: list["SegmentInfo"], checkpoints: list["Checkpoint"], as_json: bool) -> None:
@@ -207,7 +225,7 @@ def print_stat(segments: list["SegmentInfo"], checkpoints: list["Checkpoint"], a
     if as_json:
         for info in segments:
             print(
-                json.dumps(
+                json_line(
                     {
                         "file": info.path.name,
                         "first_offset": info.first_offset,
@@ -221,36 +239,30 @@ def print_stat(segments: list["SegmentInfo"], checkpoints: list["Checkpoint"], a
             )
         for found in checkpoints:
             facts = {"file": found.path.name, "checkpoint_of": found.offset, "bytes": found.size_bytes}
-            print(json.dumps({**facts, "timestamp": utc_text(found.timestamp_us)}))
+            print(json_line({**facts, "timestamp": utc_text(found.timestamp_us)}))
         return
-    from rich.console import Console
-    from rich.filesize import decimal
-    from rich.table import Table
-
-    table = Table("file", "first offset", "records", "blocks", "size", "from (UTC)", "to (UTC)", show_footer=True)
-    for column in table.columns[1:5]:
-        column.justify = "right"
-    for info in segments:
-        table.add_row(
-            info.path.name,
-            str(info.first_offset),
-            str(info.next_offset - info.first_offset),
-            str(info.blocks),
-            decimal(info.size_bytes),
-            utc_text(info.first_timestamp_us) if info.blocks else "",
-            utc_text(info.last_timestamp_us) if info.blocks else "",
-        )
-    table.columns[0].footer = f"{len(segments)} segments"
-    table.columns[2].footer = str(sum(info.next_offset - info.first_offset for info in segments))
-    table.columns[3].footer = str(sum(info.blocks for info in segments))
-    table.columns[4].footer = decimal(sum(info.size_bytes for info in segments))
-    # A pipe has no width: without a given one, rich would fold the columns.
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=160)
-    console.print(table)
+    rows = [
+        [
+            info.first_offset,
+            info.next_offset - info.first_offset,
+            info.blocks,
+            Size(info.size_bytes),
+            utc_seconds_text(info.first_timestamp_us) if info.blocks else None,
+            duration_text((info.last_timestamp_us - info.first_timestamp_us) / 1e6) if info.blocks else None,
+        ]
+        for info in segments
+    ]
+    totals = [
+        counted(len(segments), "segment"),
+        sum(info.next_offset - info.first_offset for info in segments),
+        sum(info.blocks for info in segments),
+        Size(sum(info.size_bytes for info in segments)),
+        "",
+        "",
+    ]
+    print_table(["first offset", "records", "blocks", "size", "from (UTC)", "spans"], rows, totals)
     for found in checkpoints:
-        console.print(
-            f"{found.path.name}: the checkpoint of offset {found.offset}, {decimal(found.size_bytes)}, "
-            f"{utc_text(found.timestamp_us)}"
+        print(
+            f"{found.path.name}: the checkpoint of offset {found.offset}, {size_text(found.size_bytes)},"
+            f" {utc_seconds_text(found.timestamp_us)}"
         )

@@ -12,8 +12,8 @@ import typer
 
 from embermq.commands import pipeline_queries
 from embermq.commands.options import directory_option
+from embermq.commands.output import print_table, printable
 from embermq.commands.pipeline_queries import DATA, LAKE, LOCAL, LakeDirectory, Master, errors_as_sentences
-from embermq.commands.query_output import print_table
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def run(
 def status(data: KnownData = None, lake_directory: LakeDirectory = LAKE) -> None:
     """Show how far the tables are, without starting Spark."""
     with errors_as_sentences(needs_spark=False):
-        from datetime import UTC, datetime
-
+        from embermq.instants import utc_seconds_text
         from embermq.spark.lake.lake import Lake
         from embermq.spark.lake.positions import Positions
         from embermq.spark.lake.progress import read_progress
@@ -105,12 +104,12 @@ def status(data: KnownData = None, lake_directory: LakeDirectory = LAKE) -> None
         progress = read_progress(lake)
         running = lake.is_locked()
         written = progress.get("written")
-        when = f", last report {datetime.fromtimestamp(written, UTC):%Y-%m-%d %H:%M:%S} UTC" if written else ""
+        when = f", last report {utc_seconds_text(int(written * 1e6))}" if written else ""
         state = "running" if running else progress.get("state", "never run")
         print(f"pipeline: {'killed' if state == 'running' and not running else state}{when}")
         print(f"log: next offset {end}")
         rows = [
-            [name, job["records"], f"{job['rate']:,.0f}", job["offset"], max(0, end - (job["offset"] or 0))]
+            [name, job["records"], round(job["rate"]), job["offset"], max(0, end - (job["offset"] or 0))]
             for name, job in progress.get("jobs", {}).items()
         ]
         print_table(["job", "records", "a second", "next offset", "behind"], rows)
@@ -155,7 +154,7 @@ def audit(data: KnownData = None, lake_directory: LakeDirectory = LAKE, master: 
         for violation in violations:
             print(f"broken [{violation.clause}]: {violation.rule}: {violation.count} times")
             for example in violation.examples:
-                print(f"  {example}")
+                print(f"  {printable(str(example))}")
         if violations:
             raise typer.Exit(1)
         print(f"all {len(RULES)} rules are kept")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from embermq.commands.options import directory_option, past_instant_us
-from embermq.commands.query_output import Csv, Format, Json, chosen_format, print_rows
+from embermq.commands.output import Csv, Format, Json, chosen_format, print_rows
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:

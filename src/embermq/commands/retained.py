@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from embermq.commands.server_access.target import Config, Data, errors_as_sentences, open_target
+from embermq.commands.errors import errors_as_sentences, print_error
+from embermq.commands.output import Json, printable
+from embermq.commands.server_access.target import Config, Data, open_target
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ AsOf = Annotated[
         help="As of an instant: 2026-01-31T14:03 (UTC unless it names a zone), seconds since 1970, or 15m ago.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Qos = Annotated[int, typer.Option("--qos", min=0, max=2, help="The QoS of the retained message.")]
 
 
@@ -47,7 +48,7 @@ def ls(
     topic_filter: Filter = "#", as_of: AsOf = None, json: Json = False, data: Data = None, config: Config = None
 ) -> None:
     """List the retained messages, of now or as of an instant."""
-    from embermq.commands.retained_text import HEADER, PREVIEW_BYTES, as_json, as_line, printable
+    from embermq.commands.retained_text import HEADER, PREVIEW_BYTES, as_json, as_line
 
     with errors_as_sentences():
         _check_filter(topic_filter)
@@ -65,7 +66,7 @@ def ls(
                 print(as_line(retained, payload_bytes))
             if not headed:
                 then = "" if as_of is None else f" as of {as_of}"
-                print(f"ember: nothing is retained that matches {printable(topic_filter)}{then}", file=sys.stderr)
+                print_error(f"nothing is retained that matches {topic_filter}{then}")
 
 
 @app.command()
@@ -78,7 +79,7 @@ def get(
     config: Config = None,
 ) -> None:
     """Print the payload retained on one topic. Exits with 1 if there is none."""
-    from embermq.commands.retained_text import as_json, printable
+    from embermq.commands.retained_text import as_json
 
     if raw and json:
         raise ConfigError("--raw and --json: expected one of them, not both")
@@ -89,7 +90,7 @@ def get(
             retained = server.message(topic_name, as_of_us)
         if retained is None:
             then = "" if as_of is None else f" as of {as_of}"
-            print(f"ember: nothing is retained on {printable(topic_name)}{then}", file=sys.stderr)
+            print_error(f"nothing is retained on {topic_name}{then}")
             raise typer.Exit(1)
         if raw:
             sys.stdout.buffer.write(retained.payload)
@@ -103,14 +104,13 @@ def get(
 @app.command("set")
 def set_(
     topic_name: Topic,
-    payload: Annotated[str | None, typer.Argument(metavar="[PAYLOAD]", help="The payload, as text.")] = None,
+    payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="The payload, as text.")] = None,
     stdin: Annotated[bool, typer.Option("--stdin", help="Read the payload from the input, any bytes.")] = False,
     qos: Qos = 1,
     data: Data = None,
     config: Config = None,
 ) -> None:
     """Retain a message, as if a client had published it. Subscribers get it; it is durable when the command ends."""
-    from embermq.commands.retained_text import printable
     from embermq.protocol.packets import Publish
 
     if (payload is not None) == stdin:
@@ -124,7 +124,7 @@ def set_(
         with open_target(data, config) as server:
             refusals = [refusal for refusal in server.retain([Publish(topic_name, given, qos, True)]) if refusal]
         if refusals:
-            raise ConfigError(f"not retained on {printable(topic_name)}: {refusals[0]}")
+            raise ConfigError(f"not retained on {topic_name}: {refusals[0]}")
 
 
 @app.command()
@@ -137,7 +137,6 @@ def clear(
 ) -> None:
     """Clear retained messages. Subscribers get a message with an empty payload, as in MQTT."""
     from embermq.commands.options import bar
-    from embermq.commands.retained_text import printable
 
     with errors_as_sentences():
         _check_filter(topic_filter)
@@ -163,8 +162,8 @@ def clear(
 
 @app.command()
 def export(
-    topic_filter: Filter,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write, - for the output.")],
+    topic_filter: Annotated[str, typer.Option("--filter", help="Only topics that match this topic filter.")] = "#",
     as_of: AsOf = None,
     data: Data = None,
     config: Config = None,
@@ -185,13 +184,13 @@ def export(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The file to read, - for the input.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The file to read, - for the input.")] = None,
     source: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="URL",
-            help="A live MQTT broker: mqtt://\\[user@]host[:port] or mqtts://...; a password is taken from the"
+            help="A live MQTT broker: mqtt://[user@]host[:port] or mqtts://...; a password is taken from the"
             " environment variable EMBERMQ_IMPORT_PASSWORD.",
         ),
     ] = None,
@@ -259,10 +258,9 @@ def _import_broker(
         imported = _retain_all(server, messages())
         reported = source.reported_count() if topic_filter == "#" and imported.failure is None else None
         if reported is not None and reported > count:
-            print(
-                f"ember: the broker reports {reported} retained messages, {count} have come: it may send only a"
-                " part for a wildcard (then import with several narrower --filter), or they have changed",
-                file=sys.stderr,
+            print_error(
+                f"the broker reports {reported} retained messages, {count} have come: it may send only a part for a"
+                " wildcard (then import with several narrower --filter), or they have changed"
             )
     return imported
 
@@ -303,7 +301,6 @@ def _opened(file: Path) -> BinaryIO:
 
 def _retain_all(server: "Target", messages: "Iterable[Publish]") -> ImportResult:
     """Retain messages; the first that are refused are shown."""
-    from embermq.commands.retained_text import printable
     from embermq.store.interface import StoreError
 
     waiting: deque[str] = deque()  # the answers come in the same order
@@ -371,20 +368,18 @@ def _write_file(file: Path, lines: Iterable[bytes]) -> int:
 
 def _check_filter(topic_filter: str) -> None:
     from embermq.broker.operator import wrong_topic_filter
-    from embermq.commands.retained_text import printable
 
     wrong = wrong_topic_filter(topic_filter)
     if wrong:
-        raise ConfigError(f"{printable(topic_filter)}: expected a topic filter: {wrong}")
+        raise ConfigError(f"{topic_filter}: expected a topic filter: {wrong}")
 
 
 def _check_name(topic_name: str) -> None:
     from embermq.broker.operator import wrong_topic_name
-    from embermq.commands.retained_text import printable
 
     wrong = wrong_topic_name(topic_name)
     if wrong:
-        raise ConfigError(f"{printable(topic_name)}: expected a topic name: {wrong}")
+        raise ConfigError(f"{topic_name}: expected a topic name: {wrong}")
 
 
 def _as_of_us(as_of: str | None) -> int | None:

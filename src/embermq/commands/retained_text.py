@@ -1,13 +1,23 @@
 """Retained messages as text: a line of columns for people, a line of JSON for programs, and back from there."""
 
 import json
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from binascii import Error as Base64Error
 from typing import Any, Final
 
 from embermq.broker.operator import wrong_topic_name
+from embermq.commands.output import (
+    Column,
+    heading,
+    json_line,
+    printable,
+    printable_bytes,
+    size_text,
+    table_line,
+    text_or_base64,
+)
 from embermq.commands.property_text import properties_from, properties_object, properties_text
-from embermq.instants import local_text, utc_text
+from embermq.instants import utc_text
 from embermq.protocol.message_expiry import message_expires_us, with_remaining_expiry
 from embermq.protocol.message_fields import message_fields
 from embermq.protocol.mqtt.properties import is_utf8
@@ -17,18 +27,26 @@ from embermq.store.interface import Retained
 PREVIEW_CHARACTERS: Final = 60
 PREVIEW_BYTES: Final = 4 * PREVIEW_CHARACTERS
 """Enough bytes for PREVIEW_CHARACTERS characters: one has at most 4 bytes in UTF-8."""
-HEADER: Final = f"{'TIME':<32}  QOS  {'BYTES':>8}  TOPIC  PAYLOAD"
+COLUMNS: Final = (
+    Column("time (UTC)", len("2026-01-31T14:03:07.250000Z")),
+    Column("QoS", 3, right=True),
+    Column("size", 9, right=True),
+    Column("topic"),
+    Column("payload"),
+)
+HEADER: Final = heading(COLUMNS)
 
 
 def as_line(retained: Retained, payload_bytes: int) -> str:
-    """A message as one line, without control characters that a client could send to the terminal."""
-    payload = printable(retained.payload.decode("utf-8", "backslashreplace"))
+    """A message as one line of a table."""
+    payload = printable_bytes(retained.payload)
     if len(payload) > PREVIEW_CHARACTERS or payload_bytes > len(retained.payload):
         payload = f"{payload[:PREVIEW_CHARACTERS]}…"
-    return (
-        f"{local_text(retained.timestamp_us):<32}  {retained.qos:>3}  {payload_bytes:>8}"
-        f"  {printable(retained.topic_name)}  {payload}  {printable(properties_text(retained.properties))}"
-    ).rstrip()
+    properties = properties_text(retained.properties)
+    if properties:
+        payload = f"{payload}  {printable(properties)}"
+    time, size = utc_text(retained.timestamp_us), size_text(payload_bytes)
+    return table_line(COLUMNS, (time, str(retained.qos), size, printable(retained.topic_name), payload))
 
 
 def as_json(retained: Retained, now_us: int) -> str:
@@ -36,11 +54,7 @@ def as_json(retained: Retained, now_us: int) -> str:
 
     Its Message Expiry Interval is what is left of it at an instant, as if it were delivered then.
     """
-    shown: dict[str, Any] = {"topic": retained.topic_name}
-    try:
-        shown["payload"] = retained.payload.decode()
-    except UnicodeDecodeError:
-        shown["payload_base64"] = b64encode(retained.payload).decode()
+    shown: dict[str, Any] = {"topic": retained.topic_name} | text_or_base64("payload", retained.payload)
     shown |= {
         "qos": retained.qos,
         "timestamp": utc_text(retained.timestamp_us),
@@ -49,7 +63,7 @@ def as_json(retained: Retained, now_us: int) -> str:
     }
     expires_us = message_expires_us(retained.properties, retained.timestamp_us)
     shown |= properties_object(with_remaining_expiry(retained.properties, expires_us, now_us))
-    return json.dumps(shown, ensure_ascii=False)
+    return json_line(shown)
 
 
 def from_json(line: bytes) -> Publish:
@@ -82,13 +96,6 @@ def from_json(line: bytes) -> Publish:
     if properties and message_fields(properties).get("payload_format") == 1 and not is_utf8(payload):
         raise ValueError("expected a payload that is UTF-8, as payload_format 1 says")
     return Publish(topic_name, payload, qos, True, False, 0, properties)
-
-
-def printable(text: str) -> str:
-    """Text with control characters written as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _text(given: dict[str, Any], key: str) -> bytes:

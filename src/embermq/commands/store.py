@@ -1,10 +1,13 @@
 """`ember store`: what a server has stored, and rebuilding its state from the log."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from embermq.commands.server_access.target import Config, Data, errors_as_sentences, open_target, settings_of
+from embermq.commands.errors import errors_as_sentences
+from embermq.commands.output import Json, counted, json_line, print_table, size_text
+from embermq.commands.server_access.target import Config, Data, open_target, settings_of
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,7 +19,7 @@ app = typer.Typer(help="Show what a server has stored, and rebuild its state fro
 
 @app.command()
 def stat(
-    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    json: Json = False,
     data: Data = None,
     config: Config = None,
 ) -> None:
@@ -26,18 +29,9 @@ def stat(
         with open_target(data, config) as server:
             found = _facts(settings.store, server.stat())
         if json:
-            from json import dumps
-
-            print(dumps(found))
+            print(json_line(found))
             return
-        for name, value in found.items():
-            if name == "budgets":
-                for budget in value:
-                    print(f"{'budget':<16}  {budget['topic_filter']}: {_messages(budget['count'], budget['bytes'])}")
-            elif name == "retained":
-                print(f"{name:<16}  {_messages(value['count'], value['bytes'])}")
-            else:
-                print(f"{name.replace('_', ' '):<16}  {value}")
+        print_table(["store", ""], [[name, value] for name, value in _shown(found)])
 
 
 @app.command()
@@ -71,7 +65,7 @@ def rebuild(
 
 def _log_begins_incomplete(settings: "StoreSettings") -> str:
     """Where the log begins, if it was trimmed and has no undamaged checkpoint of what was before; else empty."""
-    from embermq.instants import local_text
+    from embermq.instants import utc_text
     from embermq.store.log.checkpoint import undamaged_checkpoint
     from embermq.store.log.reader import LogReader
 
@@ -81,7 +75,7 @@ def _log_begins_incomplete(settings: "StoreSettings") -> str:
         return ""
     if undamaged_checkpoint(settings.directory / "log", *log.bounds()) is not None:
         return ""
-    return f"offset {segments[0].first_offset}, {local_text(segments[0].first_timestamp_us)}"
+    return f"offset {segments[0].first_offset}, {utc_text(segments[0].first_timestamp_us)}"
 
 
 def _facts(settings: "StoreSettings", found: "Stat") -> dict[str, Any]:
@@ -109,5 +103,17 @@ def _facts(settings: "StoreSettings", found: "Stat") -> dict[str, Any]:
     }
 
 
+def _shown(found: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """The facts for people, with units."""
+    for name, value in found.items():
+        if name == "budgets":
+            for budget in value:
+                yield f"budget {budget['topic_filter']}", _messages(budget["count"], budget["bytes"])
+        elif name == "retained":
+            yield name, _messages(value["count"], value["bytes"])
+        else:
+            yield name.replace("_", " "), size_text(value) if name == "log_bytes" else str(value)
+
+
 def _messages(count: int, size_bytes: int) -> str:
-    return f"{count} messages, {size_bytes} bytes"
+    return f"{counted(count, 'message')}, {size_text(size_bytes)}"

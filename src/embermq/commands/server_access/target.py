@@ -4,10 +4,8 @@ Owns: what a command can read and change, and finding out which of the two it is
 """
 
 import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -95,6 +93,13 @@ def settings_of(data: Path | None, config: Path | None) -> "Settings":
     return settings
 
 
+def log_directory(data: Path | None, config: Path | None) -> Path:
+    """The directory of the log, of a server that runs or is stopped. `data` may name it itself."""
+    if data is not None and not (data / "log").is_dir():
+        return data  # the reader says if it is none
+    return settings_of(data, config).store.directory / "log"
+
+
 def open_target(data: Path | None, config: Path | None) -> Target:
     """The server that runs on the directory; if none runs, the directory itself."""
     from embermq.commands.server_access.running import connect
@@ -110,22 +115,6 @@ def open_target(data: Path | None, config: Path | None) -> Target:
         return StoppedServer(settings)
     except StoreBusy as error:
         raise ConfigError(f"{error}, and its control socket does not answer: is it starting or stopping?") from None
-
-
-@contextmanager
-def errors_as_sentences() -> Iterator[None]:
-    """Turns the errors of a store into the one sentence of a command. An output that is closed early is no error."""
-    from embermq.store.interface import StoreError
-
-    try:
-        yield
-        sys.stdout.flush()
-    except StoreError as error:
-        raise ConfigError(str(error)) from None
-    except BrokenPipeError:  # `| head` has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
 
 
 def _check_directory(directory: Path) -> None:
