@@ -79,6 +79,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark.jobs",
     ),
     "spark": ("protocol", "store.log", "instants", "spark"),
+    "sql": ("protocol", "store.log", "instants", "spark.errors", "spark.lake", "spark.local", "spark.source", "sql"),
 }
 # third-party parts that only certain packages may know; "" is the top and the commands
 ONLY_IN: dict[str, tuple[str, ...]] = {
@@ -90,7 +91,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "asyncio": ("transport", "http", ""),
     "uvloop": ("",),
     "socket": ("transport", "http", "spark", ""),
-    "time": ("transport", "http", "store", "spark", ""),
+    "time": ("transport", "http", "store", "spark", "sql", ""),
     "random": ("transport", ""),
 }
 

@@ -6,17 +6,22 @@ from embermq import compiled
 
 if TYPE_CHECKING:
     from embermq.embed import Broker
+    from embermq.sql.open_log import open_log
 
 __version__ = "0.1.0"
-__all__ = ["Broker", "__version__"]
+__all__ = ["Broker", "__version__", "open_log"]
 
 compiled.choose()  # before any import of a module that has a compiled form
 
 
 def __getattr__(name: str) -> object:
-    """`embermq.Broker` on first use: a program that only reads a log need not load a server."""
+    """`Broker` and `open_log` on first use: a program that only reads a log need not load a server."""
     if name == "Broker":
         from embermq.embed import Broker
 
         return Broker
+    if name == "open_log":
+        from embermq.sql.open_log import open_log
+
+        return open_log
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

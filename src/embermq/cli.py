@@ -17,6 +17,7 @@ from embermq.commands import config, log, pipeline, retained, store
 from embermq.commands.errors import print_error
 from embermq.commands.passwd import passwd
 from embermq.commands.serve import serve
+from embermq.commands.sql import sql
 from embermq.commands.token import token
 from embermq.commands.up import up
 from embermq.compiled import form
@@ -33,6 +34,7 @@ app.command()(serve)
 app.command()(up)
 app.command()(passwd)
 app.command()(token)
+app.command()(sql)
 app.add_typer(config.app, name="config")
 app.add_typer(retained.app, name="retained")
 app.add_typer(log.app, name="log")

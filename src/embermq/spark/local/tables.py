@@ -56,7 +56,7 @@ class LocalTables:
     def __init__(self, lake: Lake, connection: "DuckDBPyConnection") -> None:
         self.lake: Final = lake
         self._connection: Final = connection
-        tables = {name: _open(lake, name) for name in _order(lake.table_names())}
+        tables = {name: open_table(lake, name) for name in _order(lake.table_names())}
         self.names: Final = tuple(tables)
         for name, table in tables.items():
             connection.register(name, table.to_pyarrow_dataset())
@@ -81,7 +81,7 @@ class LocalTables:
                 return found.to_arrow_table()
             return _first(found.to_arrow_reader(max(1, min(limit, 10_000))), limit)
         except duckdb.Error as error:
-            raise PipelineError(_sentence(str(error))) from None
+            raise PipelineError(sentence_of(str(error))) from None
 
     def add(self, name: str, rows: pa.RecordBatchReader) -> None:
         """Give queries a further table, which is read completely now."""
@@ -93,11 +93,18 @@ class LocalTables:
 @contextmanager
 def open_tables(lake: Lake) -> Iterator[LocalTables]:
     """The tables of a lake for queries. PipelineError says what is missing or cannot be read."""
+    with open_connection() as connection:
+        if not lake.exists():
+            raise LakeError(f"{lake.directory} is no lake: `ember pipeline run` makes one")
+        yield LocalTables(lake, connection)
+
+
+@contextmanager
+def open_connection() -> "Iterator[DuckDBPyConnection]":
+    """DuckDB with UTC and `mqtt_matches`, in memory. PipelineError says what is missing."""
     missing = what_is_missing()
     if missing is not None:
         raise SqlMissing(missing)
-    if not lake.exists():
-        raise LakeError(f"{lake.directory} is no lake: `ember pipeline run` makes one")
     import duckdb
     from duckdb.func import PythonUDFType
 
@@ -107,7 +114,7 @@ def open_tables(lake: Lake) -> Iterator[LocalTables]:
         connection.create_function(
             MATCHES_FUNCTION, _matches, ["varchar", "varchar"], "boolean", type=PythonUDFType.ARROW
         )
-        yield LocalTables(lake, connection)
+        yield connection
     finally:
         connection.close()
 
@@ -117,7 +124,8 @@ def _order(names: Sequence[str]) -> list[str]:
     return sorted(names)
 
 
-def _open(lake: Lake, name: str) -> "DeltaTable":
+def open_table(lake: Lake, name: str) -> "DeltaTable":
+    """A table of a lake, with delta-rs."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
@@ -149,7 +157,7 @@ def _matches(topic_filters: pa.ChunkedArray, names: pa.ChunkedArray) -> pa.Chunk
     return pa.chunked_array([], pa.bool_()) if found is None else found
 
 
-def _sentence(error: str) -> str:
+def sentence_of(error: str) -> str:
     """The useful part of DuckDB's text, with advice for what people stumble over."""
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     first = lines[0].removeprefix("Invalid Input Error: ")

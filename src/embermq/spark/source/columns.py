@@ -1,4 +1,4 @@
-"""The columns of a record as Spark and Arrow see them.
+"""The columns of a record as Spark sees them; `arrow_columns` has them as Arrow does.
 
 Owns: the names and types of the source's columns, and which of them are never null.
 Never: the tables of the lake; those are in `lake.tables`.
@@ -7,7 +7,6 @@ Never: the tables of the lake; those are in `lake.tables`.
 from collections.abc import Sequence
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -24,35 +23,30 @@ from embermq.store.log.records import Kind
 
 _USER_PROPERTY: Final = StructType([StructField("name", StringType()), StructField("value", StringType())])
 
-# (column, Spark type, Arrow type): Spark accepts exactly these Arrow types from a reader.
-_SOURCE_COLUMNS: Final = (
-    ("offset", LongType(), pa.int64()),
-    ("timestamp", TimestampType(), pa.timestamp("us", "UTC")),
-    ("kind", StringType(), pa.string()),
-    ("topic", StringType(), pa.string()),
-    ("payload", BinaryType(), pa.binary()),
-    ("qos", ByteType(), pa.int8()),
-    ("retain", BooleanType(), pa.bool_()),
-    ("dup", BooleanType(), pa.bool_()),
-    ("client_id", StringType(), pa.string()),
-    ("expiry", LongType(), pa.int64()),
-    ("payload_format", ByteType(), pa.int8()),
-    ("content_type", StringType(), pa.string()),
-    ("response_topic", StringType(), pa.string()),
-    ("correlation_data", BinaryType(), pa.binary()),
-    (
-        "user_properties",
-        ArrayType(_USER_PROPERTY),
-        pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())])),
-    ),
-)
+# Spark accepts exactly the Arrow types of `arrow_columns` from a reader.
+_SPARK_TYPES: Final = {
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "kind": StringType(),
+    "topic": StringType(),
+    "payload": BinaryType(),
+    "qos": ByteType(),
+    "retain": BooleanType(),
+    "dup": BooleanType(),
+    "client_id": StringType(),
+    "expiry": LongType(),
+    "payload_format": ByteType(),
+    "content_type": StringType(),
+    "response_topic": StringType(),
+    "correlation_data": BinaryType(),
+    "user_properties": ArrayType(_USER_PROPERTY),
+}
 
-SOURCE_SCHEMA: Final = StructType([StructField(name, kind) for name, kind, _ in _SOURCE_COLUMNS])
+SOURCE_SCHEMA: Final = StructType([StructField(name, kind) for name, kind in _SPARK_TYPES.items()])
 """The log as rows. `expiry` is in seconds, and `payload_format` is 1 for text (MQTT 5.0, 3.3.2.3).
 
 A reader may be given a part of these columns as its schema.
 """
-SOURCE_ARROW: Final = pa.schema([*((name, kind) for name, _, kind in _SOURCE_COLUMNS), ("flags", pa.int8())])
 
 FLAGS_FIELD: Final = StructField("flags", ByteType())
 """The flags of a record, unchanged. Not one of the default columns; a schema can ask for it."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from embermq.protocol.message_fields import MESSAGE_FIELDS, message_fields
 from embermq.spark.errors import PipelineError
-from embermq.spark.source.columns import SOURCE_ARROW
+from embermq.spark.source.arrow_columns import SOURCE_ARROW
 from embermq.store.log.records import Kind
 
 PROPERTY_COLUMNS: Final = MESSAGE_FIELDS

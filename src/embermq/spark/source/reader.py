@@ -21,7 +21,8 @@ from pyspark.sql.types import StructType
 
 from embermq.spark.errors import bad_option
 from embermq.spark.options import EARLIEST, SourceOptions
-from embermq.spark.source.columns import SOURCE_ARROW, SOURCE_SCHEMA, source_schema
+from embermq.spark.source.arrow_columns import SOURCE_ARROW
+from embermq.spark.source.columns import SOURCE_SCHEMA, source_schema
 from embermq.spark.source.rows import rows
 from embermq.spark.source.stream_offsets import StreamOffset, check_same_log, stream_offset
 from embermq.store.log.errors import LogTrimmed

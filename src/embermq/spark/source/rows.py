@@ -32,16 +32,16 @@ def rows(options: SourceOptions, columns: pa.Schema, start: int, end: int) -> It
     log = LogReader(options.log_directory)
     if not options.fail_on_data_loss:
         start = min(end, max(start, log.bounds()[0]))
-    needed = _log_columns(columns.names, bool(kinds), options.topic_filter is not None)
+    needed = log_columns(columns.names, bool(kinds), options.topic_filter is not None)
     for batch in log.batches(start, end, rows=BATCH_ROWS, columns=needed):
-        kept = _of_kinds(batch, kinds)
+        kept = of_kinds(batch, kinds)
         if options.topic_filter is not None and kept.num_rows:
             kept = kept.filter(arrow_mask(kept["topic"], options.topic_filter))
         if kept.num_rows:
-            yield pa.RecordBatch.from_arrays([*_columns(kept, columns.names)], schema=columns)
+            yield pa.RecordBatch.from_arrays([*shown_columns(kept, columns.names)], schema=columns)
 
 
-def _log_columns(columns: Sequence[str], by_kind: bool, by_topic: bool) -> list[str]:
+def log_columns(columns: Sequence[str], by_kind: bool, by_topic: bool) -> list[str]:
     """The columns of the log that these are made of."""
     needed = {"topic"} if by_topic else set()
     if by_kind:
@@ -56,7 +56,8 @@ def _log_columns(columns: Sequence[str], by_kind: bool, by_topic: bool) -> list[
     return sorted(needed) or ["offset"]
 
 
-def _of_kinds(batch: pa.RecordBatch, kinds: Sequence[int]) -> pa.RecordBatch:
+def of_kinds(batch: pa.RecordBatch, kinds: Sequence[int]) -> pa.RecordBatch:
+    """The records of some kinds; of all without any."""
     if not kinds:
         return batch
     numbers = np.asarray(batch["kind"])
@@ -64,7 +65,8 @@ def _of_kinds(batch: pa.RecordBatch, kinds: Sequence[int]) -> pa.RecordBatch:
     return batch if mask.all() else batch.filter(pa.array(mask))
 
 
-def _columns(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[pa.Array]:
+def shown_columns(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[pa.Array]:
+    """Columns of the source, made of those of the log."""
     properties: dict[str, pa.Array] | None = None
     for name in names:
         if name in _FLAG_MASKS:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from embermq.spark.options import parse_source_options
-from embermq.spark.source.columns import SOURCE_ARROW
+from embermq.spark.source.arrow_columns import SOURCE_ARROW
 from embermq.spark.source.reader import split
 from embermq.spark.source.rows import rows
 

@@ -136,6 +136,21 @@ class LogReader:
             else:
                 wait(poll_s)
 
+    def entries(self, first_offset: int, blocks: int) -> Entries:
+        """The index entries of the first blocks of the segment that begins at an offset.
+
+        LogCorrupt if the segment's index and its blocks do not agree; `batches` finds them by other means.
+        """
+        segments = self._segments()
+        if first_offset not in segments:
+            raise FileNotFoundError(str(log_path(self._directory, first_offset)))
+        entries = self._index(segments, segments.index(first_offset)).entries(0, blocks)
+        if consistent(entries, SEGMENT_HEADER_BYTES, first_offset) < blocks:
+            entries = self._rebuild(segments, segments.index(first_offset), int(entries["first_offset"][-1])).entries(
+                0, blocks
+            )
+        return entries
+
     def _offset_at(self, segments: list[int], timestamp_us: int) -> int:
         low, high = 0, len(segments)
         while low < high:  # the first segment that begins at the instant or later
@@ -235,7 +250,7 @@ class LogReader:
                 entries = entries[entries["first_offset"] < stop]
                 if not _lead_to(entries, start):
                     raise LogCorrupt(str(path), 0, f"its index does not lead to offset {start}")
-                for run in _runs(entries, rows, size):
+                for run in runs(entries, rows, size):
                     data = _pread(descriptor, path, run)
                     bad = first_mismatch(data, run, self._verify)
                     if bad is not None:
@@ -266,7 +281,7 @@ def _lead_to(entries: Entries, offset: int) -> bool:
     return sound and first_offset <= offset < first_offset + records
 
 
-def _runs(entries: Entries, rows: int, size: int) -> Iterator[Entries]:
+def runs(entries: Entries, rows: int, size: int) -> Iterator[Entries]:
     """Neighbouring blocks that make a batch together: as many as fit, at least one."""
     records = np.concatenate(([0], entries["records"].cumsum(dtype=np.int64)))
     sizes = np.concatenate(([0], entries["total_bytes"].cumsum(dtype=np.int64)))

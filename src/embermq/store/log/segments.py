@@ -26,6 +26,8 @@ SEGMENT_HEADER: Final = Struct("<8sIIQQ")  # magic, crc32 of what follows it, fo
 SEGMENT_HEADER_BYTES: Final = SEGMENT_HEADER.size
 FIRST_OFFSET: Final = 1
 """The first offset of a new log: 0 means "no session" where an offset is a session's id."""
+TOPIC_INDEX_SUFFIX: Final = ".topics"
+"""What `topic_index` keeps beside a closed segment."""
 
 _CHECKED: Final = Struct("<IQQ")
 _NAME: Final = re.compile(r"(\d{20})\.log")

@@ -28,6 +28,7 @@ from embermq.store.log.segments import (
     FIRST_OFFSET,
     INDEX_ENTRY,
     SEGMENT_HEADER_BYTES,
+    TOPIC_INDEX_SUFFIX,
     Index,
     SegmentInfo,
     encode_segment_header,
@@ -171,6 +172,7 @@ class Log:
                 path = log_path(self._directory, first_offset)
                 path.unlink(missing_ok=True)
                 index_path(self._directory, first_offset).unlink(missing_ok=True)
+                path.with_suffix(TOPIC_INDEX_SUFFIX).unlink(missing_ok=True)
                 self._segments = self._segments[1:]
                 deleted.append(path)
         return deleted

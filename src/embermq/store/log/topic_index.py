@@ -1,0 +1,99 @@
+"""The topic index of a closed segment: which topics it has, and in which of its blocks (docs/log-format.md).
+
+Owns: the file beside a segment, its making and its reading. A reader makes it when a query first needs it.
+Never: anything that the log depends on: without the file a query reads more, and nothing else changes.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from embermq.store.log.segments import TOPIC_INDEX_SUFFIX, log_path
+
+TOPICS_MAX: Final = 100_000
+"""A segment with more topics has an empty index: reading it would cost as much as reading the blocks."""
+
+_SCHEMA: Final = pa.schema([("topic", pa.string()), ("blocks", pa.list_(pa.int32()))])
+_NEXT_OFFSET: Final = b"next_offset"
+_COMPLETE: Final = b"complete"
+
+
+@final
+class TopicIndex:
+    """The topics of one segment, and the numbers of the blocks of each. Not complete if there are too many topics."""
+
+    __slots__ = ("topics", "is_complete", "_blocks")
+
+    def __init__(self, table: pa.Table) -> None:
+        table = table.combine_chunks()
+        self.topics: Final[pa.Array] = _only_chunk(table["topic"])
+        self._blocks: Final[pa.Array] = _only_chunk(table["blocks"])
+        self.is_complete: Final = table.schema.metadata[_COMPLETE] == b"1"
+
+    def blocks_of(self, chosen: NDArray[np.bool_]) -> NDArray[np.int32]:
+        """The blocks with any of the chosen topics, in order."""
+        wanted = self._blocks.take(pa.array(np.flatnonzero(chosen)))
+        return np.unique(np.asarray(wanted.flatten()))
+
+
+def topic_index_path(directory: Path, first_offset: int) -> Path:
+    return log_path(directory, first_offset).with_suffix(TOPIC_INDEX_SUFFIX)
+
+
+def read_topic_index(path: Path, next_offset: int) -> TopicIndex | None:
+    """The index in a file; None if there is none, or it is not that of a segment that ends before this offset."""
+    try:
+        with pa.memory_map(str(path)) as file:
+            table = pa.ipc.open_file(file).read_all()
+    except (OSError, pa.ArrowInvalid):
+        return None
+    metadata = table.schema.metadata or {}
+    fits = table.schema.equals(_SCHEMA) and metadata.get(_NEXT_OFFSET) == str(next_offset).encode()
+    return TopicIndex(table) if fits and _COMPLETE in metadata else None
+
+
+def build_topic_index(
+    topics: Iterator[pa.Array], records: NDArray[np.int64], next_offset: int, topics_max: int = TOPICS_MAX
+) -> pa.Table:
+    """The index as a table. `topics` are those of all records, in order; `records` is how many each block has."""
+    encoded = pa.chunked_array(list(topics), pa.string()).dictionary_encode().combine_chunks()
+    encoded = _only_chunk(encoded)
+    names, codes = encoded.dictionary, np.asarray(encoded.indices).astype(np.int64)
+    complete = len(names) <= topics_max
+    if not complete:
+        names, codes, records = names[:0], codes[:0], records[:0]
+    blocks = max(1, len(records))
+    pairs = np.unique(codes * blocks + np.repeat(np.arange(len(records), dtype=np.int64), records))
+    bounds = np.searchsorted(pairs, np.arange(len(names) + 1, dtype=np.int64) * blocks).astype(np.int32)
+    lists = pa.ListArray.from_arrays(pa.array(bounds), pa.array((pairs % blocks).astype(np.int32)))
+    metadata = {_NEXT_OFFSET: str(next_offset).encode(), _COMPLETE: b"1" if complete else b"0"}
+    return pa.Table.from_arrays([names, lists], schema=_SCHEMA.with_metadata(metadata))
+
+
+def write_topic_index(path: Path, table: pa.Table) -> None:
+    """Keep an index for the next query. A directory that this user may not write to is no error."""
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
+    with suppress(OSError):
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            with open(descriptor, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+            unfinished.replace(path)
+        except OSError:
+            unfinished.unlink(missing_ok=True)
+    for other in path.parent.glob(f"*{TOPIC_INDEX_SUFFIX}"):  # of segments that were trimmed meanwhile
+        if not other.with_suffix(".log").exists():
+            with suppress(OSError):
+                other.unlink()
+
+
+def _only_chunk(array: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if isinstance(array, pa.Array):
+        return array
+    return array.chunk(0) if array.num_chunks else pa.array([], array.type)
