@@ -15,6 +15,8 @@ from typer.exceptions import TyperException
 from embermq import __version__
 from embermq.commands import config, log, pipeline, retained, store
 from embermq.commands.errors import print_error
+from embermq.commands.mqtt_client.pub import pub
+from embermq.commands.mqtt_client.sub import sub
 from embermq.commands.passwd import passwd
 from embermq.commands.serve import serve
 from embermq.commands.sql import sql
@@ -34,6 +36,8 @@ app.command()(serve)
 app.command()(up)
 app.command()(passwd)
 app.command()(token)
+app.command()(pub)
+app.command()(sub)
 app.command()(sql)
 app.add_typer(config.app, name="config")
 app.add_typer(retained.app, name="retained")

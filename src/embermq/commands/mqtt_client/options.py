@@ -1,0 +1,142 @@
+"""Options that `ember pub` and `ember sub` share: which server, and who the client is.
+
+The server is the one of --url, else the one that the settings describe (--config, the environment, the defaults). A
+password is never an option: every user of the machine can read a command line.
+"""
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import unquote, urlsplit
+
+import typer
+
+from embermq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from embermq.commands.mqtt_client.connection import MqttConnection, ServerAddress
+
+PASSWORD_VARIABLE: Final = "EMBERMQ_PASSWORD"
+KEEP_ALIVE_S: Final = 60
+_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
+_EVERY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+
+
+class Version(StrEnum):
+    """The versions of MQTT that the client speaks."""
+
+    V5 = "5"
+    V311 = "3.1.1"
+
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        envvar="EMBERMQ_URL",
+        show_default="the listener of the settings",
+        help="The server: mqtt://host:1883, mqtts://host:8883 or unix:///path, with user@ before the host.",
+    ),
+]
+User = Annotated[
+    str | None,
+    typer.Option("--user", "-u", metavar="NAME", help=f"The user name; the password is in {PASSWORD_VARIABLE}."),
+]
+PasswordFile = Annotated[
+    Path | None, typer.Option("--password-file", metavar="FILE", help="Read the password from a file's first line.")
+]
+Ca = Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="The authority of the certificate, PEM.")]
+Cert = Annotated[Path | None, typer.Option("--cert", metavar="FILE", help="The client's certificate, PEM.")]
+Key = Annotated[Path | None, typer.Option("--key", metavar="FILE", help="The certificate's private key, PEM.")]
+ClientId = Annotated[
+    str | None, typer.Option("--id", "-i", metavar="ID", show_default="of the server's choice", help="The client id.")
+]
+Mqtt = Annotated[Version, typer.Option("--mqtt", metavar="5|3.1.1", help="The version of MQTT.")]
+Qos = Annotated[int, typer.Option("--qos", "-q", min=0, max=2, metavar="QOS", help="The QoS.")]
+Config = Annotated[
+    Path | None, typer.Option("--config", envvar="EMBERMQ_CONFIG", help="The server's settings file, TOML.")
+]
+
+
+def server_address(
+    url: str | None, config: Path | None, ca: Path | None, certificate: Path | None, key: Path | None
+) -> "tuple[ServerAddress, str | None]":
+    """The address of the server, and the user name in its URL."""
+    from embermq.commands.mqtt_client.connection import ServerAddress
+
+    if url is None:
+        return _address_of_settings(config, ca, certificate, key), None
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), None, None
+    if parts.scheme == "unix" and parts.path and not parts.netloc:
+        return ServerAddress(unix_path=Path(unquote(parts.path))), None
+    if not host or parts.scheme not in _PORTS or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ConfigError("--url: expected mqtt://host:1883, mqtts://host:8883 or unix:///path")
+    if parts.password is not None:
+        raise ConfigError(f"--url: expected no password, every user can read it; set {PASSWORD_VARIABLE}")
+    tls = parts.scheme == "mqtts"
+    address = ServerAddress(host, port or _PORTS[parts.scheme], tls, None, ca, certificate, key)
+    return address, unquote(parts.username) if parts.username else None
+
+
+def _address_of_settings(
+    config: Path | None, ca: Path | None, certificate: Path | None, key: Path | None
+) -> "ServerAddress":
+    from embermq.commands.mqtt_client.connection import ServerAddress
+    from embermq.config import load_unchecked
+
+    listeners = load_unchecked(config).listeners
+    host = _EVERY_ADDRESS.get(listeners.host, listeners.host)
+    if listeners.tcp and listeners.port:
+        return ServerAddress(host, listeners.port)
+    if listeners.tls_port:
+        return ServerAddress(host, listeners.tls_port, True, None, ca, certificate, key)
+    if listeners.unix_path is not None:
+        return ServerAddress(unix_path=listeners.unix_path)
+    raise ConfigError("the settings have no listener with a port: expected --url")
+
+
+def password_of(file: Path | None) -> bytes | None:
+    """The password in a file or in the environment; None if there is none."""
+    if file is not None:
+        try:
+            return file.read_bytes().split(b"\n", 1)[0].rstrip(b"\r")
+        except OSError as error:
+            raise ConfigError(f"--password-file: cannot read {file}: {error.strerror or error}") from None
+    found = os.environ.get(PASSWORD_VARIABLE)
+    return os.fsencode(found) if found is not None else None
+
+
+def connected(
+    address: "tuple[ServerAddress, str | None]",
+    user: str | None,
+    password_file: Path | None,
+    client_id: str | None,
+    mqtt: Version,
+    session_expiry_s: int = 0,
+) -> "MqttConnection":
+    """A connection to the server. A session that is to outlive it needs a client id."""
+    from embermq.commands.mqtt_client.connection import MqttConnection
+    from embermq.protocol.packets import Connect
+
+    server, url_user = address
+    user_name = user if user is not None else url_user
+    password = password_of(password_file) if user_name is not None else None
+    if session_expiry_s and client_id is None:
+        raise ConfigError("--session-expiry: expected --id, the client id by which the session is found again")
+    connect = Connect(
+        client_id or "",
+        not session_expiry_s,
+        KEEP_ALIVE_S,
+        None,
+        user_name,
+        password,
+        session_expiry_s,
+        protocol_level=5 if mqtt is Version.V5 else 4,
+    )
+    return MqttConnection(server, connect)

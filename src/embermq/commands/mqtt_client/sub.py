@@ -1,0 +1,128 @@
+"""`ember sub`: subscribe, and print the messages that come."""
+
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from embermq.commands.errors import errors_as_sentences, print_error
+from embermq.commands.mqtt_client import options
+from embermq.commands.output import Json, json_line
+from embermq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from embermq.commands.mqtt_client.connection import MqttConnection
+    from embermq.protocol.packets import Publish
+
+
+def sub(
+    topic_filters: Annotated[
+        list[str], typer.Argument(metavar="FILTER...", help="Topic filters, such as home/+/temperature or home/#.")
+    ],
+    count: Annotated[
+        int | None, typer.Option("--count", "-C", min=1, metavar="N", help="End after this many messages.")
+    ] = None,
+    wait: Annotated[
+        float | None, typer.Option("--wait", "-W", min=0, metavar="S", help="End after this many seconds.")
+    ] = None,
+    qos: options.Qos = 0,
+    no_retained: Annotated[bool, typer.Option("--no-retained", help="Leave out retained messages.")] = False,
+    retained_only: Annotated[bool, typer.Option("--retained-only", help="Show retained messages only.")] = False,
+    retain_as_published: Annotated[
+        bool, typer.Option("--retain-as-published", help="Keep RETAIN as the publisher set it (MQTT 5).")
+    ] = False,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-F",
+            metavar="TEXT",
+            help="Print each message so: %t topic, %p payload, %x in hex, %l bytes, %q QoS, %r RETAIN, %T time, %j JSON.",
+        ),
+    ] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Print only the payloads' bytes, unchanged.")] = False,
+    json: Json = False,
+    session_expiry: Annotated[
+        int, typer.Option("--session-expiry", min=0, max=0xFFFF_FFFF, metavar="S", help="Keep the session so long.")
+    ] = 0,
+    url: options.Url = None,
+    user: options.User = None,
+    password_file: options.PasswordFile = None,
+    client_id: options.ClientId = None,
+    mqtt: options.Mqtt = options.Version.V5,
+    ca: options.Ca = None,
+    cert: options.Cert = None,
+    key: options.Key = None,
+    config: options.Config = None,
+) -> None:
+    """Print messages as they come, until Ctrl-C. Exits with 1 if fewer than -C have come within -W.
+
+    A line is the topic and the payload. Characters that a terminal would obey are printed as escapes, except with --raw.
+    """
+    if (format is not None) + raw + json > 1:
+        raise ConfigError("--format, --raw and --json: expected one of them")
+    if no_retained and retained_only:
+        raise ConfigError("--no-retained and --retained-only: expected one of them, not both")
+    with errors_as_sentences():
+        from embermq.commands.mqtt_client.text import check_format
+
+        if format is not None:
+            check_format(format)
+        _check_filters(topic_filters)
+        address = options.server_address(url, config, ca, cert, key)
+        until_s = None if wait is None else time.monotonic() + wait
+        printed = 0
+        with (
+            suppress(KeyboardInterrupt),
+            options.connected(address, user, password_file, client_id, mqtt, session_expiry) as server,
+        ):
+            handling = 2 if no_retained and mqtt is options.Version.V5 else 0
+            _subscribe(server, topic_filters, qos, retain_as_published, handling)
+            for message in server.messages(until_s):
+                if (message.retain and no_retained and not retain_as_published) or (
+                    not message.retain and retained_only
+                ):
+                    continue
+                _print(message, format, raw, json)
+                printed += 1
+                if printed == count:
+                    break
+        if count is not None and printed < count and until_s is not None:
+            raise typer.Exit(1)
+
+
+def _check_filters(topic_filters: list[str]) -> None:
+    from embermq.protocol.topics import check_topic_filter
+
+    for topic_filter in topic_filters:
+        problem = check_topic_filter(topic_filter)
+        if problem:
+            raise ConfigError(f"{topic_filter}: expected a topic filter: {problem}")
+
+
+def _subscribe(server: "MqttConnection", topic_filters: list[str], qos: int, as_published: bool, handling: int) -> None:
+    from embermq.commands.mqtt_client.connection import REFUSED, reason_text
+    from embermq.protocol.packets import SubscriptionRequest
+
+    requests = [SubscriptionRequest(each, qos, False, as_published, handling) for each in topic_filters]
+    reasons = server.subscribe(requests)
+    refused = [(each, reason) for each, reason in zip(topic_filters, reasons, strict=True) if reason >= REFUSED]
+    for topic_filter, reason in refused:
+        print_error(f"the server refuses the subscription to {topic_filter}: {reason_text(reason)}")
+    if len(refused) == len(topic_filters):
+        raise typer.Exit(1)
+
+
+def _print(message: "Publish", format: str | None, raw: bool, json: bool) -> None:
+    from embermq.commands.mqtt_client.text import as_line, as_object, formatted
+
+    if raw:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(message.payload)
+        sys.stdout.buffer.flush()
+    elif format is not None:
+        print(formatted(format, message), flush=True)
+    else:
+        print(json_line(as_object(message)) if json else as_line(message), flush=True)
