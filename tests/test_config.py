@@ -105,6 +105,23 @@ def test_the_sample_loads_with_every_setting_switched_on(tmp_path: Path) -> None
     assert none_left == []
 
 
+def test_sizes_and_durations_may_have_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBERMQ_STORE__SEGMENT_BYTES", "64 MiB")
+    path = written(
+        tmp_path,
+        "[store]\nretention_bytes = '10GiB'\nretention_age_s = '7d'\nsegment_age_s = '90m'\n"
+        "[[store.budgets]]\ntopic_filter = '#'\nbytes_max = '1.5MiB'\nexpiry_s = '1w'\n"
+        "[limits]\nsession_expiry_max_s = '36h'\npacket_bytes_max = '256kib'\noutput_bytes_max = '1MB'\n",
+    )
+    settings = load(path)
+    store, limits = settings.store, settings.limits
+    assert (store.retention_bytes, store.retention_age_s) == (10 << 30, 604_800)
+    assert (store.segment_bytes, store.segment_age_s) == (64 << 20, 5400)
+    assert (store.budgets[0].bytes_max, store.budgets[0].expiry_s) == (3 << 19, 604_800)
+    assert (limits.session_expiry_max_s, limits.packet_bytes_max) == (129_600, 256 << 10)
+    assert limits.output_bytes_max == 1_000_000
+
+
 def test_limits_reach_the_core_with_the_same_defaults(tmp_path: Path) -> None:
     core = Limits()
     configured = Settings().limits.limits()
@@ -129,7 +146,14 @@ def test_settings_of_mqtt_5_reach_the_protocol_with_the_same_defaults(tmp_path: 
         ("[listeners]\nport = 'x'", "listeners.port: expected a valid integer"),
         ("[listeners]\nport = 65536", "listeners.port: expected less than or equal to 65535, not 65536"),
         ("[listeners]\nprt = 1", "there is no setting listeners.prt, did you mean listeners.port?"),
-        ("[listener]\nport = 1", "there is no setting listener"),
+        ("[listener]\nport = 1", "there is no section listener, did you mean listeners?"),
+        ("[listner]\nport = 1", "there is no section listner, did you mean listeners?"),
+        ("[storage]\nmemory = true", "there is no section storage, did you mean store?"),
+        ("[server]\nport = 1", "there is no setting server.port, did you mean listeners.port?"),
+        ("[store]\nretention_age = 1", "there is no setting store.retention_age, did you mean store.retention_age_s?"),
+        ("[store]\nretention_bytes = '10 potatoes'", "store.retention_bytes: expected a number of bytes, or a size"),
+        ("[store]\nretention_age_s = '7 years'", "store.retention_age_s: expected a number of seconds, or a duration"),
+        ("[store]\nretention_bytes = '1KiB'", "store.retention_bytes: expected greater than or equal to 1048576"),
         ("listeners = 3", "listeners: expected a table of settings, not 3"),
         ("[store]\ndirectory = ''", "store.directory: expected a directory, not ''"),
         ("[store]\ndurability = 'maybe'", "store.durability: expected 'sync', 'os' or 'none', not 'maybe'"),

@@ -15,6 +15,9 @@ from typer.exceptions import TyperException
 from embermq import __version__
 from embermq.commands import config, log, pipeline, retained, store
 from embermq.commands.errors import print_error
+from embermq.commands.live.clients import clients, sessions
+from embermq.commands.live.reload import reload
+from embermq.commands.live.top import top
 from embermq.commands.mqtt_client.pub import pub
 from embermq.commands.mqtt_client.sub import sub
 from embermq.commands.passwd import passwd
@@ -39,6 +42,10 @@ app.command()(token)
 app.command()(pub)
 app.command()(sub)
 app.command()(sql)
+app.command()(clients)
+app.command()(sessions)
+app.command()(top)
+app.command()(reload)
 app.add_typer(config.app, name="config")
 app.add_typer(retained.app, name="retained")
 app.add_typer(log.app, name="log")

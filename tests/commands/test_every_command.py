@@ -80,13 +80,13 @@ def test_a_command_that_needs_a_server_finds_it_in_one_way(path: tuple[str, ...]
     found = {option: parameter for parameter in command.params for option in parameter.opts}
     if "--data" in found:
         assert found["--data"].metavar == "DIR"
-    if path[0] in ("retained", "log", "store"):
+    if path[0] in ("retained", "log", "store", "sql", "clients", "sessions", "top", "reload"):
         assert {"--data", "--config"} <= set(found)
         assert found["--config"].envvar == "EMBERMQ_CONFIG"
 
 
 def test_a_misspelt_command_is_one_sentence() -> None:
-    assert sentence(ember("retaned")) == "no such command 'retaned'. Did you mean 'retained'? (see ember --help)"
+    assert sentence(ember("versoin")) == "no such command 'versoin'. Did you mean 'version'? (see ember --help)"
     assert sentence(ember("log", "tial")).startswith("no such command 'tial'")
 
 

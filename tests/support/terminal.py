@@ -58,6 +58,14 @@ class Terminal:
                 self.output += data.decode("utf-8", "replace")
         return self.shown()
 
+    def read_rest(self) -> None:
+        """All output of a process that has ended."""
+        while select.select([self._terminal], [], [], 0.5)[0]:
+            try:
+                self.output += os.read(self._terminal, 65_536).decode("utf-8", "replace")
+            except OSError:
+                return
+
     def shown(self) -> str:
         """The output without escape sequences."""
         return re.sub(r"\x1b(\[[0-9;?]*[A-Za-z]|[=>])", "", self.output)

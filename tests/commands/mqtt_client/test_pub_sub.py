@@ -148,7 +148,7 @@ def test_users_rights_and_certificates(tmp_path: Path) -> None:
         plain, tls = url(broker), f"mqtts://ann@localhost:{broker.tls_port}"
         assert "not authorized" in sentence(ember("pub", "open/a", "x", "--url", plain))
         assert "bad user name or password" in sentence(ember("pub", "open/a", "x", "-u", "ann", "--url", plain))
-        good = ["-u", "ann", "--password-file", secret, "--url", plain]
+        good: list[str | Path] = ["-u", "ann", "--password-file", secret, "--url", plain]
         assert ember("pub", "open/a", "x", "-r", "-q", "1", *good).code == 0
         refused = ember("pub", "closed", "x", "-q", "1", *good)
         assert refused.code == 1

@@ -10,33 +10,46 @@ import typer
 
 from embermq.commands.errors import errors_as_sentences, print_error
 from embermq.commands.mqtt_client import options
-from embermq.commands.output import Json, json_line, printable
+from embermq.commands.output import Json, json_line
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
     from embermq.protocol.mqtt.properties import Properties
+    from embermq.protocol.packets import Publish
+
+
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name, without wildcards.")]
+Payload = Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="The payload, as text.")]
+File = Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="The payload is a file's content.")]
+Stdin = Annotated[bool, typer.Option("--stdin", "-s", help="The payload is the whole input, any bytes.")]
+Lines = Annotated[bool, typer.Option("--lines", "-l", help="Each line of the input is a message.")]
+Empty = Annotated[bool, typer.Option("--empty", "-n", help="No payload; with -r it clears the topic.")]
+Retain = Annotated[bool, typer.Option("--retain", "-r", help="The server keeps it for new subscribers.")]
+Expiry = Annotated[
+    int | None, typer.Option("--expiry", min=0, max=0xFFFF_FFFF, metavar="S", help="Seconds until it expires.")
+]
+ContentType = Annotated[str | None, typer.Option("--content-type", help="What the payload is.")]
+ResponseTopic = Annotated[str | None, typer.Option("--response-topic", help="Where an answer goes.")]
+CorrelationData = Annotated[str | None, typer.Option("--correlation-data", help="What an answer repeats.")]
+UserProperties = Annotated[
+    list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A user property; repeatable.")
+]
 
 
 def pub(
-    topic_name: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name, without wildcards.")],
-    payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="The payload, as text.")] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", metavar="FILE", help="The payload is a file's content.")
-    ] = None,
-    stdin: Annotated[bool, typer.Option("--stdin", "-s", help="The payload is the whole input, any bytes.")] = False,
-    lines: Annotated[bool, typer.Option("--lines", "-l", help="Each line of the input is a message.")] = False,
-    empty: Annotated[bool, typer.Option("--empty", "-n", help="No payload; with -r it clears the topic.")] = False,
-    retain: Annotated[bool, typer.Option("--retain", "-r", help="The server keeps it for new subscribers.")] = False,
+    topic_name: TopicName,
+    payload: Payload = None,
+    file: File = None,
+    stdin: Stdin = False,
+    lines: Lines = False,
+    empty: Empty = False,
+    retain: Retain = False,
     qos: options.Qos = 0,
-    expiry: Annotated[
-        int | None, typer.Option("--expiry", min=0, max=0xFFFF_FFFF, metavar="S", help="Seconds until it expires.")
-    ] = None,
-    content_type: Annotated[str | None, typer.Option("--content-type", help="What the payload is.")] = None,
-    response_topic: Annotated[str | None, typer.Option("--response-topic", help="Where an answer goes.")] = None,
-    correlation_data: Annotated[str | None, typer.Option("--correlation-data", help="What an answer repeats.")] = None,
-    user_property: Annotated[
-        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A user property; repeatable.")
-    ] = None,
+    expiry: Expiry = None,
+    content_type: ContentType = None,
+    response_topic: ResponseTopic = None,
+    correlation_data: CorrelationData = None,
+    user_property: UserProperties = None,
     url: options.Url = None,
     user: options.User = None,
     password_file: options.PasswordFile = None,
@@ -55,32 +68,43 @@ def pub(
     if sum((payload is not None, file is not None, stdin, lines, empty)) != 1:
         raise ConfigError("expected PAYLOAD, --file, --stdin, --lines or --empty, one of them")
     with errors_as_sentences():
-        from embermq.commands.mqtt_client.connection import REFUSED, reason_text
         from embermq.protocol.mqtt.properties import write_properties
         from embermq.protocol.packets import Publish
-        from embermq.protocol.topics import check_topic_name
 
-        problem = check_topic_name(topic_name)
-        if problem:
-            raise ConfigError(f"{topic_name}: expected a topic name: {problem}")
+        _check_name(topic_name)
         given = _properties(expiry, content_type, response_topic, correlation_data, user_property)
         if given and mqtt is not options.Version.V5:
             raise ConfigError("properties: expected --mqtt 5, MQTT 3.1.1 has none")
         properties = write_properties(given)
         payloads = _payloads(payload, file, stdin, lines)
         address = options.server_address(url, config, ca, cert, key)
-        refused = 0
         with options.connected(address, user, password_file, client_id, mqtt) as server:
             messages = (Publish(topic_name, each, qos, retain, False, 0, properties) for each in payloads)
-            for message, reason in server.publish(messages):
-                if json:
-                    shown = {"topic": topic_name, "bytes": len(message.payload), "qos": qos, "retain": retain}
-                    print(json_line({**shown, "reason": reason_text(reason)}), flush=True)
-                if reason >= REFUSED:
-                    refused += 1
-                    print_error(f"the server refuses a message to {printable(topic_name)}: {reason_text(reason)}")
-        if refused:
-            raise typer.Exit(1)
+            _show(server.publish(messages), json)
+
+
+def _check_name(topic_name: str) -> None:
+    from embermq.protocol.topics import check_topic_name
+
+    problem = check_topic_name(topic_name)
+    if problem:
+        raise ConfigError(f"{topic_name}: expected a topic name: {problem}")
+
+
+def _show(published: "Iterator[tuple[Publish, int]]", json: bool) -> None:
+    """Say what became of each message."""
+    from embermq.commands.mqtt_client.connection import REFUSED, reason_text
+
+    refused = 0
+    for message, reason in published:
+        if json:
+            shown = {"topic": message.topic_name, "bytes": len(message.payload), "qos": message.qos}
+            print(json_line({**shown, "retain": message.retain, "reason": reason_text(reason)}), flush=True)
+        if reason >= REFUSED:
+            refused += 1
+            print_error(f"the server refuses a message to {message.topic_name}: {reason_text(reason)}")
+    if refused:
+        raise typer.Exit(1)
 
 
 def _payloads(payload: str | None, file: Path | None, stdin: bool, lines: bool) -> Iterator[bytes]:

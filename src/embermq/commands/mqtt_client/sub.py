@@ -3,7 +3,7 @@
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -17,36 +17,39 @@ if TYPE_CHECKING:
     from embermq.protocol.packets import Publish
 
 
+FORMAT_HELP: Final = "%t topic, %p payload, %x in hex, %l bytes, %q QoS, %r RETAIN, %T time, %j JSON"
+
+TopicFilters = Annotated[
+    list[str], typer.Argument(metavar="FILTER...", help="Topic filters, such as home/+/temperature or home/#.")
+]
+Count = Annotated[int | None, typer.Option("--count", "-C", min=1, metavar="N", help="End after this many messages.")]
+Wait = Annotated[float | None, typer.Option("--wait", "-W", min=0, metavar="S", help="End after this many seconds.")]
+NoRetained = Annotated[bool, typer.Option("--no-retained", help="Leave out retained messages.")]
+RetainedOnly = Annotated[bool, typer.Option("--retained-only", help="Show retained messages only.")]
+RetainAsPublished = Annotated[
+    bool, typer.Option("--retain-as-published", help="Keep RETAIN as the publisher set it (MQTT 5).")
+]
+FormatText = Annotated[
+    str | None, typer.Option("--format", "-F", metavar="TEXT", help=f"Print each message so: {FORMAT_HELP}.")
+]
+Raw = Annotated[bool, typer.Option("--raw", help="Print only the payloads' bytes, unchanged.")]
+SessionExpiry = Annotated[
+    int, typer.Option("--session-expiry", min=0, max=0xFFFF_FFFF, metavar="S", help="Keep the session so long.")
+]
+
+
 def sub(
-    topic_filters: Annotated[
-        list[str], typer.Argument(metavar="FILTER...", help="Topic filters, such as home/+/temperature or home/#.")
-    ],
-    count: Annotated[
-        int | None, typer.Option("--count", "-C", min=1, metavar="N", help="End after this many messages.")
-    ] = None,
-    wait: Annotated[
-        float | None, typer.Option("--wait", "-W", min=0, metavar="S", help="End after this many seconds.")
-    ] = None,
+    topic_filters: TopicFilters,
+    count: Count = None,
+    wait: Wait = None,
     qos: options.Qos = 0,
-    no_retained: Annotated[bool, typer.Option("--no-retained", help="Leave out retained messages.")] = False,
-    retained_only: Annotated[bool, typer.Option("--retained-only", help="Show retained messages only.")] = False,
-    retain_as_published: Annotated[
-        bool, typer.Option("--retain-as-published", help="Keep RETAIN as the publisher set it (MQTT 5).")
-    ] = False,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-F",
-            metavar="TEXT",
-            help="Print each message so: %t topic, %p payload, %x in hex, %l bytes, %q QoS, %r RETAIN, %T time, %j JSON.",
-        ),
-    ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Print only the payloads' bytes, unchanged.")] = False,
+    no_retained: NoRetained = False,
+    retained_only: RetainedOnly = False,
+    retain_as_published: RetainAsPublished = False,
+    format: FormatText = None,
+    raw: Raw = False,
     json: Json = False,
-    session_expiry: Annotated[
-        int, typer.Option("--session-expiry", min=0, max=0xFFFF_FFFF, metavar="S", help="Keep the session so long.")
-    ] = 0,
+    session_expiry: SessionExpiry = 0,
     url: options.Url = None,
     user: options.User = None,
     password_file: options.PasswordFile = None,
@@ -59,18 +62,10 @@ def sub(
 ) -> None:
     """Print messages as they come, until Ctrl-C. Exits with 1 if fewer than -C have come within -W.
 
-    A line is the topic and the payload. Characters that a terminal would obey are printed as escapes, except with --raw.
+    A line is the topic and the payload. What a terminal would obey is printed as escapes, except with --raw.
     """
-    if (format is not None) + raw + json > 1:
-        raise ConfigError("--format, --raw and --json: expected one of them")
-    if no_retained and retained_only:
-        raise ConfigError("--no-retained and --retained-only: expected one of them, not both")
+    _check_options(topic_filters, format, raw, json, no_retained and retained_only)
     with errors_as_sentences():
-        from embermq.commands.mqtt_client.text import check_format
-
-        if format is not None:
-            check_format(format)
-        _check_filters(topic_filters)
         address = options.server_address(url, config, ca, cert, key)
         until_s = None if wait is None else time.monotonic() + wait
         printed = 0
@@ -81,16 +76,26 @@ def sub(
             handling = 2 if no_retained and mqtt is options.Version.V5 else 0
             _subscribe(server, topic_filters, qos, retain_as_published, handling)
             for message in server.messages(until_s):
-                if (message.retain and no_retained and not retain_as_published) or (
-                    not message.retain and retained_only
-                ):
-                    continue
-                _print(message, format, raw, json)
-                printed += 1
+                left_out = no_retained and not retain_as_published if message.retain else retained_only
+                if not left_out:
+                    _print(message, format, raw, json)
+                    printed += 1
                 if printed == count:
                     break
         if count is not None and printed < count and until_s is not None:
             raise typer.Exit(1)
+
+
+def _check_options(topic_filters: list[str], format: str | None, raw: bool, json: bool, is_nothing: bool) -> None:
+    from embermq.commands.mqtt_client.text import check_format
+
+    if (format is not None) + raw + json > 1:
+        raise ConfigError("--format, --raw and --json: expected one of them")
+    if is_nothing:
+        raise ConfigError("--no-retained and --retained-only: expected one of them, not both")
+    if format is not None:
+        check_format(format)
+    _check_filters(topic_filters)
 
 
 def _check_filters(topic_filters: list[str]) -> None:

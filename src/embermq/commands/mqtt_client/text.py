@@ -12,7 +12,6 @@ from embermq.protocol.mqtt.fields import Fields
 from embermq.protocol.mqtt.properties import EITHER, Properties, read_properties
 from embermq.protocol.packets import PUBLISH, Publish
 
-FORMAT_HELP: Final = "%t topic, %p payload, %x payload in hex, %l its bytes, %q QoS, %r RETAIN, %T time, %j all as JSON"
 _FIELD: Final = re.compile(r"%(.)|\\([nt0\\])", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
 
@@ -80,7 +79,7 @@ def check_format(format: str) -> None:
     """ConfigError if a format has a field that does not exist."""
     wrong = [found[0] for found in _FIELD.finditer(format) if found[1] is not None and found[1] not in "tpxlqrTj%"]
     if wrong:
-        raise ConfigError(f"--format: there is no field {wrong[0]}, expected {FORMAT_HELP}")
+        raise ConfigError(f"--format: there is no field {wrong[0]}, expected one of %t, %p, %x, %l, %q, %r, %T, %j")
 
 
 def _now() -> str:
