@@ -26,6 +26,7 @@ WITHOUT_JSON = {
     "retained set",
     "serve",
     "store rebuild",
+    "token",
     "up",
     "version",
 }

@@ -14,7 +14,7 @@ from embermq.errors import ConfigError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from embermq.commands.log_lines import Lines
+    from embermq.commands.text.log_lines import Lines
     from embermq.store.log.reader import LogReader
 
 app = typer.Typer(help="Read the log: list its segments, show its records, check it for damage.", no_args_is_help=True)
@@ -47,7 +47,7 @@ def verify(data: Data = None, config: Config = None) -> None:
 @app.command()
 def stat(json: Json = False, data: Data = None, config: Config = None) -> None:
     """Show the segments and the checkpoints: offsets, times, sizes."""
-    from embermq.commands.log_lines import print_stat
+    from embermq.commands.text.log_lines import print_stat
     from embermq.store.log.checkpoint import checkpoints
 
     with errors_as_sentences():
@@ -119,7 +119,7 @@ def _reader(data: Path | None, config: Path | None) -> "LogReader":
 
 
 def _lines(topic_filter: str | None, kinds: list[str] | None, json: bool) -> "Lines":
-    from embermq.commands.log_lines import Lines, kind_numbers
+    from embermq.commands.text.log_lines import Lines, kind_numbers
     from embermq.protocol.topics import check_topic_filter
 
     if topic_filter is not None and (wrong := check_topic_filter(topic_filter)) is not None:

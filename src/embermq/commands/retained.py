@@ -48,7 +48,7 @@ def ls(
     topic_filter: Filter = "#", as_of: AsOf = None, json: Json = False, data: Data = None, config: Config = None
 ) -> None:
     """List the retained messages, of now or as of an instant."""
-    from embermq.commands.retained_text import HEADER, PREVIEW_BYTES, as_json, as_line
+    from embermq.commands.text.retained_text import HEADER, PREVIEW_BYTES, as_json, as_line
 
     with errors_as_sentences():
         _check_filter(topic_filter)
@@ -79,7 +79,7 @@ def get(
     config: Config = None,
 ) -> None:
     """Print the payload retained on one topic. Exits with 1 if there is none."""
-    from embermq.commands.retained_text import as_json
+    from embermq.commands.text.retained_text import as_json
 
     if raw and json:
         raise ConfigError("--raw and --json: expected one of them, not both")
@@ -266,7 +266,7 @@ def _import_broker(
 
 
 def _import_file(server: "Target", file: Path, topic_filter: str | None, step: "Step") -> ImportResult:
-    from embermq.commands.retained_text import from_json
+    from embermq.commands.text.retained_text import from_json
     from embermq.protocol.topics import matches
 
     standard_input = str(file) == "-"
@@ -335,7 +335,7 @@ def _instant_us(as_of_us: int | None) -> int:
 
 def _export_lines(server: "Target", topic_filter: str, as_of_us: int | None) -> Iterator[bytes]:
     from embermq.commands.options import bar
-    from embermq.commands.retained_text import as_json
+    from embermq.commands.text.retained_text import as_json
 
     total = server.stat().retained_count if topic_filter == "#" else 0
     with bar("exporting", "messages") as step:

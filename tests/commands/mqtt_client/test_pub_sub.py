@@ -77,7 +77,7 @@ def test_properties_go_and_come(broker: Broker) -> None:
     properties = ["--expiry", "600", "--content-type", "text/plain", "--response-topic", "answers"]
     properties += ["--correlation-data", "7", "--property", "k=v", "--property", "k=v=2"]
     pub(broker, "with/properties", "x", "-r", *properties)
-    shown = json.loads(sub(broker, "with/properties", "-C", "1", "--json").text)
+    shown = json.loads(sub(broker, "with/properties", "-C", "1", "--json").text)["properties"]
     assert shown["user_properties"] == [["k", "v"], ["k", "v=2"]]
     assert (shown["content_type"], shown["response_topic"], shown["correlation_data"]) == ("text/plain", "answers", "7")
     assert 590 <= shown["message_expiry_interval"] <= 600

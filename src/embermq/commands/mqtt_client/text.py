@@ -5,40 +5,20 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from embermq.commands.output import json_line, printable, printable_bytes, text_or_base64
+from embermq.commands.text.property_text import properties_object
 from embermq.errors import ConfigError
 from embermq.instants import microseconds, utc_text
-from embermq.protocol.errors import PeerError
-from embermq.protocol.mqtt.fields import Fields
-from embermq.protocol.mqtt.properties import EITHER, Properties, read_properties
-from embermq.protocol.packets import PUBLISH, Publish
+from embermq.protocol.packets import Publish
 
 _FIELD: Final = re.compile(r"%(.)|\\([nt0\\])", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
 
 
-def properties_of(message: Publish) -> Properties:
-    """The properties of a message (MQTT 5), as the wire has them."""
-    try:
-        return read_properties(Fields(message.properties, 0, len(message.properties)), PUBLISH, EITHER)
-    except PeerError as error:
-        raise ConfigError(f"the server sent properties that cannot be read: {error.detail}") from None
-
-
 def as_object(message: Publish) -> dict[str, Any]:
-    """A message as a JSON object."""
+    """A message as a JSON object, with its properties as `ember retained` and `ember log` show them."""
     shown: dict[str, Any] = {"topic": message.topic_name} | text_or_base64("payload", message.payload)
     shown |= {"qos": message.qos, "retain": message.retain, "timestamp": _now()}
-    pairs = []
-    for name, value in properties_of(message):
-        if name == "user_property" and isinstance(value, tuple):
-            pairs.append(list(value))
-        elif isinstance(value, bytes):
-            shown |= text_or_base64(name, value)
-        elif name != "topic_alias":
-            shown[name] = value
-    if pairs:
-        shown["user_properties"] = pairs
-    return shown
+    return shown | properties_object(message.properties)
 
 
 def as_line(message: Publish) -> str:

@@ -16,7 +16,7 @@ from embermq.commands.output import (
     table_line,
     text_or_base64,
 )
-from embermq.commands.property_text import properties_from, properties_object, properties_text
+from embermq.commands.text.property_text import properties_from, properties_object, properties_text
 from embermq.instants import utc_text
 from embermq.protocol.message_expiry import message_expires_us, with_remaining_expiry
 from embermq.protocol.message_fields import message_fields

@@ -21,7 +21,7 @@ from embermq.commands.output import (
     table_line,
     text_or_base64,
 )
-from embermq.commands.property_text import properties_object, properties_text
+from embermq.commands.text.property_text import properties_object, properties_text
 from embermq.errors import ConfigError
 from embermq.instants import utc_seconds_text, utc_text
 from embermq.protocol.topics import matches

@@ -1,0 +1,1 @@
+"""Records and messages as text: columns for people, JSON lines for programs."""
