@@ -8,7 +8,6 @@ Never: what is done with a setting; `embed` joins the parts.
 import os
 import tomllib
 from collections.abc import Mapping
-from difflib import get_close_matches
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -25,8 +24,9 @@ from embermq.protocol.mqtt import settings as mqtt5_settings
 from embermq.protocol.mqtt.fields import PROPERTIES_BYTES_MAX, PROPERTIES_MAX
 from embermq.protocol.sn import settings as sn_settings
 from embermq.protocol.topics import check_topic_filter, check_topic_name
+from embermq.settings_names import nearest
 from embermq.transport.addresses import is_loopback
-from embermq.units import DURATION_EXPECTED, SIZE_EXPECTED, duration_s, size_bytes
+from embermq.units import DURATION_EXPECTED, SIZE_EXPECTED, unit_of, without_unit
 
 ENVIRONMENT_PREFIX: Final = "EMBERMQ_"
 GIB: Final = 1024 * 1024 * 1024
@@ -85,20 +85,6 @@ TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 
 
-def _unit_of(key: str) -> str:
-    """What the number of a setting counts, by its name: bytes, s, or nothing of these."""
-    parts = key.split("_")
-    return "bytes" if "bytes" in parts else "s" if parts[-1] == "s" else ""
-
-
-def _without_unit(key: str, value: str) -> int | str:
-    read = {"bytes": size_bytes, "s": duration_s}.get(_unit_of(key))
-    try:
-        return value if read is None else read(value)
-    except ValueError:
-        return value
-
-
 class Section(BaseModel):
     """A table of the file. An unknown key is an error."""
 
@@ -110,7 +96,7 @@ class Section(BaseModel):
         """Sizes and durations with a unit as numbers; what is none is left for the message about numbers."""
         if not isinstance(values, Mapping):
             return values
-        return {key: _without_unit(key, value) if isinstance(value, str) else value for key, value in values.items()}
+        return {key: without_unit(key, value) if isinstance(value, str) else value for key, value in values.items()}
 
 
 class ListenerSettings(Section):
@@ -360,7 +346,7 @@ def _check_environment() -> None:
     for name in os.environ:
         section, separator, _ = name.upper().removeprefix(ENVIRONMENT_PREFIX).partition("__")
         if name.upper().startswith(ENVIRONMENT_PREFIX) and separator and section.lower() not in Settings.model_fields:
-            near = _nearest((section.lower(),))
+            near = nearest((section.lower(),), all_keys())
             meant = f"did you mean {near}?" if near else f"expected one of {', '.join(Settings.model_fields)}"
             raise ConfigError(f"environment variable {name}: there is no section {section.lower()}, {meant}")
 
@@ -389,10 +375,10 @@ def _expected(key: tuple[int | str, ...], kind: str, message: str, value: object
     """What was expected of a setting, in a few words."""
     name = ".".join(str(part) for part in key)
     if kind == "extra_forbidden":
-        near = _nearest(key)
+        near = nearest(key, all_keys())
         what = "section" if len(key) == 1 else "setting"
         return f"there is no {what} {name}" + (f", did you mean {near}?" if near else "")
-    unit = _unit_of(str(key[-1]))
+    unit = unit_of(str(key[-1]))
     if kind == "int_parsing" and unit:
         return f"{name}: expected {SIZE_EXPECTED if unit == 'bytes' else DURATION_EXPECTED}, not {value!r}"
     if kind == "missing":
@@ -403,22 +389,6 @@ def _expected(key: tuple[int | str, ...], kind: str, message: str, value: object
         message.removeprefix("Value error, ").replace("Input should be", "expected").replace("String should", "must")
     )
     return f"{name}: {wanted}, not {value!r}"
-
-
-def _nearest(key: tuple[int | str, ...]) -> str:
-    """The section or setting that was probably meant; empty if none is near."""
-    if len(key) == 1:
-        return next(iter(get_close_matches(str(key[0]), Settings.model_fields, n=1)), "")
-    section, name = str(key[0]), str(key[-1])
-    known = [tuple(each.split(".", 1)) for each in all_keys()]
-    names = [other for part, other in known if part == section]
-    elsewhere = [f"{part}.{other}" for part, other in known if other == name]
-    if elsewhere and not get_close_matches(name, names, n=1, cutoff=0.8):
-        return elsewhere[0]
-    near = get_close_matches(name, names, n=1)
-    if near:
-        return f"{section}.{near[0]}"
-    return next(iter(get_close_matches(f"{section}.{name}", all_keys(), n=1)), "")
 
 
 def all_keys() -> list[str]:

@@ -33,3 +33,22 @@ def _read(text: str, units: dict[str, int], expected: str) -> int:
     if number != int(number):
         raise ValueError(f"expected {expected}")
     return int(number)
+
+
+def unit_of(key: str) -> str:
+    """What the number of a setting counts, by its name: `bytes`, `s`, or nothing of these."""
+    parts = key.split("_")
+    return "bytes" if "bytes" in parts else "s" if parts[-1] == "s" else ""
+
+
+def without_unit(key: str, value: str) -> int | str:
+    """The value of a setting as a number; what is no size or duration is returned as it is."""
+    try:
+        match unit_of(key):
+            case "bytes":
+                return size_bytes(value)
+            case "s":
+                return duration_s(value)
+    except ValueError:
+        pass
+    return value
