@@ -153,6 +153,8 @@ class LimitSettings(Section):
     connect_timeout_s: Count = limits.CONNECT_TIMEOUT_S
     session_expiry_max_s: Annotated[int, Field(ge=1, le=0xFFFF_FFFF)] = limits.SESSION_EXPIRY_MAX_S
     will_grace_s: Annotated[int, Field(ge=0, le=86_400)] = limits.WILL_GRACE_S
+    files_reserved: Annotated[int, Field(ge=0)] = limits.FILES_RESERVED
+    memory_bytes_max: Annotated[int, Field(ge=0)] = limits.MEMORY_BYTES_MAX
 
     def limits(self) -> limits.Limits:
         """The limits as the core takes them."""

@@ -125,6 +125,7 @@ def run(
     group_bytes_max: int = GROUP_BYTES_MAX,
     shortcuts: bool = True,
     internal_errors: int = 0,
+    used_bytes: Callable[[], int] = int,
     **limits: int,
 ) -> None:
     """Run a scenario on a server of its own, which has no bug on the way."""
@@ -137,6 +138,7 @@ def run(
             sys_interval_s=0,
             group_bytes_max=group_bytes_max,
             shortcuts=shortcuts,
+            used_bytes=used_bytes,
         )
         await server.start()
         await scenario(server)

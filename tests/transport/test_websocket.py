@@ -309,7 +309,7 @@ def test_a_connection_counts_before_its_upgrade_and_no_more_when_it_is_gone() ->
                 assert broker._server.core.counters.connections_refused == 1
                 first[1].close()
                 await first[1].wait_closed()
-                while broker._server._http_sockets:
+                while broker._server.capacity.http_sockets:
                     await asyncio.sleep(0.01)
                 async with dialled(broker) as second:
                     await second.send(connect("c2"))

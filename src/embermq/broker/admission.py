@@ -57,6 +57,7 @@ class Admission:
 
     __slots__ = (
         "admitted",
+        "is_memory_full",
         "_store",
         "_access",
         "_limits",
@@ -81,6 +82,7 @@ class Admission:
         receivers_max: int = CACHE_RECEIVERS_MAX,
     ) -> None:
         self.admitted: Final[dict[str, Route]] = {}  # read by shortcuts; only `route` adds to it
+        self.is_memory_full = False  # then no subscription is added
         self._store: Final = store
         self._access: Final = access
         self._limits: Final = limits
@@ -128,6 +130,8 @@ class Admission:
             topic_filter = filter_of(asked)
         if not topic_filter:
             reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "not $share/name/filter"
+        elif not existed and self.is_memory_full:
+            reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.memory_bytes_max is reached"
         elif not existed and len(session.subscriptions) >= self._limits.subscriptions_max:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.subscriptions_max is reached"
         elif not existed and session.subscription_bytes + size_bytes > self._limits.subscription_bytes_max:

@@ -62,6 +62,7 @@ class Core:
     """The broker without its sockets."""
 
     __slots__ = (
+        "admission",
         "counters",
         "connections",
         "delivery",
@@ -118,6 +119,7 @@ class Core:
         self._effects: Final = effects
         self._shares: Final = Shares(store, effects, counters, self._routes, self._clock, limits)
         admission = Admission(store, access, limits, counters, self._routes, report_refusal)
+        self.admission: Final = admission
         self.retained: Final = RetainedDelivery(store, effects, shortcuts, comparisons_max)
         delivery = MessageDelivery(
             store, access, admission, counters, effects, self.retained, self._clock, shortcuts, report_long_queue

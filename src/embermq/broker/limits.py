@@ -23,6 +23,8 @@ KEEP_ALIVE_MAX_S: Final = KEEP_ALIVE_UNCAPPED_S
 CONNECT_TIMEOUT_S: Final = 10
 SESSION_EXPIRY_MAX_S: Final = 30 * 24 * 3600
 WILL_GRACE_S: Final = 30
+FILES_RESERVED: Final = 512
+MEMORY_BYTES_MAX: Final = 0
 
 
 @final
@@ -45,6 +47,8 @@ class Limits:
         "connect_timeout_s",
         "session_expiry_max_s",
         "will_grace_s",
+        "files_reserved",
+        "memory_bytes_max",
     )
 
     def __init__(
@@ -65,6 +69,8 @@ class Limits:
         connect_timeout_s: int = CONNECT_TIMEOUT_S,
         session_expiry_max_s: int = SESSION_EXPIRY_MAX_S,
         will_grace_s: int = WILL_GRACE_S,
+        files_reserved: int = FILES_RESERVED,
+        memory_bytes_max: int = MEMORY_BYTES_MAX,
     ) -> None:
         self.packet_bytes_max: Final = packet_bytes_max  # of its remaining length, judged before any allocation
         self.connections_max: Final = connections_max
@@ -81,6 +87,8 @@ class Limits:
         self.connect_timeout_s: Final = connect_timeout_s  # from the accepted socket to a whole CONNECT
         self.session_expiry_max_s: Final = session_expiry_max_s
         self.will_grace_s: Final = will_grace_s  # after a start, how long clients have to come back before their wills
+        self.files_reserved: Final = files_reserved  # descriptors that no connection gets
+        self.memory_bytes_max: Final = memory_bytes_max  # of the process; 0: three fourths of the machine's
 
     def keep_alive_s(self, asked_s: int) -> int:
         """The keep alive that a client gets; 0 is none."""

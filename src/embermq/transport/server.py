@@ -22,12 +22,15 @@ from embermq import __version__
 from embermq.broker.access import Access, Grant
 from embermq.broker.core import Core
 from embermq.broker.limits import Limits
+from embermq.broker.session import heaviest
 from embermq.protocol.mqtt.dialect import LEVELS
 from embermq.protocol.mqtt.encode import Encodings
 from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS, Mqtt5Settings
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
 from embermq.transport.authentication import Authenticator
+from embermq.transport.byte_transport import ByteTransport
+from embermq.transport.capacity import Capacity, used_bytes
 from embermq.transport.pauses import DISK, TURN
 from embermq.transport.server_log import ServerLog
 from embermq.transport.stream import WAITING_MAX, StreamConnection
@@ -44,6 +47,8 @@ GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
 """How much may wait for the disk before clients that send more are no longer read from."""
 AUTHENTICATION_THREADS: Final = 2
 STOP_GRACE_S: Final = 5.0
+HEAVY_BYTES: Final = 1024 * 1024
+"""A client with fewer bytes of messages in memory is not disconnected because the memory is full."""
 
 
 @final
@@ -62,6 +67,7 @@ class Server:
         levels: tuple[int, ...] = LEVELS,
         mqtt5: Mqtt5Settings = DEFAULT_SETTINGS,
         response_information: Grant | None = None,
+        used_bytes: Callable[[], int] = used_bytes,
     ) -> None:
         """`shortcuts` off: every packet takes the general path. `levels`: the protocol levels on a stream."""
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
@@ -89,13 +95,13 @@ class Server:
             response_information=response_information,
         )
         self.authenticator: Final = Authenticator(access, self.begin_turn, threads=AUTHENTICATION_THREADS)
+        self.capacity: Final = Capacity(limits, self.core.counters, self.log.ends, used_bytes)
         self.end_of_turn: Final[list[Callable[[], None]]] = []
         """Called when the core has ended a turn and the connections are written to: what a listener gathers itself."""
         self._sys_interval_ms: Final = sys_interval_s * 1000
         self._next_report_ms = 0
         self.group_bytes_max: Final = group_bytes_max
         self._connections: set[StreamConnection] = set()
-        self._http_sockets = 0  # connections of WebSocket listeners before the upgrade
         self._paused: dict[StreamConnection, None] = {}
         self._resting: list[StreamConnection] = []
         self._listeners: list[asyncio.Server] = []
@@ -103,13 +109,12 @@ class Server:
         self._datagrams: list[SnListener] = []
         self.before_stop: Final[list[Callable[[], Awaitable[None]]]] = []  # the ends of what uses this server
         self._unix_paths: list[Path] = []
-        self._in_turn = False
+        self._in_turn = self._stopping = False
         self._turn_ms = self._turn_us = 0  # the first counts as `now_ms` does, the second since 1970
         self._turn_end: Final = self._end_turn  # bound once, not in every turn; as the context it runs in
         self._context: Final = copy_context()
         self._wall_ahead_s = 0.0  # wall clock minus the loop's clock, as of the last tick
         self._timer: asyncio.TimerHandle | None = None
-        self._stopping = False
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -293,6 +298,7 @@ class Server:
         self.log.flush()
         try:
             self.core.tick(now_ms, time.time_ns() // 1000)
+            self._look_at_capacity()
             if self._sys_interval_ms and now_ms >= self._next_report_ms:
                 self._next_report_ms = now_ms + self._sys_interval_ms
                 self.core.report()
@@ -301,6 +307,18 @@ class Server:
         due_ms = self.core.next_deadline_ms()
         wait_ms = TICK_MAX_MS if due_ms is None else max(TICK_MIN_MS, min(TICK_MAX_MS, due_ms - now_ms))
         self._timer = self.loop.call_later(wait_ms / 1000, self._tick)
+
+    def _look_at_capacity(self) -> None:
+        """If the memory is full: refuse subscriptions, and end the connection of the client that holds most of it."""
+        capacity = self.capacity
+        capacity.look()
+        self.core.admission.is_memory_full = capacity.is_memory_full
+        if capacity.is_memory_full:
+            session = heaviest(self.core.sessions(), HEAVY_BYTES)
+            if session is not None:
+                capacity.clients_ended += 1
+                reason = "limits.memory_bytes_max is reached, and this client holds most"
+                self.core.connections.end(session, ReasonCode.QUOTA_EXCEEDED, reason, reason)
 
     # -- connections -----------------------------------------------------------------------------------------------
 
@@ -311,29 +329,26 @@ class Server:
     def _new_connection(self) -> asyncio.Protocol:
         return StreamConnection(self)  # type: ignore[return-value]  # it has the methods, without the base class
 
-    def admit(self, connection: StreamConnection) -> bool:
-        """Whether one more connection is within the limit; if so it counts from now on."""
-        if not self._has_room():
+    def admit(self, connection: StreamConnection, transport: ByteTransport) -> bool:
+        """Whether one more connection is within the limits; if so it counts from now on."""
+        if not self._has_room(transport):
             return False
         self._connections.add(connection)
         return True
 
-    def admit_http(self) -> bool:
+    def admit_http(self, transport: ByteTransport) -> bool:
         """As `admit`, for a connection that may become a WebSocket."""
-        if not self._has_room():
+        if not self._has_room(transport):
             return False
-        self._http_sockets += 1
+        self.capacity.http_sockets += 1
         return True
 
-    def _has_room(self) -> bool:
-        if self._stopping or len(self._connections) + self._http_sockets >= self.limits.connections_max:
-            self.core.counters.connections_refused += 1
-            return False
-        return True
+    def _has_room(self, transport: ByteTransport) -> bool:
+        return not self._stopping and self.capacity.has_room(len(self._connections), transport)
 
     def forget_http(self) -> None:
         """A connection that was admitted by `admit_http` is gone, or has become a WebSocket."""
-        self._http_sockets -= 1
+        self.capacity.http_sockets -= 1
 
     def forget(self, connection: StreamConnection) -> None:
         """A connection is gone."""

@@ -102,7 +102,7 @@ class StreamConnection(Link):
     def attach(self, transport: ByteTransport) -> None:
         """The connection begins."""
         self._transport = transport
-        if not self._server.admit(self):
+        if not self._server.admit(self, transport):
             self._connection.lost()
             transport.abort()
             return

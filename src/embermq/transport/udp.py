@@ -318,6 +318,11 @@ class SnListener:
         connect = event.connect
         link = SnLink(self, event.connection)
         self._links[event.connection] = link
+        if self._server.capacity.is_memory_full:
+            self._server.capacity.refused_for_memory += 1
+            busy = Refused("limits.memory_bytes_max is reached", reason=ReasonCode.SERVER_BUSY)
+            self._refused(event, link, busy)
+            return
         self._authenticator.authenticate(
             connect,
             None,

@@ -99,7 +99,8 @@ class HttpConnection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if not self._listener.server.admit_http():
+        assert self.transport is not None
+        if not self._listener.server.admit_http(self.transport):
             self._abort()
             return
         self._is_waiting = True
