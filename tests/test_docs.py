@@ -13,6 +13,7 @@ CODE = sorted(path for folder in ("src", "tests", "bench", "examples") for path 
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 CITED_PAGE = re.compile(r"\bdocs/([\w-]+\.md)(?:,\s+\"([^\"\n]+)\")?")
 CITED_FILE = re.compile(r"`((?:src|tests|bench|examples|docs|tools)/[\w./-]+)`")
+CITED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 DOTTED_NAME = re.compile(r"`(embermq(?:\.\w+)+)`")
 NOT_IN_THE_REPOSITORY = re.compile(r"\b(?:digest(?: section)?|decisions?|style,? section|review,? section) \d", re.I)
 
@@ -58,6 +59,19 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_files_that_a_page_names_exist(page: Path) -> None:
     for name in CITED_FILE.findall(page.read_text()):
         assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_tests_that_a_page_names_exist(page: Path) -> None:
+    for name, test in CITED_TEST.findall(page.read_text()):
+        assert re.search(rf"def {test}\(", (ROOT / name).read_text()), f"{name} has no {test}"
+
+
+def test_every_line_of_the_security_page_names_a_test() -> None:
+    rows = [line for line in (ROOT / "docs" / "security.md").read_text().splitlines() if line.startswith("| ")]
+    claims = [row for row in rows if row != "| it | shown by |"]
+    assert len(claims) > 20
+    assert [row for row in claims if not CITED_TEST.search(row)] == []
 
 
 @pytest.mark.parametrize("path", [*PAGES, *CODE], ids=ids)
