@@ -19,7 +19,6 @@ WITHOUT_JSON = {
     "pipeline compact",
     "pipeline report",
     "pipeline run",
-    "pipeline status",
     "retained clear",
     "retained export",
     "retained import",

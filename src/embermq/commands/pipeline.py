@@ -12,8 +12,16 @@ import typer
 
 from embermq.commands import pipeline_queries
 from embermq.commands.options import directory_option
-from embermq.commands.output import print_table, printable
-from embermq.commands.pipeline_queries import DATA, LAKE, LOCAL, LakeDirectory, Master, errors_as_sentences
+from embermq.commands.output import Json, json_line, print_table, printable
+from embermq.commands.pipeline_queries import (
+    DATA,
+    LAKE,
+    LOCAL,
+    LakeDirectory,
+    Master,
+    errors_as_sentences,
+    starting_spark,
+)
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -86,7 +94,7 @@ def run(
 
 
 @app.command()
-def status(data: KnownData = None, lake_directory: LakeDirectory = LAKE) -> None:
+def status(data: KnownData = None, lake_directory: LakeDirectory = LAKE, json: Json = False) -> None:
     """Show how far the tables are, without starting Spark."""
     with errors_as_sentences(needs_spark=False):
         from embermq.instants import utc_seconds_text
@@ -106,7 +114,11 @@ def status(data: KnownData = None, lake_directory: LakeDirectory = LAKE) -> None
         written = progress.get("written")
         when = f", last report {utc_seconds_text(int(written * 1e6))}" if written else ""
         state = "running" if running else progress.get("state", "never run")
-        print(f"pipeline: {'killed' if state == 'running' and not running else state}{when}")
+        state = "killed" if state == "running" and not running else state
+        if json:
+            print(json_line({"state": state, "next_offset": end, "jobs": progress.get("jobs", {})}))
+            return
+        print(f"pipeline: {state}{when}")
         print(f"log: next offset {end}")
         rows = [
             [name, job["records"], round(job["rate"]), job["offset"], max(0, end - (job["offset"] or 0))]
@@ -133,7 +145,7 @@ def compact(
         from embermq.spark.queries.sql import query_session
 
         lake = Lake(lake_directory)
-        with query_session(lake, master) as spark:
+        with starting_spark(master), query_session(lake, master) as spark:
             for done in compact_tables(spark, lake, keep_hours):
                 print(f"{done.table}: {done.files_removed} files became {done.files_added}", flush=True)
 
@@ -148,7 +160,7 @@ def audit(data: KnownData = None, lake_directory: LakeDirectory = LAKE, master: 
         from embermq.spark.queries.sql import query_session
 
         lake = Lake(lake_directory)
-        with query_session(lake, master) as spark:
+        with starting_spark(master), query_session(lake, master) as spark:
             directory = data or lake.data_directory() or DATA
             violations = list(find_violations(spark, lake, directory, _own_set(directory)))
         for violation in violations:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from embermq.commands.options import directory_option, past_instant_us
-from embermq.commands.output import Csv, Format, Json, chosen_format, print_rows
+from embermq.commands.output import Csv, Format, Json, chosen_format, print_rows, printable
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def query(
         if engine is Engine.SPARK:
             from embermq.spark.queries.sql import query_session, run_sql
 
-            with query_session(lake, master) as spark:
+            with starting_spark(master), query_session(lake, master) as spark:
                 result = run_sql(spark, lake, sql, limit, data)
                 _show(result.columns, result.rows, result.has_more, limit, format)
             return
@@ -98,7 +98,7 @@ def as_of(
             from embermq.spark.queries import as_of as on_spark
             from embermq.spark.queries.sql import QueryResult, query_session
 
-            with query_session(lake, master) as spark:
+            with starting_spark(master), query_session(lake, master) as spark:
                 result = QueryResult(
                     on_spark.retained_as_of(spark, lake, instant, topic_filter).orderBy("topic"), limit
                 )
@@ -140,6 +140,14 @@ def errors_as_sentences(needs_spark: bool = True) -> Iterator[None]:
         yield
     except (PipelineError, LogError) as error:
         raise ConfigError(str(error)) from None
+
+
+@contextmanager
+def starting_spark(master: str) -> Iterator[None]:
+    """Says on a terminal that Spark starts, which takes a while."""
+    if sys.stderr.isatty():
+        print(f"starting Spark on {printable(master)}: it takes a while", file=sys.stderr, flush=True)
+    yield
 
 
 def _add_log(tables: "LocalTables", data: Path) -> None:
