@@ -43,7 +43,9 @@ class Served(NamedTuple):
         request = urllib.request.Request(url, body, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=20) as response:
-                return response.status, json.loads(response.read()), response.headers
+                data = response.read()
+                is_json = response.headers.get_content_type() == "application/json"
+                return response.status, json.loads(data) if is_json else data, response.headers
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, json.loads(error.read()), error.headers

@@ -227,7 +227,7 @@ class Connections:
 
     def _refuse(self, link: Link, reason: ReasonCode, detail: str) -> None:
         """CONNACK with a reason, then the end; nothing after the CONNECT is processed (MQTT-3.1.4-5)."""
-        self._counters.connections_refused += 1
+        self._counters.refuse_connection(reason)
         link.send(Connack(False, reason))
         link.close(reason, detail)
 

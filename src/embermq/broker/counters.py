@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from embermq.protocol.packets import Publish
+from embermq.protocol.reasons import ReasonCode
 
 SYS_PREFIX: Final = "$SYS/"
 
@@ -25,10 +26,19 @@ class Counters:
         "publish_sent",
         "publish_bytes_received",
         "publish_bytes_sent",
+        "publish_received_1",
+        "publish_received_2",
+        "publish_sent_1",
+        "publish_sent_2",
+        "publish_bytes_received_1",
+        "publish_bytes_received_2",
+        "publish_bytes_sent_1",
+        "publish_bytes_sent_2",
         "clients_connected",
         "clients_maximum",
         "clients_expired",
         "connections_refused",
+        "refusals",
         "publishers_held_back",
         "receivers_slow",
         "queues_long",
@@ -57,10 +67,20 @@ class Counters:
         self.publish_sent = 0
         self.publish_bytes_received = 0
         self.publish_bytes_sent = 0
+        # Of these, what was at QoS 1 and at QoS 2; the rest was at QoS 0.
+        self.publish_received_1 = 0
+        self.publish_received_2 = 0
+        self.publish_sent_1 = 0
+        self.publish_sent_2 = 0
+        self.publish_bytes_received_1 = 0
+        self.publish_bytes_received_2 = 0
+        self.publish_bytes_sent_1 = 0
+        self.publish_bytes_sent_2 = 0
         self.clients_connected = 0
         self.clients_maximum = 0
         self.clients_expired = 0
         self.connections_refused = 0
+        self.refusals: Final[dict[ReasonCode, int]] = {}  # of connections, by reason
         self.publishers_held_back = 0  # how often a publisher had to wait for a receiver
         self.receivers_slow = 0  # how often a receiver did not drain while publishers waited for it
         self.queues_long = 0  # how often a session came near `queue_log_bytes_max`
@@ -79,6 +99,31 @@ class Counters:
         self.store_refusals = 0
         # Counts of the transports: each call returns names below `$SYS/broker/` with their values.
         self.others: Final[list[Callable[[], dict[str, int]]]] = []
+
+    def refuse_connection(self, reason: ReasonCode) -> None:
+        """A connection was refused."""
+        self.connections_refused += 1
+        self.refusals[reason] = self.refusals.get(reason, 0) + 1
+
+    def received_by_qos(self) -> tuple[int, int, int]:
+        """PUBLISH packets that came, by QoS."""
+        first, second = self.publish_received_1, self.publish_received_2
+        return self.publish_received - first - second, first, second
+
+    def bytes_received_by_qos(self) -> tuple[int, int, int]:
+        """Their payloads, by QoS."""
+        first, second = self.publish_bytes_received_1, self.publish_bytes_received_2
+        return self.publish_bytes_received - first - second, first, second
+
+    def sent_by_qos(self) -> tuple[int, int, int]:
+        """PUBLISH packets that were sent, by QoS."""
+        first, second = self.publish_sent_1, self.publish_sent_2
+        return self.publish_sent - first - second, first, second
+
+    def bytes_sent_by_qos(self) -> tuple[int, int, int]:
+        """Their payloads, by QoS."""
+        first, second = self.publish_bytes_sent_1, self.publish_bytes_sent_2
+        return self.publish_bytes_sent - first - second, first, second
 
     def dropped(self) -> int:
         """Messages that were dropped, for whatever reason."""

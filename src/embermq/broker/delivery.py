@@ -73,9 +73,17 @@ class MessageDelivery:
 
     def receive(self, session: "Session", link: Link, message: Publish) -> None:
         """A PUBLISH of a connected client."""
-        self._counters.publish_received += 1
-        self._counters.publish_bytes_received += len(message.payload)
         qos = message.qos
+        counters = self._counters
+        payload_bytes = len(message.payload)
+        counters.publish_received += 1
+        counters.publish_bytes_received += payload_bytes
+        if qos == 1:
+            counters.publish_received_1 += 1
+            counters.publish_bytes_received_1 += payload_bytes
+        elif qos == 2:
+            counters.publish_received_2 += 1
+            counters.publish_bytes_received_2 += payload_bytes
         if qos == 2 and message.packet_id in session.received_ids:
             # MQTT-4.3.3-2: the same message again; the first one may not be durable yet, so this waits as well.
             self._effects.add(AcknowledgementEffect(link, PUBREC, message.packet_id))
@@ -94,10 +102,20 @@ class MessageDelivery:
         if qos == 2:
             session.received_ids.add(message.packet_id)
 
+    def _count_received(self, qos: int, payload_bytes: int) -> None:
+        counters = self._counters
+        counters.publish_received += 1
+        counters.publish_bytes_received += payload_bytes
+        if qos == 1:
+            counters.publish_received_1 += 1
+            counters.publish_bytes_received_1 += payload_bytes
+        elif qos == 2:
+            counters.publish_received_2 += 1
+            counters.publish_bytes_received_2 += payload_bytes
+
     def refuse(self, session: "Session", link: Link, packet: RefusedPublish) -> None:
         """A PUBLISH of a connected client that is wrong in itself."""
-        self._counters.publish_received += 1
-        self._counters.publish_bytes_received += packet.payload_bytes
+        self._count_received(packet.qos, packet.payload_bytes)
         reason: int = 0
         if packet.qos == 1 or packet.packet_id not in session.received_ids:
             reason = self._admission.refuse_payload(session.client_id, packet)
@@ -109,8 +127,7 @@ class MessageDelivery:
 
         Returns why it was not taken, None if it was. `must_be_durable`: QoS 0 waits for the commit as well.
         """
-        self._counters.publish_received += 1
-        self._counters.publish_bytes_received += len(message.payload)
+        self._count_received(message.qos, len(message.payload))
         refusal = self._admission.refusal(identity.client_id, identity, message)
         if refusal is None:
             route = self._admission.route(message.topic_name)
@@ -164,7 +181,7 @@ class MessageDelivery:
             return
         qos = message.qos
         with_shortcuts = self._with_shortcuts
-        sent = 0
+        sent = sent_1 = sent_2 = 0
         for receiver in receivers:
             session = receiver.session
             if receiver.no_local and session.client_id == client_id:
@@ -191,10 +208,20 @@ class MessageDelivery:
                     outbound.offer(link, message, granted, retain, receiver.ids)
                     if outbound.is_above_high_water():
                         self.flow.rising[session] = None
-                sent += 1
+                if granted == 1:
+                    sent_1 += 1
+                else:
+                    sent_2 += 1
         counters = self._counters
+        payload_bytes = len(message.payload)
+        if qos:
+            sent += sent_1 + sent_2
+            counters.publish_sent_1 += sent_1
+            counters.publish_bytes_sent_1 += sent_1 * payload_bytes
+            counters.publish_sent_2 += sent_2
+            counters.publish_bytes_sent_2 += sent_2 * payload_bytes
         counters.publish_sent += sent
-        counters.publish_bytes_sent += sent * len(message.payload)
+        counters.publish_bytes_sent += sent * payload_bytes
 
     def _expire(self, message: Publish, receivers: "list[Subscription]", client_id: str) -> None:
         """A message has expired while it waited for its commit. Stored queues have it, and drop it in its turn."""

@@ -104,6 +104,8 @@ class Shortcuts:
         counters.publish_bytes_received += payload_bytes
         self._store.append_publish(message, session.client_id)
         if qos:
+            counters.publish_received_1 += 1
+            counters.publish_bytes_received_1 += payload_bytes
             if route.receivers:
                 self._delivery.fan_out(message, route.receivers, session.client_id)
                 link.acknowledge(PUBACK, message.packet_id, 0)

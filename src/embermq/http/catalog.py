@@ -3,11 +3,26 @@
 from typing import Any, Final
 
 from embermq.http.operation import Operation
-from embermq.http.resources import clients, facts, retained, sessions
+from embermq.http.resources import (
+    clients,
+    documents,
+    facts,
+    messages,
+    pipeline,
+    retained,
+    sessions,
+    subscriptions,
+    tail,
+)
 
 OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *facts.OPERATIONS,
+    *documents.OPERATIONS,
     *clients.OPERATIONS,
     *sessions.OPERATIONS,
+    *subscriptions.OPERATIONS,
     *retained.OPERATIONS,
+    *messages.OPERATIONS,
+    *tail.OPERATIONS,
+    *pipeline.OPERATIONS,
 )

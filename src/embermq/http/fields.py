@@ -5,25 +5,26 @@ An answer is written in ASCII: other characters, which a client may have chosen 
 """
 
 import json
+import re
 import time
-from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
+from base64 import b64encode
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from embermq.broker.operator import wrong_topic_filter, wrong_topic_name
+from embermq.http.refusal import HttpRefusal
 from embermq.instants import EXPECTED, instant_us, utc_text
 
 PAGE_ITEMS: Final = 100
 PAGE_ITEMS_MAX: Final = 1_000
 OFFSET_MAX: Final = (1 << 63) - 1
-TEXT_MAX: Final = 65_535
 NDJSON: Final = "application/x-ndjson"
 
 _LEVEL: Final = "[^+#/\\u0000]*"
 _TOPIC_FILTER: Final = rf"^(#|({_LEVEL}|\+)(/({_LEVEL}|\+))*(/#)?)$"
 _TOPIC_NAME: Final = r"^[^+#\u0000]+$"
+_BASE64: Final = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _INSTANT: Final = (
     r"^(now|[0-9]{1,10}(\.[0-9]{1,6})?|[0-9]{1,6}[smhd]"
     r"|[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?)$"
@@ -47,10 +48,8 @@ def _topic_name(text: str) -> str:
 
 
 def _instant(text: str) -> str:
-    try:
-        instant_us(text)
-    except ValueError:
-        raise ValueError(f"expected {EXPECTED}") from None
+    if not re.fullmatch(_INSTANT, text):
+        raise ValueError(f"expected {EXPECTED}")
     return text
 
 
@@ -62,11 +61,15 @@ def _number(value: object) -> object:
 
 
 def _base64(text: str) -> str:
-    try:
-        b64decode(text, validate=True)
-    except (Base64Error, ValueError):
-        raise ValueError("expected base64") from None
+    if not re.fullmatch(_BASE64, text):
+        raise ValueError("expected base64")
     return text
+
+
+def _between(lowest: int, highest: int, description: str) -> Any:
+    """The bounds of a number; pydantic leaves them out of the schema of a type with a validator."""
+    bounds: Any = {"minimum": lowest, "maximum": highest}
+    return Field(ge=lowest, le=highest, description=description, json_schema_extra=bounds)
 
 
 TopicFilter = Annotated[
@@ -74,7 +77,7 @@ TopicFilter = Annotated[
     AfterValidator(_topic_filter),
     Field(
         description="Topic filter, such as home/+/temperature or home/#.",
-        json_schema_extra={"minLength": 1, "pattern": _TOPIC_FILTER, "maxLength": TEXT_MAX // 4},
+        json_schema_extra={"minLength": 1, "pattern": _TOPIC_FILTER},
     ),
 ]
 TopicName = Annotated[
@@ -82,7 +85,7 @@ TopicName = Annotated[
     AfterValidator(_topic_name),
     Field(
         description="Topic name, without wildcards.",
-        json_schema_extra={"minLength": 1, "pattern": _TOPIC_NAME, "maxLength": TEXT_MAX // 4},
+        json_schema_extra={"minLength": 1, "pattern": _TOPIC_NAME},
     ),
 ]
 Instant = Annotated[
@@ -90,16 +93,16 @@ Instant = Annotated[
     AfterValidator(_instant),
     Field(description=f"{EXPECTED[0].upper()}{EXPECTED[1:]}.", json_schema_extra={"pattern": _INSTANT}),
 ]
-Base64 = Annotated[str, AfterValidator(_base64), Field(json_schema_extra={"contentEncoding": "base64"})]
-Limit = Annotated[
-    int, BeforeValidator(_number), Field(ge=1, le=PAGE_ITEMS_MAX, description="How many items a page has at most.")
+Base64 = Annotated[
+    str,
+    AfterValidator(_base64),
+    Field(json_schema_extra={"contentEncoding": "base64", "pattern": _BASE64}),
 ]
-Offset = Annotated[int, BeforeValidator(_number), Field(ge=0, le=OFFSET_MAX, description="An offset of the log.")]
-Size = Annotated[int, BeforeValidator(_number), Field(ge=0, le=OFFSET_MAX)]
-ClientId = Annotated[str, Field(min_length=1, max_length=TEXT_MAX)]
-Cursor = Annotated[
-    str, Field(max_length=2 * TEXT_MAX, description="The `next` of the page before; empty for the first.")
-]
+Limit = Annotated[int, BeforeValidator(_number), _between(1, PAGE_ITEMS_MAX, "How many items a page has at most.")]
+Offset = Annotated[int, BeforeValidator(_number), _between(0, OFFSET_MAX, "An offset of the log.")]
+Size = Annotated[int, BeforeValidator(_number), _between(0, OFFSET_MAX, "A number of bytes.")]
+ClientId = Annotated[str, Field(min_length=1)]
+Cursor = Annotated[str, Field(description="The `next` of the page before; empty for the first.")]
 Timestamp = Annotated[str, Field(description="UTC, with microseconds.")]
 
 
@@ -126,9 +129,17 @@ class Problem(Model):
     error: str
 
 
-def past_us(text: str | None) -> int | None:
-    """The instant that a request names. In the future: the last microsecond, since nothing is known of later ones."""
-    return None if text is None else instant_us(text)
+def past_us(name: str, text: str | None) -> int | None:
+    """The instant that a parameter names; refused if the calendar has none of it, or it is not between 1970 and now."""
+    if text is None:
+        return None
+    try:
+        asked_us = instant_us(text)
+    except ValueError:
+        asked_us = -1
+    if not 0 <= asked_us <= now_us():
+        raise HttpRefusal(422, f"{name}: expected an instant between 1970 and now")
+    return asked_us
 
 
 def now_us() -> int:

@@ -95,5 +95,6 @@ class HttpServer:
             await listener.close()
         if self._authenticator is not None:
             self._authenticator.close()
+        self.service.close()
         for path in self._paths:
             path.unlink(missing_ok=True)

@@ -4,9 +4,10 @@ Owns: the places for streams, and how a change is published and waited for.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from embermq.broker.operator import retain
 from embermq.http.refusal import HttpRefusal
@@ -17,13 +18,17 @@ if TYPE_CHECKING:
     from embermq.transport.server import Server
 
 FAILING_CHECK_S: Final = 1.0
+THREADS: Final = 2
+"""For reading files."""
+
+T = TypeVar("T")
 
 
 @final
 class Service:
     """One server. `settings` are the effective ones; `log_directory` is None for a server in memory."""
 
-    __slots__ = ("failing_check_s", "lake", "log_directory", "places", "server", "settings", "stopping")
+    __slots__ = ("failing_check_s", "lake", "log_directory", "places", "server", "settings", "stopping", "_threads")
 
     def __init__(
         self,
@@ -41,6 +46,15 @@ class Service:
         self.places: Final = places if places is not None else StreamPlaces()
         self.stopping: Final = asyncio.Event()
         self.failing_check_s: Final = failing_check_s
+        self._threads: Final = ThreadPoolExecutor(THREADS, "http")
+
+    async def on_thread(self, call: Callable[[], T]) -> T:
+        """Do something that reads files away from the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def close(self) -> None:
+        """No call follows."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def publish_retained(self, message: Publish, pending: "Pending") -> str:
         """Retain a message, or clear its topic; returns why it was refused."""

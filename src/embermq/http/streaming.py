@@ -107,6 +107,12 @@ class Stream:
                 transport.abort()
             raise ConnectionResetError("the reader of a stream does not read") from None
 
+    def check_reader(self) -> None:
+        """ConnectionError if the reader is gone: an answer that finds nothing for long would not notice."""
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the reader of a stream is gone")
+
     async def complete(self) -> web.StreamResponse:
         """All lines were given."""
         await self.flush()

@@ -7,6 +7,7 @@ A group is reported as durable only when it is written and applied. While the se
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -15,6 +16,7 @@ from threading import Event, Thread
 from typing import Final, final
 
 from embermq.store.checkpointer import Checkpointer
+from embermq.store.commit_times import CommitTimes
 from embermq.store.errors import StoreError
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
@@ -37,10 +39,11 @@ Done = Callable[[StoreError | None], None]
 class Work:
     """A closed group. `finished` is called on the broker's thread: with an error at most once, then with None."""
 
-    __slots__ = ("finished", "group", "trim_before")
+    __slots__ = ("closed_s", "finished", "group", "trim_before")
 
     def __init__(self, group: Group, finished: Done, trim_before: int) -> None:
         self.group: Final = group
+        self.closed_s: Final = time.perf_counter()
         self.finished: Final = finished
         self.trim_before: Final = trim_before  # older records may be trimmed once this group is applied; 0: none
 
@@ -78,6 +81,7 @@ class Committer:
         "_want_trim",
         "_work",
         "failing",
+        "times",
         "trim_limit",
     )
 
@@ -106,6 +110,7 @@ class Committer:
         self._unchecked_bytes = 0
         self._closing: Final = Event()
         self.failing = ""
+        self.times: Final = CommitTimes()
         self._worker: Final = Thread(target=self._run, name="ember-committer", daemon=True)
         self._worker.start()
 
@@ -135,6 +140,7 @@ class Committer:
                 self.failing = f"the committer stopped: {error!r}"
                 self._report(work, StoreError(self.failing))
                 return
+            self.times.add(len(work.group), time.perf_counter() - work.closed_s)
             self._call(partial(work.finished, None))
             self._maintain(work)
 

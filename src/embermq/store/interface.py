@@ -13,7 +13,9 @@ from typing import Final, final
 from mypy_extensions import mypyc_attr
 
 from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest, Will
+from embermq.store.commit_times import CommitTimes
 from embermq.store.errors import StoreError as StoreError  # what the broker catches belongs to the interface
+from embermq.store.log_segment import LogSegment as LogSegment
 
 PACKET_IDS: Final = 65_535
 
@@ -51,6 +53,18 @@ class Retained:
     def has_expired(self, now_us: int) -> bool:
         """Whether it is no longer retained at an instant."""
         return 0 < self.expires_us <= now_us
+
+
+@final
+class RetainedChange:
+    """A change of a topic's retained message; `message` is None where it was cleared."""
+
+    __slots__ = ("timestamp_us", "offset", "message")
+
+    def __init__(self, timestamp_us: int, offset: int, message: Retained | None) -> None:
+        self.timestamp_us: Final = timestamp_us
+        self.offset: Final = offset
+        self.message: Final = message
 
 
 @final
@@ -202,22 +216,6 @@ class SavedSharedQueue:
         self.queue_id: Final = queue_id  # the offset of the record that opened it
         self.share_filter: Final = share_filter
         self.queue: Final = queue
-
-
-@final
-class LogSegment:
-    """A file of the log, for the operator. The timestamps are 0 while it has no records."""
-
-    __slots__ = ("first_offset", "next_offset", "size_bytes", "first_timestamp_us", "last_timestamp_us")
-
-    def __init__(
-        self, first_offset: int, next_offset: int, size_bytes: int, first_timestamp_us: int, last_timestamp_us: int
-    ) -> None:
-        self.first_offset: Final = first_offset
-        self.next_offset: Final = next_offset
-        self.size_bytes: Final = size_bytes
-        self.first_timestamp_us: Final = first_timestamp_us
-        self.last_timestamp_us: Final = last_timestamp_us
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -420,6 +418,14 @@ class Store(ABC):
     @abstractmethod
     def retained_budget_totals(self) -> list[tuple[str, int, int]]:
         """Filter, count and bytes of each budget."""
+
+    def retained_changes(self, topic_name: str, after_offset: int, limit: int) -> list[RetainedChange]:
+        """The changes of a topic's retained message above an offset, oldest first, as far as the history goes back."""
+        return []
+
+    def commit_times(self) -> CommitTimes | None:
+        """How long commits have taken; None if the engine has nothing to wait for."""
+        return None
 
     def log_segments(self) -> list[LogSegment]:
         """The segments of the log, oldest first; none if the engine has no log."""

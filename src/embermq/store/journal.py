@@ -14,12 +14,14 @@ from typing import Final, final
 from embermq.protocol.packets import Publish, SubscriptionRequest, Will
 from embermq.protocol.topics import matches
 from embermq.store.budgets import BudgetLedger
+from embermq.store.commit_times import CommitTimes
 from embermq.store.committer import Committer, Done, Work
 from embermq.store.directory import DataDirectory
 from embermq.store.interface import (
     LogSegment,
     Queue,
     Retained,
+    RetainedChange,
     RetainedPiece,
     RetainedPosition,
     SavedSession,
@@ -378,6 +380,9 @@ class Journal(Store):
     ) -> Iterator[list[Retained]]:
         return self._state.history.as_of_pieces(self._log, topic_filter, instant_us, after_topic_name)
 
+    def retained_changes(self, topic_name: str, after_offset: int, limit: int) -> list[RetainedChange]:
+        return self._state.history.changes_of(self._log, topic_name, after_offset, limit)
+
     def retained_admits(self, topic_name: str, payload_bytes: int) -> str:
         return self._ledger.admits(topic_name, payload_bytes) if self._budgeted else ""
 
@@ -393,6 +398,9 @@ class Journal(Store):
 
     def retained_budget_totals(self) -> list[tuple[str, int, int]]:
         return self._state.retained.budget_totals()
+
+    def commit_times(self) -> CommitTimes:
+        return self._committer.times
 
     def log_segments(self) -> list[LogSegment]:
         return [

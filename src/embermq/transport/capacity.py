@@ -13,6 +13,7 @@ from typing import Final, final
 
 from embermq.broker.counters import Counters
 from embermq.broker.limits import Limits
+from embermq.protocol.reasons import ReasonCode
 from embermq.transport.byte_transport import ByteTransport
 from embermq.transport.rate_limited_log import RateLimitedLog
 
@@ -135,7 +136,7 @@ class Capacity:
             reason = "limits.memory_bytes_max is reached"
         else:
             return True
-        self._counters.connections_refused += 1
+        self._counters.refuse_connection(ReasonCode.SERVER_BUSY)
         self._log.log(logging.WARNING, "a new connection was closed: %s", reason)
         return False
 

@@ -243,7 +243,7 @@ class StreamConnection(Link):
     def refused(self, refusal: Refused) -> None:
         """The client may not connect: say so in CONNACK."""
         if self._connection.state == AUTHENTICATING:
-            self._counters.connections_refused += 1
+            self._counters.refuse_connection(refusal.reason)
             self.send(Connack(False, refusal.reason))
             self.close(refusal.reason, refusal.detail)
 

@@ -342,7 +342,7 @@ class SnListener:
 
     def _refused(self, event: ConnectRequest, link: SnLink, refusal: Refused) -> None:
         if not self._is_gone(event, link):
-            self._server.core.counters.connections_refused += 1
+            self._server.core.counters.refuse_connection(refusal.reason)
             link.send(Connack(False, refusal.reason))
             link.close(refusal.reason, refusal.detail)
 

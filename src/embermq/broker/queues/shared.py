@@ -258,6 +258,8 @@ class ShareGroup:
             counters = self._shares.counters
             counters.publish_sent += 1
             counters.publish_bytes_sent += len(message.payload)
+            counters.publish_sent_1 += 1
+            counters.publish_bytes_sent_1 += len(message.payload)
             if not member.session.outbound.send_shared(link, self, delivery, retain, member.ids):
                 self.finish(sequence)  # too large for all members: it counts as delivered (5.0, MQTT-3.1.2-25)
         else:
@@ -280,8 +282,11 @@ class ShareGroup:
             self._queue.release(delivery.sequence)
         self._unfinished.pop(delivery.sequence, None)
         session.outbound.promised += 1
-        self._shares.counters.publish_sent += 1
-        self._shares.counters.publish_bytes_sent += len(delivery.message.payload)
+        counters = self._shares.counters
+        counters.publish_sent += 1
+        counters.publish_bytes_sent += len(delivery.message.payload)
+        counters.publish_sent_2 += 1
+        counters.publish_bytes_sent_2 += len(delivery.message.payload)
         self._shares.effects.add(SharedOfferEffect(session, delivery.message, retain, member.ids))
 
     # -- acknowledgements ----------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from embermq.http.fields import (
 )
 from embermq.http.operation import OPERATOR, VIEWER, Answer, Call, Operation
 from embermq.http.paging import page_of, wants_lines
+from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.listing import stream_models
 from embermq.http.service import Service
 from embermq.http.streaming import Slices
@@ -56,7 +57,12 @@ class Client(Model):
 
 
 class ClientIds(Model):
-    client_ids: Annotated[list[ClientId], Field(min_length=1, max_length=CLIENTS_MAX)]
+    client_ids: Annotated[list[ClientId], Field(min_length=1)]
+
+    def check(self) -> None:
+        """Refuses more than a request may name."""
+        if len(self.client_ids) > CLIENTS_MAX:
+            raise HttpRefusal(422, f"client_ids: expected at most {CLIENTS_MAX}")
 
 
 class Disconnected(Model):
@@ -112,6 +118,7 @@ async def list_clients(call: Call[ClientsQuery, Nothing]) -> Answer:
 
 
 async def disconnect(call: Call[Nothing, ClientIds]) -> Answer:
+    call.body.check()
     service = call.service
     slices = Slices()
     unknown: list[str] = []
@@ -148,5 +155,6 @@ OPERATIONS: Final = (
         query=Nothing,
         body=ClientIds,
         answer=Disconnected,
+        statuses=(422,),
     ),
 )

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
 from aiohttp import web
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from embermq.broker.operator import cleared, retained_message, retained_pieces
 from embermq.http.fields import (
@@ -16,8 +16,10 @@ from embermq.http.fields import (
     Limit,
     Model,
     Nothing,
+    Offset,
     Page,
     Size,
+    Timestamp,
     TopicFilter,
     TopicName,
     json_text,
@@ -31,12 +33,19 @@ from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.listing import stall_s
 from embermq.http.service import Pending, Service
 from embermq.http.streaming import Slices, Stream
-from embermq.protocol.packets import Publish
+from embermq.instants import utc_text
+from embermq.protocol.errors import PeerError
+from embermq.protocol.message_expiry import message_expires_us
+from embermq.protocol.mqtt.fields import Fields, variable_byte_integer
+from embermq.protocol.mqtt.properties import CLIENT, read_message_section
+from embermq.protocol.packets import PUBLISH, Publish
 from embermq.store.errors import HistoryTrimmed
 from embermq.store.interface import Retained, StoreError
+from embermq.store.interface import RetainedChange as Change
 
 MESSAGES_MAX: Final = 10_000
 """How many messages one request may set; the size of a body bounds them as well."""
+HISTORY_PIECE: Final = 64
 PAGE_BYTES_MAX: Final = 4 * 1024 * 1024
 """From this many bytes of payload on, a page has no more messages."""
 
@@ -54,32 +63,44 @@ class OneQuery(Model):
     as_of: Instant | None = None
 
 
+def _whole(value: object) -> object:
+    """JSON has one kind of number: 1.0 is 1."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 class NewMessage(Model):
-    """A message to retain, with its payload as text or as base64."""
+    """A message to retain, with its payload as text or as base64, one of them. An empty payload would clear."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["payload"]}, {"required": ["payload_base64"]}]},
+    )
 
     topic: TopicName
-    payload: str | None = None
-    payload_base64: Base64 | None = None
-    qos: Annotated[int, Field(ge=0, le=2)] = 0
-    properties_base64: Base64 | None = None
+    payload: Annotated[str, Field(json_schema_extra={"minLength": 1})] = ""
+    payload_base64: Annotated[Base64, Field(json_schema_extra={"minLength": 4})] = ""
+    qos: Annotated[int, BeforeValidator(_whole), Field(ge=0, le=2, json_schema_extra={"minimum": 0, "maximum": 2})] = 0
+    properties_base64: Annotated[Base64, Field(description="The properties of MQTT 5, as in a PUBLISH.")] = ""
 
     @model_validator(mode="after")
     def _has_a_payload(self) -> "NewMessage":
-        if (self.payload is None) == (self.payload_base64 is None):
+        if len(self.model_fields_set & {"payload", "payload_base64"}) != 1:
             raise ValueError("expected payload or payload_base64, one of them")
-        if not self.payload_bytes():
+        if not self.payload and not self.payload_base64:
             raise ValueError("expected a payload that is not empty: an empty one clears")
         return self
 
-    def payload_bytes(self) -> bytes:
-        """The payload; a text with a lone surrogate has none."""
-        if self.payload is None:
-            return b64decode(self.payload_base64 or "")
-        return self.payload.encode("utf-8", "replace")
+    def publish(self) -> Publish:
+        """The message; a `PeerError` says what is wrong with its properties."""
+        payload = self.payload.encode() if self.payload else b64decode(self.payload_base64)
+        given = b64decode(self.properties_base64)
+        section = variable_byte_integer(len(given)) + given
+        properties = read_message_section(Fields(section, 0, len(section)), PUBLISH, CLIENT).canonical
+        expires_us = message_expires_us(properties, now_us())
+        return Publish(self.topic, payload, self.qos, True, False, 0, properties, expires_us)
 
 
 class SetBody(Model):
-    messages: Annotated[list[NewMessage], Field(max_length=MESSAGES_MAX)]
+    messages: list[NewMessage]
 
 
 class RefusedMessage(Model):
@@ -111,12 +132,8 @@ class ClearAnswer(Model):
 
 def as_of_us(service: Service, text: str | None) -> int | None:
     """The instant that is asked for; refused if nothing can be known of it."""
-    asked_us = past_us(text)
-    if asked_us is None:
-        return None
-    if not 0 <= asked_us <= now_us():
-        raise HttpRefusal(422, "as_of: expected an instant that is not in the future, and not before 1970")
-    if service.log_directory is None:
+    asked_us = past_us("as_of", text)
+    if asked_us is not None and service.log_directory is None:
         raise HttpRefusal(409, "a store in memory keeps no history")
     return asked_us
 
@@ -181,11 +198,54 @@ async def get_message(call: Call[OneQuery, Nothing]) -> Answer:
     return json_response(retained_json(retained))
 
 
+class HistoryQuery(Model):
+    topic: TopicName
+    cursor: Annotated[Offset | None, Field(description="The `next` of the page before.")] = None
+    limit: Limit = PAGE_ITEMS
+
+
+class RetainedChange(Model):
+    """A change of a topic's retained message. Without `message` it was cleared, or expired."""
+
+    timestamp: Timestamp
+    offset: int
+    message: RetainedMessage | None = None
+
+
+async def list_history(call: Call[HistoryQuery, Nothing]) -> Answer:
+    service = call.service
+    query = call.query
+    if service.log_directory is None:
+        raise HttpRefusal(409, "a store in memory keeps no history")
+    store = service.server.store
+    slices = Slices()
+    lines: list[str] = []
+    size_bytes = 0
+    after = query.cursor if query.cursor is not None else -1
+    while len(lines) < query.limit and size_bytes < PAGE_BYTES_MAX:
+        changes = store.retained_changes(query.topic, after, min(HISTORY_PIECE, query.limit - len(lines)))
+        for change in changes:
+            after = change.offset
+            lines.append(_change_json(change))
+            size_bytes += len(lines[-1])
+        if not changes:
+            return json_page(lines, None)
+        await slices.rest()
+    return json_page(lines, str(after) if store.retained_changes(query.topic, after, 1) else None)
+
+
+def _change_json(change: Change) -> str:
+    message = "" if change.message is None else f',"message":{retained_json(change.message)}'
+    return f'{{"timestamp":"{utc_text(change.timestamp_us)}","offset":{change.offset}{message}}}'
+
+
 # -- changes ---------------------------------------------------------------------------------------------------------
 
 
 async def set_messages(call: Call[Nothing, SetBody]) -> Answer:
     service = call.service
+    if len(call.body.messages) > MESSAGES_MAX:
+        raise HttpRefusal(422, f"messages: expected at most {MESSAGES_MAX}")
     pending = Pending()
     slices = Slices()
     refused: list[RefusedMessage] = []
@@ -194,9 +254,10 @@ async def set_messages(call: Call[Nothing, SetBody]) -> Answer:
     outcome = "failed"
     try:
         for place, given in enumerate(messages):
-            properties = b64decode(given.properties_base64 or "")
-            message = Publish(given.topic, given.payload_bytes(), given.qos, True, False, 0, properties)
-            refusal = service.publish_retained(message, pending)
+            try:
+                refusal = service.publish_retained(given.publish(), pending)
+            except PeerError as error:
+                refusal = f"properties_base64: {error}"
             if refusal:
                 refused.append(RefusedMessage(place=place, error=refusal))
             await slices.rest()
@@ -280,6 +341,17 @@ OPERATIONS: Final = (
         statuses=(404, 409, 410, 422),
     ),
     Operation(
+        method="GET",
+        path="/api/v1/retained/history",
+        role=VIEWER,
+        summary="When and how the retained message of one topic changed, oldest first.",
+        handle=list_history,
+        query=HistoryQuery,
+        body=Nothing,
+        answer=Page[RetainedChange],
+        statuses=(409,),
+    ),
+    Operation(
         method="POST",
         path="/api/v1/retained/set",
         role=OPERATOR,
@@ -288,6 +360,7 @@ OPERATIONS: Final = (
         query=Nothing,
         body=SetBody,
         answer=SetAnswer,
+        statuses=(422,),
     ),
     Operation(
         method="POST",

@@ -123,6 +123,7 @@ async def list_sessions(call: Call[SessionsQuery, Nothing]) -> Answer:
 
 
 async def end_sessions(call: Call[Nothing, ClientIds]) -> Answer:
+    call.body.check()
     service = call.service
     pending = Pending()
     slices = Slices()
@@ -163,5 +164,6 @@ OPERATIONS: Final = (
         query=Nothing,
         body=ClientIds,
         answer=Ended,
+        statuses=(422,),
     ),
 )

@@ -12,7 +12,7 @@ from typing import Final, final
 from rocksdict import RdictIter, WriteBatch
 
 from embermq.store.errors import HistoryTrimmed, StoreError
-from embermq.store.interface import Retained
+from embermq.store.interface import Retained, RetainedChange
 from embermq.store.log.blocks import Record
 from embermq.store.log.records import QOS_MASK, RETAIN_FLAG, Group, Kind
 from embermq.store.log.writer import Log
@@ -204,6 +204,23 @@ class History:
                 found.append(change)
                 if len(found) == limit:
                     break
+        return found
+
+    def changes_of(self, log: Log, topic_name: str, after_offset: int, limit: int) -> list[RetainedChange]:
+        """The changes of one topic above an offset, oldest first."""
+        key = topic_key(topic_name)
+        found: list[RetainedChange] = []
+        for stored, value in _changes_before(self._rocks.iterator(HISTORY_END), key, _OFFSET_MAX):
+            timestamp_us, offset = CHANGED_AT.unpack_from(stored, len(stored) - CHANGED_AT.size)
+            if offset <= after_offset:
+                continue
+            message = None
+            if value != CLEARED:
+                copy = value[1:] if value[:1] == COPY else b""
+                message = self._message(log, Change(key, timestamp_us, offset, copy, _change_expires_us(value)))
+            found.append(RetainedChange(timestamp_us, offset, message))
+            if len(found) == limit:
+                break
         return found
 
     def _check_known(self, instant_us: int) -> None:

@@ -1,0 +1,115 @@
+"""The OpenAPI document, made from the operations and their models."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pydantic.json_schema import models_json_schema
+
+from embermq import __version__
+from embermq.http.fields import NDJSON, Nothing, Problem
+from embermq.http.operation import PUBLIC, Operation
+
+REF: Final = "#/components/schemas/{model}"
+DESCRIPTIONS: Final = {
+    400: "a parameter or the body is not as expected",
+    401: "nobody is logged in",
+    403: "another role is needed, or a page of another origin asks",
+    404: "there is no such thing",
+    408: "the body did not come in time",
+    409: "this server keeps no log",
+    410: "the log was trimmed, and does not reach back so far",
+    413: "the body is too large",
+    415: "the body is not JSON",
+    421: "the host name is not one of this server",
+    422: "the parameters are well-formed, and nothing can be known of what they ask for",
+    429: "too many failed logins",
+    500: "an error of the server",
+    503: "the server cannot answer now",
+}
+
+
+def document(operations: Iterable[Operation[Any, Any]]) -> dict[str, Any]:
+    """The document for a list of operations."""
+    known = list(operations)
+    models = {model for each in known for model in (each.answer, each.lines) if model is not None} | {Problem}
+    bodies = {each.body for each in known if each.body is not Nothing}
+    names, definitions = models_json_schema(
+        [*((model, "serialization") for model in models), *((model, "validation") for model in bodies)],
+        ref_template=REF,
+    )
+    paths: dict[str, dict[str, Any]] = {}
+    for each in known:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, names)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "EmberMQ", "version": __version__, "description": "The HTTP interface of an EmberMQ server."},
+        "paths": paths,
+        "components": {
+            "schemas": definitions.get("$defs", {}),
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "user": {"type": "http", "scheme": "basic"},
+            },
+        },
+    }
+
+
+def _operation(operation: Operation[Any, Any], names: Any) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    if operation.answer is not None:
+        content["application/json"] = {"schema": names[operation.answer, "serialization"]}
+    if operation.lines is not None:
+        content[NDJSON] = {"schema": {"type": "string", "description": "A JSON object a line."}}
+    if operation.media:
+        kind = "object" if operation.media == "application/json" else "string"
+        content[operation.media] = {"schema": {"type": kind}}
+    described: dict[str, Any] = {
+        "summary": operation.summary,
+        "operationId": f"{operation.method} {operation.path}".lower()
+        .replace("/api/v1", "")
+        .replace("/", "-")
+        .replace(" ", ""),
+        "responses": {"200": {"description": "the answer", "content": content}} | _refusals(operation, names),
+    }
+    parameters = _parameters(operation)
+    if parameters:
+        described["parameters"] = parameters
+    if operation.body is not Nothing:
+        schema = names[operation.body, "validation"]
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    if operation.role != PUBLIC:
+        described["security"] = [{"token": []}, {"user": []}]
+    return described
+
+
+def _refusals(operation: Operation[Any, Any], names: Any) -> dict[str, Any]:
+    statuses = {400, 403, 421, 500, 503, *operation.statuses}
+    if operation.role != PUBLIC:
+        statuses |= {401, 429}
+    if operation.body is not Nothing:
+        statuses |= {408, 413, 415}
+    schema = names[Problem, "serialization"]
+    return {
+        str(status): {"description": DESCRIPTIONS[status], "content": {"application/json": {"schema": schema}}}
+        for status in sorted(statuses)
+    }
+
+
+def _parameters(operation: Operation[Any, Any]) -> list[dict[str, Any]]:
+    schema = operation.query.model_json_schema(ref_template=REF)
+    required = schema.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": _without_null(field)}
+        for name, field in schema.get("properties", {}).items()
+    ]
+
+
+def _without_null(field: dict[str, Any]) -> dict[str, Any]:
+    """A parameter that is not given is left out; a query has no null."""
+    kept = {key: value for key, value in field.items() if key not in ("anyOf", "title")}
+    if kept.get("default", "") is None:
+        del kept["default"]
+    for option in field.get("anyOf", []):
+        if option.get("type") != "null":
+            kept = option | kept
+    return kept

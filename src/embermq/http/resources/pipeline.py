@@ -1,0 +1,93 @@
+"""The pipeline's progress, from the file that it writes in the lake."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from embermq.http.fields import Model, Nothing, Timestamp
+from embermq.http.operation import VIEWER, Answer, Call, Operation
+from embermq.instants import utc_text
+
+PROGRESS: Final = "progress.json"
+STATE_DIRECTORY: Final = "_embermq"
+FILE_BYTES_MAX: Final = 1024 * 1024
+
+
+class JobFacts(Model):
+    """A job. `lag` are the records that it is behind the log, as of now."""
+
+    name: str
+    offset: int | None = None
+    records: int
+    rate: Annotated[float, Field(description="Records a second, when it was last written.")]
+    lag: int | None = None
+
+
+class PipelineFacts(Model):
+    """What the last pipeline has written; without `written` there was none."""
+
+    state: str | None = None
+    written: Timestamp | None = None
+    jobs: list[JobFacts]
+
+
+def read_progress(lake: Path | None) -> dict[str, Any]:
+    """The file as it is; empty if there is none that can be read."""
+    if lake is None:
+        return {}
+    try:
+        with (lake / STATE_DIRECTORY / PROGRESS).open("rb") as file:
+            found = json.loads(file.read(FILE_BYTES_MAX))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def facts_of(progress: dict[str, Any], log_end: int) -> PipelineFacts:
+    """Lags are as of now: a pipeline that has stopped falls behind."""
+    jobs: list[JobFacts] = []
+    found = progress.get("jobs")
+    for name, job in found.items() if isinstance(found, dict) else ():
+        if not isinstance(job, dict):
+            continue
+        offset: int | None = job.get("offset")
+        if not isinstance(offset, int):
+            offset = None
+        records, rate = job.get("records"), job.get("rate")
+        jobs.append(
+            JobFacts(
+                name=str(name),
+                offset=offset,
+                records=records if isinstance(records, int) else 0,
+                rate=float(rate) if isinstance(rate, int | float) else 0.0,
+                lag=None if offset is None else max(0, log_end - offset),
+            )
+        )
+    state, written = progress.get("state"), progress.get("written")
+    return PipelineFacts(
+        state=state if isinstance(state, str) else None,
+        written=utc_text(int(written * 1_000_000)) if isinstance(written, int | float) else None,
+        jobs=jobs,
+    )
+
+
+async def pipeline(call: Call[Nothing, Nothing]) -> Answer:
+    service = call.service
+    progress = await service.on_thread(lambda: read_progress(service.lake))
+    return facts_of(progress, service.server.store.next_offset())
+
+
+OPERATIONS: Final = (
+    Operation(
+        method="GET",
+        path="/api/v1/pipeline",
+        role=VIEWER,
+        summary="How far the pipeline is with each of its tables.",
+        handle=pipeline,
+        query=Nothing,
+        body=Nothing,
+        answer=PipelineFacts,
+    ),
+)

@@ -1,0 +1,163 @@
+"""The live tail: messages as they are published, as server-sent events.
+
+A tail is a subscription at QoS 0 without a client. What its reader does not take in time is left out and counted.
+"""
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Final, final
+
+from embermq.broker.access import OPERATOR as OPERATOR_IDENTITY
+from embermq.broker.link import Link
+from embermq.broker.queues.outbound import Outbound
+from embermq.broker.session import Session
+from embermq.http.fields import Model, Nothing, TopicFilter
+from embermq.http.messages_json import payload_json, properties_json
+from embermq.http.operation import VIEWER, Answer, Call, Operation
+from embermq.http.refusal import HttpRefusal
+from embermq.http.resources.listing import stall_s
+from embermq.http.service import Service
+from embermq.http.streaming import Slices, Stream
+from embermq.protocol.packets import Delivery, Packet, Publish, SubscriptionRequest
+from embermq.protocol.reasons import ReasonCode
+
+EVENTS: Final = "text/event-stream"
+WAITING_MESSAGES_MAX: Final = 1_000
+WAITING_BYTES_MAX: Final = 4 * 1024 * 1024
+"""How much waits for the reader of a tail; what comes beyond is left out."""
+PAUSE_S: Final = 0.05
+"""How long messages gather before they are sent."""
+QUIET_S: Final = 15.0
+"""After so long without a message a comment is sent, so that both sides notice a connection that is gone."""
+
+
+class TailQuery(Model):
+    filter: TopicFilter = "#"
+
+
+@final
+class TailLink(Link):
+    """Gathers messages for one reader."""
+
+    def __init__(self) -> None:
+        super().__init__(can_be_held_back=False)
+        self.waiting_messages: deque[Publish] = deque()
+        self.waiting_bytes = 0
+        self.left_out = 0
+        self.news = asyncio.Event()
+
+    def deliver(self, delivery: Delivery) -> bool:
+        return self.forward(delivery.message)
+
+    def forward(self, message: Publish) -> bool:
+        if len(self.waiting_messages) >= WAITING_MESSAGES_MAX or self.waiting_bytes >= WAITING_BYTES_MAX:
+            self.left_out += 1
+        else:
+            self.waiting_messages.append(message)
+            self.waiting_bytes += len(message.topic_name) + len(message.payload)
+        self.news.set()
+        return True  # what a tail leaves out is no drop of the broker
+
+    def take(self) -> tuple[list[Publish], int]:
+        """What waits, and how many messages were left out since the last time."""
+        taken = list(self.waiting_messages), self.left_out
+        self.waiting_messages.clear()
+        self.waiting_bytes = self.left_out = 0
+        self.news.clear()
+        return taken
+
+    def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
+        return
+
+    def send(self, packet: Packet) -> None:
+        return
+
+    def has_room(self) -> bool:
+        return True
+
+    def hold_back(self, is_held: bool) -> None:
+        return
+
+    def opened(self) -> None:
+        return
+
+    def close(self, reason: ReasonCode, detail: str) -> None:
+        return
+
+
+@final
+class Tail:
+    """A subscription without a client, inside a context."""
+
+    def __init__(self, service: Service, topic_filter: str) -> None:
+        self.link: Final = TailLink()
+        self._core: Final = service.server.core
+        self._request: Final = SubscriptionRequest(topic_filter, 0)
+        outbound = Outbound(None, 1, 1, self._core.counters)
+        self._session: Final = Session("$tail", 0, OPERATOR_IDENTITY, outbound)
+        self._session.link = self.link
+
+    def __enter__(self) -> TailLink:
+        self._core.subscriptions.add(self._session, self._request)
+        return self.link
+
+    def __exit__(self, *ended: object) -> None:
+        self._core.subscriptions.remove_all(self._session)
+        self._session.has_ended = True
+
+
+def event_of(message: Publish) -> str:
+    """A message as the data of an event."""
+    line = (
+        f'{{"topic":{quoted(message.topic_name)},{payload_json(message.payload)}'
+        f',"payload_bytes":{len(message.payload)},"qos":{message.qos}'
+        f',"retain":{"true" if message.retain else "false"}'
+    )
+    line = f"{line},{properties_json(message.properties)}}}" if message.properties else f"{line}}}"
+    return f"event: message\ndata: {line}\n"
+
+
+async def tail(call: Call[TailQuery, Nothing]) -> Answer:
+    service = call.service
+    if call.query.filter.startswith("$share/"):
+        raise HttpRefusal(422, "filter: a tail cannot be a member of a share group")
+    slices = Slices()
+    async with Stream(call.request, service.places, stall_s(call.request), EVENTS) as stream:
+        with Tail(service, call.query.filter) as link:
+            await stream.line(": the tail begins\n")
+            await stream.flush()
+            while not service.stopping.is_set():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(QUIET_S):
+                        await link.news.wait()
+                if service.stopping.is_set():
+                    break
+                messages, left_out = link.take()
+                for message in messages:
+                    await stream.line(event_of(message))
+                    await slices.rest()
+                if left_out:
+                    await stream.line(f'event: left-out\ndata: {{"messages":{left_out}}}\n')
+                elif not messages:
+                    await stream.line(": quiet\n")
+                await stream.flush()
+                stream.check_reader()
+                await asyncio.sleep(PAUSE_S)
+        return await stream.complete()
+
+
+OPERATIONS: Final = (
+    Operation(
+        method="GET",
+        path="/api/v1/messages/tail",
+        role=VIEWER,
+        summary="Messages as they are published, as server-sent events: `message`, and `left-out` for a slow reader.",
+        handle=tail,
+        query=TailQuery,
+        body=Nothing,
+        media=EVENTS,
+        statuses=(422,),
+    ),
+)

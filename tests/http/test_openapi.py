@@ -1,0 +1,100 @@
+"""The OpenAPI document: every operation is in it, and schemathesis finds no answer that it does not promise."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import CHECKS
+
+from embermq import Broker
+from embermq.access.tokens import write_token
+from embermq.http.catalog import OPERATIONS
+from embermq.http.openapi import document
+from embermq.http.options import HttpOptions
+from support.ember_command import wire
+
+DOCUMENT = document(OPERATIONS)
+CONFIG = schemathesis.Config.from_dict(
+    {
+        "checks": {
+            # 410 and 422: well-formed, but nothing is known of what is asked for, such as an instant in the future.
+            "positive_data_acceptance": {"expected-statuses": ["2xx", "401", "403", "404", "409", "410", "422"]}
+        }
+    }
+)
+EXAMPLES = 6
+"""For each operation and mode; the interface was tested with thousands when it was made."""
+
+
+class Target:
+    """A server with something of everything, and a token to it."""
+
+    def __init__(self, broker: Broker, token: str) -> None:
+        self.url = f"http://127.0.0.1:{broker.http_port}"
+        self.headers = {"Authorization": f"Bearer {token}"}
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    directory = tmp_path_factory.mktemp("openapi")
+    token = write_token(directory / "tokens", "tester", "operator")
+    http = HttpOptions(port=0, token_file=directory / "tokens", lake=directory / "lake")
+    with Broker.in_thread(data=directory / "data", http=http) as broker, wire(broker, "reader") as reader:
+        away = wire(broker, "away", clean=False)
+        away.subscribe("a/#")
+        away.disconnect()
+        reader.subscribe("a/#", "$share/group/a/b")
+        for number in range(20):
+            reader.publish(f"a/{number}", b"\xff\x00" if number % 2 else b"text", qos=1, retain=True)
+        yield Target(broker, token)
+
+
+def test_every_operation_is_described() -> None:
+    described = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
+    assert described == {(operation.method, operation.path) for operation in OPERATIONS}
+    names = [method["operationId"] for methods in DOCUMENT["paths"].values() for method in methods.values()]
+    assert len(set(names)) == len(names)
+
+
+LEFT_OUT = {
+    "use_after_free",
+    "ensure_resource_availability",
+    "ignored_auth",  # every operation is asked without a login in test_tcp_login.py
+    "max_response_time",
+}
+
+
+def cases() -> list[Any]:
+    """Each operation with right requests and, if it has parameters, with wrong ones."""
+    schema: Any = schemathesis.openapi.from_dict(DOCUMENT, config=CONFIG)
+    found: list[Any] = []
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        if operation.path == "/api/v1/messages/tail":
+            continue  # it does not end
+        found.append(pytest.param(operation, schemathesis.GenerationMode.POSITIVE, id=f"{operation.label}-right"))
+        if operation.definition.raw.get("parameters") or operation.definition.raw.get("requestBody"):
+            found.append(pytest.param(operation, schemathesis.GenerationMode.NEGATIVE, id=f"{operation.label}-wrong"))
+    return found
+
+
+@pytest.mark.parametrize(("operation", "mode"), cases())
+def test_schemathesis_finds_nothing(target: Target, operation: Any, mode: schemathesis.GenerationMode) -> None:
+    names = [name for name in CHECKS.get_all_names() if name not in LEFT_OUT]
+    checks = CHECKS.get_by_names(names)
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    def run(case: Any) -> None:
+        case.call_and_validate(base_url=target.url, headers=target.headers, checks=checks)
+
+    run()
