@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from embermq.spark.lake.lake import Lake
 from embermq.spark.queries.audit import RULES, audit
 from support.checkpoints import trim_with_checkpoint
-from support.lakes import feed, job_named, new_lake, records
+from support.lakes import feed, job_named, new_lake
 from support.recorded import Recorder
 
 TABLES = ("messages", "retained", "retained_closed")
@@ -30,7 +30,7 @@ def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
     made.flush()
     messages, retained = job_named("messages"), job_named("retained")
     lake = new_lake(spark, directory / "lake", messages, retained)
-    records(spark, made.data, messages, 1, 65).write.format("delta").mode("append").save(lake.table("messages"))
+    feed(spark, lake, made.data, messages, [1, 65])
     feed(spark, lake, made.data, retained, [1, 20, 65])
     trim_with_checkpoint(made, 25, directory / "state")
     assert 25 <= made.log.first_offset <= 40
