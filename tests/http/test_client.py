@@ -41,6 +41,7 @@ def test_requests_share_a_connection_and_refusals_are_told(tmp_path: Path) -> No
         with pytest.raises(ServerRefusal, match="topic filter") as refused:
             client.get("/api/v1/retained", filter="a#")
         assert refused.value.status == 400
+        assert "embermq_connections 0.0" in client.text("/metrics").splitlines()
         assert client.get("/api/v1/retained", filter="a/3")["items"][0]["topic"] == "a/3"
         lines = client.lines("/api/v1/retained")
         next(lines)

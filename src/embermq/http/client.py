@@ -81,6 +81,15 @@ class HttpClient:
         """The JSON answer to a GET. Parameters that are None are left out."""
         return self._json(self._ask("GET", _with_query(path, query), None, "application/json"))
 
+    def text(self, path: str) -> str:
+        """An answer that is not JSON, such as `/metrics`."""
+        response = self._ask("GET", path, None, "*/*")
+        try:
+            return response.read().decode()
+        except (OSError, HTTPException, UnicodeDecodeError) as error:
+            self.close()
+            raise self._lost(error) from None
+
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """The JSON answer to a POST."""
         return self._json(self._ask("POST", path, body, "application/json"))

@@ -50,6 +50,9 @@ CHUNK_BYTES: Final = 4 * 1024 * 1024
 PIECE_TOPICS: Final = 128
 PIECE_BYTES: Final = 1024 * 1024
 """How many topics, and how many bytes of payload, one piece of an answer covers."""
+TOGETHER_MAX: Final = 64
+TOGETHER_BYTES: Final = 64 * 1024
+"""How many messages are asked for at once, and the bytes of payload from which on the next are asked for one by one."""
 STEPS_MAX: Final = 8
 """Up to this many changes of a topic are stepped over before a seek: most have few, a step costs a tenth of a seek."""
 
@@ -181,20 +184,41 @@ class History:
         """All messages that were retained at an instant, in store order and in pieces; a piece may be empty."""
         self._check_known(instant_us)
         piece: list[Retained] = []
+        changes: list[Change] = []
         topics = size_bytes = 0
+        together = 1  # how many messages are asked for at once: few while they are large
         for change in self._last_changes(topic_filter, topic_key(after_topic_name), instant_us):
             topics += 1
             if change is not None:
-                message = self._message(log, change)
-                # The log may have been trimmed between two pieces: then the history has the message by now.
-                found = [message] if message else self.as_of(log, key_topic(change.key), "", 1, instant_us)
-                piece += found
-                size_bytes += sum(len(retained.payload) for retained in found)
+                changes.append(change)
+                if len(changes) >= together:
+                    found = self._messages(log, changes, instant_us)
+                    changes = []
+                    found_bytes = sum([len(retained.payload) for retained in found])
+                    together = min(2 * together, TOGETHER_MAX) if found_bytes <= TOGETHER_BYTES else 1
+                    piece += found
+                    size_bytes += found_bytes
             if topics >= PIECE_TOPICS or size_bytes >= PIECE_BYTES:
-                yield piece
+                yield piece + self._messages(log, changes, instant_us)
                 piece = []
+                changes = []
                 topics = size_bytes = 0
-        yield piece
+        yield piece + self._messages(log, changes, instant_us)
+
+    def _messages(self, log: Log, changes: list[Change], instant_us: int) -> list[Retained]:
+        """The messages of some changes. Most are retained still: the state is asked for all of them at once."""
+        if not changes:
+            return []
+        found: list[Retained] = []
+        current = self._rocks.get_many([RETAINED + change.key for change in changes])
+        for change, value in zip(changes, current, strict=True):
+            if not change.copy and value is not None and value_offset(value) == change.offset:
+                found.append(unpack_retained(change.key, value))
+                continue
+            message = self._message(log, change)
+            # The log may have been trimmed between two pieces: then the history has the message by now.
+            found += [message] if message else self.as_of(log, key_topic(change.key), "", 1, instant_us)
+        return found
 
     def changes_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Change]:
         """For up to `limit` topics that had a retained message at an instant, the change that made it so."""
