@@ -17,12 +17,11 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import connection_scenarios, retained_scenarios, traffic_scenarios, v5_scenarios
-from bench.figures import BEFORE, Figures, Report, show
+from bench.figures import BEFORE, MEMORY, Figures, Report, show
 from bench.load import LoadFailed
 from bench.machine import Cores, facts, pin, prioritise, raise_open_files
 from bench.scenario import Scale, Scenario
 from bench.servers import (
-    EMBER_FLOOD,
     MOSQUITTO_FLOOD,
     MOSQUITTO_STORE,
     BrokerFailed,
@@ -59,7 +58,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--before", metavar="PATH", help="another build's `ember` command, measured in turn with the first"
     )
-    parser.add_argument("--ember-store", choices=["memory", "disk"], help="EmberMQ's store in the traffic scenarios")
+    parser.add_argument(
+        "--ember-store",
+        choices=["both", "disk", "memory"],
+        default="both",
+        help="EmberMQ's store in the traffic scenarios: as it starts by default, with `--memory`, or both in turn",
+    )
     parser.add_argument("--ember-arg", action="append", default=[], help="passed on to `ember serve`")
     for field in dataclasses.fields(Scale):
         kind = float if field.type is float or field.type == "float" else int
@@ -83,13 +87,14 @@ def factories(options: argparse.Namespace, cores: Cores, report: Report) -> dict
 
         def starting(command: str, name: str) -> Factory:
             def start_ember(scenario: Scenario) -> Server:
-                on_disk = scenario.store == "disk" or options.ember_store == "disk"
-                settings = "" if scenario.store == "disk" else EMBER_FLOOD
-                return ember(command, settings, on_disk, cores, options.ember_arg, name)
+                in_memory = scenario.store == "memory" and (options.ember_store == "memory" or name == MEMORY)
+                return ember(command, "", not in_memory, cores, options.ember_arg, name)
 
             return start_ember
 
         found["EmberMQ"] = starting(ember_command, "EmberMQ")
+        if options.ember_store == "both" and not options.before:
+            found[MEMORY] = starting(ember_command, MEMORY)
         if options.before:
             found[BEFORE] = starting(options.before, "before")
     if "mosquitto" in wanted:
@@ -118,7 +123,8 @@ def measure(
         for round_ in range(rounds):
             if scenario.fresh or not servers:
                 running.close()
-                servers = {name: running.enter_context(make(scenario)) for name, make in found.items()}
+                wanted = {name: make for name, make in found.items() if name != MEMORY or scenario.store == "memory"}
+                servers = {name: running.enter_context(make(scenario)) for name, make in wanted.items()}
             turns = {name: scenario.run(server, scale) for name, server in servers.items()}
             order = list(turns) if round_ % 2 == 0 else list(reversed(turns))
             while turns:

@@ -16,6 +16,8 @@ from rich.table import Table
 
 Figures = Mapping[str, float]
 
+MEMORY = "--memory"
+"""The name of EmberMQ with its store in memory, measured beside it as it starts by default."""
 BEFORE = "before"
 """The name of another build of EmberMQ that is measured in the same run."""
 
@@ -45,6 +47,11 @@ class Row:
     @property
     def ratio(self) -> float | None:
         ours, theirs = self.median("EmberMQ"), self.median("Mosquitto")
+        return ours / theirs if ours is not None and theirs else None
+
+    @property
+    def memory_ratio(self) -> float | None:
+        ours, theirs = self.median(MEMORY), self.median("Mosquitto")
         return ours / theirs if ours is not None and theirs else None
 
     @property
@@ -94,7 +101,7 @@ class Report:
         table.add_column("unit")
         servers = [
             name
-            for name in ("EmberMQ", BEFORE, "Mosquitto", "sink")
+            for name in ("EmberMQ", MEMORY, BEFORE, "Mosquitto", "sink")
             if any(name in r.values for r in self.rows.values())
         ]
         for name in servers:
@@ -102,6 +109,8 @@ class Report:
         if BEFORE in servers:
             table.add_column("to before", justify="right")
         table.add_column("ratio", justify="right")
+        if MEMORY in servers:
+            table.add_column("ratio of --memory", justify="right")
         table.add_column("target")
         last = ""
         for row in self.rows.values():
@@ -111,8 +120,10 @@ class Report:
             cells += [shown(row.median(name)) for name in servers]
             if BEFORE in servers:
                 cells.append("" if row.change is None else f"{row.change:.2f}")
-            cells += ["" if row.ratio is None else f"{row.ratio:.2f}", verdict(row)]
-            table.add_row(*cells)
+            cells.append("" if row.ratio is None else f"{row.ratio:.2f}")
+            if MEMORY in servers:
+                cells.append("" if row.memory_ratio is None else f"{row.memory_ratio:.2f}")
+            table.add_row(*cells, verdict(row))
             last = row.scenario
         return table
 
@@ -126,6 +137,7 @@ class Report:
                 "values": row.values,
                 "medians": {name: row.median(name) for name in row.values},
                 "ratio": row.ratio,
+                "ratio_of_memory": row.memory_ratio,
                 "to_before": row.change,
                 "target_met": row.met,
             }

@@ -35,12 +35,6 @@ max_inflight_messages 1000
 persistence false
 """
 
-# EmberMQ in the floods: the same window towards a subscriber; all else default.
-EMBER_FLOOD: Final = """\
-[limits]
-inflight_max = 1000
-"""
-
 # Mosquitto in the retained scenarios: persistence switched on as the distribution's file does, and every limit as it
 # is by default, because what a default cuts off is a part of the answer.
 MOSQUITTO_STORE: Final = """\
