@@ -2,11 +2,15 @@
 
 import select
 import socket
+import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from bench import packets
+from bench.attack_load import ATTACKS, Target
+from bench.attacks import Victims
 from bench.figures import BEFORE, Metric, Report
 from bench.flood import flood, open_traffic
 from bench.load import LoadFailed, Publisher, Subscriber, open_client, subscribe
@@ -174,3 +178,19 @@ def test_another_build_is_compared_within_the_run() -> None:
         report.add("paced", metrics, BEFORE, {"cpu_us": before})
     assert report.rows["paced", "cpu_us"].change == 4.0 / 5.0
     assert "to before" in [column.header for column in report.table().columns]
+
+
+@pytest.mark.parametrize("name", sorted(ATTACKS))
+def test_an_attack_ends_in_time_and_the_pair_beside_it_loses_nothing(name: str) -> None:
+    with Broker.in_thread(ws_port=0) as broker:
+        assert broker.port is not None and broker.ws_port is not None
+        pair = Victims(broker.port)
+        target = Target(broker.port, broker.ws_port)
+        attackers = threading.Thread(target=ATTACKS[name], args=(target, time.monotonic() + 0.4))
+        attackers.start()
+        seen = pair.run(0.4)
+        attackers.join(30)
+        assert not attackers.is_alive()
+        pair.close()
+    assert (seen.sent, seen.received) == (20, 20)
+    assert 0 < seen.p99_ms < float("inf")
