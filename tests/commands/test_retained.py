@@ -101,7 +101,7 @@ def test_properties_move_with_a_message_and_are_shown(place: DataPlace, tmp_path
     assert 900 < shown.pop("message_expiry_interval") <= 1_000
     assert shown == {name: value for name, value in properties.items() if name != "message_expiry_interval"}
     assert "content_type=application/json, response_topic=r" in place.retained("ls").lines[1]
-    place.retained("export", "#", str(tmp_path / "again.jsonl"))
+    place.retained("export", str(tmp_path / "again.jsonl"))
     place.retained("clear", "a")
     assert place.retained("import", str(tmp_path / "again.jsonl")).code == 0
     again = json.loads(place.retained("ls", "--json").text)["properties"]
