@@ -10,6 +10,7 @@ from embermq.transport.fair_share import (
     SHARE_BYTES,
     SHARE_BYTES_MAX,
     SHARE_BYTES_MIN,
+    TURN_S,
     adapted_share,
 )
 from embermq.transport.server import Server
@@ -69,3 +70,48 @@ def test_what_came_before_the_end_of_a_connection_is_processed() -> None:
         assert len(reader.payloads()) == len(messages)
 
     run(scenario)
+
+
+def test_a_client_that_brings_much_waits_when_others_have_used_the_time_of_a_turn() -> None:
+    async def scenario(server: Server) -> None:
+        reader = await joined(server, "r", "t")
+        late, small = await joined(server, "l"), await joined(server, "s")
+        server.shares_s = 2 * TURN_S
+        before = server.core.counters.bytes_received
+        late.send_now(Publish("t", bytes(10_000)))
+        assert server.core.counters.bytes_received == before
+        assert not late.is_read_from
+        small.send_now(Pingreq())
+        assert server.core.counters.bytes_received == before + 2
+        await turn()
+        assert late.is_read_from
+        await turn()
+        assert reader.payloads() == [bytes(10_000)]
+
+    run(scenario)
+
+
+def test_clients_take_turns_where_the_time_of_a_turn_is_too_short_for_all() -> None:
+    served: list[str] = []
+
+    class Resting:
+        """Takes the time of a whole turn, and never ends."""
+
+        def __init__(self, server: Server, name: str) -> None:
+            self._server = server
+            self._name = name
+
+        def proceed(self) -> None:
+            served.append(self._name)
+            self._server.shares_s = 2 * TURN_S
+            self._server._resting.append(self)  # type: ignore[arg-type]  # it has the one method that is called
+
+    async def scenario(server: Server) -> None:
+        server._resting.extend(Resting(server, name) for name in "abc")  # type: ignore[misc]  # as above
+        server.begin_turn()
+        while len(served) < 7:
+            await turn()
+        server._resting.clear()
+
+    run(scenario)
+    assert served[:7] == list("abcabca")

@@ -31,6 +31,7 @@ from embermq.store.interface import Store
 from embermq.transport.authentication import Authenticator
 from embermq.transport.byte_transport import ByteTransport
 from embermq.transport.capacity import Capacity, used_bytes
+from embermq.transport.fair_share import TURN_S
 from embermq.transport.pauses import DISK, TURN
 from embermq.transport.server_log import ServerLog
 from embermq.transport.stream import WAITING_MAX, StreamConnection
@@ -99,7 +100,6 @@ class Server:
         self.end_of_turn: Final[list[Callable[[], None]]] = []
         """Called when the core has ended a turn and the connections are written to: what a listener gathers itself."""
         self._sys_interval_ms: Final = sys_interval_s * 1000
-        self._next_report_ms = 0
         self.group_bytes_max: Final = group_bytes_max
         self._connections: set[StreamConnection] = set()
         self._paused: dict[StreamConnection, None] = {}
@@ -110,7 +110,8 @@ class Server:
         self.before_stop: Final[list[Callable[[], Awaitable[None]]]] = []  # the ends of what uses this server
         self._unix_paths: list[Path] = []
         self._in_turn = self._stopping = False
-        self._turn_ms = self._turn_us = 0  # the first counts as `now_ms` does, the second since 1970
+        self._next_report_ms = self._turn_ms = self._turn_us = 0  # the last since 1970, the others as `now_ms`
+        self.shares_s = 0.0  # CPU time that shares of clients took in this turn
         self._turn_end: Final = self._end_turn  # bound once, not in every turn; as the context it runs in
         self._context: Final = copy_context()
         self._wall_ahead_s = 0.0  # wall clock minus the loop's clock, as of the last tick
@@ -245,6 +246,7 @@ class Server:
 
     def _end_turn(self) -> None:
         self._in_turn = False
+        self.shares_s = 0.0
         try:
             more = self.core.end_turn()
         except Exception as error:
@@ -265,14 +267,22 @@ class Server:
         if more:
             self.begin_turn()
         if self._resting:
-            resting = self._resting
-            self._resting = []
-            for connection in resting:
-                connection.proceed()
+            self._proceed_resting()
         if self._paused and not self.overfull():
             for connection in [paused for paused in self._paused if paused.waiting <= WAITING_MAX]:
                 del self._paused[connection]
                 connection.resume_reading(DISK)
+
+    def _proceed_resting(self) -> None:
+        """Let the clients that have brought much go on, in order, for as long as a turn allows."""
+        resting = self._resting
+        self._resting = []
+        for position, connection in enumerate(resting):
+            connection.proceed()
+            if self.shares_s > TURN_S:  # the others come first in the next turn
+                self._resting = resting[position + 1 :] + self._resting
+                self.begin_turn()
+                return
 
     def overfull(self) -> bool:
         """Whether more waits for the disk than may.

@@ -20,7 +20,7 @@ from embermq.protocol.packets import Connack, Connect, Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.transport.byte_transport import ByteTransport
 from embermq.transport.enhanced_authentication import EnhancedAuthentication
-from embermq.transport.fair_share import SHARE_BYTES, adapted_share
+from embermq.transport.fair_share import SHARE_BYTES, TURN_S, adapted_share
 from embermq.transport.pauses import FULL, OPENING, TURN, UNREAD, pause_names
 from embermq.transport.rate_limited_log import shown_name
 from embermq.transport.tls import common_name
@@ -132,14 +132,22 @@ class StreamConnection(Link):
 
         Without that, libuv would go on reading from a client that fills its buffer.
         """
+        server = self._server
+        if server.shares_s > TURN_S and self._connection.state < CLOSING:  # others have used the time of this turn
+            self._unread = data
+            server.begin_turn()
+            server.rest(self)
+            return
         share_bytes = self._share_bytes
         is_whole = len(data) >= share_bytes
         before_s = time.thread_time()
         self._receive(data[:share_bytes] if is_whole else data)
-        self._share_bytes = adapted_share(share_bytes, time.thread_time() - before_s, is_whole)
+        took_s = time.thread_time() - before_s
+        server.shares_s += took_s
+        self._share_bytes = adapted_share(share_bytes, took_s, is_whole)
         if is_whole and self._connection.state < CLOSING:
             self._unread = data[share_bytes:]
-            self._server.rest(self)
+            server.rest(self)
 
     def _receive(self, data: bytes) -> None:
         connection = self._connection
