@@ -74,7 +74,7 @@ def from_json(line: bytes) -> Publish:
     """
     try:
         given = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):  # the second: nested too deeply
         raise ValueError("expected a JSON object") from None
     if not isinstance(given, dict):
         raise ValueError("expected a JSON object")
