@@ -13,6 +13,7 @@ from typing import Final, final
 
 import numpy as np
 import pyarrow as pa
+from mypy_extensions import mypyc_attr
 from numpy.typing import NDArray
 
 from embermq.store.log.arrow import SCHEMA, gather
@@ -35,6 +36,7 @@ TIME_PARTS: Final = 32
 _OFFSET: Final = SCHEMA.field("offset")
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class BlockChooser(ABC):
     """What of the log is wanted, as far as it is known without reading a record."""
 
