@@ -143,7 +143,7 @@ def test_settings_of_mqtt_5_reach_the_protocol_with_the_same_defaults(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[listeners]\nport = 'x'", "listeners.port: expected a valid integer"),
+        ("[listeners]\nport = 'x'", "listeners.port: expected a valid integer, not 'x'"),
         ("[listeners]\nport = 65536", "listeners.port: expected less than or equal to 65535, not 65536"),
         ("[listeners]\nprt = 1", "there is no setting listeners.prt, did you mean listeners.port?"),
         ("[listener]\nport = 1", "there is no section listener, did you mean listeners?"),

@@ -118,7 +118,7 @@ def main() -> None:
 
 def _print_usage_error(error: TyperException) -> None:
     """The one sentence for wrong arguments; the help, if a group of commands was given none."""
-    text = error.format_message()
+    text = error.format_message().replace(": Input should be", ": expected")
     if "\n" in text:
         print(text, file=sys.stderr)
         return

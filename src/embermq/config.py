@@ -387,9 +387,8 @@ def _expected(key: tuple[int | str, ...], kind: str, message: str, value: object
         return f"{name} is missing"
     if kind in ("model_type", "model_attributes_type"):
         return f"{name}: expected a table of settings, not {value!r}"
-    wanted = (
-        message.removeprefix("Value error, ").replace("Input should be", "expected").replace("String should", "must")
-    )
+    wanted = message.removeprefix("Value error, ").removesuffix(", unable to parse string as an integer")
+    wanted = wanted.replace("Input should be", "expected").replace("String should", "must")
     return f"{name}: {wanted}, not {value!r}"
 
 

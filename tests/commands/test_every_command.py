@@ -85,6 +85,11 @@ def test_a_command_that_needs_a_server_finds_it_in_one_way(path: tuple[str, ...]
         assert found["--config"].envvar == "EMBERMQ_CONFIG"
 
 
+def test_a_number_out_of_range_is_one_sentence() -> None:
+    wanted = "invalid value for '--count' / '-C': expected greater than or equal to 1 (see ember sub --help)"
+    assert sentence(ember("sub", "a", "-C", "0")) == wanted
+
+
 def test_a_misspelt_command_is_one_sentence() -> None:
     assert sentence(ember("versoin")) == "no such command 'versoin'. Did you mean 'version'? (see ember --help)"
     assert sentence(ember("log", "tial")).startswith("no such command 'tial'")

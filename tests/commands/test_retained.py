@@ -151,6 +151,7 @@ def test_the_past_is_answered_for_any_instant(place: DataPlace) -> None:
 def test_a_dry_run_clears_nothing_and_many_are_asked_about(place: DataPlace) -> None:
     for number in range(3):
         place.set(f"a/{number}", b"1")
+    assert place.retained("clear", "a/1", "--dry-run").errors == "1 message would be cleared\n"
     dry = place.retained("clear", "a/+", "--dry-run")
     assert (dry.lines, dry.errors) == (["a/0", "a/1", "a/2"], "3 messages would be cleared\n")
     declined = place.retained("clear", "a/+", stdin=b"n\n")

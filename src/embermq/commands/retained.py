@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 import typer
 
 from embermq.commands.errors import errors_as_sentences, print_error
-from embermq.commands.output import Json, printable
+from embermq.commands.output import Json, counted, printable
 from embermq.commands.server_access.target import Config, Data, open_target
 from embermq.errors import ConfigError
 
@@ -146,7 +146,7 @@ def clear(
                 for retained, _ in server.messages(topic_filter, None, 0):
                     print(printable(retained.topic_name))
                     count += 1
-                print(f"{count} messages would be cleared", file=sys.stderr)
+                print(f"{counted(count, 'message')} would be cleared", file=sys.stderr)
                 return
             if not yes:
                 count = sum(1 for _ in server.messages(topic_filter, None, 0))
