@@ -52,8 +52,9 @@ def sessions(
 ) -> None:
     """List the sessions of a running server with the log that each holds, the largest first, or end sessions.
 
-    OWED are messages that a client is still to get. HOLDS is how much of the log is kept for them. ABSENT is how long
-    the client is not connected. A session that is ended loses what it is owed.
+    OWED are messages that a client is still to get; the retained messages of one subscription count as one, also
+    before the server has looked whether there are any. HOLDS is how much of the log is kept for them. ABSENT is how
+    long the client is not connected. A session that is ended loses what it is owed.
     """
     with errors_as_sentences(), running_server(data, config) as server:
         if end:

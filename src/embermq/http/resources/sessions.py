@@ -27,6 +27,7 @@ class SessionsQuery(Model):
 class SessionFacts(Model):
     """A session. `owed` are the messages that its client is still to get.
 
+    The retained messages of one subscription count as one of them.
     `oldest_owed_offset` is the oldest record of the log that it needs, `oldest_owed_since` when the segment with it
     begins, and `log_bytes` the size of the log from that segment on: the log is not trimmed beyond.
     `expires_s` counts from the end of the connection; without it the session never expires.
