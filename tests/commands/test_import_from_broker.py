@@ -137,7 +137,7 @@ def test_users_and_passwords(data: Path, tmp_path: Path) -> None:
             (f"mqtt://al%2Fice:s3%3Acret@{place}", None),
         ):
             done = import_from(data, url, password=password, quiet_s=QUIET_FEW_S)
-            assert done.text == "imported 1 messages\n"
+            assert done.text == "imported 1 message\n"
         for url, password in (
             (f"mqtt://{place}", None),
             (f"mqtt://al%2Fice@{place}", "wrong"),
@@ -157,7 +157,7 @@ def test_tls(data: Path, tmp_path: Path) -> None:
             client.publish("a", b"1", qos=1, retain=True)
         url = f"mqtts://localhost:{source.tls_port}"
         done = import_from(data, url, "--ca", str(authority.certificate), quiet_s=QUIET_FEW_S)
-        assert done.text == "imported 1 messages\n"
+        assert done.text == "imported 1 message\n"
         assert "self-signed certificate" in sentence(
             import_from(data, url)
         ) or "unable to get local issuer" in sentence(import_from(data, url))

@@ -39,7 +39,7 @@ def test_what_is_set_is_got_listed_and_cleared(place: DataPlace) -> None:
     assert place.retained("get", "b", "--raw").printed == "grüße\n".encode()
     assert place.topics("a/#") == {"a/b": "hello", "a/c": "there"}
     assert place.topics() == {"a/b": "hello", "a/c": "there", "b": "grüße\n"}
-    assert place.retained("clear", "a/b").text == "cleared 1 messages\n"
+    assert place.retained("clear", "a/b").text == "cleared 1 message\n"
     assert place.topics() == {"a/c": "there", "b": "grüße\n"}
     absent = place.retained("get", "a/b")
     assert (absent.code, absent.printed, absent.errors) == (1, b"", "ember: nothing is retained on a/b\n")
@@ -80,7 +80,7 @@ def test_binary_payloads_come_back_as_they_were(place: DataPlace, tmp_path: Path
     assert place.topics() == {"binary": b64encode(BINARY).decode()}
     assert place.retained("export", tmp_path / "out").code == 0
     assert place.retained("clear", "binary").code == 0
-    assert place.retained("import", tmp_path / "out").text == "imported 1 messages\n"
+    assert place.retained("import", tmp_path / "out").text == "imported 1 message\n"
     assert place.retained("get", "binary", "--raw").printed == BINARY
 
 
@@ -96,7 +96,7 @@ def test_properties_move_with_a_message_and_are_shown(place: DataPlace, tmp_path
     line = json.dumps({"topic": "a", "payload": "{}", "properties": properties})
     file = tmp_path / "messages.jsonl"
     file.write_text(line, encoding="utf-8")
-    assert place.retained("import", str(file)).text == "imported 1 messages\n"
+    assert place.retained("import", str(file)).text == "imported 1 message\n"
     shown = json.loads(place.retained("get", "a", "--json").text)["properties"]
     assert 900 < shown.pop("message_expiry_interval") <= 1_000
     assert shown == {name: value for name, value in properties.items() if name != "message_expiry_interval"}
@@ -158,7 +158,7 @@ def test_a_dry_run_clears_nothing_and_many_are_asked_about(place: DataPlace) -> 
     assert declined.code == 1 and "Clear 3 retained messages?" in declined.errors
     assert place.retained("clear", "a/+").code == 1  # nobody there to answer
     assert len(place.topics()) == 3
-    assert place.retained("clear", "a/0").text == "cleared 1 messages\n"
+    assert place.retained("clear", "a/0").text == "cleared 1 message\n"
     assert place.retained("clear", "a/1", "--dry-run", "--yes").lines == ["a/1"]
     agreed = place.retained("clear", "a/+", stdin=b"y\n")
     assert agreed.code == 0 and agreed.text.endswith("cleared 2 messages\n")
@@ -218,7 +218,7 @@ def test_a_bad_line_is_named_and_what_is_before_it_stays(place: DataPlace, tmp_p
         path = tmp_path / "in"
         path.write_text(good + bad + "\n" + good)
         done = place.retained("import", path)
-        assert (done.code, done.text) == (2, "imported 1 messages\n")
+        assert (done.code, done.text) == (2, "imported 1 message\n")
         assert done.errors == f"ember: {path}, line 3: {expected}\n"
     assert place.topics() == {"a": "1"}
 

@@ -157,7 +157,7 @@ def clear(
             with bar("clearing", "messages") as step:
                 for done in server.clear(topic_filter):
                     step(done, 0)
-        print(f"cleared {done} messages")
+        print(f"cleared {counted(done, 'message')}")
 
 
 @app.command()
@@ -179,7 +179,7 @@ def export(
                 sys.stdout.buffer.flush()
             else:
                 count = _write_file(file, lines)
-        print(f"exported {count} messages", file=sys.stderr)
+        print(f"exported {counted(count, 'message')}", file=sys.stderr)
 
 
 @app.command("import")
@@ -222,7 +222,7 @@ def import_(
                 imported = _import_file(server, file, topic_filter, step)
         if imported.failure is None or imported.retained:
             refused = f", {imported.refused} were refused" if imported.refused else ""
-            print(f"imported {imported.retained} messages{refused}")
+            print(f"imported {counted(imported.retained, 'message')}{refused}")
         if imported.failure is not None:
             raise imported.failure
         if imported.refused:
