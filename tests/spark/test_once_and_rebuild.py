@@ -131,6 +131,7 @@ def test_what_cannot_be_rebuilt_is_refused(place: Place) -> None:
     assert (code, printed) == (2, "ember: --rebuild messages: expected a typed table that runs (numbers)\n")
 
 
+@pytest.mark.long
 def test_a_changed_table_is_built_again_on_request(place: Place) -> None:
     # White space in a schema and skipped levels at the end change nothing: `docs` is continued.
     settings = NUMBERS.replace("t/+", "t/0").replace('"which"', '"kind", ""') + DOCUMENTS.replace("b  s", "b s")

@@ -28,7 +28,6 @@ from support.lakes import retained_of
 from support.pipeline_process import PipelineProcess
 from support.recorded import Recorder
 
-KILLS = 5
 TOPICS = 40
 MESSAGES_MAX = 1_500  # of a client: then it is silent, so that a slow machine can catch up
 STEPS = ("--only", "messages", "--only", "retained", "--fresh", "500ms", "--records", "800", "--continuous")
@@ -127,7 +126,10 @@ def has_moved(lake: Lake, name: str) -> bool:
 
 
 @pytest.mark.timeout(900)
-def test_the_tables_equal_what_was_published_though_the_driver_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.long)])
+def test_the_tables_equal_what_was_published_though_the_driver_is_killed(
+    spark: SparkSession, tmp_path: Path, kills: int
+) -> None:
     data, lake = tmp_path / "data", Lake(tmp_path / "lake")
     config = tmp_path / "ember.toml"
     config.write_text("[pipeline]\ncompact_files = 2\n")  # so that kills come between the commits of compactions too
@@ -136,7 +138,7 @@ def test_the_tables_equal_what_was_published_though_the_driver_is_killed(spark: 
         assert broker.port is not None
         clients = [Traffic(broker.port, seed) for seed in (1, 2)]
         try:
-            for number in range(KILLS):
+            for number in range(kills):
                 with PipelineProcess(data, lake.directory, *STEPS, "--config", str(config)) as pipeline:
                     pipeline.wait_for("messages ")
                     # Some are killed in their first batches, others when a table has got one.

@@ -61,6 +61,7 @@ def check_tables(lake: Path) -> None:
     assert [row["offset"] for row in table(lake, "status_rejects")] == [6]
 
 
+@pytest.mark.long
 def test_the_settings_of_the_page_run(scratch: Path, tmp_path: Path) -> None:
     data, lake = recorded(tmp_path), tmp_path / "lake"
     only = ("--only", "air", "--only", "status")

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from embermq.spark.jobs.catalog import JobSettings
@@ -13,6 +14,7 @@ from support.lakes import job_named, records
 from support.recorded import Recorder
 
 
+@pytest.mark.long
 def test_a_lake_of_an_earlier_version_is_continued(
     spark: SparkSession, recorder: Callable[..., Recorder], tmp_path: Path
 ) -> None:

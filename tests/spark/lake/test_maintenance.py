@@ -27,6 +27,7 @@ def offsets(lake: Lake) -> list[int]:
     return sorted(table["offset"].to_pylist())
 
 
+@pytest.mark.long
 def test_a_run_of_many_small_batches_leaves_few_files(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:
     made = recorder()
     for number in range(70):
