@@ -132,7 +132,8 @@ def test_a_lake_is_right_after_a_gap_and_a_new_one_on_a_trimmed_log(house: House
     assert {"messages", "retained", "clients", "topic_stats"} == {row["job"] for row in gaps}
     assert all(row["why"] == "trimmed before it was read" for row in gaps)
     (retained,) = [row for row in gaps if row["job"] == "retained"]
-    assert position - 5 <= int(str(retained["from_offset"])) <= position + 5
+    # Behind the last message there are the records of the clients that came and went.
+    assert position <= int(str(retained["from_offset"])) <= position + 15
     assert retained["to_offset"] == house.first_offset() - 1
     middle = house.ember("pipeline", "as-of", str(retained["from_timestamp"]), "--lake", house.lake)
     assert middle  # the last instant before the gap is known

@@ -204,7 +204,10 @@ def _not_the_servers(evidence: Evidence) -> DataFrame:
     names = pa.array([topic for topic, _ in evidence.own_set], pa.string())
     offsets = pa.array([offset for _, offset in evidence.own_set], pa.int64())
     own = evidence.spark.createDataFrame(pa.table({"topic": names, "own_offset": offsets}))
-    later = evidence.records(evidence.through + 1, LogReader(evidence.data / "log").bounds()[1])
+    first, end = LogReader(evidence.data / "log").bounds()
+    later = evidence.records(
+        max(first, evidence.through + 1), end
+    )  # nothing was ever retained: from the first record on
     current = evidence.current.where(~F.col("topic").startswith("$")).select("topic", "offset")
     joined = current.join(own, "topic", "full_outer").join(retained_events(later).select("topic"), "topic", "left_anti")
     missing, extra = F.col("offset").isNull(), F.col("own_offset").isNull()
