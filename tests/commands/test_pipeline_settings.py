@@ -1,4 +1,4 @@
-"""What only the pipeline reads is refused by whoever sees it first, and before Spark is started for it."""
+"""What only the pipeline reads is refused by the first command that reads it, and before Spark is started for it."""
 
 from pathlib import Path
 

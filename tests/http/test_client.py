@@ -15,7 +15,7 @@ from embermq.http.client import HttpClient, ServerRefusal, connect
 
 @contextmanager
 def answering(path: Path, answer: bytes) -> Iterator[HttpClient]:
-    """A server that sends bytes to whoever connects, and ends."""
+    """A server that sends bytes to the first client that connects, and ends."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()

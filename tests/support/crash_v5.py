@@ -42,7 +42,7 @@ RETURN_DELAY_S: Final = 3_600
 
 
 class GroupChecker(Checker):
-    """Is told what all members of a share group see: what the group has got, whoever of it."""
+    """Is told which messages a share group has got. It does not matter which member got each."""
 
     def __init__(self, checker: Checker, queue_messages_max: int) -> None:
         super().__init__(queue_messages_max)

@@ -31,7 +31,7 @@ class Login(ABC):
     __slots__ = ()
 
     def check_source(self, request: web.Request) -> None:
-        """Raises an `HttpRefusal` if the request comes from where it may not, whoever asks."""
+        """Raises an `HttpRefusal` if the request comes from a place that is not allowed, for every user."""
         return
 
     @abstractmethod
