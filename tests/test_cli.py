@@ -17,7 +17,7 @@ from embermq import __version__
 from embermq.access.passwords import write_password
 from embermq.cli import main
 from embermq.compiled import form
-from embermq.config import sample
+from embermq.settings import sample
 from support.certificates import Authority
 from support.wire import Connack, Wire
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from embermq.broker.limits import Limits
-from embermq.config import BudgetSettings, Settings, all_keys, load, sample
+from embermq.config import load
 from embermq.errors import ConfigError
 from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS
 from embermq.protocol.packets import SESSION_NEVER_EXPIRES
+from embermq.settings import BudgetSettings, Settings, all_keys, sample
 from embermq.transport.addresses import is_loopback, shown
 from support.attributes import attributes_of
 

@@ -38,8 +38,8 @@ from embermq.transport.server import GROUP_BYTES_MAX, Server
 from embermq.transport.tls import CertificateError, load_certificate, server_context
 
 if TYPE_CHECKING:
-    from embermq.config import Settings
     from embermq.http.server import HttpServer
+    from embermq.settings import Settings
 
 T = TypeVar("T")
 P = ParamSpec("P")

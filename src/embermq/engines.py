@@ -10,7 +10,7 @@ from embermq.store.interface import Store
 from embermq.store.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from embermq.config import StoreSettings
+    from embermq.settings import StoreSettings
     from embermq.store.opening import JournalSettings
 
 CallSoon = Callable[[Callable[[], None]], None]
@@ -84,7 +84,7 @@ def embedded_store(data: Path | str | None, store: Store | None) -> OpenStore:
         raise ConfigError("data: expected a directory, not ''")
 
     def in_directory(call_soon: CallSoon) -> Store:
-        from embermq.config import StoreSettings
+        from embermq.settings import StoreSettings
 
         return open_store(StoreSettings(directory=Path(data)), call_soon)
 

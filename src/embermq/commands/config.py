@@ -11,7 +11,7 @@ app = typer.Typer(help="Write and check the settings file.", no_args_is_help=Tru
 @app.command()
 def sample() -> None:
     """Print a settings file that explains every setting, with the defaults."""
-    from embermq.config import sample as text
+    from embermq.settings import sample as text
 
     print(text(), end="")
 

@@ -17,8 +17,8 @@ from embermq.compiled import form
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from embermq.config import Settings
     from embermq.embed import Broker
+    from embermq.settings import Settings
 
 logger = logging.getLogger("embermq")
 

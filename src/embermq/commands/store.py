@@ -12,7 +12,7 @@ from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
     from embermq.commands.server_access.target import Stat
-    from embermq.config import StoreSettings
+    from embermq.settings import StoreSettings
 
 app = typer.Typer(help="Show what a server has stored, and rebuild its state from the log.", no_args_is_help=True)
 

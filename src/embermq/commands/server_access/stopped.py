@@ -20,7 +20,7 @@ from embermq.protocol.packets import Publish
 from embermq.store.interface import Retained, StoreError
 
 if TYPE_CHECKING:
-    from embermq.config import Settings
+    from embermq.settings import Settings
 
 GROUP_MESSAGES: Final = 2_000
 GROUP_BYTES: Final = 8 * 1024 * 1024

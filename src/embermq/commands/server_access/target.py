@@ -17,8 +17,8 @@ from embermq.commands.options import directory_option
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from embermq.config import Settings
     from embermq.protocol.packets import Publish
+    from embermq.settings import Settings
     from embermq.store.interface import Retained
 
 Data = Annotated[Path | None, directory_option("--data", "The server's data directory.", "ember-data")]

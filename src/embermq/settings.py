@@ -1,0 +1,293 @@
+"""The settings: one typed tree with every setting's name, type and default.
+
+What each setting does is described once, in `ember.sample.toml`.
+Never: where a value comes from; `config` reads files, the environment and flags.
+"""
+
+from collections.abc import Mapping
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from embermq.access.access_list import parse_grant
+from embermq.broker import limits
+from embermq.broker.access import READ
+from embermq.errors import ConfigError
+from embermq.protocol.mqtt import settings as mqtt5_settings
+from embermq.protocol.mqtt.fields import PROPERTIES_BYTES_MAX, PROPERTIES_MAX
+from embermq.protocol.sn import settings as sn_settings
+from embermq.protocol.topics import check_topic_filter, check_topic_name
+from embermq.transport.addresses import is_loopback
+from embermq.units import without_unit
+
+ENVIRONMENT_PREFIX: Final = "EMBERMQ_"
+GIB: Final = 1024 * 1024 * 1024
+DAY_S: Final = 24 * 3600
+
+
+def _topic_filter(text: str) -> str:
+    problem = check_topic_filter(text)
+    if problem:
+        raise ValueError(f"expected a topic filter ({problem})")
+    return text
+
+
+def _topic_name(text: str) -> str:
+    problem = check_topic_name(text)
+    if problem:
+        raise ValueError(f"expected a topic name ({problem})")
+    return text
+
+
+def _response_information(text: str) -> str:
+    if text and ("+" in text or "#" in text or text.endswith("/")):
+        raise ValueError("expected a topic name to which levels can be added, such as responses/%c")
+    try:
+        if text:
+            parse_grant(READ, text, "response_information")
+    except ConfigError as error:
+        raise ValueError(f"expected a topic name with %u, %c or %% ({error})") from None
+    return text
+
+
+def _multicast_group(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    try:
+        right = IPv4Address(host).is_multicast and 0 < int(port) <= 65_535
+    except ValueError:
+        right = False
+    if not right:
+        raise ValueError("expected a multicast address of IPv4 (224.0.0.0 to 239.255.255.255) and a port")
+    return text
+
+
+def _directory(value: object) -> object:
+    if value == "":  # `Path` takes it for the current directory; it is rather a variable that was not set
+        raise ValueError("expected a directory")
+    return value
+
+
+Port = Annotated[int, Field(ge=0, le=65_535)]
+Count = Annotated[int, Field(ge=1)]
+Directory = Annotated[Path, BeforeValidator(_directory)]
+TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
+TopicName = Annotated[str, AfterValidator(_topic_name)]
+
+
+class Section(BaseModel):
+    """A table of the file. An unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_units(cls, values: Any) -> Any:
+        """Sizes and durations with a unit as numbers; what is none is left for the message about numbers."""
+        if not isinstance(values, Mapping):
+            return values
+        return {key: without_unit(key, value) if isinstance(value, str) else value for key, value in values.items()}
+
+
+class ListenerSettings(Section):
+    """Where clients reach the server. Port 0 is a free port; a port that is not set has no listener."""
+
+    host: str = "127.0.0.1"
+    tcp: bool = True
+    port: Port = 1883
+    tls_port: Port | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    require_client_certificate: bool = False
+    ws_port: Port | None = None
+    wss_port: Port | None = None
+    ws_path: Annotated[str, Field(pattern="^/")] = "/mqtt"
+    ws_origins: tuple[str, ...] = ()
+    unix_path: Path | None = None
+    unix_mode: Annotated[str, Field(pattern="^0?[0-7]{3}$")] = "660"
+
+    def only_this_machine(self) -> bool:
+        """Whether no other machine can connect by these."""
+        return not self.on_network() or is_loopback(self.host)
+
+    def on_network(self) -> bool:
+        """Whether anything but the unix socket listens."""
+        return self.tcp or self.tls_port is not None or self.ws_port is not None or self.wss_port is not None
+
+
+class AccessSettings(Section):
+    """Who may connect, and what they may do."""
+
+    password_file: Path | None = None
+    acl_file: Path | None = None
+    certificate_as_user: bool = False
+    allow_anonymous: bool | None = None
+
+
+class LimitSettings(Section):
+    """The limits for clients; the defaults are those of the core."""
+
+    packet_bytes_max: Annotated[int, Field(ge=128, le=268_435_460)] = limits.PACKET_BYTES_MAX
+    connections_max: Count = limits.CONNECTIONS_MAX
+    inflight_max: Annotated[int, Field(ge=1, le=65_535)] = limits.INFLIGHT_MAX
+    queue_messages_max: Count = limits.QUEUE_MESSAGES_MAX
+    queue_log_bytes_max: Count = limits.QUEUE_LOG_BYTES_MAX
+    queue_bytes_max: Count = limits.QUEUE_BYTES_MAX
+    output_bytes_max: Annotated[int, Field(ge=4096)] = limits.OUTPUT_BYTES_MAX
+    topic_levels_max: Count = limits.TOPIC_LEVELS_MAX
+    subscriptions_max: Count = limits.SUBSCRIPTIONS_MAX
+    subscription_bytes_max: Count = limits.SUBSCRIPTION_BYTES_MAX
+    all_subscription_bytes_max: Count = limits.ALL_SUBSCRIPTION_BYTES_MAX
+    keep_alive_max_s: Annotated[int, Field(ge=1, le=65_535)] = limits.KEEP_ALIVE_MAX_S
+    connect_timeout_s: Count = limits.CONNECT_TIMEOUT_S
+    session_expiry_max_s: Annotated[int, Field(ge=1, le=0xFFFF_FFFF)] = limits.SESSION_EXPIRY_MAX_S
+    will_grace_s: Annotated[int, Field(ge=0, le=86_400)] = limits.WILL_GRACE_S
+    files_reserved: Annotated[int, Field(ge=0)] = limits.FILES_RESERVED
+    memory_bytes_max: Annotated[int, Field(ge=0)] = limits.MEMORY_BYTES_MAX
+
+    def limits(self) -> limits.Limits:
+        """The limits as the core takes them."""
+        return limits.Limits(**self.model_dump())
+
+
+class Mqtt5Section(Section):
+    """What only clients of MQTT 5 are told or bounded by."""
+
+    receive_maximum: Annotated[int, Field(ge=1, le=65_535)] = mqtt5_settings.RECEIVE_MAXIMUM
+    topic_alias_maximum: Annotated[int, Field(ge=0, le=65_535)] = mqtt5_settings.TOPIC_ALIAS_MAXIMUM
+    topic_alias_bytes_max: Annotated[int, Field(ge=65_535)] = mqtt5_settings.TOPIC_ALIAS_BYTES_MAX
+    outgoing_aliases_max: Annotated[int, Field(ge=0, le=65_535)] = mqtt5_settings.OUTGOING_ALIASES_MAX
+    properties_max: Annotated[int, Field(ge=16, le=PROPERTIES_MAX)] = PROPERTIES_MAX
+    properties_bytes_max: Annotated[int, Field(ge=1024, le=PROPERTIES_BYTES_MAX)] = PROPERTIES_BYTES_MAX
+    reauthentications_max: Annotated[int, Field(ge=0)] = mqtt5_settings.REAUTHENTICATIONS_MAX
+    server_reference: Annotated[str, Field(max_length=1_000)] = ""
+    response_information: Annotated[str, AfterValidator(_response_information)] = ""
+
+    def settings(self) -> mqtt5_settings.Mqtt5Settings:
+        """The settings as a connection takes them."""
+        return mqtt5_settings.Mqtt5Settings(**self.model_dump(exclude={"response_information"}))
+
+
+class BudgetSettings(Section):
+    """A budget: how many retained messages and bytes some topics may have together, and how long each message lives."""
+
+    topic_filter: TopicFilter
+    count_max: Annotated[int, Field(ge=0)] = 0
+    bytes_max: Annotated[int, Field(ge=0)] = 0
+    expiry_s: Annotated[int, Field(ge=0)] = 0
+
+
+class StoreSettings(Section):
+    """Where data is stored, how durably, and for how long."""
+
+    directory: Directory = Path("ember-data")
+    memory: bool = False
+    durability: Literal["sync", "os", "none"] = "sync"
+    recording: Literal["everything", "acknowledged", "filters"] = "everything"
+    recording_filters: tuple[TopicFilter, ...] = ()
+    segment_bytes: Annotated[int, Field(ge=1024 * 1024)] = 128 * 1024 * 1024
+    segment_age_s: Count = 3600
+    retention_bytes: Annotated[int, Field(ge=1024 * 1024)] = 10 * GIB
+    retention_age_s: Count = 7 * DAY_S
+    unread_bytes_max: Annotated[int, Field(ge=0)] = 4 * GIB
+    group_bytes_max: Annotated[int, Field(ge=4096)] = 32 * 1024 * 1024
+    budgets: tuple[BudgetSettings, ...] = ()
+
+
+class SnListenerSettings(Section):
+    """MQTT-SN over UDP; without a port there is no listener."""
+
+    port: Port | None = None
+    profile: Literal["auto", "1.2", "2.0", "2.0-a", "2.0-b", "2.0-w"] = "auto"
+    sessionless: bool = True
+    sessionless_profile: Literal["2.0-a", "2.0-b", "2.0-w"] = "2.0-a"
+    predefined: dict[Annotated[int, Field(ge=1, le=65_534)], TopicName] = {}
+    retry_ms: Count = sn_settings.RETRY_MS
+    retries_max: Annotated[int, Field(ge=0)] = sn_settings.RETRIES_MAX
+    clients_max: Count = sn_settings.CLIENTS_MAX
+    aliases_max: Annotated[int, Field(ge=32, le=32_767)] = sn_settings.ALIASES_MAX
+    sleeping_messages_max: Annotated[int, Field(ge=0)] = sn_settings.SLEEPING_MESSAGES_MAX
+    window: Annotated[int, Field(ge=1, le=1_000)] = sn_settings.WINDOW
+    prove_address: bool = True
+    rebind: Literal["never", "same-host", "any"] = "same-host"
+    gateway_id: Annotated[int, Field(ge=0, le=255)] = 1
+    answer_search: bool = False
+    advertise_s: Annotated[int, Field(ge=0, le=65_535)] = 0
+    multicast_group: Annotated[str, AfterValidator(_multicast_group)] = "225.1.1.1:1883"
+
+    def engine(self, keep_alive_max_s: int) -> sn_settings.SnSettings:
+        """The settings as the session engine takes them."""
+        values = self.model_dump(exclude={"port", "multicast_group"})
+        return sn_settings.SnSettings(**values, keep_alive_max_s=keep_alive_max_s)
+
+    def group(self) -> tuple[str, int] | None:
+        """The multicast group in which clients search for servers; None if the server does not answer there."""
+        if not self.answer_search and not self.advertise_s:
+            return None
+        host, port = self.multicast_group.split(":")
+        return host, int(port)
+
+
+class HttpSettings(Section):
+    """The HTTP interface on TCP; without a port it is on the socket in the data directory only."""
+
+    host: str = "127.0.0.1"
+    port: Port | None = None
+    tls: bool = False
+    names: tuple[str, ...] = ()
+    token_file: Path | None = None
+    viewers: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    lake: Directory = Path("ember-lake")
+
+
+class ServerSettings(Section):
+    """The server as a whole."""
+
+    sys_interval_s: Annotated[int, Field(ge=0)] = 10
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Settings(BaseSettings):
+    """All settings."""
+
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    server: ServerSettings = ServerSettings()
+    listeners: ListenerSettings = ListenerSettings()
+    access: AccessSettings = AccessSettings()
+    limits: LimitSettings = LimitSettings()
+    mqtt5: Mqtt5Section = Mqtt5Section()
+    store: StoreSettings = StoreSettings()
+    sn: SnListenerSettings = SnListenerSettings()
+    http: HttpSettings = HttpSettings()
+
+    def anonymous_allowed(self) -> bool:
+        """The setting; if it is not set, only where no other machine can connect and there are no users."""
+        asked = self.access.allow_anonymous
+        if asked is not None:
+            return asked
+        named = self.access.password_file is not None or self.access.certificate_as_user
+        return not named and (
+            self.listeners.only_this_machine() if self.sn.port is None else is_loopback(self.listeners.host)
+        )
+
+
+def sample() -> str:
+    """The sample file: every setting, what it does, and its default."""
+    return Path(__file__).with_name("ember.sample.toml").read_text(encoding="utf-8")
+
+
+def all_keys() -> list[str]:
+    """Every setting as `section.key`, in the order of the sample."""
+    return [
+        f"{section}.{key}"
+        for section, field in Settings.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+        for key in field.annotation.model_fields
+    ]
