@@ -189,3 +189,19 @@ def test_a_port_that_nobody_could_use_is_refused(tmp_path: Path) -> None:
     missing = Broker.in_thread(http=HttpOptions(port=0, token_file=tmp_path / "none"))
     with pytest.raises(ConfigError, match=r"http\.token_file: cannot read"), missing:
         pass
+
+
+def test_a_link_elsewhere_may_lead_to_the_page_but_not_to_the_rest(served: Served) -> None:
+    link: dict[str, Any] = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+    assert served.ask("/", **link)[0] == 200
+    assert served.ask("/api/v1/whoami", "viewer", **link)[0] == 403
+    assert served.ask("/", **{**link, "Sec_Fetch_Dest": "iframe"})[0] == 403
+    assert served.ask("/", **link, Origin="http://other.example")[0] == 403
+    assert served.ask("/", **link, Host="other.example")[0] == 421
+
+
+def test_who_asks_is_told(served: Served) -> None:
+    for role in ("viewer", "operator"):
+        status, answer, _ = served.ask("/api/v1/whoami", role)
+        assert (status, answer["name"], answer["role"]) == (200, f"the {role}", role)
+        assert (answer["has_log"], answer["has_lake"]) == (False, False)

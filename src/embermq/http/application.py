@@ -13,6 +13,7 @@ from embermq.http.login import Login
 from embermq.http.operation import PUBLIC, Operation
 from embermq.http.paging import json_response
 from embermq.http.refusal import SENTENCES, HttpRefusal
+from embermq.http.resources.page_files import PageFiles
 from embermq.http.service import Service
 from embermq.store.interface import StoreError
 
@@ -44,6 +45,9 @@ class Application:
         self.web: Final = web.Application(middlewares=[self._answer], client_max_size=body_bytes_max)
         for operation in operations:
             self.web.router.add_route(operation.method, operation.path, self._handler(operation))
+        page_files = PageFiles()
+        self.web.router.add_get("/", page_files.get)
+        self.web.router.add_get("/page/{name:.+}", page_files.get)
 
     def _handler(self, operation: Operation[Any, Any]) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:

@@ -101,6 +101,8 @@ class TcpLogin(Login):
             raise HttpRefusal(421, "this host name is not one of this server (http.names)")
         origin = request.headers.get("Origin")
         is_foreign = origin is not None and _host_of(origin) != host.lower()
+        if origin is None and _is_link_to_page(request):
+            return
         if is_foreign or request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             raise HttpRefusal(403, "pages of other origins may not use this interface")
 
@@ -157,6 +159,13 @@ class TcpLogin(Login):
         identity = await answered
         role = self._users.get(user_name)
         return Actor(user_name, role, address) if identity is not None and role is not None else None
+
+
+def _is_link_to_page(request: web.Request) -> bool:
+    """Whether somebody followed a link, which may be anywhere, to the page: its file says nothing about the server."""
+    headers = request.headers
+    is_link = headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document"
+    return is_link and request.path == "/" and request.method == "GET"
 
 
 def _host_of(origin: str) -> str:

@@ -1,13 +1,13 @@
 """Facts about the server: health, statistics, effective settings."""
 
 import os
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from embermq import __version__
 from embermq.http.fields import Model, Nothing
-from embermq.http.operation import PUBLIC, VIEWER, Answer, Call, Operation
+from embermq.http.operation import OPERATOR, PUBLIC, VIEWER, Answer, Call, Operation
 from embermq.http.refusal import HttpRefusal
 from embermq.http.service import Service
 
@@ -53,6 +53,16 @@ class Statistics(Model):
     counters: dict[str, int]
 
 
+class WhoAmI(Model):
+    """Who asks, and what this server has to ask about. Without a log there is no history."""
+
+    name: str
+    role: Literal["viewer", "operator"]
+    version: str
+    has_log: bool
+    has_lake: bool
+
+
 class SettingsAnswer(Model):
     """The effective settings by section, without secrets; empty for a server inside another program."""
 
@@ -70,6 +80,16 @@ async def ready(call: Call[Nothing, Nothing]) -> Answer:
     if failing:
         raise HttpRefusal(503, f"nothing can be made durable: {failing}")
     return Health(status="ready")
+
+
+async def who_am_i(call: Call[Nothing, Nothing]) -> Answer:
+    return WhoAmI(
+        name=call.actor.name,
+        role="operator" if call.actor.role == OPERATOR else "viewer",
+        version=__version__,
+        has_log=call.service.log_directory is not None,
+        has_lake=call.service.lake is not None,
+    )
 
 
 async def statistics(call: Call[Nothing, Nothing]) -> Answer:
@@ -141,6 +161,16 @@ OPERATIONS: Final = (
         query=Nothing,
         body=Nothing,
         answer=Health,
+    ),
+    Operation(
+        method="GET",
+        path="/api/v1/whoami",
+        role=VIEWER,
+        summary="Who asks, with which role.",
+        handle=who_am_i,
+        query=Nothing,
+        body=Nothing,
+        answer=WhoAmI,
     ),
     Operation(
         method="GET",
