@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "store.state",
     ),
     "store": ("protocol", "store"),
+    "archive": ("protocol", "store.errors", "store.log", "errors", "instants", "archive"),
     "broker": ("protocol", "store.interface", "broker"),
     "access": ("protocol", "broker.access", "errors", "access"),
     "transport": ("protocol", "store.interface", "broker", "transport"),
@@ -91,7 +92,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "asyncio": ("transport", "http", ""),
     "uvloop": ("",),
     "socket": ("transport", "http", "spark", ""),
-    "time": ("transport", "http", "store", "spark", "sql", ""),
+    "time": ("transport", "http", "store", "archive", "spark", "sql", ""),
     "random": ("transport", ""),
 }
 

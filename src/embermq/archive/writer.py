@@ -1,0 +1,181 @@
+"""Writing to an archive: one log for each place, each segment and checkpoint once.
+
+Owns: whether this log may write there, and the order in which the objects of a segment are written.
+Never: when something is uploaded, or what happens if that fails.
+"""
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, final
+
+from embermq.archive.archive import Archive, archived_log, identity_json
+from embermq.archive.errors import ArchiveError
+from embermq.archive.manifest import (
+    CHECKPOINTS,
+    IDENTITIES,
+    MANIFEST_SUFFIX,
+    SEGMENTS,
+    ArchivedCheckpoint,
+    ArchivedFile,
+    ArchivedSegment,
+    Generation,
+    object_name,
+    to_json,
+)
+from embermq.archive.objects import CHUNK_BYTES, Objects
+from embermq.store.log.checkpoint import Checkpoint
+from embermq.store.log.errors import LogCorrupt
+from embermq.store.log.identity import LogIdentity
+from embermq.store.log.reader import runs
+from embermq.store.log.segments import (
+    SEGMENT_HEADER_BYTES,
+    TOPIC_INDEX_SUFFIX,
+    Entries,
+    SegmentInfo,
+    check_segment_header,
+    first_mismatch,
+)
+from embermq.store.log.topic_index import read_topic_index
+
+Pace = Callable[[int], None]
+"""Is told the size of each piece before it is sent; may wait, or raise to give the upload up."""
+
+
+@final
+class ArchiveWriter:
+    """The archive of one log, written. For one thread."""
+
+    __slots__ = ("_archive", "_identity", "_objects", "_pace")
+
+    def __init__(self, objects: Objects, identity: LogIdentity, pace: Pace = lambda size_bytes: None) -> None:
+        self._objects: Final = objects
+        self._identity: Final = identity
+        self._archive: Final = Archive(objects, identity.log_id)
+        self._pace: Final = pace
+
+    @property
+    def archive(self) -> Archive:
+        return self._archive
+
+    def claim(self) -> None:
+        """Make the place this log's, if it is nobody's; ArchiveError if this log may not write there."""
+        log_id = self._identity.log_id
+        owner = archived_log(self._objects)
+        if owner is None:
+            name = f"{IDENTITIES}/{log_id}{MANIFEST_SUFFIX}"
+            self._objects.write_bytes(name, identity_json(log_id, _now()))
+            owner = archived_log(self._objects)
+            if owner is not None and owner != log_id:  # another server has begun here at the same moment
+                self._objects.delete(name)
+        if owner != log_id:
+            raise ArchiveError(
+                f"{self._objects.shown} is the archive of another log ({owner}, this one is {log_id}): name another"
+                " prefix in store.archive"
+            )
+        self._claim_generation()
+
+    def _claim_generation(self) -> None:
+        own = self._identity
+        known = self._archive.generations()
+        newest = known[-1].generation if known else 1
+        if newest > own.generation or (newest == own.generation > 1 and known[-1].token != own.token):
+            raise ArchiveError(
+                f"the log in {self._objects.shown} was restored by another server, which goes on with it from offset"
+                f" {known[-1].first_offset}: stop one of the two, or name another prefix in store.archive"
+            )
+        if newest == own.generation:
+            return
+        end = self._archive.bounds()[1]
+        if end != own.lost_from or newest != own.generation - 1:
+            raise ArchiveError(
+                f"{self._objects.shown} has gone on to offset {end} since this log was restored up to offset"
+                f" {own.lost_from}: another server writes there; stop it and restore again, or name another prefix in"
+                " store.archive"
+            )
+        claimed = Generation(own.generation, own.token, own.lost_from, own.first_offset, _now())
+        self._objects.write_bytes(claimed.name + MANIFEST_SUFFIX, to_json(claimed))
+
+    def upload_segment(self, info: SegmentInfo, entries: Entries) -> ArchivedSegment:
+        """Upload a closed segment with its index; `entries` are its whole index. LogCorrupt if it is damaged here."""
+        name = object_name(SEGMENTS, info.first_offset, self._identity.generation)
+        manifest = ArchivedSegment(
+            info.first_offset,
+            info.next_offset,
+            info.first_timestamp_us,
+            info.last_timestamp_us,
+            info.blocks,
+            self._identity.generation,
+            log=self._upload(f"{name}.log", _checked_blocks(info, entries)),
+            index=self._upload(f"{name}.idx", iter((entries.tobytes(),))),
+            topics=self._upload_topics(info, name),
+        )
+        self._objects.write_bytes(name + MANIFEST_SUFFIX, to_json(manifest))
+        return manifest
+
+    def upload_checkpoint(self, checkpoint: Checkpoint) -> ArchivedCheckpoint:
+        """Upload a checkpoint. LogCorrupt if it is damaged here."""
+        checkpoint.check()
+        name = object_name(CHECKPOINTS, checkpoint.offset, self._identity.generation)
+        manifest = ArchivedCheckpoint(
+            checkpoint.offset,
+            checkpoint.timestamp_us,
+            self._identity.generation,
+            self._upload(f"{name}.ckpt", _pieces(checkpoint.path)),
+        )
+        self._objects.write_bytes(name + MANIFEST_SUFFIX, to_json(manifest))
+        return manifest
+
+    def delete(self, manifest: ArchivedSegment | ArchivedCheckpoint) -> None:
+        """Delete a segment or a checkpoint. Its manifest goes first: what is left of it then does not count."""
+        suffixes = (".ckpt",) if isinstance(manifest, ArchivedCheckpoint) else (".log", ".idx", TOPIC_INDEX_SUFFIX)
+        for suffix in (MANIFEST_SUFFIX, *suffixes):
+            self._objects.delete(manifest.name + suffix)
+
+    def _upload(self, name: str, pieces: Iterator[bytes]) -> ArchivedFile:
+        digest, size_bytes = hashlib.sha256(), 0
+
+        def measured() -> Iterator[bytes]:
+            nonlocal size_bytes
+            for piece in pieces:
+                self._pace(len(piece))
+                digest.update(piece)
+                size_bytes += len(piece)
+                yield piece
+
+        self._objects.write(name, measured())
+        return ArchivedFile(size_bytes, digest.hexdigest())
+
+    def _upload_topics(self, info: SegmentInfo, name: str) -> ArchivedFile | None:
+        """The topic index, if a reader has made one."""
+        path = info.path.with_suffix(TOPIC_INDEX_SUFFIX)
+        if read_topic_index(path, info.next_offset) is None:
+            return None
+        return self._upload(name + TOPIC_INDEX_SUFFIX, _pieces(path))
+
+
+def _checked_blocks(info: SegmentInfo, entries: Entries) -> Iterator[bytes]:
+    """A segment file without what a failed write may have left at its end; each block is compared with its checksum."""
+    with open(info.path, "rb") as file:
+        header = file.read(SEGMENT_HEADER_BYTES)
+        check_segment_header(info.path, header, info.first_offset)
+        yield header
+        for run in runs(entries, sys.maxsize, CHUNK_BYTES):
+            position = int(run["position"][0])
+            data = file.read(int(run["total_bytes"].sum(dtype="i8")))
+            bad = position if len(data) < int(run["total_bytes"].sum(dtype="i8")) else first_mismatch(data, run, True)
+            if bad is not None:
+                raise LogCorrupt(str(info.path), bad, "the block does not match its checksum or its index entry")
+            yield data
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while piece := file.read(CHUNK_BYTES):
+            yield piece
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,47 @@
+"""The address of an archive: what is one, and what is refused in one sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from embermq.archive.address import check_address, parse_address
+from embermq.archive.errors import ArchiveError
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the address of an archive is empty"),
+        ("s3a://bucket/x", "s3a://bucket/x is not the address of an archive: expected s3://BUCKET/PREFIX"),
+        ("ftp://host/x", "is not the address of an archive"),
+        ("s3:///prefix", "names no bucket"),
+        ("s3://bucket/x?region=a&colour=red", "colour is not known, expected endpoint_override, region, scheme"),
+        ("gs://", "names no bucket"),
+    ],
+)
+def test_what_is_no_address_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ArchiveError, match=said):
+        check_address(text)
+
+
+@pytest.mark.parametrize("text", ["s3://key:secret@bucket/x", "s3://key@bucket/x", "gs://key:secret@bucket"])
+def test_credentials_are_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(ArchiveError) as refused:
+        check_address(text)
+    assert "secret" not in str(refused.value) and "key" not in str(refused.value)
+    assert "taken from the environment" in str(refused.value)
+
+
+def test_a_directory_may_be_named_in_two_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for text in ("my archive", f"file://{tmp_path}/my%20archive", str(tmp_path / "my archive")):
+        assert parse_address(text).directory == tmp_path / "my archive"
+
+
+def test_an_s3_address_has_bucket_and_prefix() -> None:
+    address = parse_address("s3://bucket/some/prefix/?region=eu-west-1&endpoint_override=127.0.0.1:1&scheme=http")
+    assert (address.shown, address.root, address.directory) == (
+        "s3://bucket/some/prefix",
+        "bucket/some/prefix",
+        None,
+    )
