@@ -16,6 +16,7 @@ from embermq.store.interface import (
     StoreError,
 )
 from embermq.store.memory import MemoryStore
+from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk
 
 Record = tuple[object, ...]
 
@@ -213,6 +214,12 @@ class ScriptedStore(Store):
         self, topic_filter: str, instant_us: int, after_topic_name: str = ""
     ) -> Iterator[list[Retained]]:
         return self._newest.retained_as_of_pieces(topic_filter, instant_us, after_topic_name)
+
+    def retained_levels(self, below: str | None, position: str, moments: Moments, work_max: int = WORK_MAX) -> TreeWalk:
+        return self._durable.retained_levels(below, position, moments, work_max)
+
+    def retained_with_word(self, word: str, position: str, moments: Moments) -> NameSearch:
+        return self._durable.retained_with_word(word, position, moments)
 
     def retained_totals(self) -> tuple[int, int]:
         return self._view().retained_totals()

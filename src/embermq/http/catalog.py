@@ -14,6 +14,7 @@ from embermq.http.resources import (
     subscriptions,
     tail,
 )
+from embermq.http.resources.topics import tree
 
 OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *facts.OPERATIONS,
@@ -22,6 +23,7 @@ OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *sessions.OPERATIONS,
     *subscriptions.OPERATIONS,
     *retained.OPERATIONS,
+    *tree.OPERATIONS,
     *messages.OPERATIONS,
     *tail.OPERATIONS,
     *pipeline.OPERATIONS,

@@ -24,6 +24,7 @@ NDJSON: Final = "application/x-ndjson"
 _LEVEL: Final = "[^+#/\\u0000]*"
 _TOPIC_FILTER: Final = rf"^(#|({_LEVEL}|\+)(/({_LEVEL}|\+))*(/#)?)$"
 _TOPIC_NAME: Final = r"^[^+#\u0000]+$"
+_TOPIC_PREFIX: Final = r"^[^+#\u0000]*$"
 _BASE64: Final = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _INSTANT: Final = (
     r"^(now|[0-9]{1,10}(\.[0-9]{1,6})?|[0-9]{1,6}[smhd]"
@@ -45,6 +46,11 @@ def _topic_name(text: str) -> str:
     if wrong:
         raise ValueError(f"expected a topic name: {wrong}")
     return text
+
+
+def _topic_prefix(text: str) -> str:
+    """A topic name, or the empty level that a topic name may begin with."""
+    return _topic_name(text) if text else text
 
 
 def _instant(text: str) -> str:
@@ -86,6 +92,14 @@ TopicName = Annotated[
     Field(
         description="Topic name, without wildcards.",
         json_schema_extra={"minLength": 1, "pattern": _TOPIC_NAME},
+    ),
+]
+TopicPrefix = Annotated[
+    str,
+    AfterValidator(_topic_prefix),
+    Field(
+        description="The first levels of a topic name; an empty text is the empty first level of topics such as /a.",
+        json_schema_extra={"pattern": _TOPIC_PREFIX},
     ),
 ]
 Instant = Annotated[

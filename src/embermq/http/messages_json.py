@@ -66,6 +66,16 @@ class InstantTexts:
 _texts: Final = InstantTexts()
 
 
+def beginning(payload: bytes, bytes_max: int | None) -> bytes:
+    """At most so many bytes of a payload; text is not cut within a character."""
+    if bytes_max is None or len(payload) <= bytes_max:
+        return payload
+    end = bytes_max
+    while end > max(0, bytes_max - 3) and payload[end] & 0xC0 == 0x80:
+        end -= 1
+    return payload[:end]
+
+
 def payload_json(payload: bytes) -> str:
     """The payload as a part of an object."""
     try:
@@ -76,7 +86,7 @@ def payload_json(payload: bytes) -> str:
 
 def retained_json(retained: Retained, payload_bytes_max: int | None = None) -> str:
     """A retained message as a line of JSON; with a bound, only the beginning of its payload."""
-    payload = retained.payload if payload_bytes_max is None else retained.payload[:payload_bytes_max]
+    payload = beginning(retained.payload, payload_bytes_max)
     line = (
         f'{{"topic":{quoted(retained.topic_name)},{payload_json(payload)},"payload_bytes":{len(retained.payload)}'
         f',"qos":{retained.qos},"timestamp":"{_texts.text(retained.timestamp_us)}"'

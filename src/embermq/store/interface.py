@@ -16,6 +16,7 @@ from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest, Wil
 from embermq.store.commit_times import CommitTimes
 from embermq.store.errors import StoreError as StoreError  # what the broker catches belongs to the interface
 from embermq.store.log_segment import LogSegment as LogSegment
+from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk
 
 PACKET_IDS: Final = 65_535
 
@@ -396,6 +397,14 @@ class Store(ABC):
         """All of `retained_as_of`, in pieces; one may be empty, so that others can have their turn between two."""
 
     @abstractmethod
+    def retained_levels(self, below: str | None, position: str, moments: Moments, work_max: int = WORK_MAX) -> TreeWalk:
+        """One level of the topic tree. A `StoreError` as for `retained_as_of`."""
+
+    @abstractmethod
+    def retained_with_word(self, word: str, position: str, moments: Moments) -> NameSearch:
+        """The topics whose names have a word in them."""
+
+    @abstractmethod
     def retained_totals(self) -> tuple[int, int]:
         """How many messages are retained, and their bytes (topic and payload), with those expired but not removed."""
 
@@ -418,6 +427,10 @@ class Store(ABC):
     @abstractmethod
     def retained_budget_totals(self) -> list[tuple[str, int, int]]:
         """Filter, count and bytes of each budget."""
+
+    def history_begins_us(self) -> int:
+        """Before which instant nothing is known of the retained set; 0: the log has its beginning."""
+        return 0
 
     def retained_changes(self, topic_name: str, after_offset: int, limit: int) -> list[RetainedChange]:
         """The changes of a topic's retained message above an offset, oldest first, as far as the history goes back."""

@@ -50,6 +50,8 @@ from embermq.store.opening import JournalSettings, open_log, open_state
 from embermq.store.queue import SessionQueue
 from embermq.store.replay import Progress
 from embermq.store.retention import Retention
+from embermq.store.state.topic_walks import LevelWalk, WordSearch
+from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk
 
 _logger: Final = logging.getLogger("embermq.store")
 
@@ -379,6 +381,15 @@ class Journal(Store):
         self, topic_filter: str, instant_us: int, after_topic_name: str = ""
     ) -> Iterator[list[Retained]]:
         return self._state.history.as_of_pieces(self._log, topic_filter, instant_us, after_topic_name)
+
+    def retained_levels(self, below: str | None, position: str, moments: Moments, work_max: int = WORK_MAX) -> TreeWalk:
+        return LevelWalk(self._state.topics(moments, self._open.now_us), below, position, work_max)
+
+    def retained_with_word(self, word: str, position: str, moments: Moments) -> NameSearch:
+        return WordSearch(self._state.topics(moments, self._open.now_us), word, position)
+
+    def history_begins_us(self) -> int:
+        return self._state.history.begins_us()
 
     def retained_changes(self, topic_name: str, after_offset: int, limit: int) -> list[RetainedChange]:
         return self._state.history.changes_of(self._log, topic_name, after_offset, limit)

@@ -4,7 +4,7 @@ Owns: retained messages and queues, for as long as the process lives.
 Never: a file, a thread. Nothing has to be waited for: what is appended is seen at once, and `commit` says so.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final, final
@@ -26,16 +26,17 @@ from embermq.store.interface import (
 from embermq.store.state.retained_keys import (
     SEPARATOR,
     BoundedSeeks,
-    KeyCursor,
     key_topic,
     piece_of,
     ranges,
     topic_key,
     walk,
 )
+from embermq.store.state.sorted_keys import ListCursor, ListedTopics, SortedKeys
+from embermq.store.state.topic_walks import LevelWalk, WordSearch
+from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk
 
 _STALE_MAX: Final = 1_024  # more entries of cleared topics than this, and than half, and the heap is rebuilt
-_INSORT_MAX: Final = 32  # up to this many new keys are inserted one by one; more are sorted in at once
 
 
 @final
@@ -82,62 +83,6 @@ class MemoryQueue(Queue):
 
     def log_bytes(self) -> int:
         return -1
-
-
-@final
-class SortedKeys:
-    """The keys of the retained messages, sorted when they are read."""
-
-    __slots__ = ("_added", "_gone", "_keys")
-
-    def __init__(self) -> None:
-        self._keys: list[bytes] = []
-        self._added: set[bytes] = set()
-        self._gone: set[bytes] = set()
-
-    def add(self, key: bytes) -> None:
-        if key in self._gone:
-            self._gone.remove(key)
-        else:
-            self._added.add(key)
-
-    def remove(self, key: bytes) -> None:
-        if key in self._added:
-            self._added.remove(key)
-        else:
-            self._gone.add(key)
-
-    def sorted(self) -> list[bytes]:
-        if self._gone:
-            self._keys = [key for key in self._keys if key not in self._gone]
-            self._gone.clear()
-        if len(self._added) > _INSORT_MAX:
-            self._keys.extend(self._added)
-            self._keys.sort()
-        else:
-            for key in self._added:
-                insort(self._keys, key)
-        self._added.clear()
-        return self._keys
-
-
-@final
-class ListCursor(KeyCursor):
-    """A place in a sorted list."""
-
-    __slots__ = ("_at", "_keys")
-
-    def __init__(self, keys: list[bytes]) -> None:
-        self._keys: Final = keys
-        self._at = 0
-
-    def seek(self, key: bytes) -> bytes | None:
-        self._at = bisect_left(self._keys, key)
-        return self._keys[self._at] if self._at < len(self._keys) else None
-
-    def next(self) -> bytes | None:
-        self._at += 1
-        return self._keys[self._at] if self._at < len(self._keys) else None
 
 
 @final
@@ -364,6 +309,17 @@ class MemoryStore(Store):
         self, topic_filter: str, instant_us: int, after_topic_name: str = ""
     ) -> Iterator[list[Retained]]:
         raise StoreError("a store in memory keeps no history")
+
+    def retained_levels(self, below: str | None, position: str, moments: Moments, work_max: int = WORK_MAX) -> TreeWalk:
+        return LevelWalk(self._topics(moments), below, position, work_max)
+
+    def retained_with_word(self, word: str, position: str, moments: Moments) -> NameSearch:
+        return WordSearch(self._topics(moments), word, position)
+
+    def _topics(self, moments: Moments) -> ListedTopics:
+        if moments.as_of_us or moments.compare_us:
+            raise StoreError("a store in memory keeps no history")
+        return ListedTopics(self._keys)
 
     def retained_totals(self) -> tuple[int, int]:
         return len(self._retained), self._retained_bytes

@@ -25,7 +25,7 @@ from embermq.http.fields import (
     TopicFilter,
     past_us,
 )
-from embermq.http.messages_json import InstantTexts, MessageProperties, payload_json, properties_json
+from embermq.http.messages_json import InstantTexts, MessageProperties, beginning, payload_json, properties_json
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.paging import json_page, wants_lines
 from embermq.http.refusal import HttpRefusal
@@ -149,7 +149,7 @@ def _lines(batch: "pa.RecordBatch", payload_bytes_max: int | None, texts: Instan
         columns["properties"],
         strict=True,
     ):
-        shown = payload if payload_bytes_max is None else payload[:payload_bytes_max]
+        shown = beginning(payload, payload_bytes_max)
         line = (
             f'{{"offset":{offset},"timestamp":"{texts.text(timestamp_us)}","topic":{quoted(topic)},{payload_json(shown)}'
             f',"payload_bytes":{len(payload)},"qos":{flags & 3},"retain":{"true" if flags & 4 else "false"}'

@@ -130,9 +130,9 @@ class ClearAnswer(Model):
 # -- questions -------------------------------------------------------------------------------------------------------
 
 
-def as_of_us(service: Service, text: str | None) -> int | None:
+def as_of_us(service: Service, text: str | None, name: str = "as_of") -> int | None:
     """The instant that is asked for; refused if nothing can be known of it."""
-    asked_us = past_us("as_of", text)
+    asked_us = past_us(name, text)
     if asked_us is not None and service.log_directory is None:
         raise HttpRefusal(409, "a store in memory keeps no history")
     return asked_us

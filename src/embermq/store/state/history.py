@@ -241,7 +241,7 @@ class History:
             message = None
             if value != CLEARED:
                 copy = value[1:] if value[:1] == COPY else b""
-                message = self._message(log, Change(key, timestamp_us, offset, copy, _change_expires_us(value)))
+                message = self._message(log, Change(key, timestamp_us, offset, copy, change_expires_us(value)))
             found.append(RetainedChange(timestamp_us, offset, message))
             if len(found) == limit:
                 break
@@ -260,7 +260,7 @@ class History:
                 yield None
             else:
                 timestamp_us, offset, value = change
-                expires_us = _change_expires_us(value)
+                expires_us = change_expires_us(value)
                 if 0 < expires_us <= instant_us:
                     yield None
                 else:
@@ -325,7 +325,7 @@ class History:
                 if not value:
                     batch.delete(newest)
                 elif retained is None or value_offset(retained) != offset:
-                    batch.put(newest, COPY + with_expiry(value, _change_expires_us(change)))
+                    batch.put(newest, COPY + with_expiry(value, change_expires_us(change)))
 
         self._rocks.write(fill)
 
@@ -341,7 +341,7 @@ def _changes_before(iterator: RdictIter, key: bytes, before_offset: int) -> Iter
         iterator.next()
 
 
-def _change_expires_us(value: bytes) -> int:
+def change_expires_us(value: bytes) -> int:
     """When the message expires that a change has made; 0: never."""
     if value[:1] == EXPIRING:
         return int.from_bytes(value[1:], "little")

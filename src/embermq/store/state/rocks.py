@@ -9,6 +9,7 @@ again from there. One column family, so a flush is a whole number of batches and
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from threading import Event, RLock
 from typing import Final, TypeVar, final
@@ -197,6 +198,22 @@ class Rocks:
         with self.lock:
             found = self._use().items(from_key=low, read_opt=bounds)
         yield from found
+
+    def keys_from(self, low: bytes, high: bytes, limit: int) -> list[bytes]:
+        """Up to `limit` keys from `low` up to but without `high`."""
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(high)
+        with self.lock:
+            found = self._use().keys(from_key=low, read_opt=bounds)
+            return list(islice(found, limit))  # type: ignore[arg-type]  # an iterator, which its stub does not say
+
+    def items_from(self, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """As `keys_from`, with their values."""
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(high)
+        with self.lock:
+            found = self._use().items(from_key=low, read_opt=bounds)
+            return list(islice(found, limit))  # type: ignore[arg-type]  # as above
 
     def iterator(self, high: bytes) -> RdictIter:
         """For seeking about below the end of a key space; unset until the first seek."""

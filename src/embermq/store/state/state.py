@@ -25,7 +25,10 @@ from embermq.store.state.retained_sizes import Sizes
 from embermq.store.state.rocks import FLUSH_BYTES, Rocks
 from embermq.store.state.sessions import SessionState
 from embermq.store.state.to_checkpoint import KEYS_END, StateView
+from embermq.store.state.topic_sources import HistoryTopics, RetainedTopics
+from embermq.store.state.topic_walks import TopicSource
 from embermq.store.state.wills import WillState
+from embermq.store.topic_tree import Moments
 
 SCHEMA_VERSION: Final = 2
 """2 added what only MQTT 5 can ask for. A state of schema 1 is read as it is: it has none of that."""
@@ -92,6 +95,12 @@ class State:
         except BaseException:
             self._rocks.close()
             raise
+
+    def topics(self, moments: Moments, now_us: int) -> TopicSource:
+        """The topics that have a message now, or had one at an instant."""
+        if not moments.as_of_us and not moments.compare_us:
+            return RetainedTopics(self._rocks)
+        return HistoryTopics(self._rocks, self.history, moments, now_us)
 
     def reopen(self, catch_up: Callable[["State"], None]) -> None:
         """Begin again after a failed write, once the disk has space; `catch_up` applies the records that were lost.
