@@ -15,8 +15,8 @@ from embermq.spark.jobs import reseeding
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import read_table
 from embermq.spark.queries.as_of import retained_as_of, retained_history
+from embermq.spark.source.logs.directory import DirectoryLog
 from embermq.store.log.checkpoint import checkpoint_path
-from embermq.store.log.reader import LogReader
 from embermq.store.log.records import SESSION, SESSION_EXPIRY, SESSION_SEQUENCE, Kind
 from support.checkpoints import trim_with_checkpoint
 from support.lakes import feed, job_named, new_lake, retained_of, rows
@@ -66,7 +66,7 @@ def test_retained_is_right_after_a_gap_and_says_what_is_missing(
     lake = new_lake(spark, tmp_path / "lake", job)
     feed(spark, lake, made.data, job, [1, 101])
     before_gap_us = max(moment_us for offset, moment_us, *_ in made.retained_events if offset < 101)
-    log = LogReader(made.data / "log")
+    log = DirectoryLog(made.data)
     assert not is_at_gap(log, 101)
     trim_with_checkpoint(made, 150, tmp_path / "first")
     assert is_at_gap(log, 101)
@@ -78,10 +78,10 @@ def test_retained_is_right_after_a_gap_and_says_what_is_missing(
     with monkeypatch.context() as patch:
         patch.setattr(reseeding, "merge_once", crash)
         with pytest.raises(OSError, match="killed"):
-            after_gap(spark, made.data, lake, "retained", 101)
+            after_gap(spark, DirectoryLog(made.data), lake, "retained", 101)
     assert as_of(spark, lake, before_gap_us) == made.retained(before_gap_us)
     first = trim_with_checkpoint(made, 200, tmp_path / "second")
-    assert after_gap(spark, made.data, lake, "retained", 101) == first
+    assert after_gap(spark, DirectoryLog(made.data), lake, "retained", 101) == first
     assert retained_of(read_table(spark, lake, "retained")) == made.retained(before=first)
     feed(spark, lake, made.data, job, [first, 250, 301])
     assert retained_of(read_table(spark, lake, "retained")) == made.retained()
@@ -101,14 +101,14 @@ def test_a_new_lake_on_a_trimmed_log_starts_from_the_checkpoint(
     first = trim_with_checkpoint(made, 150, tmp_path / "state")
     job = job_named("retained")
     lake = new_lake(spark, tmp_path / "lake", job)
-    assert after_gap(spark, made.data, lake, "retained", None) == first
+    assert after_gap(spark, DirectoryLog(made.data), lake, "retained", None) == first
     feed(spark, lake, made.data, job, [first, 301])
     assert retained_of(read_table(spark, lake, "retained")) == made.retained()
     for instant_us in (at_us(made, first), at_us(made, 250)):
         assert as_of(spark, lake, instant_us) == made.retained(instant_us)
     with pytest.raises(PipelineError, match="is not known"):
         as_of(spark, lake, at_us(made, 20))
-    assert after_gap(spark, made.data, lake, "messages", None) == first
+    assert after_gap(spark, DirectoryLog(made.data), lake, "messages", None) == first
     assert {(gap["job"], gap["from_offset"], gap["why"]) for gap in rows(spark, lake, "gaps")} == {
         ("retained", 1, BEFORE_THE_TABLE),
         ("messages", 1, BEFORE_THE_TABLE),
@@ -126,7 +126,7 @@ def test_without_an_undamaged_checkpoint_nothing_is_changed(
     path = checkpoint_path(made.data / "log", first)
     path.write_bytes(flipped(path.read_bytes(), 300))
     with pytest.raises(PipelineError, match=f"no longer has offsets 101 to {first - 1}, and there is no undamaged"):
-        after_gap(spark, made.data, lake, "retained", 101)
+        after_gap(spark, DirectoryLog(made.data), lake, "retained", 101)
     assert retained_of(read_table(spark, lake, "retained")) == made.retained(before=101)
     assert not lake.has_table("gaps")
 
@@ -163,7 +163,7 @@ def test_clients_has_the_sessions_of_the_checkpoint_after_a_gap(
     lake = new_lake(spark, tmp_path / "lake", job)
     feed(spark, lake, made.data, job, [1, position])
     first = trim_with_checkpoint(made, position + 50, tmp_path / "state")
-    assert after_gap(spark, made.data, lake, "clients", position) == first
+    assert after_gap(spark, DirectoryLog(made.data), lake, "clients", position) == first
     after = [
         (row["event"], row["client_id"], row["session_id"], row["topic_filter"], row["offset"], row["reason"])
         for row in rows(spark, lake, "clients")

@@ -101,13 +101,13 @@ def status(data: KnownData = None, lake_directory: LakeDirectory = LAKE, json: J
         from embermq.spark.lake.lake import Lake
         from embermq.spark.lake.positions import Positions
         from embermq.spark.lake.progress import read_progress
-        from embermq.store.log.reader import LogReader
+        from embermq.spark.source.logs.directory import DirectoryLog
 
         lake = Lake(lake_directory)
         if not lake.exists():
             raise ConfigError(f"{lake_directory} is no lake: `ember pipeline run` makes one")
-        log = (data or lake.data_directory() or DATA) / "log"
-        end = LogReader(log).bounds()[1]
+        log = DirectoryLog(data or lake.data_directory() or DATA)
+        end = log.bounds()[1]
         Positions(lake, log)  # refuses the lake of another log
         progress = read_progress(lake)
         running = lake.is_locked()

@@ -7,7 +7,6 @@ Never: which batch is next (`schedule`), and what a job does with it.
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +19,8 @@ from embermq.spark.lake.positions import Positions
 from embermq.spark.lake.transactions import applied_version
 from embermq.spark.schedule import Plan
 from embermq.spark.source.columns import FLAGS_FIELD, SOURCE_SCHEMA
+from embermq.spark.source.logs.location import LogLocation
+from embermq.spark.source.logs.readable import ReadableLog
 from embermq.spark.source.staging import clear, stage
 from embermq.spark.source.topic_filters import matches
 
@@ -36,7 +37,8 @@ class BatchContext:
     """What all batches of one pipeline share."""
 
     spark: SparkSession
-    data: Path
+    location: LogLocation
+    log: ReadableLog
     lake: Lake
     jobs: Mapping[str, Job]
     positions: Positions
@@ -52,7 +54,7 @@ def run_batch(context: BatchContext, plan: Plan) -> tuple[dict[str, float], dict
     _set_for_size(spark, plan.end - plan.start)
     began_s = time.monotonic()
     kinds = sorted({kind for job in jobs for kind in job.kinds})
-    staged = stage(context.data, plan.start, plan.end, kinds, lake.staging, spark.sparkContext.defaultParallelism)
+    staged = stage(context.location, plan.start, plan.end, kinds, lake.staging, spark.sparkContext.defaultParallelism)
     took_s = dict.fromkeys(plan.jobs, (time.monotonic() - began_s) / len(jobs))
     try:
         if staged.since is not None:

@@ -15,6 +15,7 @@ from embermq.instants import EXPECTED as INSTANT_EXPECTED
 from embermq.instants import instant_us
 from embermq.protocol.topics import check_topic_filter
 from embermq.spark.errors import bad_option, is_url
+from embermq.spark.source.logs.location import LogLocation, directory_location
 from embermq.store.log.records import Kind
 
 EARLIEST: Final = "earliest"
@@ -64,19 +65,15 @@ _SINK_NAMES: Final = (
 class SourceOptions:
     """The options of `spark.read` and `spark.readStream`."""
 
-    path: str
-    topic_filter: str | None
-    kinds: tuple[int, ...]
-    starting: int | str
-    starting_timestamp_us: int | None
-    ending: int | str
-    max_records_per_trigger: int | None
-    min_partitions: int
-    fail_on_data_loss: bool
-
-    @property
-    def log_directory(self) -> Path:
-        return Path(self.path) / "log"
+    location: LogLocation
+    topic_filter: str | None = None
+    kinds: tuple[int, ...] = ()
+    starting: int | str = EARLIEST
+    starting_timestamp_us: int | None = None
+    ending: int | str = LATEST
+    max_records_per_trigger: int | None = None
+    min_partitions: int = 1
+    fail_on_data_loss: bool = True
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,7 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
     if isinstance(starting, int) and isinstance(ending, int) and ending < starting:
         raise bad_option("endingOffsets", ending, f"an offset not below startingOffsets, which is {starting}")
     return SourceOptions(
-        path=path,
+        location=directory_location(path),
         topic_filter=read.one("filter", _topic_filter, None),
         kinds=read.one("kinds", _kinds, ()),
         starting=starting,

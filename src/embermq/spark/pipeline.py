@@ -30,9 +30,9 @@ from embermq.spark.lake.positions import Positions
 from embermq.spark.lake.progress import JobProgress, write_progress
 from embermq.spark.schedule import Plan, Turn, next_plan
 from embermq.spark.session import DEFAULT_MASTER, PIPELINE_SETTINGS, build_session, launch_java
+from embermq.spark.source.logs.location import LogLocation, directory_location
+from embermq.spark.source.logs.opening import open_log
 from embermq.store.log.errors import LogError, LogTrimmed
-from embermq.store.log.reader import LogReader
-from embermq.store.log.readers import register_reader
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ _REASON: Final = re.compile(r"^(?:Caused by: )?([\w.$]+): (.+)$", re.MULTILINE)
 
 
 def run(
-    data: Path,
+    log: LogLocation | Path,
     lake: Lake,
     *,
     once: bool,
@@ -57,24 +57,28 @@ def run(
 ) -> list[JobProgress]:
     """Run all jobs; returns what each did. `once`: up to the end that the log has now. PipelineError says what failed.
 
+    `log` is where the log is read from; a path is a data directory.
     `report` is called about twice a second, and after each batch. SIGTERM and SIGINT stop cleanly if this is the main
     thread; so does `stop`.
     """
     chosen = settings or JobSettings()
     jobs = chosen_jobs(chosen)
-    end = LogReader(data / "log").bounds()[1] if once else None
+    location = directory_location(log) if isinstance(log, Path) else log
+    opened = open_log(location)
+    end = opened.bounds()[1] if once else None
     lake.open()
-    Positions(lake, data / "log")  # refuses the lake of another log before Java is started
+    Positions(lake, opened)  # refuses the lake of another log before Java is started
     stopping = stop or threading.Event()
     session_settings = {**lake.spark_settings(), **PIPELINE_SETTINGS, **(spark_settings or {})}
     with lake.lock(lock_wait_s) as lock, _signals(stopping):
-        lake.keep_data_directory(data)
+        if location.directory is not None:
+            lake.keep_data_directory(Path(location.directory))
         _prepare_definitions(lake, jobs, chosen.rebuild)
         # After kill -9 of this process Java may run a moment longer; with the descriptor it keeps the lock until then.
         launch_java(master, session_settings, lake.java_log("pipeline"), (lock,))
         spark = build_session(master, "embermq pipeline", session_settings, functions=False)
-        positions = Positions(lake, data / "log")  # as they are now that no other pipeline writes
-        context = BatchContext(spark, data, lake, {job.name: job for job in jobs}, positions)
+        positions = Positions(lake, opened)  # as they are now that no other pipeline writes
+        context = BatchContext(spark, location, opened, lake, {job.name: job for job in jobs}, positions)
         with _signals(stopping):  # once more: a Spark session brings a handler of its own
             return _Run(context, chosen, end, report).run(stopping)
 
@@ -110,7 +114,7 @@ class _Run:
         self._settings: Final = settings
         self._end: Final = end
         self._report: Final = report
-        self._log: Final = LogReader(context.data / "log")
+        self._log: Final = context.log
         self._turns: Final[dict[str, Turn]] = {}
         self._progress: Final = {name: JobProgress(name) for name in context.jobs}
         self._maintenance: Final = Maintenance(context.spark, context.lake, settings.maintenance)
@@ -150,7 +154,7 @@ class _Run:
         """Where a job goes on: at its position, or after the gap if the log no longer has what is there."""
         context = self._context
         if is_at_gap(self._log, position):
-            position = after_gap(context.spark, context.data, context.lake, name, position)
+            position = after_gap(context.spark, context.log, context.lake, name, position)
             context.positions.save({name: position}, {})
         return self._log.bounds()[0] if position is None else position
 
@@ -196,7 +200,7 @@ class _Run:
         """Tell the server what the log must keep for this lake, if all of its jobs run."""
         if not self._settings.only and self._turns.keys() == self._context.jobs.keys():
             name = str(self._context.lake.directory.absolute())
-            register_reader(self._context.data, name, min(turn.position for turn in self._turns.values()))
+            self._context.log.register_reader(name, min(turn.position for turn in self._turns.values()))
 
 
 @contextmanager

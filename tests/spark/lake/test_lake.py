@@ -16,6 +16,7 @@ from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.positions import Positions
 from embermq.spark.lake.progress import JobProgress, read_progress, write_progress
 from embermq.spark.pipeline import run
+from embermq.spark.source.logs.directory import DirectoryLog
 from support.recorded import Recorder
 
 
@@ -61,8 +62,8 @@ def test_a_lake_of_another_log_is_refused_before_spark_starts(tmp_path: Path) ->
         made.close()
     lake = Lake(tmp_path / "lake")
     lake.open()
-    Positions(lake, other.data / "log")  # nothing was read yet
-    Positions(lake, mine.data / "log").save({"messages": 2}, {})
+    Positions(lake, DirectoryLog(other.data))  # nothing was read yet
+    Positions(lake, DirectoryLog(mine.data)).save({"messages": 2}, {})
     with pytest.raises(LakeError, match="has the tables of another log"):
         run(other.data, lake, once=True, master="no master: Spark must not start")
     lake.keep_data_directory(mine.data)

@@ -9,6 +9,7 @@ import pytest
 from embermq.spark.errors import LakeError
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.positions import Positions
+from embermq.spark.source.logs.directory import DirectoryLog
 from embermq.spark.source.stream_offsets import stream_offset
 from support.recorded import Recorder
 
@@ -22,13 +23,13 @@ def lake(tmp_path: Path) -> Lake:
     return made
 
 
-def log_of(recorder: Recorders, name: str = "data", shift_us: int = 0) -> Path:
+def log_of(recorder: Recorders, name: str = "data", shift_us: int = 0) -> DirectoryLog:
     made = recorder(name)
     made.now_us += shift_us
     for number in range(20):
         made.publish("a", b"%d" % number)
     made.flush()
-    return made.data / "log"
+    return DirectoryLog(made.data)
 
 
 def test_a_position_counts_while_the_tables_have_not_lost_a_commit(lake: Lake, recorder: Recorders) -> None:

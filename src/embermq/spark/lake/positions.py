@@ -15,6 +15,7 @@ from typing import Any, Final, final
 
 from embermq.spark.errors import LakeError, PipelineError
 from embermq.spark.lake.lake import Lake
+from embermq.spark.source.logs.readable import ReadableLog
 from embermq.spark.source.stream_offsets import check_same_log, stream_offset
 
 Versions = Mapping[str, int]
@@ -23,21 +24,21 @@ Versions = Mapping[str, int]
 
 @final
 class Positions:
-    """The positions of all jobs, in a lake that belongs to the log in a directory."""
+    """The positions of all jobs, in a lake that belongs to a log."""
 
-    __slots__ = ("_lake", "_log_directory", "_jobs")
+    __slots__ = ("_lake", "_log", "_jobs")
 
-    def __init__(self, lake: Lake, log_directory: Path) -> None:
+    def __init__(self, lake: Lake, log: ReadableLog) -> None:
         """LakeError if the lake's jobs have read another log."""
         self._lake: Final = lake
-        self._log_directory: Final = log_directory
+        self._log: Final = log
         self._jobs: Final[dict[str, dict[str, Any]]] = _read(lake)
         for position in self._jobs.values():
             try:
-                check_same_log(log_directory, position)
+                check_same_log(log, position)
             except PipelineError:
                 raise LakeError(
-                    f"{lake.directory} has the tables of another log than {log_directory}: name another --lake, or "
+                    f"{lake.directory} has the tables of another log than {log.name}: name another --lake, or "
                     "delete this one to have it built again"
                 ) from None
 
@@ -58,7 +59,7 @@ class Positions:
 
     def save(self, offsets: Mapping[str, int], versions: Mapping[str, Versions]) -> None:
         """Write how far jobs are, after their tables have committed it."""
-        places = {offset: stream_offset(self._log_directory, offset) for offset in set(offsets.values())}
+        places = {offset: stream_offset(self._log, offset) for offset in set(offsets.values())}
         for job, offset in offsets.items():
             self._jobs[job] = {**places[offset], "versions": dict(versions.get(job, {}))}
         self._write()

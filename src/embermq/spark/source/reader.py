@@ -23,10 +23,11 @@ from embermq.spark.errors import bad_option
 from embermq.spark.options import EARLIEST, SourceOptions
 from embermq.spark.source.arrow_columns import SOURCE_ARROW
 from embermq.spark.source.columns import SOURCE_SCHEMA, source_schema
+from embermq.spark.source.logs.opening import open_log
+from embermq.spark.source.logs.readable import ReadableLog
 from embermq.spark.source.rows import rows
 from embermq.spark.source.stream_offsets import StreamOffset, check_same_log, stream_offset
 from embermq.store.log.errors import LogTrimmed
-from embermq.store.log.reader import LogReader
 
 PARTITION_ROWS_MIN: Final = 20_000
 """A task for fewer rows costs more than it saves."""
@@ -50,7 +51,7 @@ class EmberReader(DataSourceReader):
         self.columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        log = LogReader(self.options.log_directory)
+        log = open_log(self.options.location)
         first, end = log.bounds()
         start = starting_offset(self.options, log)
         if start < first:
@@ -79,17 +80,17 @@ class EmberStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.stop_at: int | None = None  # Trigger.AvailableNow: where the log ended when the query began
 
     def initialOffset(self) -> StreamOffset:
-        log = LogReader(self.options.log_directory)
-        return stream_offset(self.options.log_directory, max(starting_offset(self.options, log), 0))
+        log = open_log(self.options.location)
+        return stream_offset(log, max(starting_offset(self.options, log), 0))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self.options.max_records_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
-        directory = self.options.log_directory
-        check_same_log(directory, start)
-        first, end = LogReader(directory).bounds()
+        log = open_log(self.options.location)
+        check_same_log(log, start)
+        first, end = log.bounds()
         begin = int(start["offset"])
         if begin < first:
             if self.options.fail_on_data_loss:
@@ -102,13 +103,14 @@ class EmberStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             end = min(end, max(begin, first) + limit.max_rows)
         # After a loss of power the index may be short until the server has rebuilt it; a stream must not go back.
-        return start if end <= begin else stream_offset(directory, end)
+        return start if end <= begin else stream_offset(log, end)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self.stop_at = LogReader(self.options.log_directory).bounds()[1]
+        self.stop_at = open_log(self.options.location).bounds()[1]
 
     def reportLatestOffset(self) -> StreamOffset:
-        return stream_offset(self.options.log_directory, LogReader(self.options.log_directory).bounds()[1])
+        log = open_log(self.options.location)
+        return stream_offset(log, log.bounds()[1])
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         return split(int(start["offset"]), int(end["offset"]), self.options.min_partitions)
@@ -136,7 +138,7 @@ def wanted_columns(schema: StructType, options: SourceOptions) -> pa.Schema:
     return pa.schema([SOURCE_ARROW.field(field.name).with_nullable(field.nullable) for field in schema.fields])
 
 
-def starting_offset(options: SourceOptions, log: LogReader) -> int:
+def starting_offset(options: SourceOptions, log: ReadableLog) -> int:
     """Where a read without a checkpoint begins."""
     first, end = log.bounds()
     if options.starting_timestamp_us is not None:

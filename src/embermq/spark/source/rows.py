@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from embermq.spark.options import SourceOptions
+from embermq.spark.source.logs.opening import open_log
 from embermq.spark.source.properties import PROPERTY_COLUMNS, property_columns
 from embermq.spark.source.topic_masks import arrow_mask
-from embermq.store.log.reader import LogReader
 from embermq.store.log.records import DUP_FLAG, QOS_MASK, RETAIN_FLAG, Kind
 
 BATCH_ROWS: Final = 50_000
@@ -29,11 +29,11 @@ def rows(options: SourceOptions, columns: pa.Schema, start: int, end: int) -> It
     kinds = options.kinds
     if options.topic_filter is not None:
         kinds = tuple(kind for kind in _MESSAGE_KINDS if not kinds or kind in kinds)
-    log = LogReader(options.log_directory)
+    log = open_log(options.location)
     if not options.fail_on_data_loss:
         start = min(end, max(start, log.bounds()[0]))
     needed = log_columns(columns.names, bool(kinds), options.topic_filter is not None)
-    for batch in log.batches(start, end, rows=BATCH_ROWS, columns=needed):
+    for batch in log.batches(start, end, BATCH_ROWS, needed):
         kept = of_kinds(batch, kinds)
         if options.topic_filter is not None and kept.num_rows:
             kept = kept.filter(arrow_mask(kept["topic"], options.topic_filter))

@@ -6,18 +6,18 @@ files are not durable: after a crash the range is read again.
 """
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from embermq.spark.options import parse_source_options
+from embermq.spark.options import KIND_NAMES, SourceOptions
 from embermq.spark.source.arrow_columns import SOURCE_ARROW
+from embermq.spark.source.logs.location import LogLocation
 from embermq.spark.source.reader import split
 from embermq.spark.source.rows import rows
 
@@ -35,12 +35,12 @@ class Staged:
     """The oldest timestamp; None if no record is of the wanted kinds."""
 
 
-def stage(data: Path, start: int, end: int, kinds: Sequence[str], directory: Path, tasks: int) -> Staged:
+def stage(location: LogLocation, start: int, end: int, kinds: Sequence[str], directory: Path, tasks: int) -> Staged:
     """Write the records of some kinds, from `start` up to, not including, `end`, to a directory, emptied first."""
     clear(directory)
     directory.mkdir(parents=True)
     ranges = split(start, end, tasks)
-    options = {"path": str(data.absolute()), "kinds": ",".join(kinds)}
+    options = SourceOptions(location, kinds=tuple(int(KIND_NAMES[name]) for name in kinds))
 
     def write(number: int) -> tuple[set[str], list[datetime]]:
         return _write(options, ranges[number].start, ranges[number].end, directory / f"{number}.parquet")
@@ -55,19 +55,15 @@ def stage(data: Path, start: int, end: int, kinds: Sequence[str], directory: Pat
     )
 
 
-def _write(options: dict[str, str], start: int, end: int, path: Path) -> tuple[set[str], list[datetime]]:
+def _write(options: SourceOptions, start: int, end: int, path: Path) -> tuple[set[str], list[datetime]]:
     kinds: set[str] = set()
     since: list[datetime] = []
     with pq.ParquetWriter(path, SOURCE_ARROW, compression="none", use_dictionary=list(_REPEATED)) as writer:
-        for batch in _batches(options, start, end):
+        for batch in rows(options, SOURCE_ARROW, start, end):
             kinds.update(batch["kind"].unique().to_pylist())
             since = since or [batch["timestamp"][0].as_py()]  # they never decrease
             writer.write_batch(batch, ROW_GROUP_ROWS)
     return kinds, since
-
-
-def _batches(options: dict[str, str], start: int, end: int) -> Iterable[pa.RecordBatch]:
-    return rows(parse_source_options(options), SOURCE_ARROW, start, end)
 
 
 def clear(directory: Path) -> None:

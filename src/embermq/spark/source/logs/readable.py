@@ -1,0 +1,60 @@
+"""What the source and the pipeline ask of a log, wherever it is read from.
+
+Owns: the questions. The same offsets give the same records, whoever answers.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from embermq.store.log.checkpoint import Checkpoint
+
+
+class SegmentStart(NamedTuple):
+    """Where a segment begins. `since_us` is its first timestamp; None while its index has no entry."""
+
+    first_offset: int
+    since_us: int | None
+
+
+class ReadableLog(ABC):
+    """A log that is read while its server writes it. Errors are sentences: a LogError or a PipelineError."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What the log is called in a sentence."""
+
+    @abstractmethod
+    def bounds(self) -> tuple[int, int]:
+        """The first durable offset, and the one after the last."""
+
+    @abstractmethod
+    def offset_at(self, timestamp_us: int) -> int:
+        """The offset of the first record that is not older than an instant; the log's end if there is none."""
+
+    @abstractmethod
+    def segment_of(self, offset: int) -> SegmentStart | None:
+        """The last segment that does not begin after an offset; None if all do."""
+
+    @abstractmethod
+    def batches(self, start: int, end: int, rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The durable records from `start` up to, not including, `end`, in order; at most `rows` in a batch.
+
+        LogTrimmed if `start` is no longer there, also when it is trimmed while this reads; ValueError if `end` is not
+        durable yet.
+        """
+
+    @abstractmethod
+    def undamaged_checkpoint(self, first_offset: int, next_offset: int) -> AbstractContextManager[Checkpoint | None]:
+        """The oldest undamaged checkpoint from which a log that has these offsets can be read; None if there is none.
+
+        The checkpoint can be read inside the context.
+        """
+
+    @abstractmethod
+    def register_reader(self, name: str, next_offset: int) -> None:
+        """Tell the server how far a reader is, so that it keeps what is not read yet."""
