@@ -43,6 +43,6 @@ def test_the_command(tmp_path: Path) -> None:
     assert "cannot be shown again" in made.errors
     assert ember("token", file, "ann", "--delete").text == f"removed ann from {file}\n"
     assert "has no token of 'ann'" in sentence(ember("token", file, "ann", "--delete"))
-    assert "expected viewer or operator" in sentence(ember("token", file, "ann", "--role", "boss"))
+    assert "expected viewer, reader or operator" in sentence(ember("token", file, "ann", "--role", "boss"))
     for name in ("a:b", "", " a", "#a", "a\nb"):
         assert "expected printable characters" in sentence(ember("token", file, name))

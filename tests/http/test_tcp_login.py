@@ -14,14 +14,15 @@ import pytest
 from embermq import Broker
 from embermq.access.file_access import FileAccess
 from embermq.access.passwords import write_password
-from embermq.access.tokens import write_token
+from embermq.access.tokens import ROLES, write_token
 from embermq.config import load
 from embermq.errors import ConfigError
+from embermq.http.application import ROLES as NEEDED
 from embermq.http.catalog import OPERATIONS
-from embermq.http.operation import OPERATOR, PUBLIC, VIEWER
+from embermq.http.operation import PUBLIC
 from embermq.http.options import HttpOptions
 from embermq.http.refusal import HttpRefusal
-from embermq.http.tcp_login import FAILURES_MAX, FAILURES_S, FailedLogins
+from embermq.http.tcp_login import FAILURES_MAX, FAILURES_S, ROLE_NUMBERS, FailedLogins
 from support.certificates import Authority
 
 
@@ -53,7 +54,7 @@ class Served(NamedTuple):
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    tokens = {role: write_token(tmp_path / "tokens", f"the {role}", role) for role in ("viewer", "operator")}
+    tokens = {role: write_token(tmp_path / "tokens", f"the {role}", role) for role in ROLES}
     write_password(tmp_path / "passwords", "ann", b"secret:1")
     write_password(tmp_path / "passwords", "bob", b"other")
     http = HttpOptions(
@@ -74,19 +75,17 @@ def test_each_operation_is_for_its_role(served: Served, operation: Any) -> None:
     path = operation.path
     if operation.media == "text/event-stream":
         path += "?nonsense=1"  # the stream itself would not end
-    answers = {who: served.ask(path, who, operation.method, body)[0] for who in ("", "wrong", "viewer", "operator")}
+    answers = {who: served.ask(path, who, operation.method, body)[0] for who in ("", "wrong", *ROLES)}
     if operation.role == PUBLIC:
         assert set(answers.values()) == {200}
         return
     assert (answers[""], answers["wrong"]) == (401, 401)
-    assert operation.role in (VIEWER, OPERATOR)
-    if operation.role == OPERATOR:
-        assert answers["viewer"] == 403
-        status, answer, _ = served.ask(path, "viewer", operation.method, body)
-        assert (status, answer) == (403, {"error": "this needs the role operator"})
-    else:
-        assert answers["viewer"] not in (401, 403)
-    assert answers["operator"] not in (401, 403)
+    for role, number in ROLE_NUMBERS.items():
+        if number >= operation.role:
+            assert answers[role] not in (401, 403)
+            continue
+        status, answer, _ = served.ask(path, role, operation.method, body)
+        assert (status, answer) == (403, {"error": f"this needs the role {NEEDED[operation.role]}"})
 
 
 def test_users_of_the_password_file_have_the_role_that_the_settings_give_them(served: Served) -> None:

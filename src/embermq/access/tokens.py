@@ -3,7 +3,7 @@
 Owns: the format of the file, making tokens, and finding the name of one.
 Never: a token. The file has SHA-256 hashes: a token is 256 random bits, so a slow hash would protect nothing more.
 
-A line is `name:role:hash`; the role is `viewer` or `operator`.
+A line is `name:role:hash`; the role is `viewer`, `reader` or `operator`.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from typing import Final
 from embermq.access.passwords import check_user_name, read_text, replace_private
 from embermq.errors import ConfigError
 
-ROLES: Final = ("viewer", "operator")
+ROLES: Final = ("viewer", "reader", "operator")
 TOKEN_BYTES: Final = 32
 TOKEN_PREFIX: Final = "ember_"
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from embermq.http.fields import Model, json_text
 from embermq.http.login import Login
-from embermq.http.operation import PUBLIC, Operation
+from embermq.http.operation import OPERATOR, PUBLIC, READER, VIEWER, Operation
 from embermq.http.paging import json_response
 from embermq.http.refusal import SENTENCES, HttpRefusal
 from embermq.http.resources.page_files import PageFiles
@@ -21,7 +21,7 @@ REQUESTS_MAX: Final = 64
 """How many requests of one listener are answered at a time, streams included."""
 BODY_OVERHEAD_BYTES: Final = 1024 * 1024
 """What a request may hold beside the largest payload: a topic name may be six times as long as JSON escapes."""
-ROLES: Final = {1: "viewer", 2: "operator"}
+ROLES: Final = {VIEWER: "viewer", READER: "reader", OPERATOR: "operator"}
 
 
 @final

@@ -7,6 +7,8 @@ from embermq.http.resources import (
     clients,
     documents,
     facts,
+    log,
+    log_blocks,
     messages,
     pipeline,
     retained,
@@ -26,5 +28,7 @@ OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *tree.OPERATIONS,
     *messages.OPERATIONS,
     *tail.OPERATIONS,
+    *log.OPERATIONS,
+    *log_blocks.OPERATIONS,
     *pipeline.OPERATIONS,
 )

@@ -66,6 +66,11 @@ def _number(value: object) -> object:
     return value
 
 
+def whole_number(value: object) -> object:
+    """JSON has one kind of number: 1.0 is 1."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _base64(text: str) -> str:
     if not re.fullmatch(_BASE64, text):
         raise ValueError("expected base64")

@@ -18,7 +18,7 @@ _CREDENTIALS: Final = struct.Struct("iII")  # process, user, group (unix(7), SO_
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks, for the audit log; `role` is PUBLIC, VIEWER or OPERATOR."""
+    """Who asks, for the audit log; `role` is PUBLIC, VIEWER, READER or OPERATOR."""
 
     name: str
     role: int

@@ -24,7 +24,9 @@ audit: Final = logging.getLogger("embermq.audit")
 
 PUBLIC: Final = 0
 VIEWER: Final = 1
-OPERATOR: Final = 2
+READER: Final = 2
+OPERATOR: Final = 3
+"""Each role may do what those before it may. A reader may also register how far it has read the log."""
 
 BODY_TIMEOUT_S: Final = 60.0
 

@@ -20,7 +20,7 @@ from aiohttp import web
 from embermq.access.tokens import TokenHolder, token_hash
 from embermq.broker.access import Identity
 from embermq.http.login import Actor, Login
-from embermq.http.operation import OPERATOR, VIEWER
+from embermq.http.operation import OPERATOR, READER, VIEWER
 from embermq.http.refusal import HttpRefusal
 from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connect
@@ -30,7 +30,7 @@ FAILURES_MAX: Final = 10
 FAILURES_S: Final = 60.0
 """So many failed logins of one address in so many seconds; further ones are refused unread."""
 ADDRESSES_MAX: Final = 10_000
-ROLE_NUMBERS: Final = {"viewer": VIEWER, "operator": OPERATOR}
+ROLE_NUMBERS: Final = {"viewer": VIEWER, "reader": READER, "operator": OPERATOR}
 
 
 def _unknown() -> HttpRefusal:

@@ -218,6 +218,25 @@ def test_a_closed_segment_without_a_good_index_is_read_all_the_same(tmp_path: Pa
         assert rows_in(LogReader(tmp_path).batches(1)) == written
 
 
+def test_a_range_of_blocks_is_found_without_a_good_index(tmp_path: Path) -> None:
+    log = open_log(tmp_path, segment_bytes=3000)
+    fill(log, [3] * 20)
+    log.close()
+    first = LogReader(tmp_path).segments()[0]
+    index = segment_files(tmp_path, ".idx")[0]
+    good = index.read_bytes()
+    for damaged in (b"", good[:ENTRY_BYTES], os.urandom(len(good)), good):
+        index.write_bytes(damaged)
+        found = LogReader(tmp_path).block_range(1, 10**9, 1 << 20, 1000)
+        os.close(found.descriptor)
+        assert (int(found.entries["first_offset"][0]), found.position) == (1, 32)
+        assert int(found.entries["first_offset"][-1] + found.entries["records"][-1]) == first.next_offset
+    segment = segment_files(tmp_path)[0]
+    segment.write_bytes(segment.read_bytes()[:-8])
+    with pytest.raises(LogCorrupt):
+        LogReader(tmp_path).block_range(1, 10**9, 1 << 20, 1000)
+
+
 def test_zeros_at_the_end_of_the_last_index_do_not_hide_what_comes_before(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     written = fill(log, [2, 3, 4])

@@ -25,6 +25,7 @@ from embermq.http.fields import (
     json_text,
     now_us,
     past_us,
+    whole_number,
 )
 from embermq.http.messages_json import RetainedMessage, retained_json
 from embermq.http.operation import OPERATOR, VIEWER, Answer, Call, Operation
@@ -63,11 +64,6 @@ class OneQuery(Model):
     as_of: Instant | None = None
 
 
-def _whole(value: object) -> object:
-    """JSON has one kind of number: 1.0 is 1."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 class NewMessage(Model):
     """A message to retain, with its payload as text or as base64, one of them. An empty payload would clear."""
 
@@ -78,7 +74,9 @@ class NewMessage(Model):
     topic: TopicName
     payload: Annotated[str, Field(json_schema_extra={"minLength": 1})] = ""
     payload_base64: Annotated[Base64, Field(json_schema_extra={"minLength": 4})] = ""
-    qos: Annotated[int, BeforeValidator(_whole), Field(ge=0, le=2, json_schema_extra={"minimum": 0, "maximum": 2})] = 0
+    qos: Annotated[
+        int, BeforeValidator(whole_number), Field(ge=0, le=2, json_schema_extra={"minimum": 0, "maximum": 2})
+    ] = 0
     properties_base64: Annotated[Base64, Field(description="The properties of MQTT 5, as in a PUBLISH.")] = ""
 
     @model_validator(mode="after")

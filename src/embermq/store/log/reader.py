@@ -7,7 +7,6 @@ Never: writing, or seeing what is not durable. An index entry is written after t
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
@@ -41,6 +40,20 @@ _ENTRIES_AT_ONCE: Final = 65_536
 
 
 @final
+class BlockRange:
+    """Neighbouring blocks of one segment: their index entries, and the open file that has them."""
+
+    __slots__ = ("path", "descriptor", "entries", "position", "end")
+
+    def __init__(self, path: Path, descriptor: int, entries: Entries) -> None:
+        self.path: Final = path
+        self.descriptor: Final = descriptor
+        self.entries: Final = entries
+        self.position: Final = int(entries["position"][0])
+        self.end: Final = int(entries["position"][-1]) + int(entries["total_bytes"][-1])
+
+
+@final
 class LogReader:
     """A log directory, read while another process writes it. Holds no file open between calls.
 
@@ -62,12 +75,17 @@ class LogReader:
 
     def segments(self) -> list[SegmentInfo]:
         """The segment files, oldest first; those that are trimmed during the call are left out."""
+        return list(self.segments_from(0))
+
+    def segments_from(self, offset: int) -> Iterator[SegmentInfo]:
+        """As `segments`, from the one on that an offset lies in, each looked at when it is asked for."""
         segments = self._segments()
-        infos = []
-        for number, first_offset in enumerate(segments):
-            with suppress(FileNotFoundError):
-                infos.append(self._info(first_offset, self._index(segments, number)))
-        return infos
+        for number in range(max(0, int(np.searchsorted(segments, offset, "right")) - 1), len(segments)):
+            try:
+                info = self._info(segments[number], self._index(segments, number))
+            except FileNotFoundError:
+                continue
+            yield info
 
     def offset_at(self, timestamp_us: int) -> int:
         """The offset of the first record that is not older than an instant; the log's end if there is none."""
@@ -150,6 +168,46 @@ class LogReader:
                 0, blocks
             )
         return entries
+
+    def block_range(self, start: int, end: int, size: int, blocks: int) -> "BlockRange":
+        """The blocks of one segment that hold the records from `start` on, before `end`: as many as fit, at least one.
+
+        They have at most `size` bytes together, and are at most `blocks`. The caller closes the file. LogTrimmed if
+        `start` is no longer there, ValueError if it is not durable yet.
+        """
+        while True:
+            segments = self._segments()
+            if start < segments[0]:
+                raise LogTrimmed(start, segments[0])
+            number = int(np.searchsorted(segments, start, "right")) - 1
+            try:
+                return self._block_range(segments, number, start, end, size, blocks)
+            except FileNotFoundError:
+                if self._segments()[0] <= start:  # not trimmed since it was listed
+                    raise
+
+    def _block_range(
+        self, segments: list[int], number: int, start: int, end: int, size: int, blocks: int
+    ) -> "BlockRange":
+        path = log_path(self._directory, segments[number])
+        index = self._index(segments, number)
+        next_offset = index.next_offset(segments[number])
+        if start >= next_offset:
+            raise ValueError(f"offset {start} is not in the log yet, which ends before offset {next_offset}")
+        block = max(0, index.block_of(start))
+        entries = index.entries(block, min(index.count, block + blocks))
+        if not _lead_to(entries, start):
+            index = self._rebuild(segments, number, next_offset)
+            block = max(0, index.block_of(start))
+            entries = index.entries(block, min(index.count, block + blocks))
+        following = segments[number + 1] if number + 1 < len(segments) else end
+        run = next(runs(entries[entries["first_offset"] < min(end, following)], 1 << 62, size))
+        descriptor = os.open(path, os.O_RDONLY)
+        found = BlockRange(path, descriptor, run)
+        if found.end > os.fstat(descriptor).st_size:
+            os.close(descriptor)
+            raise LogCorrupt(str(path), found.position, "the file ends before its last durable block")
+        return found
 
     def _offset_at(self, segments: list[int], timestamp_us: int) -> int:
         low, high = 0, len(segments)
@@ -260,7 +318,7 @@ class LogReader:
                     batch = batch.slice(skip, min(batch.num_rows, stop - int(run["first_offset"][0])) - skip)
                     start += batch.num_rows
                     block += len(run)
-                    yield from _cut(batch, rows, size)
+                    yield from cut(batch, rows, size)
         finally:
             os.close(descriptor)
 
@@ -302,7 +360,7 @@ def _pread(descriptor: int, path: Path, run: Entries) -> bytes:
     return os.pread(descriptor, end - position, position)
 
 
-def _cut(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch]:
+def cut(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch]:
     """A batch in pieces of at most `rows` records, fewer where one block holds more than `size` bytes."""
     if batch.num_rows <= rows and batch.nbytes <= 2 * size:
         if batch.num_rows:
