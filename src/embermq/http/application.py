@@ -17,7 +17,7 @@ from embermq.http.resources.page_files import PageFiles
 from embermq.http.service import Service
 from embermq.store.interface import StoreError
 
-REQUESTS_MAX: Final = 64
+REQUESTS_MAX: Final = 128
 """How many requests of one listener are answered at a time, streams included."""
 BODY_OVERHEAD_BYTES: Final = 1024 * 1024
 """What a request may hold beside the largest payload: a topic name may be six times as long as JSON escapes."""

@@ -11,12 +11,13 @@ from embermq.http.resources import (
     log_blocks,
     messages,
     pipeline,
+    rate,
     retained,
     sessions,
     subscriptions,
-    tail,
 )
-from embermq.http.resources.topics import tree
+from embermq.http.resources.live import latest, tail
+from embermq.http.resources.topics import tree, values
 
 OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *facts.OPERATIONS,
@@ -27,8 +28,11 @@ OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *retained.OPERATIONS,
     *tree.OPERATIONS,
     *messages.OPERATIONS,
+    *rate.OPERATIONS,
+    *values.OPERATIONS,
     *tail.OPERATIONS,
     *log.OPERATIONS,
     *log_blocks.OPERATIONS,
+    *latest.OPERATIONS,
     *pipeline.OPERATIONS,
 )

@@ -59,7 +59,7 @@ def _instant(text: str) -> str:
     return text
 
 
-def _number(value: object) -> object:
+def digits(value: object) -> object:
     """Numbers in a query are digits; pydantic alone would take ' 1', '1_0' and '1.0' as well."""
     if isinstance(value, str) and not (value.isascii() and value.isdigit()):
         raise ValueError("expected a number that is not negative")
@@ -77,7 +77,7 @@ def _base64(text: str) -> str:
     return text
 
 
-def _between(lowest: int, highest: int, description: str) -> Any:
+def between(lowest: int, highest: int, description: str) -> Any:
     """The bounds of a number; pydantic leaves them out of the schema of a type with a validator."""
     bounds: Any = {"minimum": lowest, "maximum": highest}
     return Field(ge=lowest, le=highest, description=description, json_schema_extra=bounds)
@@ -117,9 +117,9 @@ Base64 = Annotated[
     AfterValidator(_base64),
     Field(json_schema_extra={"contentEncoding": "base64", "pattern": _BASE64}),
 ]
-Limit = Annotated[int, BeforeValidator(_number), _between(1, PAGE_ITEMS_MAX, "How many items a page has at most.")]
-Offset = Annotated[int, BeforeValidator(_number), _between(0, OFFSET_MAX, "An offset of the log.")]
-Size = Annotated[int, BeforeValidator(_number), _between(0, OFFSET_MAX, "A number of bytes.")]
+Limit = Annotated[int, BeforeValidator(digits), between(1, PAGE_ITEMS_MAX, "How many items a page has at most.")]
+Offset = Annotated[int, BeforeValidator(digits), between(0, OFFSET_MAX, "An offset of the log.")]
+Size = Annotated[int, BeforeValidator(digits), between(0, OFFSET_MAX, "A number of bytes.")]
 ClientId = Annotated[str, Field(min_length=1)]
 Cursor = Annotated[str, Field(description="The `next` of the page before; empty for the first.")]
 Timestamp = Annotated[str, Field(description="UTC, with microseconds.")]

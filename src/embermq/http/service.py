@@ -15,9 +15,12 @@ from embermq.http.streaming import StreamPlaces
 from embermq.protocol.packets import Publish
 
 if TYPE_CHECKING:
+    from embermq.http.resources.live.latest import LatestView
     from embermq.transport.server import Server
 
 FAILING_CHECK_S: Final = 1.0
+PAGES_MAX: Final = 64
+"""How many pages may follow the newest messages at a time."""
 THREADS: Final = 2
 """For reading files."""
 
@@ -28,7 +31,18 @@ T = TypeVar("T")
 class Service:
     """One server. `settings` are the effective ones; `log_directory` is None for a server in memory."""
 
-    __slots__ = ("failing_check_s", "lake", "log_directory", "places", "server", "settings", "stopping", "_threads")
+    __slots__ = (
+        "failing_check_s",
+        "lake",
+        "latest_views",
+        "log_directory",
+        "page_places",
+        "places",
+        "server",
+        "settings",
+        "stopping",
+        "_threads",
+    )
 
     def __init__(
         self,
@@ -44,6 +58,8 @@ class Service:
         self.settings: Final = settings if settings is not None else {}
         self.lake: Final = lake
         self.places: Final = places if places is not None else StreamPlaces()
+        self.page_places: Final = StreamPlaces(PAGES_MAX)
+        self.latest_views: Final[dict[tuple[str, int], LatestView]] = {}  # by filter and interval
         self.stopping: Final = asyncio.Event()
         self.failing_check_s: Final = failing_check_s
         self._threads: Final = ThreadPoolExecutor(THREADS, "http")

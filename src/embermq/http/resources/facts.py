@@ -7,10 +7,12 @@ from pydantic import Field
 
 from embermq import __version__
 from embermq.http.fields import Model, Nothing
-from embermq.http.operation import OPERATOR, PUBLIC, VIEWER, Answer, Call, Operation
+from embermq.http.operation import OPERATOR, PUBLIC, READER, VIEWER, Answer, Call, Operation
 from embermq.http.refusal import HttpRefusal
 from embermq.http.service import Service
 
+Role = Literal["viewer", "reader", "operator"]
+_ROLES: Final[dict[int, Role]] = {VIEWER: "viewer", READER: "reader", OPERATOR: "operator"}
 SECRET_WORDS: Final = ("password", "secret", "token")
 """A setting with such a word in its name is left out, unless it names a file."""
 
@@ -57,7 +59,7 @@ class WhoAmI(Model):
     """Who asks, and what this server has to ask about. Without a log there is no history."""
 
     name: str
-    role: Literal["viewer", "operator"]
+    role: Role
     version: str
     has_log: bool
     has_lake: bool
@@ -85,7 +87,7 @@ async def ready(call: Call[Nothing, Nothing]) -> Answer:
 async def who_am_i(call: Call[Nothing, Nothing]) -> Answer:
     return WhoAmI(
         name=call.actor.name,
-        role="operator" if call.actor.role == OPERATOR else "viewer",
+        role=_ROLES[call.actor.role],
         version=__version__,
         has_log=call.service.log_directory is not None,
         has_lake=call.service.lake is not None,

@@ -136,7 +136,7 @@ def _batches(directory: Path, start: int, end: int) -> "Iterator[pa.RecordBatch]
         yield from LogReader(directory).batches(start, end, rows=BATCH_RECORDS, bytes=BATCH_BYTES)
 
 
-def _lines(batch: "pa.RecordBatch", payload_bytes_max: int | None, texts: InstantTexts) -> Iterator[tuple[int, str]]:
+def lines_of(batch: "pa.RecordBatch", payload_bytes_max: int | None, texts: InstantTexts) -> Iterator[tuple[int, str]]:
     """The offset and the JSON of each message."""
     columns: dict[str, list[Any]] = batch.to_pydict()
     for offset, timestamp_us, flags, topic, payload, client_id, properties in zip(
@@ -171,7 +171,7 @@ async def _page(call: Call[MessagesQuery, Nothing], directory: Path, start: int,
         if found is None:
             break
         following, batch = found
-        for offset, line in _lines(batch, query.payload_bytes, texts):
+        for offset, line in lines_of(batch, query.payload_bytes, texts):
             if len(lines) == query.limit or size_bytes >= PAGE_BYTES_MAX:
                 return json_page(lines, str(offset))
             lines.append(line)
@@ -187,7 +187,7 @@ async def _stream(call: Call[MessagesQuery, Nothing], directory: Path, start: in
     async with Stream(call.request, call.service.places, stall_s(call.request)) as stream:
         try:
             while (found := await call.service.on_thread(partial(_chosen, batches, call.query.filter))) is not None:
-                for _, line in _lines(found[1], call.query.payload_bytes, texts):
+                for _, line in lines_of(found[1], call.query.payload_bytes, texts):
                     await stream.line(line)
                     await slices.rest()
                 stream.check_reader()

@@ -145,7 +145,8 @@ class ServerCollector(Collector):
             "reason",
             self._sums.slowed.items(),
         )
-        yield _gauge("http_streams", "Streams of the HTTP interface that are being read.", self._service.places.count)
+        streams = self._service.places.count + self._service.page_places.count
+        yield _gauge("http_streams", "Streams of the HTTP interface that are being read.", streams)
 
     def _queues(self) -> Iterator[Family]:
         sums = self._sums

@@ -75,34 +75,78 @@ class ChosenBlocks:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The records of the chosen blocks, in order; also records of theirs that are not wanted."""
+        for info, is_closed in self._segments():
+            try:
+                yield from self._of_segment(info, is_closed, columns, BATCH_RECORDS, BATCH_BYTES)
+            except FileNotFoundError:
+                if info.path.exists():
+                    raise  # otherwise it was trimmed meanwhile, as if the query had begun later
+
+    def newest_batches(
+        self, columns: Sequence[str], before_offset: int, rows: int, size: int
+    ) -> Iterator[pa.RecordBatch]:
+        """As `batches`, from the batch before an offset back to the oldest; each batch is in order, and has about
+        `rows` records and `size` bytes at most, and perhaps records from that offset on."""
+        for info, is_closed in reversed(self._segments()):
+            if info.first_offset >= before_offset:
+                continue
+            try:
+                yield from self._of_segment(info, is_closed, columns, rows, size, before_offset)
+            except FileNotFoundError:
+                if info.path.exists():
+                    raise
+                return  # it was trimmed, and those before it too
+
+    def _segments(self) -> list[tuple[SegmentInfo, bool]]:
+        """The segments that the chooser wants, and whether each is closed."""
         segments = [info for info in self._log.segments() if info.blocks]
         self.count.log_bytes = sum(info.size_bytes for info in segments)
         spans = [(info.first_timestamp_us, info.last_timestamp_us) for info in segments]
-        newest = segments[-1].first_offset if segments else 0
-        for info, wanted in zip(segments, self._chooser.times(spans) if spans else [], strict=True):
-            if wanted:
-                try:
-                    yield from self._of_segment(info, info.first_offset != newest, columns)
-                except FileNotFoundError:
-                    if info.path.exists():
-                        raise  # otherwise it was trimmed meanwhile, as if the query had begun later
+        wanted = self._chooser.times(spans) if spans else []
+        return [(info, info is not segments[-1]) for info, is_wanted in zip(segments, wanted, strict=True) if is_wanted]
 
-    def _of_segment(self, info: SegmentInfo, closed: bool, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _of_segment(
+        self,
+        info: SegmentInfo,
+        is_closed: bool,
+        columns: Sequence[str],
+        rows: int,
+        size: int,
+        before_offset: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The chosen blocks of a segment; those before an offset come from the newest on."""
+        if is_closed and self._has_no_wanted_topic(info):
+            return
         entries = self._log.entries(info.first_offset, info.blocks)
         self.count.read_bytes += entries.nbytes
         chosen = self._by_time(entries, info.last_timestamp_us)
-        if closed:
+        if is_closed:
             by_topic = self._by_topic(info, entries)
             if by_topic is not None:
                 chosen &= by_topic
+        if before_offset is not None:
+            chosen &= entries["first_offset"] < before_offset
         if not chosen.any():
             return
         descriptor = os.open(info.path, os.O_RDONLY)
         try:
-            for run in runs(entries[chosen], BATCH_RECORDS, BATCH_BYTES):
+            found = runs(entries[chosen], rows, size)
+            for run in found if before_offset is None else reversed(list(found)):
                 yield self._gathered(descriptor, info.path, run, columns)
         finally:
             os.close(descriptor)
+
+    def _has_no_wanted_topic(self, info: SegmentInfo) -> bool:
+        """Whether the topic index of a segment says so: then its other index is not even read."""
+        if self._chooser.topics(pa.array([], pa.string())) is None:
+            return False
+        path = topic_index_path(self._directory, info.first_offset)
+        index = read_topic_index(path, info.next_offset)
+        wanted = None if index is None or not index.is_complete else self._chooser.topics(index.topics)
+        if wanted is None or wanted.any():
+            return False
+        self.count.read_bytes += path.stat().st_size
+        return True
 
     def _by_time(self, entries: Entries, last_us: int) -> NDArray[np.bool_]:
         """Blocks by their times: parts of a segment, then parts of the parts that are wanted."""

@@ -6,6 +6,7 @@ Never: writing, or seeing what is not durable. An index entry is written after t
 
 import os
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, final
@@ -37,6 +38,7 @@ BATCH_BYTES: Final = 8 << 20
 """Spark reads batches of about this size fastest: small ones cost a crossing to the JVM each."""
 
 _ENTRIES_AT_ONCE: Final = 65_536
+_NEVER_US: Final = 1 << 62
 
 
 @final
@@ -96,6 +98,22 @@ class LogReader:
             except FileNotFoundError:
                 if self._segments()[0] == segments[0]:  # not trimmed since it was listed
                     raise
+
+    def block_offsets_at(self, timestamps_us: Sequence[int]) -> list[int]:
+        """For each instant the first offset of the first block that begins then or later; the log's end if none does.
+
+        Offsets have no gaps, so two of them tell how many records lie between, and only the index is read.
+        """
+        while True:
+            segments = self._segments()
+            try:
+                indexes = [self._index(segments, number) for number in range(len(segments))]
+            except FileNotFoundError:
+                if self._segments()[0] == segments[0]:  # not trimmed since it was listed
+                    raise
+                continue
+            firsts_us = [index.entry(0).first_timestamp_us if index.count else _NEVER_US for index in indexes]
+            return [_block_offset(segments, indexes, firsts_us, instant_us) for instant_us in timestamps_us]
 
     def batches(
         self,
@@ -328,6 +346,15 @@ class LogReader:
             return os.pread(descriptor, length, position)
         finally:
             os.close(descriptor)
+
+
+def _block_offset(segments: list[int], indexes: list[Index], firsts_us: list[int], instant_us: int) -> int:
+    number = bisect_left(firsts_us, instant_us) - 1  # of the last segment that begins before the instant
+    if number < 0:
+        return segments[0]
+    index = indexes[number]
+    block = index.blocks_before(instant_us)
+    return index.entry(block).first_offset if block < index.count else index.next_offset(segments[number])
 
 
 def _lead_to(entries: Entries, offset: int) -> bool:

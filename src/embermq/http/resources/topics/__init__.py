@@ -1,1 +1,1 @@
-"""Resources about topics: their tree, a search in it, the values of one, and the newest of all."""
+"""Resources about topics: their tree, a search in it, and the values of one."""

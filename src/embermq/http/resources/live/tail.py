@@ -9,19 +9,15 @@ from contextlib import suppress
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Final, final
 
-from embermq.broker.access import OPERATOR as OPERATOR_IDENTITY
-from embermq.broker.link import Link
-from embermq.broker.queues.outbound import Outbound
-from embermq.broker.session import Session
 from embermq.http.fields import Model, Nothing, TopicFilter
 from embermq.http.messages_json import payload_json, properties_json
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.listing import stall_s
+from embermq.http.resources.live.clientless import ClientlessSubscription, ReadingLink
 from embermq.http.service import Service
 from embermq.http.streaming import Slices, Stream
-from embermq.protocol.packets import Delivery, Packet, Publish, SubscriptionRequest
-from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.packets import Publish
 
 EVENTS: Final = "text/event-stream"
 WAITING_MESSAGES_MAX: Final = 1_000
@@ -38,18 +34,15 @@ class TailQuery(Model):
 
 
 @final
-class TailLink(Link):
+class TailLink(ReadingLink):
     """Gathers messages for one reader."""
 
     def __init__(self) -> None:
-        super().__init__(can_be_held_back=False)
+        super().__init__()
         self.waiting_messages: deque[Publish] = deque()
         self.waiting_bytes = 0
         self.left_out = 0
         self.news = asyncio.Event()
-
-    def deliver(self, delivery: Delivery) -> bool:
-        return self.forward(delivery.message)
 
     def forward(self, message: Publish) -> bool:
         if len(self.waiting_messages) >= WAITING_MESSAGES_MAX or self.waiting_bytes >= WAITING_BYTES_MAX:
@@ -68,44 +61,21 @@ class TailLink(Link):
         self.news.clear()
         return taken
 
-    def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
-        return
-
-    def send(self, packet: Packet) -> None:
-        return
-
-    def has_room(self) -> bool:
-        return True
-
-    def hold_back(self, is_held: bool) -> None:
-        return
-
-    def opened(self) -> None:
-        return
-
-    def close(self, reason: ReasonCode, detail: str) -> None:
-        return
-
 
 @final
 class Tail:
-    """A subscription without a client, inside a context."""
+    """A tail's subscription, inside a context."""
 
     def __init__(self, service: Service, topic_filter: str) -> None:
         self.link: Final = TailLink()
-        self._core: Final = service.server.core
-        self._request: Final = SubscriptionRequest(topic_filter, 0)
-        outbound = Outbound(None, 1, 1, self._core.counters)
-        self._session: Final = Session("$tail", 0, OPERATOR_IDENTITY, outbound)
-        self._session.link = self.link
+        self._subscription: Final = ClientlessSubscription(service, topic_filter, self.link)
 
     def __enter__(self) -> TailLink:
-        self._core.subscriptions.add(self._session, self._request)
+        self._subscription.begin()
         return self.link
 
     def __exit__(self, *ended: object) -> None:
-        self._core.subscriptions.remove_all(self._session)
-        self._session.has_ended = True
+        self._subscription.end()
 
 
 def event_of(message: Publish) -> str:

@@ -1,28 +1,13 @@
 """The live tail: messages as they come, without ever holding more than a bound for a slow reader."""
 
 import asyncio
-import json
 from pathlib import Path
-from typing import Any
 
-import aiohttp
-
-from embermq.http.resources.tail import WAITING_BYTES_MAX, WAITING_MESSAGES_MAX, Tail
+from embermq.http.resources.live.tail import WAITING_BYTES_MAX, WAITING_MESSAGES_MAX, Tail
 from embermq.protocol.packets import Publish
+from support.http_events import event
 from support.http_place import Place, run
 from support.transports import joined
-
-
-async def event(response: aiohttp.ClientResponse) -> tuple[str, Any]:
-    """The next event, without comments."""
-    kind = ""
-    while True:
-        line = (await asyncio.wait_for(response.content.readline(), 20)).decode()
-        assert line, "the stream has ended"
-        if line.startswith("event: "):
-            kind = line.removeprefix("event: ").strip()
-        elif line.startswith("data: "):
-            return kind, json.loads(line.removeprefix("data: "))
 
 
 def test_a_tail_shows_what_its_filter_matches(tmp_path: Path) -> None:

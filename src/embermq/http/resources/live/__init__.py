@@ -1,0 +1,1 @@
+"""Resources that do not end: messages as they are published, and the newest of each topic."""

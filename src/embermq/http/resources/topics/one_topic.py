@@ -1,0 +1,28 @@
+"""Which blocks of a log may have messages of one topic in a span of time."""
+
+from collections.abc import Sequence
+from typing import Final, final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from embermq.store.log.chosen_blocks import BlockChooser
+
+
+@final
+class OneTopic(BlockChooser):
+    """One topic, from an instant on and before another."""
+
+    def __init__(self, topic_name: str, since_us: int, until_us: int) -> None:
+        self._topic: Final = pa.scalar(topic_name)
+        self._since_us: Final = since_us
+        self._until_us: Final = until_us
+
+    def times(self, spans: Sequence[tuple[int, int]]) -> list[bool]:
+        return [first_us < self._until_us and last_us >= self._since_us for first_us, last_us in spans]
+
+    def topics(self, names: pa.Array) -> NDArray[np.bool_]:
+        chosen: NDArray[np.bool_] = np.asarray(pc.equal(names, self._topic)).astype(np.bool_)
+        return chosen
