@@ -42,6 +42,7 @@ INTERPRETED = (
     "store/log/arrow.py",
     "store/log/checkpoint.py",
     "store/log/errors.py",
+    "store/log/identity.py",
     "store/log/recovery.py",
     "store/log/verify.py",
     "store/opening.py",

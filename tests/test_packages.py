@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "store.topic_tree",
     ),
     "store": ("protocol", "store"),
-    "archive": ("protocol", "store.errors", "store.log", "errors", "instants", "archive"),
+    "archive": ("protocol", "store", "errors", "instants", "archive"),
     "broker": ("protocol", "store.interface", "broker"),
     "access": ("protocol", "broker.access", "errors", "access"),
     "transport": ("protocol", "store.interface", "broker", "transport"),

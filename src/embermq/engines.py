@@ -12,6 +12,7 @@ from embermq.store.memory import MemoryStore
 if TYPE_CHECKING:
     from embermq.settings import StoreSettings
     from embermq.store.opening import JournalSettings
+    from embermq.store.retention import Archiver
 
 CallSoon = Callable[[Callable[[], None]], None]
 """Runs a function on the broker's thread, from any other."""
@@ -31,7 +32,8 @@ def open_store(settings: "StoreSettings", call_soon: CallSoon) -> Store:
     # Imports RocksDB and numpy, which a broker in memory does not need.
     from embermq.store.journal import Journal
 
-    return Journal(settings.directory, call_soon, _journal_settings(settings))
+    archiver = _archiver(settings) if settings.archive else None
+    return Journal(settings.directory, call_soon, _journal_settings(settings), archiver=archiver)
 
 
 def open_stopped_store(settings: "StoreSettings", call_soon: CallSoon, progress: Progress | None = None) -> Store:
@@ -64,8 +66,20 @@ def _journal_settings(settings: "StoreSettings") -> "JournalSettings":
         retention_bytes=settings.retention_bytes,
         retention_age_s=settings.retention_age_s,
         unread_bytes_max=settings.unread_bytes_max,
+        unarchived_bytes_max=settings.unarchived_bytes_max,
         budgets=_budgets(settings),
     )
+
+
+def _archiver(settings: "StoreSettings") -> "Archiver":
+    # Imports pyarrow's file systems.
+    from embermq.archive.restore import refuse_new_log
+    from embermq.archive.retention import ArchiveRetention
+    from embermq.archive.uploader import Uploader, UploadSettings
+
+    refuse_new_log(settings.directory / "log", settings.archive)
+    retention = ArchiveRetention(settings.archive_retention_bytes, settings.archive_retention_age_s)
+    return Uploader(UploadSettings(settings.archive, retention))
 
 
 def _budgets(settings: "StoreSettings") -> tuple[RetainedBudget, ...]:

@@ -64,6 +64,18 @@ def _multicast_group(text: str) -> str:
     return text
 
 
+def _archive(text: str) -> str:
+    if not text:
+        return text
+    from embermq.archive.address import check_address  # imports pyarrow
+    from embermq.archive.errors import ArchiveError
+
+    try:
+        return check_address(text)
+    except ArchiveError as error:
+        raise ValueError(str(error)) from None
+
+
 def _directory(value: object) -> object:
     if value == "":  # `Path` takes it for the current directory; it is rather a variable that was not set
         raise ValueError("expected a directory")
@@ -193,6 +205,10 @@ class StoreSettings(Section):
     retention_bytes: Annotated[int, Field(ge=1024 * 1024)] = 10 * GIB
     retention_age_s: Count = 7 * DAY_S
     unread_bytes_max: Annotated[int, Field(ge=0)] = 4 * GIB
+    archive: Annotated[str, AfterValidator(_archive)] = ""
+    unarchived_bytes_max: Annotated[int, Field(ge=0)] = 4 * GIB
+    archive_retention_bytes: Annotated[int, Field(ge=0)] = 0
+    archive_retention_age_s: Annotated[int, Field(ge=0)] = 0
     group_bytes_max: Annotated[int, Field(ge=4096)] = 32 * 1024 * 1024
     budgets: tuple[BudgetSettings, ...] = ()
 

@@ -19,6 +19,8 @@ from embermq.archive.errors import ArchiveDamaged, ArchiveError, NotArchived
 from embermq.store.log.segments import sync_directory
 
 CHUNK_BYTES: Final = 1 << 20
+SYNC_BYTES: Final = 4 << 20
+"""What is written to a directory between two syncs: the log may be on the same disk, and waits for a long one."""
 UNFINISHED: Final = ".new"
 """How the name ends of a file that is being written, where a file gets its name before it is whole."""
 
@@ -115,7 +117,14 @@ class Objects:
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with open(descriptor, "wb") as file:
-                copy(chunks, file)
+                unsynced = 0
+                for chunk in chunks:
+                    file.write(chunk)
+                    unsynced += len(chunk)
+                    if unsynced >= SYNC_BYTES:
+                        file.flush()
+                        os.fdatasync(file.fileno())
+                        unsynced = 0
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.replace(path)

@@ -21,7 +21,7 @@ from embermq.store.errors import StoreError
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
 from embermq.store.replay import replay
-from embermq.store.retention import Retention, TrimLimit
+from embermq.store.retention import Archiver, Retention, TrimLimit
 from embermq.store.state.state import State
 
 RETRY_FIRST_S: Final = 0.05
@@ -66,6 +66,7 @@ class Committer:
     """Runs until it is closed."""
 
     __slots__ = (
+        "_archiver",
         "_call_soon",
         "_checked_us",
         "_checkpointer",
@@ -94,12 +95,14 @@ class Committer:
         retention: Retention,
         call_soon: Callable[[Callable[[], None]], None],
         want_trim: Callable[[int], None],
+        archiver: Archiver | None = None,
     ) -> None:
+        self._archiver: Final = archiver
         self._log: Final = log
         self._state: Final = state
         self._sync: Final = sync
         self._synced_offset = log.first_offset
-        self.trim_limit: Final = TrimLimit(log.directory.parent, retention)
+        self.trim_limit: Final = TrimLimit(log.directory.parent, retention, archiver)
         self._call_soon: Final = call_soon
         self._want_trim: Final = want_trim  # called on the broker's thread, which answers in `Work.trim_before`
         self._checkpointer: Final = Checkpointer(log, state, retention)
@@ -112,6 +115,8 @@ class Committer:
         self.failing = ""
         self.times: Final = CommitTimes()
         self._worker: Final = Thread(target=self._run, name="ember-committer", daemon=True)
+        if archiver is not None:
+            archiver.begin(log.directory)
         self._worker.start()
 
     def submit(self, work: Work) -> None:
@@ -124,6 +129,19 @@ class Committer:
         self._worker.join()
         self._trimming = None  # it may have an open iterator, which would keep the state open
         self._checkpointer.abandon()
+        if self._archiver is not None:
+            with suppress(OSError):
+                self._log.close_segment()
+            self._archiver.close()
+
+    def counts(self) -> dict[str, int]:
+        """Numbers for the operator, by name."""
+        limit = self.trim_limit
+        counts = {"log/unread-bytes": limit.unread_bytes, "log/lost-records": limit.lost_records}
+        if self._archiver is not None:
+            counts.update(self._archiver.counts())
+            counts["archive/lost-records"] = limit.unarchived_records
+        return counts
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
@@ -151,7 +169,19 @@ class Committer:
                 return self._work.get_nowait()
             except Empty:
                 self._continue_trim()
-        return self._work.get()
+        if self._archiver is None:
+            return self._work.get()
+        while True:
+            try:
+                return self._work.get(timeout=CHECK_S)
+            except Empty:
+                self._close_old_segment(self._archiver)
+
+    def _close_old_segment(self, archiver: Archiver) -> None:
+        """While nothing is published: the last records are archived too when their segment is old enough."""
+        with suppress(OSError):  # the next group meets it again, and says so
+            if self._log.close_old_segment(time.time_ns() // 1000):
+                archiver.wake()
 
     def _persist(self, work: Work) -> bool:
         """Write, sync and apply a group; try again until that works. False: closed while the disk failed."""
@@ -163,6 +193,8 @@ class Committer:
                 if self._log.next_offset == group.first_offset:
                     self._log.append(group, group.timestamps_us[-1])
                     if self._log.newest_segment == group.first_offset:
+                        if self._archiver is not None:
+                            self._archiver.wake()
                         self._checkpointer.segment_begins(group.timestamps_us[-1])
                     self._state.apply(group)
                 else:  # the log has the group, only the state failed

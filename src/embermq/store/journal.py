@@ -49,7 +49,7 @@ from embermq.store.open_group import ClosedGroup, OpenGroup, QueueTail
 from embermq.store.opening import JournalSettings, open_log, open_state
 from embermq.store.queue import SessionQueue
 from embermq.store.replay import Progress
-from embermq.store.retention import Retention
+from embermq.store.retention import Archiver, Retention
 from embermq.store.state.topic_walks import LevelWalk, WordSearch
 from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk
 
@@ -84,6 +84,7 @@ class Journal(Store):
         call_soon: Callable[[Callable[[], None]], None],
         settings: JournalSettings | None = None,
         progress: Progress | None = None,
+        archiver: Archiver | None = None,
     ) -> None:
         """`call_soon` runs a function on the broker's thread; `progress` is told how far a start is."""
         settings = settings if settings is not None else JournalSettings()
@@ -112,9 +113,15 @@ class Journal(Store):
             self._log,
             self._state,
             sync=settings.durability == "sync",
-            retention=Retention(settings.retention_bytes, settings.retention_age_s, settings.unread_bytes_max),
+            retention=Retention(
+                settings.retention_bytes,
+                settings.retention_age_s,
+                settings.unread_bytes_max,
+                settings.unarchived_bytes_max,
+            ),
             call_soon=call_soon,
             want_trim=self._plan_trim,
+            archiver=archiver,
         )
 
     # -- appending -----------------------------------------------------------------------------------------------
@@ -339,8 +346,7 @@ class Journal(Store):
         return self._open.group.size_bytes
 
     def counts(self) -> dict[str, int]:
-        trim_limit = self._committer.trim_limit
-        return {"log/unread-bytes": trim_limit.unread_bytes, "log/lost-records": trim_limit.lost_records}
+        return self._committer.counts()
 
     def failing(self) -> str:
         return self._committer.failing

@@ -33,6 +33,7 @@ class JournalSettings:
     retention_bytes: int = 10 * 1024 * 1024 * 1024
     retention_age_s: int = 7 * 24 * 3600
     unread_bytes_max: int = 4 * 1024 * 1024 * 1024
+    unarchived_bytes_max: int = 4 * 1024 * 1024 * 1024
     budgets: tuple[RetainedBudget, ...] = ()
     state: StateSettings = field(default_factory=StateSettings)
     merged_records: int = MERGED_RECORDS

@@ -1,10 +1,11 @@
-"""The retention of the log: what may be trimmed by size and age, and how long that waits for readers.
+"""The retention of the log: what may be trimmed by size and age, and how long that waits for readers and the archive.
 
-Owns: the offset up to which the log may be trimmed, and the warnings before records go that a reader has not read.
+Owns: the offset up to which the log may be trimmed, and the warnings before records go that somebody still needs.
 Never: deleting; the committer does, up to a checkpoint.
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,30 +14,59 @@ from typing import Final, final
 from embermq.store.log.readers import registered_readers
 from embermq.store.log.segments import SegmentInfo
 
+ARCHIVE: Final = "the archive"
+
 _logger: Final = logging.getLogger("embermq.store")
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much of the log is kept, and how much more for a registered reader that has not read it."""
+    """How much of the log is kept, and how much more for a registered reader that has not read it, or the archive."""
 
     size_bytes: int
     age_s: int
     unread_bytes_max: int = 0
+    unarchived_bytes_max: int = 0
+
+
+class Archiver(ABC):
+    """Copies closed segments and checkpoints on a thread of its own. No method waits for that, except `close`."""
+
+    @abstractmethod
+    def begin(self, log_directory: Path) -> None:
+        """Start, once the log has been opened."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """A segment was closed."""
+
+    @abstractmethod
+    def archived_before(self) -> int:
+        """What the log has before this offset is archived; 0 while that is not known."""
+
+    @abstractmethod
+    def counts(self) -> dict[str, int]:
+        """Numbers for the operator, by name."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop; what is not archived yet is archived at the next start."""
 
 
 @final
 class TrimLimit:
     """Up to where the log may be trimmed. `unread_bytes` of it are kept for readers only."""
 
-    __slots__ = ("_data", "_retention", "_warned", "lost_records", "unread_bytes")
+    __slots__ = ("_archiver", "_data", "_retention", "_warned", "lost_records", "unarchived_records", "unread_bytes")
 
-    def __init__(self, data: Path, retention: Retention) -> None:
+    def __init__(self, data: Path, retention: Retention, archiver: Archiver | None = None) -> None:
+        self._archiver: Final = archiver
         self._data: Final = data
         self._retention: Final = retention
         self._warned: Final[set[str]] = set()
         self.unread_bytes = 0
         self.lost_records = 0  # trimmed before every registered reader had read them
+        self.unarchived_records = 0  # trimmed before the archive had them
 
     def offset(self, segments: Sequence[SegmentInfo], now_us: int) -> int:
         """The offset before which the log exceeds its retention and is not kept for a reader."""
@@ -51,8 +81,10 @@ class TrimLimit:
             limit = segment.next_offset
             beyond.append(segment)
         for reader in registered_readers(self._data):
-            limit = min(limit, self._limit_for(reader.name, reader.next_offset, beyond))
+            limit = min(limit, self._limit_for(_pipeline(reader.name), reader.next_offset, beyond))
         self.unread_bytes = sum(segment.size_bytes for segment in beyond if segment.first_offset >= limit)
+        if self._archiver is not None:
+            limit = min(limit, self._limit_for(ARCHIVE, self._archiver.archived_before(), beyond))
         return limit
 
     def trimmed(self, first_offset: int, end: int) -> None:
@@ -67,33 +99,53 @@ class TrimLimit:
                     reader.name,
                     self._retention.unread_bytes_max,
                 )
+        if self._archiver is not None:
+            first_lost = max(first_offset, self._archiver.archived_before())
+            if first_lost < end:
+                self.unarchived_records += end - first_lost
+                _logger.warning(
+                    "trimmed offsets %d to %d, which the archive does not have: it exceeds store.unarchived_bytes_max"
+                    " (%d)",
+                    first_lost,
+                    end - 1,
+                    self._retention.unarchived_bytes_max,
+                )
 
     def _limit_for(self, name: str, next_offset: int, beyond: Sequence[SegmentInfo]) -> int:
-        """Where one reader, or the bound on what is kept for it, lets the trimming go to."""
+        """Where one who reads the log, or the bound on what is kept for it, lets the trimming go to."""
         limit = beyond[0].first_offset if beyond else 0
         unread = [segment for segment in beyond if segment.next_offset > next_offset]
         unread_bytes = sum(segment.size_bytes for segment in unread)
         self._warn(name, unread_bytes)
         for segment in beyond:
             if segment.next_offset > next_offset:
-                if unread_bytes <= self._retention.unread_bytes_max:
+                if unread_bytes <= self._bytes_max(name):
                     break
                 unread_bytes -= segment.size_bytes
             limit = segment.next_offset
         return limit
 
     def _warn(self, name: str, unread_bytes: int) -> None:
-        """Say once that a reader is late, before records go that it has not read, unless the bound is 0."""
-        if not self._retention.unread_bytes_max:
+        """Say once that somebody is late, before records go that it has not read, unless the bound is 0."""
+        bytes_max = self._bytes_max(name)
+        if not bytes_max:
             return
-        if unread_bytes <= self._retention.unread_bytes_max // 2:
+        if unread_bytes <= bytes_max // 2:
             self._warned.discard(name)
         elif name not in self._warned:
             self._warned.add(name)
             _logger.warning(
-                "the pipeline of %s is late: the log keeps %d bytes for it beyond its retention, and trims what it has"
-                " not read above store.unread_bytes_max (%d)",
+                "%s is late: the log keeps %d bytes for it beyond its retention, and trims what it has not read above"
+                " store.%s (%d)",
                 name,
                 unread_bytes,
-                self._retention.unread_bytes_max,
+                "unarchived_bytes_max" if name == ARCHIVE else "unread_bytes_max",
+                bytes_max,
             )
+
+    def _bytes_max(self, name: str) -> int:
+        return self._retention.unarchived_bytes_max if name == ARCHIVE else self._retention.unread_bytes_max
+
+
+def _pipeline(name: str) -> str:
+    return f"the pipeline of {name}"

@@ -267,7 +267,7 @@ def test_leftovers_of_a_crash_are_swept(tmp_path: Path) -> None:
     (tmp_path / f"{9:020d}.idx").write_bytes(b"index of a segment that was trimmed")
     log = open_log(tmp_path)
     assert replayed(log) == rows
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", ".idx", ".log"]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", ".idx", ".json", ".log"]
 
 
 def test_a_cut_is_told_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -78,6 +78,7 @@ class ServerCollector(Collector):
         yield from self._queues()
         yield from self._store()
         yield from self._log()
+        yield from self._archive()
         yield from self._jobs()
 
     def _traffic(self) -> Iterator[Family]:
@@ -193,6 +194,20 @@ class ServerCollector(Collector):
         server = self._service.server
         yield _gauge("uptime_seconds", "Since the start.", server.core.uptime_ms(server.now_ms()) / 1000)
         yield _gauges("info", "The version.", "version", ((__version__, 1),))
+
+    def _archive(self) -> Iterator[Family]:
+        """All of them are 0 on a server without an archive."""
+        counts = self._service.server.store.counts()
+
+        def count(name: str) -> int:
+            return counts.get(f"archive/{name}", 0)
+
+        yield _counter("archive_uploads", "Segments and checkpoints that were archived.", count("uploads"))
+        yield _counter("archive_uploaded_bytes", "Bytes that were sent to the archive.", count("uploaded-bytes"))
+        yield _gauge("archive_pending_bytes", "Closed segments that the archive lacks.", count("pending-bytes"))
+        yield _counter("archive_failures", "Failed attempts to archive.", count("failures"))
+        yield _gauge("archive_success_age_seconds", "Since the archive was up to date at last.", count("success-age-s"))
+        yield _counter("archive_lost_records", "Records trimmed before they were archived.", count("lost-records"))
 
     def _jobs(self) -> Iterator[Family]:
         jobs = self._pipeline.jobs

@@ -20,6 +20,7 @@ from typing import Final, final
 
 from embermq.store.log.blocks import Block, Record, encode_block, read_header
 from embermq.store.log.errors import BadBlock, LogCorrupt, LogInUse
+from embermq.store.log.identity import log_identity
 from embermq.store.log.lookup import Lookup
 from embermq.store.log.records import Group
 from embermq.store.log.recovery import Segment, recover
@@ -61,6 +62,7 @@ class Log:
         "_descriptor",
         "_index_descriptor",
         "_lookup",
+        "identity",
         "next_offset",
         "last_timestamp_us",
     )
@@ -86,6 +88,7 @@ class Log:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock_descriptor = _lock(directory)
         try:
+            self.identity: Final = log_identity(directory)
             # Readers on another thread take this tuple as it is; it is replaced, never changed.
             self._segments: tuple[Segment, ...] = tuple(recover(directory, check_bytes))
             self.next_offset = self._segments[-1].next_offset if self._segments else FIRST_OFFSET
@@ -162,6 +165,20 @@ class Log:
         os.fsync(self._descriptor)
         os.fsync(self._index_descriptor)
         self._close_segment()
+
+    def close_segment(self) -> None:
+        """Close the open segment if it has records, and begin an empty one: only what is closed can be archived."""
+        if self._descriptor >= 0 and self._segments[-1].blocks:
+            self.roll()
+            self._create_segment()
+
+    def close_old_segment(self, now_us: int) -> bool:
+        """Close the open segment if its age asks for it, without a new group; whether it was closed."""
+        segment = self._segments[-1]
+        if not segment.blocks or now_us - segment.first_timestamp_us < self._segment_age_us:
+            return False
+        self.close_segment()
+        return True
 
     def trim(self, before_offset: int) -> list[Path]:
         """Delete the segments that end before an offset, oldest first, never the newest one. Returns their paths."""
