@@ -14,19 +14,22 @@ from embermq.http.resources import (
     rate,
     retained,
     sessions,
+    statistics_history,
     subscriptions,
 )
 from embermq.http.resources.live import latest, tail
-from embermq.http.resources.topics import tree, values
+from embermq.http.resources.topics import search, tree, values
 
 OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *facts.OPERATIONS,
+    *statistics_history.OPERATIONS,
     *documents.OPERATIONS,
     *clients.OPERATIONS,
     *sessions.OPERATIONS,
     *subscriptions.OPERATIONS,
     *retained.OPERATIONS,
     *tree.OPERATIONS,
+    *search.OPERATIONS,
     *messages.OPERATIONS,
     *rate.OPERATIONS,
     *values.OPERATIONS,

@@ -3,6 +3,7 @@
 Owns: joining service, logins, applications and listeners.
 """
 
+import asyncio
 import logging
 import ssl
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from embermq.http.listener import HttpListener
 from embermq.http.login import UnixLogin
 from embermq.http.operation import OPERATOR, VIEWER
 from embermq.http.options import HttpOptions
+from embermq.http.resources.statistics_history import Sampler
 from embermq.http.service import Service
 from embermq.http.tcp_login import TcpLogin
 from embermq.transport.addresses import is_loopback
@@ -34,7 +36,7 @@ CHECKS_MAX: Final = 16
 class HttpServer:
     """All listeners of one server."""
 
-    __slots__ = ("_authenticator", "_listeners", "_login", "_options", "_paths", "service")
+    __slots__ = ("_authenticator", "_listeners", "_login", "_options", "_paths", "_sampling", "service")
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class HttpServer:
         self._paths: Final[list[Path]] = []
         self._authenticator: Authenticator | None = None
         self._login: TcpLogin | None = None
+        self._sampling: Final = asyncio.get_running_loop().create_task(Sampler(self.service).run())
 
     async def listen_unix(self, path: Path) -> None:
         """Take the requests of operators at a path."""
@@ -91,6 +94,7 @@ class HttpServer:
 
     async def close(self) -> None:
         """End all requests."""
+        self._sampling.cancel()
         for listener in self._listeners:
             await listener.close()
         if self._authenticator is not None:

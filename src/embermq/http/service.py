@@ -4,6 +4,7 @@ Owns: the places for streams, and how a change is published and waited for.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,11 +17,14 @@ from embermq.protocol.packets import Publish
 
 if TYPE_CHECKING:
     from embermq.http.resources.live.latest import LatestView
+    from embermq.http.resources.statistics_history import Sample
     from embermq.transport.server import Server
 
 FAILING_CHECK_S: Final = 1.0
 PAGES_MAX: Final = 64
 """How many pages may follow the newest messages at a time."""
+SAMPLES_MAX: Final = 360
+"""How many samples of the statistics are kept: one hour."""
 THREADS: Final = 2
 """For reading files."""
 
@@ -38,6 +42,7 @@ class Service:
         "log_directory",
         "page_places",
         "places",
+        "samples",
         "server",
         "settings",
         "stopping",
@@ -60,6 +65,7 @@ class Service:
         self.places: Final = places if places is not None else StreamPlaces()
         self.page_places: Final = StreamPlaces(PAGES_MAX)
         self.latest_views: Final[dict[tuple[str, int], LatestView]] = {}  # by filter and interval
+        self.samples: Final[deque[Sample]] = deque(maxlen=SAMPLES_MAX)  # of the statistics, oldest first
         self.stopping: Final = asyncio.Event()
         self.failing_check_s: Final = failing_check_s
         self._threads: Final = ThreadPoolExecutor(THREADS, "http")

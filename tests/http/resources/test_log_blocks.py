@@ -186,4 +186,5 @@ def test_blocks_over_tls_and_with_a_token(tmp_path: Path) -> None:
             async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
                 return (await all_blocks(session, f"https://localhost:{broker.http_port}", 1, end))[0]
 
-        assert asyncio.run(ask()) == blocks_on_disk(tmp_path / "data")
+        blocks = asyncio.run(ask())  # the client's end may be recorded in the meantime
+        assert len(blocks) > 200_000 and blocks_on_disk(tmp_path / "data").startswith(blocks)

@@ -1,0 +1,132 @@
+"""A search in the topic tree: retained messages by filter, or by a word in their topic names."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+
+from embermq.broker.operator import retained_message, retained_pieces
+from embermq.http.fields import (
+    PAGE_ITEMS,
+    Cursor,
+    Instant,
+    Limit,
+    Model,
+    Nothing,
+    Page,
+    Size,
+    TopicFilter,
+)
+from embermq.http.messages_json import RetainedMessage, retained_json
+from embermq.http.operation import VIEWER, Answer, Call, Operation
+from embermq.http.paging import json_page
+from embermq.http.refusal import HttpRefusal
+from embermq.http.resources.retained import PAGE_BYTES_MAX, as_of_us
+from embermq.http.resources.topics.tree import PAYLOAD_BYTES
+from embermq.http.streaming import Slices
+from embermq.store.errors import HistoryTrimmed
+from embermq.store.interface import Retained
+from embermq.store.topic_tree import Moments
+
+STEPS_MAX: Final = 200
+"""After so many steps, of a thousand topics each, a page ends, whether or not it is full; `next` leads on."""
+WORD_CHARACTERS_MAX: Final = 1_000
+
+
+def _word(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("expected a text without U+0000")
+    return text
+
+
+Word = Annotated[
+    str,
+    AfterValidator(_word),
+    Field(
+        min_length=1,
+        max_length=WORD_CHARACTERS_MAX,
+        description="A text that the topic name has in it, in upper or lower case; it may have a / in it.",
+        json_schema_extra={"minLength": 1, "maxLength": WORD_CHARACTERS_MAX, "pattern": "^[^\\u0000]+$"},
+    ),
+]
+
+
+class SearchQuery(Model):
+    filter: TopicFilter | None = None
+    word: Word | None = None
+    as_of: Instant | None = None
+    payload_bytes: Annotated[Size, Field(description="At most so many bytes of each payload.")] = PAYLOAD_BYTES
+    cursor: Cursor = ""
+    limit: Limit = PAGE_ITEMS
+
+
+Found = tuple[Retained | None, str]
+"""A message that was found, if any, and the cursor to go on after it."""
+
+
+async def search(call: Call[SearchQuery, Nothing]) -> Answer:
+    query = call.query
+    if (query.filter is None) == (query.word is None):
+        raise HttpRefusal(422, "filter and word: expected one of them")
+    instant_us = as_of_us(call.service, query.as_of)
+    lines: list[str] = []
+    size_bytes = 0
+    steps = 0
+    following = query.cursor
+    by = _by_word(call, instant_us) if query.word is not None else _by_filter(call, instant_us)
+    try:
+        async for message, after in by:
+            if len(lines) == query.limit or size_bytes >= PAGE_BYTES_MAX or steps >= STEPS_MAX:
+                return json_page(lines, following)
+            following = after
+            if message is None:
+                steps += 1
+            else:
+                lines.append(retained_json(message, query.payload_bytes))
+                size_bytes += len(message.payload)
+    except HistoryTrimmed as error:
+        raise HttpRefusal(410, str(error)) from None
+    return json_page(lines, None)
+
+
+async def _by_filter(call: Call[SearchQuery, Nothing], instant_us: int | None) -> AsyncIterator[Found]:
+    query = call.query
+    assert query.filter is not None
+    slices = Slices()
+    for piece in retained_pieces(call.service.server.store, query.filter, instant_us, query.cursor):
+        for message in piece:
+            yield message, message.topic_name
+        await slices.rest()
+
+
+async def _by_word(call: Call[SearchQuery, Nothing], instant_us: int | None) -> AsyncIterator[Found]:
+    query = call.query
+    assert query.word is not None
+    store = call.service.server.store
+    slices = Slices()
+    found = store.retained_with_word(
+        query.word, query.cursor, Moments(max(1, instant_us) if instant_us is not None else 0)
+    )
+    while not found.is_done():
+        for topic_name in found.step():
+            message = retained_message(store, topic_name, instant_us)
+            if message is not None:
+                yield message, topic_name + "/"  # the first position after this topic
+            await slices.rest()
+        yield None, found.position()
+        await slices.rest()
+
+
+OPERATIONS: Final = (
+    Operation(
+        method="GET",
+        path="/api/v1/tree/search",
+        role=VIEWER,
+        summary="Retained messages by filter, or by a word in their topic names, now or as of an instant.",
+        handle=search,
+        query=SearchQuery,
+        body=Nothing,
+        answer=Page[RetainedMessage],
+        statuses=(409, 410, 422),
+    ),
+)
