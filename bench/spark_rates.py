@@ -54,8 +54,8 @@ def write_log(data: Path, count: int, topics: int, group_records: int, payloads:
         size = min(group_records, count - start)
         group = Group(log.next_offset)
         group.timestamps_us = list(range(START_US + start, START_US + start + size))
-        group.kinds = bytearray([Kind.PUBLISH]) * size
-        group.flags = bytearray([1 | RETAIN_FLAG]) * size
+        group.kinds = [int(Kind.PUBLISH)] * size
+        group.flags = [1 | RETAIN_FLAG] * size
         group.topics = source.choices(names, k=size)
         group.payloads = said[start : start + size] if payloads == count else source.choices(said, k=size)
         group.client_ids = [b"gateway-1"] * size

@@ -83,8 +83,8 @@ def replayed(log: Log, offset: int = 1) -> list[Row]:
     return [row for group in log.groups_from(offset) for row in rows_of(group)]
 
 
-def flipped(data: bytes, at: int, bit: int = 0) -> bytes:
-    return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+def flipped(data: bytes | bytearray, at: int, bit: int = 0) -> bytes:
+    return bytes(data[:at]) + bytes([data[at] ^ 1 << bit]) + bytes(data[at + 1 :])
 
 
 def segment_files(directory: Path, suffix: str = ".log") -> list[Path]:

@@ -143,7 +143,7 @@ class Journal(Store):
             open_group.must_be_durable = True
         elif not self._is_recorded(message.topic_name):
             return open_group.next_offset()
-        sender = client_id.encode()
+        sender = open_group.sender(client_id)
         offset = open_group.group.append(
             open_group.now_us,
             _PUBLISH,

@@ -43,7 +43,16 @@ class ClosedGroup:
 class OpenGroup:
     """Records that are appended and not committed yet."""
 
-    __slots__ = ("_dirty", "group", "must_be_applied", "must_be_durable", "now_us", "reference_floor")
+    __slots__ = (
+        "_dirty",
+        "_sender",
+        "_sender_id",
+        "group",
+        "must_be_applied",
+        "must_be_durable",
+        "now_us",
+        "reference_floor",
+    )
 
     def __init__(self, next_offset: int, now_us: int, reference_floor: int = 0) -> None:
         self.group = Group(next_offset)
@@ -52,6 +61,15 @@ class OpenGroup:
         self.must_be_applied = False  # an effect waits until the group is applied to the state
         self.reference_floor = reference_floor  # older records may be trimmed: a queue gets copies of them
         self._dirty: dict[int, QueueTail] = {}  # by session id
+        self._sender_id = ""  # the client id that `_sender` is the bytes of
+        self._sender = b""
+
+    def sender(self, client_id: str) -> bytes:
+        """A client id as bytes, remembered: most messages come from the client of the one before."""
+        if client_id is not self._sender_id:
+            self._sender_id = client_id
+            self._sender = client_id.encode()
+        return self._sender
 
     def append(
         self, kind: int, flags: int, topic: bytes, payload: bytes, client_id: bytes, properties: bytes = b""

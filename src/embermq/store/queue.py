@@ -4,14 +4,13 @@ Owns: pushing to, reading from and acknowledging in one session's queue.
 Never: a copy of a message, except where the log is not sure to keep the record there is.
 """
 
-from array import array
 from typing import Final, final
 
 from embermq.protocol.message_expiry import message_expires_us, with_remaining_expiry
 from embermq.protocol.packets import Delivery, Publish
 from embermq.store.errors import StoreError
 from embermq.store.interface import Queue, packet_id_of
-from embermq.store.log.blocks import Record
+from embermq.store.log.blocks import Block, Record
 from embermq.store.log.records import QOS_MASK, RETAIN_FLAG, SESSION_SEQUENCE, Kind, queue_entry
 from embermq.store.log.writer import Log
 from embermq.store.open_group import OpenGroup, QueueTail
@@ -66,7 +65,7 @@ class SessionQueue(Queue):
             raise StoreError(
                 f"session {self._tail.session_id} is owed messages after {after_sequence} that are not there"
             )
-        records = self._records(entries)
+        records = self._records(entries.tolist())
         released = self._released
         ids = _NO_IDS
         if self._tail.has_ids:
@@ -84,16 +83,20 @@ class SessionQueue(Queue):
             for sequence, (entry, record) in enumerate(zip(entries, records, strict=False), after_sequence + 1)
         ]
 
-    def _records(self, entries: "array[int]") -> list[Record]:
+    def _records(self, entries: list[int]) -> list[Record]:
         """As many of them as make `read_bytes` of payload, at least one."""
         records: list[Record] = []
         size_bytes = 0
+        block: Block | None = None
         for entry in entries:
-            record = self._log.read(entry >> 3)
-            if record is None:
-                raise StoreError(
-                    f"session {self._tail.session_id} is owed the message at {entry >> 3}, which is not there"
-                )
+            offset = entry >> 3
+            if block is None or not block.first_offset <= offset < block.next_offset:
+                block = self._log.block(offset)
+                if block is None:
+                    raise StoreError(
+                        f"session {self._tail.session_id} is owed the message at {offset}, which is not there"
+                    )
+            record = block.record(offset)
             records.append(record)
             size_bytes += len(record.payload)
             if size_bytes >= self._read_bytes:

@@ -38,14 +38,14 @@ def test_what_was_read_once_is_not_read_again_while_the_cache_holds_it(tmp_path:
     log.close()
     (segment,) = recover(tmp_path, 0)
     lookup = Lookup(tmp_path, 1 << 20)
-    record = lookup.record(7, segment)
-    assert record is not None
-    assert row_of(record) == rows[6]
+    block = lookup.block(7, segment)
+    assert block is not None
+    assert row_of(block.record(7)) == rows[6]
     segment_files(tmp_path)[0].unlink()
-    again = lookup.record(7, segment)
+    again = lookup.block(7, segment)
     assert again is not None
-    assert row_of(again) == rows[6]
-    assert Lookup(tmp_path, 1 << 20).record(7, segment) is None
+    assert row_of(again.record(7)) == rows[6]
+    assert Lookup(tmp_path, 1 << 20).block(7, segment) is None
 
 
 def test_a_damaged_index_does_not_hide_a_record(tmp_path: Path) -> None:
@@ -55,6 +55,6 @@ def test_a_damaged_index_does_not_hide_a_record(tmp_path: Path) -> None:
     (segment,) = recover(tmp_path, 0)
     (index,) = segment_files(tmp_path, ".idx")
     index.write_bytes(bytes(index.stat().st_size))
-    record = Lookup(tmp_path, 1 << 20).record(250, segment)
-    assert record is not None
-    assert row_of(record) == rows[249]
+    block = Lookup(tmp_path, 1 << 20).block(250, segment)
+    assert block is not None
+    assert row_of(block.record(250)) == rows[249]

@@ -38,7 +38,7 @@ class FailingDisk:
             return self._real(*args)
         if self._part and len(args) == 3 and isinstance(args[0], int):
             descriptor, data, position = args
-            assert isinstance(data, (bytes, memoryview))
+            assert isinstance(data, (bytes, bytearray, memoryview))
             self._real(descriptor, data[: int(len(data) * self._part)], position)
         elif self._part:
             self._real(*args)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from embermq.store.budgets import RetainedBudget
 from embermq.store.log.records import Group
+from embermq.store.state.retained import HEAD, packed_record
 from embermq.store.state.retained_sizes import Sizes
 from embermq.store.state.state import State, StateSettings
 from support.clauses import v311
@@ -40,6 +41,13 @@ def test_a_clear_takes_effect_though_two_topics_share_a_hash(tmp_path: Path) -> 
     assert state.retained.get("a") is None
     assert state.retained.get("b") is None
     state.close()
+
+
+def test_a_message_is_packed_as_its_layout_says() -> None:
+    group = Group(40)
+    group.append(1 << 50, 1, 0b110, b"a", b"payload", b"c" * 40_000, b"pp")
+    head = HEAD.pack(40, 1 << 50, 9, 2, 40_000, 2)
+    assert packed_record(group, 0, expires_us=9) == head + b"c" * 40_000 + b"pp" + b"payload"
 
 
 def test_a_new_process_reads_again(tmp_path: Path) -> None:

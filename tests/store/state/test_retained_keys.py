@@ -6,7 +6,21 @@ from random import Random
 import pytest
 
 from embermq.protocol.topics import matches
-from embermq.store.state.retained_keys import KeyCursor, key_topic, ranges, topic_key, walk
+from embermq.store.state.retained_keys import (
+    CHANGED_AT,
+    HISTORY,
+    TERMINATOR,
+    KeyCursor,
+    escape,
+    history_key,
+    history_key_of,
+    key_topic,
+    ranges,
+    topic_key,
+    topic_keys,
+    unescape,
+    walk,
+)
 
 
 class CountingCursor(KeyCursor):
@@ -73,3 +87,19 @@ def test_a_skip_scan_does_not_touch_what_cannot_match() -> None:
     found = list(walk("site/+/b/7", b"", cursor))
     assert len(found) == 10
     assert cursor.moves < 100
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_keys_of_many_topics_are_those_of_each(seed: int) -> None:
+    rng = Random(seed)
+    names = [random_name(rng) for _ in range(rng.randint(1, 6))]
+    keys, escaped = topic_keys([name.encode() for name in names])
+    assert keys == [topic_key(name) for name in names]
+    assert escaped == [escape(key) for key in keys]
+    assert [unescape(each) for each in escaped] == keys
+
+
+def test_the_key_of_a_change_is_topic_instant_and_offset() -> None:
+    key = topic_key("a/\x01b")
+    expected = HISTORY + b"a\x01\x02\x01b" + TERMINATOR + CHANGED_AT.pack(1 << 50, 7)
+    assert history_key(key, 1 << 50, 7) == history_key_of(escape(key), 1 << 50, 7) == expected

@@ -9,7 +9,7 @@ def test_what_was_remembered_last_is_known_and_nothing_else() -> None:
     random = Random(5)
     keys = [b"key%d" % number for number in range(20)]
     for _ in range(50):
-        sizes, model = Sizes(16, 14), dict[bytes, int]()  # so few slots that searches meet, and wrap around
+        sizes, model = Sizes(2, 14), dict[bytes, int]()  # so few slots that searches meet, wrap around, and it grows
         for _ in range(30):
             some = random.sample(keys[:14], random.randint(1, 3))
             values = [random.choice((UNKNOWN, ABSENT, known(random.randint(1, 9), 5))) for _ in some]
@@ -26,6 +26,15 @@ def test_the_table_is_bounded() -> None:
     assert sizes.look_up([b"a", b"b", b"c"]) == [1, 2, 3]
     sizes.remember([b"d"], [4])
     assert sizes.look_up([b"a", b"b", b"c", b"d"]) == [UNKNOWN, UNKNOWN, UNKNOWN, 4]
+
+
+def test_a_table_that_grows_forgets_nothing() -> None:
+    sizes = Sizes(2)
+    keys = [b"key%d" % number for number in range(5_000)]
+    for number, key in enumerate(keys):
+        sizes.remember([key], [number + 1])
+    assert sizes.look_up(keys) == list(range(1, 5_001))
+    assert sizes.look_up([b"another"]) == [UNKNOWN]
 
 
 def test_a_group_larger_than_the_table_is_not_remembered() -> None:

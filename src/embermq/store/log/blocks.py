@@ -6,15 +6,15 @@ Lengths are stored, not offsets: the lengths of many blocks concatenate, and one
 """
 
 import sys
-from array import array
 from itertools import accumulate, pairwise
 from struct import Struct, unpack_from
 from typing import Final, NamedTuple, final
 
 from isal.isal_zlib import crc32
+from librt.strings import BytesWriter, write_i32_le, write_i64_le
 
 from embermq.store.log.errors import BadBlock
-from embermq.store.log.records import Group
+from embermq.store.log.records import Group, write_length
 
 if sys.byteorder != "little":  # the columns are read and written as native arrays
     raise ImportError("the log needs a little-endian machine")
@@ -82,41 +82,64 @@ def block_bytes(count: int, section_bytes: int) -> int:
     return (HEADER_BYTES + count * ROW_BYTES + section_bytes + 7) & ~7
 
 
-def encode_block(group: Group, bytes_max: int = SECTION_BYTES_MAX) -> tuple[BlockHeader, bytes]:
+def encode_block(group: Group, bytes_max: int = SECTION_BYTES_MAX) -> tuple[BlockHeader, bytearray]:
     """A group as one block: its header, and all its bytes. ValueError if it is empty or larger than `bytes_max`."""
     count = len(group.topics)
-    topics = b"".join(group.topics)
-    client_ids = b"".join(group.client_ids)
-    properties = b"".join(group.properties)
-    payloads = b"".join(group.payloads)
-    section_bytes = len(topics) + len(client_ids) + len(properties) + len(payloads)
+    # The numbers of the columns are written one by one by compiled code: `array` asks for each of them by a call.
+    columns = BytesWriter()
+    for timestamp_us in group.timestamps_us:
+        write_i64_le(columns, timestamp_us)
+    payload_bytes = _write_long_lengths(columns, group.payloads)
+    property_bytes = _write_long_lengths(columns, group.properties)
+    topic_bytes = _write_short_lengths(columns, group.topics)
+    client_id_bytes = _write_short_lengths(columns, group.client_ids)
+    for kind in group.kinds:
+        columns.append(kind)
+    for flags in group.flags:
+        columns.append(flags)
+    section_bytes = topic_bytes + client_id_bytes + property_bytes + payload_bytes
     total = block_bytes(count, section_bytes)
     if not count or total > bytes_max:
         raise ValueError(f"a block cannot hold {count} records of {total} bytes together")
-    sizes = len(topics), len(client_ids), len(properties), len(payloads)
+    sizes = topic_bytes, client_id_bytes, property_bytes, payload_bytes
     fields = FORMAT_VERSION, HEADER_BYTES, count, group.first_offset, *sizes, total, 0
-    rest = b"".join(
-        (
-            _REST.pack(*fields),
-            array("q", group.timestamps_us),
-            array("I", map(len, group.payloads)),
-            array("I", map(len, group.properties)),
-            array("H", map(len, group.topics)),
-            array("H", map(len, group.client_ids)),
-            group.kinds,
-            group.flags,
-            topics,
-            client_ids,
-            properties,
-            payloads,
-            bytes(total - HEADER_BYTES - count * ROW_BYTES - section_bytes),
-        )
-    )
-    crc = crc32(rest)
-    return BlockHeader(BLOCK_MAGIC, crc, *fields), _PREFIX.pack(BLOCK_MAGIC, crc) + rest
+    # All parts are copied once. The checksum is put in its place afterwards.
+    parts = [_PREFIX.pack(BLOCK_MAGIC, 0), _REST.pack(*fields), columns.getvalue()]
+    parts += group.topics
+    parts += group.client_ids
+    if property_bytes:
+        parts += group.properties
+    parts += group.payloads
+    parts.append(bytes(total - HEADER_BYTES - count * ROW_BYTES - section_bytes))
+    block = bytearray().join(parts)
+    crc = crc32(memoryview(block)[_CHECKED_FROM:])
+    _PREFIX.pack_into(block, 0, BLOCK_MAGIC, crc)
+    return BlockHeader(BLOCK_MAGIC, crc, *fields), block
 
 
-def read_header(data: bytes | memoryview, position: int = 0) -> BlockHeader | None:
+def _write_long_lengths(columns: BytesWriter, values: list[bytes]) -> int:
+    """A column of 32-bit lengths; returns their sum. ValueError if one is larger than a column may be."""
+    size_bytes = 0
+    for value in values:
+        length = len(value)
+        if length > SECTION_BYTES_MAX:
+            raise ValueError(f"a block cannot hold {length} bytes in one record")
+        write_i32_le(columns, length)
+        size_bytes += length
+    return size_bytes
+
+
+def _write_short_lengths(columns: BytesWriter, values: list[bytes]) -> int:
+    """A column of 16-bit lengths; returns their sum. OverflowError if one has more than 16 bits."""
+    size_bytes = 0
+    for value in values:
+        length = len(value)
+        write_length(columns, length)
+        size_bytes += length
+    return size_bytes
+
+
+def read_header(data: bytes | bytearray | memoryview, position: int = 0) -> BlockHeader | None:
     """The header at a position if its fields agree with one another; None where there can be no block."""
     if len(data) - position < HEADER_BYTES:
         return None
@@ -151,7 +174,7 @@ class Block:
         "_payloads",
     )
 
-    def __init__(self, data: bytes | memoryview) -> None:
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data)
         header = read_header(view)
         if header is None or not is_whole(view, 0, header):
@@ -159,7 +182,8 @@ class Block:
         count = header.records
         self.first_offset: Final = header.first_offset
         self.next_offset: Final = header.first_offset + count
-        self._data: Final = data
+        # As bytes: compiled code cuts these without a call.
+        self._data: Final = data if isinstance(data, bytes) else bytes(data)
         # One call for all columns of numbers: most blocks of a quiet server hold one record.
         numbers = unpack_from(f"<{count}q{2 * count}I{2 * count}H", data, HEADER_BYTES)
         self.timestamps_us: Final[tuple[int, ...]] = numbers[:count]
@@ -182,10 +206,10 @@ class Block:
             self.timestamps_us[row],
             data[self._kinds_at + row],
             data[self._kinds_at + len(self) + row],
-            bytes(data[self._topics[row] : self._topics[row + 1]]),
-            bytes(data[self._payloads[row] : self._payloads[row + 1]]),
-            bytes(data[self._client_ids[row] : self._client_ids[row + 1]]),
-            bytes(data[self._properties[row] : self._properties[row + 1]]),
+            data[self._topics[row] : self._topics[row + 1]],
+            data[self._payloads[row] : self._payloads[row + 1]],
+            data[self._client_ids[row] : self._client_ids[row + 1]],
+            data[self._properties[row] : self._properties[row + 1]],
         )
 
     def group(self, from_offset: int = 0) -> Group:
@@ -193,10 +217,10 @@ class Block:
         skip = max(0, from_offset - self.first_offset)
         count = len(self)
         group = Group(self.first_offset + skip)
-        data = bytes(self._data)
+        data = self._data
         group.timestamps_us = list(self.timestamps_us[skip:])
-        group.kinds = bytearray(data[self._kinds_at + skip : self._kinds_at + count])
-        group.flags = bytearray(data[self._kinds_at + count + skip : self._kinds_at + 2 * count])
+        group.kinds = list(data[self._kinds_at + skip : self._kinds_at + count])
+        group.flags = list(data[self._kinds_at + count + skip : self._kinds_at + 2 * count])
         group.topics = [data[start:end] for start, end in pairwise(self._topics[skip:])]
         group.payloads = [data[start:end] for start, end in pairwise(self._payloads[skip:])]
         group.client_ids = [data[start:end] for start, end in pairwise(self._client_ids[skip:])]
@@ -204,6 +228,6 @@ class Block:
         return group
 
 
-def decode_block(data: bytes | memoryview) -> Group:
+def decode_block(data: bytes | bytearray | memoryview) -> Group:
     """The group that `encode_block` was given. BadBlock if a byte of it has changed."""
     return Block(data).group()

@@ -221,7 +221,7 @@ def undamaged_checkpoint(directory: Path, first_offset: int, next_offset: int) -
     return None
 
 
-def _write(descriptor: int, data: bytes) -> None:
+def _write(descriptor: int, data: bytes | bytearray) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

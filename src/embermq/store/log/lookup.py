@@ -1,4 +1,4 @@
-"""Lookup: records by offset, for a queue that holds offsets instead of payloads.
+"""Lookup: blocks by offset, for a queue that holds offsets instead of payloads.
 
 Owns: the recently read stretches of the log, bounded in bytes.
 Never: writing, or what is durable; `log` says in which segment a durable offset lies.
@@ -11,7 +11,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final, final
 
-from embermq.store.log.blocks import Block, Record
+from embermq.store.log.blocks import Block
 from embermq.store.log.errors import BadBlock, LogCorrupt
 from embermq.store.log.recovery import Segment
 from embermq.store.log.segments import Index, consistent, index_path, log_path, rebuilt_index
@@ -40,12 +40,12 @@ class Stretch:
     def __len__(self) -> int:
         return len(self._data)
 
-    def record(self, offset: int) -> Record:
+    def block(self, offset: int) -> Block:
         number = bisect_right(self._offsets, offset) - 1
         block = self._blocks.get(number)
         if block is None:
             block = self._blocks[number] = self._decode(number)
-        return block.record(offset)
+        return block
 
     def _decode(self, number: int) -> Block:
         start, end = self._positions[number], self._positions[number + 1]
@@ -60,7 +60,7 @@ class Stretch:
 
 @final
 class Lookup:
-    """Records by offset out of one directory. For one thread."""
+    """Blocks by offset out of one directory. For one thread."""
 
     __slots__ = ("_directory", "_cache_bytes", "_cached_bytes", "_stretches", "_order", "_rebuilt")
 
@@ -72,25 +72,25 @@ class Lookup:
         self._order: Final[list[int]] = []
         self._rebuilt: Final[dict[int, Index]] = {}  # of segments whose index file is damaged
 
-    def record(self, offset: int, segment: Segment) -> Record | None:
-        """The record at a durable offset of a segment; None if the segment has been trimmed by now."""
+    def block(self, offset: int, segment: Segment) -> Block | None:
+        """The block with a durable offset of a segment; None if the segment has been trimmed by now."""
         stretch = self._cached(offset)
         try:
             if stretch is None:
                 stretch = self._load(offset, segment)
                 self._keep(stretch)
-            return stretch.record(offset)
+            return stretch.block(offset)
         except FileNotFoundError:
             return None
         except LogCorrupt:
             rebuilt = self._rebuilt.get(segment.first_offset)
             if rebuilt is not None and offset < rebuilt.next_offset(segment.first_offset):
                 raise
-        # The index may be wrong, not the block: find the record by the blocks themselves; an error then says where.
+        # The index may be wrong, not the block: find the block by the blocks themselves; an error then says where.
         path = log_path(self._directory, segment.first_offset)
         self._rebuilt[segment.first_offset] = rebuilt_index(path, segment.first_offset, segment.next_offset)
         self._drop(segment)
-        return self.record(offset, segment)
+        return self.block(offset, segment)
 
     def _cached(self, offset: int) -> Stretch | None:
         at = bisect_right(self._order, offset) - 1

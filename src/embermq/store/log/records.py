@@ -9,6 +9,9 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, final
 
+from librt.strings import BytesWriter, write_i16_le
+from mypy_extensions import i16
+
 from embermq.protocol.mqtt.fields import ONE_BYTE, Fields, variable_byte_integer
 
 QOS_MASK: Final = 0b11
@@ -78,6 +81,17 @@ def subscription_id_of(properties: bytes) -> int:
     return Fields(properties, 1, len(properties)).variable_byte_integer()
 
 
+LENGTH_MAX: Final = 0xFFFF
+"""Of a topic name and of a client id, in bytes (5.0, 1.5.4)."""
+
+
+def write_length(writer: BytesWriter, length: int) -> None:
+    """A length in 16 bits. OverflowError if it has more."""
+    if length > LENGTH_MAX:
+        raise OverflowError(f"a topic or client id has at most {LENGTH_MAX} bytes, not {length}")
+    write_i16_le(writer, i16(length if length < 0x8000 else length - 0x10000))
+
+
 QUEUE_ENTRY_BYTES: Final = 8
 
 
@@ -105,8 +119,8 @@ class Group:
     def __init__(self, first_offset: int) -> None:
         self.first_offset: Final = first_offset
         self.timestamps_us: list[int] = []
-        self.kinds = bytearray()
-        self.flags = bytearray()
+        self.kinds: list[int] = []
+        self.flags: list[int] = []
         self.topics: list[bytes] = []
         self.payloads: list[bytes] = []
         self.client_ids: list[bytes] = []

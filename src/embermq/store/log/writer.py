@@ -213,18 +213,30 @@ class Log:
             for segment in self._segments
         ]
 
-    def read(self, offset: int) -> Record | None:
-        """The record at an offset; None if it is not durable yet or was trimmed."""
+    def block(self, offset: int) -> Block | None:
+        """The block with the record at an offset; None if it is not durable yet or was trimmed."""
         segments = self._segments
         if not segments[0].first_offset <= offset < self.next_offset:
             return None
         number = bisect_right(segments, offset, key=lambda segment: segment.first_offset) - 1
-        return self._lookup.record(offset, segments[number])
+        return self._lookup.block(offset, segments[number])
+
+    def read(self, offset: int) -> Record | None:
+        """The record at an offset; None if it is not durable yet or was trimmed."""
+        block = self.block(offset)
+        return None if block is None else block.record(offset)
 
     def read_many(self, offsets: Sequence[int]) -> list[Record]:
         """The records at some offsets, in the order asked; those that are not there are left out."""
-        records = map(self.read, offsets)
-        return [record for record in records if record is not None]
+        records: list[Record] = []
+        block: Block | None = None
+        for offset in offsets:
+            if block is None or not block.first_offset <= offset < block.next_offset:
+                block = self.block(offset)
+                if block is None:
+                    continue
+            records.append(block.record(offset))
+        return records
 
     def groups_from(self, offset: int) -> Iterator[Group]:
         """Every durable group from an offset on, each checked; the first one begins at exactly that offset."""
@@ -330,7 +342,7 @@ class Log:
         self._descriptor = self._index_descriptor = -1
 
 
-def _write(descriptor: int, data: bytes, position: int) -> None:
+def _write(descriptor: int, data: bytes | bytearray, position: int) -> None:
     written = os.pwrite(descriptor, data, position)
     if written < len(data):  # a disk that is nearly full takes a part; asking again gives its error
         view = memoryview(data)

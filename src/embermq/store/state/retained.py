@@ -8,20 +8,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, final
 
+from librt.strings import BytesWriter, write_i32_le, write_i64_le
 from rocksdict import RdictIter, WriteBatch
 
 from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
 from embermq.store.interface import Retained, RetainedPiece
-from embermq.store.log.records import QOS_MASK, Group, Kind
+from embermq.store.log.records import QOS_MASK, Group, Kind, write_length
 from embermq.store.state.retained_keys import (
     SEPARATOR,
     BoundedSeeks,
     KeyCursor,
     history_key,
+    history_key_of,
     key_topic,
     piece_of,
     ranges,
     topic_key,
+    topic_keys,
     walk,
 )
 from embermq.store.state.retained_sizes import ABSENT, SIZE_BITS, SIZE_MASK, UNKNOWN, Sizes, known
@@ -29,7 +32,8 @@ from embermq.store.state.rocks import Rocks
 
 RETAINED: Final = b"R"
 RETAINED_END: Final = b"S"
-HEAD: Final = Struct("<QQQBHI")  # offset, timestamp (us), expires (us, 0 never), qos, lengths: client id, properties
+HEAD: Final = Struct("<QQQBHI")  # offset, timestamp (us), expires (us, 0 never), qos, lengths: client id, properties;
+# as `packed_record` writes them
 # What a change of a topic made of its retained message, as the first byte of its value.
 CLEARED: Final = b"\x00"
 REFERENCE: Final = b"\x01"  # to the record in the log
@@ -50,15 +54,17 @@ def packed_record(group: Group, row: int, expires_us: int = 0, offset: int = 0) 
     `offset` is where it is in the log if its group does not say so.
     """
     client_id, properties = group.client_ids[row], group.properties[row]
-    head = HEAD.pack(
-        offset or group.first_offset + row,
-        group.timestamps_us[row],
-        expires_us,
-        group.flags[row] & QOS_MASK,
-        len(client_id),
-        len(properties),
-    )
-    return head + client_id + properties + group.payloads[row]
+    writer = BytesWriter()
+    write_i64_le(writer, offset or group.first_offset + row)
+    write_i64_le(writer, group.timestamps_us[row])
+    write_i64_le(writer, expires_us)
+    writer.append(group.flags[row] & QOS_MASK)
+    write_length(writer, len(client_id))
+    write_i32_le(writer, len(properties))
+    writer.write(client_id)
+    writer.write(properties)
+    writer.write(group.payloads[row])
+    return writer.getvalue()
 
 
 def unpack_retained(key: bytes, value: bytes) -> Retained:
@@ -229,14 +235,15 @@ class RetainedState:
         """Enter each change in the history, and the last row of each topic in `newest`; returns the topics whose last
         message expires, with the instant.
         """
-        topics, payloads, kinds, properties = group.topics, group.payloads, group.kinds, group.properties
+        payloads, kinds, properties = group.payloads, group.kinds, group.properties
         first_offset, timestamps_us = group.first_offset, group.timestamps_us
         account = self._account
         may_expire = account.may_expire
         put = batch.put
         expiries: dict[bytes, int] = {}
-        for row in rows:
-            key = topics[row].replace(b"/", SEPARATOR)
+        topics = group.topics if len(rows) == len(group) else [group.topics[row] for row in rows]
+        keys, escaped_keys = topic_keys(topics)
+        for row, key, escaped in zip(rows, keys, escaped_keys, strict=True):
             newest[key] = row
             change, expires_us = CLEARED, 0
             if payloads[row] and kinds[row] == _PUBLISH:
@@ -248,7 +255,7 @@ class RetainedState:
                 change = EXPIRING + expires_us.to_bytes(8, "little")
             elif expiries:
                 expiries.pop(key, None)
-            put(history_key(key, timestamps_us[row], first_offset + row), change)
+            put(history_key_of(escaped, timestamps_us[row], first_offset + row), change)
         return expiries
 
     def _read_unknown(self, keys: Iterable[bytes], remembered: list[int]) -> dict[bytes, bytes | None]:

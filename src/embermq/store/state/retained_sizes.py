@@ -9,11 +9,14 @@ the one before (its expiry, its place in the history of a trimmed log); never th
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from mmap import mmap
 from typing import Final, final
 
-SLOTS: Final = 1 << 21  # of 16 bytes: 32 MiB, of which only the pages that are written to are ever there
-TOPICS_MAX: Final = SLOTS * 5 // 8
+from librt.vecs import vec
+from mypy_extensions import i64
+
+SLOTS_MAX: Final = 1 << 21  # of 16 bytes: 32 MiB
+SLOTS_FIRST: Final = 1 << 12
+TOPICS_MAX: Final = SLOTS_MAX * 5 // 8
 """Beyond this many topics the table is emptied: fuller, a search in it would take long."""
 
 UNKNOWN: Final = 0  # the database must be asked
@@ -29,39 +32,38 @@ def known(offset: int, size_bytes: int) -> int:
     return offset << SIZE_BITS | size_bytes if size_bytes <= SIZE_MASK and offset < _OFFSET_END else UNKNOWN
 
 
+def _free_slots(count: int) -> vec[i64]:
+    return vec[i64]([0] * (2 * count))
+
+
 @final
 class Sizes:
     """Slots of two words, the hash and what is known, side by side so that both come with one line of the cache."""
 
-    __slots__ = ("_count", "_hash_of", "_mask", "_slots", "_topics_max")
+    __slots__ = ("_count", "_hash_of", "_mask", "_slots", "_slots_first", "_topics_max")
 
     def __init__(
-        self, slots: int = SLOTS, topics_max: int = TOPICS_MAX, hash_of: Callable[[bytes], int] = hash
+        self,
+        slots_first: int = SLOTS_FIRST,
+        topics_max: int = TOPICS_MAX,
+        hash_of: Callable[[bytes], int] | None = None,
     ) -> None:
-        """`slots` is a power of two, and `topics_max` is below it."""
-        self._mask: Final = slots - 1
+        """`slots_first` is a power of two. The table grows when five eighths of it are taken."""
+        self._slots_first: Final = slots_first
         self._topics_max: Final = topics_max
         self._hash_of: Final = hash_of
         self.forget()
 
     def forget(self) -> None:
         """Know nothing any more."""
-        self._slots = memoryview(mmap(-1, (self._mask + 1) * 16)).cast("q")
-        self._count = 0
+        self._slots = _free_slots(self._slots_first)
+        self._mask: i64 = self._slots_first - 1
+        self._count: i64 = 0
 
     def look_up(self, keys: Iterable[bytes]) -> list[int]:
         """For each key what is known of it: `UNKNOWN`, `ABSENT`, or as made by `known`."""
-        slots, mask, hash_of = self._slots, self._mask, self._hash_of
-        found: list[int] = []
-        for key in keys:
-            wanted = hash_of(key) or 1  # 0 is a free slot
-            at = wanted & mask
-            there = slots[at << 1]
-            while there != wanted and there:
-                at = at + 1 & mask
-                there = slots[at << 1]
-            found.append(slots[at << 1 | 1])
-        return found
+        slots = self._slots
+        return [slots[self._slot_of(self._hash(key)) * 2 + 1] for key in keys]
 
     def remember(self, keys: Sequence[bytes], known: Sequence[int]) -> None:
         """From now on this is known of these keys."""
@@ -69,15 +71,38 @@ class Sizes:
             self.forget()
             if len(keys) > self._topics_max:
                 return
-        slots, mask, hash_of = self._slots, self._mask, self._hash_of
+        while (self._count + len(keys)) * 8 > (self._mask + 1) * 5:
+            self._grow()
+        slots = self._slots
         for key, value in zip(keys, known, strict=True):
-            wanted = hash_of(key) or 1
-            at = wanted & mask
-            there = slots[at << 1]
-            while there != wanted and there:
-                at = at + 1 & mask
-                there = slots[at << 1]
-            if not there:
-                slots[at << 1] = wanted
+            wanted = self._hash(key)
+            at = self._slot_of(wanted) * 2
+            if not slots[at]:
+                slots[at] = wanted
                 self._count += 1
-            slots[at << 1 | 1] = value
+            slots[at + 1] = value
+
+    def _hash(self, key: bytes) -> i64:
+        hashed: i64 = hash(key) if self._hash_of is None else self._hash_of(key)
+        return hashed if hashed else 1  # 0 is a free slot
+
+    def _slot_of(self, wanted: i64) -> i64:
+        """Where a hash is, or would be."""
+        slots, mask = self._slots, self._mask
+        at = wanted & mask
+        there = slots[at * 2]
+        while there != wanted and there:
+            at = at + 1 & mask
+            there = slots[at * 2]
+        return at
+
+    def _grow(self) -> None:
+        before, count = self._slots, self._mask + 1
+        self._slots = _free_slots(count * 2)
+        self._mask = count * 2 - 1
+        for number in range(count):
+            hashed = before[number * 2]
+            if hashed:
+                at = self._slot_of(hashed) * 2
+                self._slots[at] = hashed
+                self._slots[at + 1] = before[number * 2 + 1]
