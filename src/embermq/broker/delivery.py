@@ -100,7 +100,7 @@ class MessageDelivery:
                 route = self._admission.route(message.topic_name)
         self._take(message, route, session.client_id, session, link, session.session_id if qos == 2 else 0)
         if qos == 2:
-            session.received_ids.add(message.packet_id)
+            session.received_ids[message.packet_id] = None
 
     def _count_received(self, qos: int, payload_bytes: int) -> None:
         counters = self._counters
@@ -262,7 +262,7 @@ class MessageDelivery:
         reason: int = ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
         if packet_id in session.received_ids:
             reason = 0
-            session.received_ids.discard(packet_id)
+            del session.received_ids[packet_id]
             if session.session_id:
                 self._store.append_pubrel(session.session_id, session.client_id, packet_id)
         self._effects.add(AcknowledgementEffect(link, PUBCOMP, packet_id, reason))

@@ -63,7 +63,8 @@ class Session:
         self.opening: Link | None = None  # connected, but CONNACK waits for a commit
         self.subscriptions: dict[str, Subscription] = {}
         self.subscription_bytes = 0  # about what they take in memory
-        self.received_ids: set[int] = set()
+        # A dict, not a set: most sessions have none, and an empty set takes 216 bytes.
+        self.received_ids: Final[dict[int, None]] = {}
         self.outbound: Final = outbound
         self.streams: Final = SessionStreams()
         self.groups: Final[list[ShareGroup]] = []
