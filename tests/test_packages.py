@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "instants",
         "http",
     ),
-    "spark.source": ("protocol", "store.log", "instants", "spark.errors", "spark.options", "spark.source"),
+    "spark.source": ("protocol", "archive", "store.log", "instants", "spark.errors", "spark.options", "spark.source"),
     "spark.sink": ("protocol", "spark.errors", "spark.options", "spark.sink"),
     "spark.lake": ("store.log", "instants", "spark.errors", "spark.source", "spark.lake"),
     "spark.jobs": (
@@ -81,7 +81,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark.lake",
         "spark.jobs",
     ),
-    "spark": ("protocol", "store.log", "instants", "spark"),
+    "spark": ("protocol", "archive", "store.errors", "store.log", "instants", "spark"),
     "sql": ("protocol", "store.log", "instants", "spark.errors", "spark.lake", "spark.local", "spark.source", "sql"),
 }
 # third-party parts that only certain packages may know; "" is the top and the commands

@@ -1,6 +1,7 @@
 """Options are parsed once, and a bad one names itself and what was expected."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_names_are_known_in_any_case() -> None:
         ("minPartitions", "x", "a whole number of at least 1"),
         ("failOnDataLoss", "maybe", "true or false"),
         ("kinds", "publish,nonsense", "a list of publish, retained_removed"),
-        ("filtre", "a", "one of the options path, filter"),
+        ("filtre", "a", "one of the options path, server, token"),
     ],
 )
 def test_a_bad_source_option_names_itself_and_what_was_expected(name: str, value: str, expected: str) -> None:
@@ -45,6 +46,50 @@ def test_a_bad_source_option_names_itself_and_what_was_expected(name: str, value
 def test_a_path_is_needed() -> None:
     with pytest.raises(OptionError, match="option 'path' is None: expected the server's data directory"):
         parse_source_options({})
+
+
+SERVER = {"server": "https://mq.example:8080"}
+
+
+def test_a_log_is_in_a_directory_in_an_archive_or_at_a_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("EMBERMQ_TOKEN", raising=False)
+    assert parse_source_options({"path": "file:///a/b"}).location.path == "/a/b"
+    assert parse_source_options({"path": "s3://bucket/prefix"}).location.path == "s3://bucket/prefix"
+    at_server = parse_source_options({**SERVER, "token": " t ", "timeoutSeconds": "5"}).location
+    assert (at_server.path, at_server.server, at_server.token, at_server.timeout_s) == (None, SERVER["server"], "t", 5)
+    both = parse_source_options({**SERVER, "path": "hdfs://name/prefix"}).location
+    assert (both.path, both.server, both.token) == ("hdfs://name/prefix", SERVER["server"], None)
+    monkeypatch.setenv("EMBERMQ_TOKEN", "of the environment")
+    assert parse_source_options(SERVER).location.token == "of the environment"
+    (tmp_path / "token").write_text("in a file\n")
+    assert parse_source_options({**SERVER, "tokenFile": str(tmp_path / "token")}).location.token == "in a file"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"server": "mq.example"}, "option 'server' is 'mq.example': expected http://HOST:PORT or https://HOST:PORT"),
+        ({"server": "https://a:b@mq.example"}, "option 'server' is '(hidden)': expected http://HOST:PORT or"),
+        ({"server": "https://mq.example/?token=x"}, "option 'server' is 'https://mq.example/?token=x': expected http"),
+        ({"server": "https://mq.example:x"}, "option 'server' is 'https://mq.example:x': expected http://HOST:PORT"),
+        ({**SERVER, "token": "x\ny"}, "option 'token' is '(hidden)': expected a token as `ember token` prints it"),
+        ({**SERVER, "token": "secret", "tokenFile": "f"}, "option 'tokenFile' is 'f': expected no token beside it"),
+        ({**SERVER, "tokenFile": "/none"}, "option 'tokenFile' is '/none': expected "),
+        ({**SERVER, "caFile": "/none"}, "option 'caFile' is '/none': expected "),
+        ({"path": "d", "token": "secret"}, "option 'token' is '(hidden)': expected the option server beside it"),
+        ({"path": "d", "tokn": "secret", "serverToken": "x"}, "option 'tokn' is 'secret': expected one of"),
+        ({"path": "d", "serverToken": "secret"}, "option 'serverToken' is '(hidden)': expected one of the options"),
+        ({"path": "ftp://a/b"}, "option 'path' is 'ftp://a/b': expected a data directory or an archive: ftp://a/b is"),
+        (
+            {"path": "s3://key:secret@bucket"},
+            "option 'path' is '(hidden)': expected a data directory or an archive",
+        ),
+    ],
+)
+def test_a_bad_location_is_told_without_its_secrets(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_source_options(options)
+    assert str(caught.value).startswith(said)
 
 
 def test_two_beginnings_or_an_end_before_the_beginning_are_refused() -> None:

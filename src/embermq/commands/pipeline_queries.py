@@ -131,14 +131,14 @@ def errors_as_sentences(needs_spark: bool = True) -> Iterator[None]:
     """Turns the errors of the pipeline and of the log into the one sentence of a command."""
     from embermq.spark.errors import PipelineError
     from embermq.spark.session import what_is_missing
-    from embermq.store.log.errors import LogError
+    from embermq.store.errors import StoreError
 
     try:
         missing = what_is_missing() if needs_spark else None
         if missing is not None:
             raise ConfigError(missing)
         yield
-    except (PipelineError, LogError) as error:
+    except (PipelineError, StoreError) as error:
         raise ConfigError(str(error)) from None
 
 

@@ -1,7 +1,12 @@
 """The format "embermq": `spark.read`, `spark.readStream`, `df.write` and `df.writeStream` with `.format("embermq")`.
 
 It reads the server's log (`source`) and publishes rows to a server (`sink`). Options to read (see `options`):
-    path                  the server's data directory
+    path                  the server's data directory, or an archive (s3://, gs://, abfs://, hdfs://, a directory)
+    server                http(s)://HOST:PORT of the server's HTTP interface, where its disk is not there; with an
+                          archive as `path`, only what the archive does not have is read from the server
+    token, tokenFile      for the server, with the role viewer; EMBERMQ_TOKEN of the environment without them
+    caFile                the authority of the server's certificate, if it is one of your own
+    timeoutSeconds        how long a server that does not answer is asked again (60)
     filter                an MQTT topic filter, applied while reading; only messages have topics, so only they remain
     kinds                 the kinds of records to read, for example "publish,retained_removed"; all of them by default
     startingOffsets       "earliest" (default), "latest" or an offset

@@ -54,3 +54,20 @@ def bad_option(option: str, value: object, expected: str) -> OptionError:
 def is_url(place: str) -> bool:
     """Whether a text is a URL (s3a://..., hdfs://..., file://...) where a directory is expected."""
     return _URL.match(place) is not None
+
+
+class ServerUnreachable(PipelineError):
+    """The server that has the log does not answer."""
+
+
+class ServerRefused(PipelineError):
+    """The server that has the log has refused a request; `sentence` is what it says."""
+
+    def __init__(self, status: int, url: str, sentence: str) -> None:
+        super().__init__(status, url, sentence)
+        self.status = status
+        self.sentence = sentence
+        self.url = url
+
+    def __str__(self) -> str:
+        return f"{self.url} refuses: {self.sentence}"

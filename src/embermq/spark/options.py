@@ -5,17 +5,20 @@ Never: Spark, a file, a socket.
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from embermq.archive.address import check_address
+from embermq.archive.errors import ArchiveError
 from embermq.instants import EXPECTED as INSTANT_EXPECTED
 from embermq.instants import instant_us
 from embermq.protocol.topics import check_topic_filter
 from embermq.spark.errors import bad_option, is_url
-from embermq.spark.source.logs.location import LogLocation, directory_location
+from embermq.spark.source.logs.location import TIMEOUT_S, LogLocation
 from embermq.store.log.records import Kind
 
 EARLIEST: Final = "earliest"
@@ -25,11 +28,19 @@ MQTT_PORT: Final = 1883
 MQTTS_PORT: Final = 8883
 PACKET_BYTES_MAX: Final = 16 * 1024 * 1024
 """The server's own default (limits.packet_bytes_max)."""
+TOKEN_VARIABLE: Final = "EMBERMQ_TOKEN"
+HIDDEN: Final = "(hidden)"
 
 T = TypeVar("T")
+_SECRET: Final = re.compile("token|password|secret", re.IGNORECASE)
 
 _SOURCE_NAMES: Final = (
     "path",
+    "server",
+    "token",
+    "tokenFile",
+    "caFile",
+    "timeoutSeconds",
     "filter",
     "kinds",
     "startingOffsets",
@@ -102,12 +113,6 @@ class SinkOptions:
 def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
     """The source's options; OptionError names the first that is wrong."""
     read = _Reader(options, _SOURCE_NAMES)
-    path = read.text("path")
-    if not path:
-        raise bad_option("path", path, "the server's data directory, as in .load(DIRECTORY)")
-    path = path.removeprefix("file://")
-    if is_url(path):
-        raise bad_option("path", path, "a directory of a mounted file system, not a URL")
     starting = read.offset("startingOffsets", EARLIEST, LATEST)
     timestamp_us = read.one("startingTimestamp", _timestamp_us, None)
     if timestamp_us is not None and read.text("startingOffsets"):
@@ -116,7 +121,7 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
     if isinstance(starting, int) and isinstance(ending, int) and ending < starting:
         raise bad_option("endingOffsets", ending, f"an offset not below startingOffsets, which is {starting}")
     return SourceOptions(
-        location=directory_location(path),
+        location=_location(read),
         topic_filter=read.one("filter", _topic_filter, None),
         kinds=read.one("kinds", _kinds, ()),
         starting=starting,
@@ -126,6 +131,66 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
         min_partitions=read.one("minPartitions", _whole(1), os.cpu_count() or 1),
         fail_on_data_loss=read.one("failOnDataLoss", _flag, True),
     )
+
+
+def _location(read: "_Reader") -> LogLocation:
+    """Where the log is: in a data directory, in an archive, at a server, or at the last two."""
+    path, server = read.text("path"), read.one("server", server_url, None)
+    if not path and server is None:
+        raise bad_option("path", path, "the server's data directory or an archive, as in .load(PATH), or a server")
+    if path:
+        path = read.one("path", log_path, "")
+    if server is None:
+        for name in ("token", "tokenFile", "caFile", "timeoutSeconds"):
+            if read.text(name) is not None:
+                raise bad_option(name, HIDDEN, "the option server beside it")
+    return LogLocation(
+        path=path or None,
+        server=server,
+        token=server_token(read.text("token"), read.text("tokenFile")) if server is not None else None,
+        authorities=read.one("caFile", lambda name: Path(name).read_text(), None),
+        timeout_s=read.one("timeoutSeconds", _seconds, TIMEOUT_S),
+    )
+
+
+def log_path(text: str) -> str:
+    """A data directory, made absolute, or the address of an archive; ValueError otherwise."""
+    text = text.removeprefix("file://")
+    if not is_url(text):
+        return os.path.abspath(text)
+    try:
+        return check_address(text)
+    except ArchiveError as error:
+        raise ValueError(f"a data directory or an archive: {error}") from None
+
+
+def server_url(text: str) -> str:
+    """The URL of a server's HTTP interface; ValueError otherwise."""
+    try:
+        parts = urlsplit(text)
+        is_right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_right = False
+    if not is_right or "@" in text or parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError("http://HOST:PORT or https://HOST:PORT, without a user name or a token in it")
+    return text.rstrip("/")
+
+
+def server_token(token: str | None, file: str | None) -> str | None:
+    """The token for a server: as given, from a file, or from the environment; None if there is none."""
+    if token is not None and file is not None:
+        raise bad_option("tokenFile", file, "no token beside it")
+    if file is not None:
+        try:
+            token = Path(file).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise bad_option("tokenFile", file, str(error)) from None
+    if token is None:
+        token = os.environ.get(TOKEN_VARIABLE)
+    token = token.strip() if token is not None else None
+    if token is not None and not (token.isascii() and token.isprintable()):
+        raise bad_option("token", HIDDEN, "a token as `ember token` prints it")
+    return token or None
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -178,7 +243,8 @@ class _Reader:
             if name is not None:
                 self._values[name] = value
             elif not key.startswith("__"):  # an option of Spark itself
-                raise bad_option(key, value, f"one of the options {', '.join(names)}")
+                shown = HIDDEN if _SECRET.search(key) else value
+                raise bad_option(key, shown, f"one of the options {', '.join(names)}")
 
     def text(self, name: str) -> str | None:
         return self._values.get(name)
@@ -199,7 +265,7 @@ class _Reader:
         try:
             return parse(value.strip())
         except (ValueError, OSError) as error:
-            raise bad_option(name, value, str(error)) from None
+            raise bad_option(name, HIDDEN if "@" in value else value, str(error)) from None
 
 
 def _whole(lowest: int, highest: int | None = None) -> Callable[[str], int]:

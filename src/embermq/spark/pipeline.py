@@ -32,7 +32,8 @@ from embermq.spark.schedule import Plan, Turn, next_plan
 from embermq.spark.session import DEFAULT_MASTER, PIPELINE_SETTINGS, build_session, launch_java
 from embermq.spark.source.logs.location import LogLocation, directory_location
 from embermq.spark.source.logs.opening import open_log
-from embermq.store.log.errors import LogError, LogTrimmed
+from embermq.store.errors import StoreError
+from embermq.store.log.errors import LogTrimmed
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ def run(
     session_settings = {**lake.spark_settings(), **PIPELINE_SETTINGS, **(spark_settings or {})}
     with lake.lock(lock_wait_s) as lock, _signals(stopping):
         if location.directory is not None:
-            lake.keep_data_directory(Path(location.directory))
+            lake.keep_data_directory(location.directory)
         _prepare_definitions(lake, jobs, chosen.rebuild)
         # After kill -9 of this process Java may run a moment longer; with the descriptor it keeps the lock until then.
         launch_java(master, session_settings, lake.java_log("pipeline"), (lock,))
@@ -210,7 +211,7 @@ def _reasons(names: str) -> Iterator[None]:
         yield
     except (PipelineError, LogTrimmed):
         raise
-    except LogError as error:
+    except StoreError as error:  # of the log or its archive
         raise PipelineError(f"{names}: {error}") from None
     except OSError as error:
         raise PipelineError(f"{names}: {error.strerror or error} ({error.filename or type(error).__name__})") from None

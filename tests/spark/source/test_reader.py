@@ -138,7 +138,7 @@ def test_a_range_begins_and_ends_where_it_is_told(recorder: Recorders) -> None:
     ("start", "end", "pieces"), [(5, 5, 0), (0, 1, 1), (0, 40_000, 2), (7, 100_007, 4), (0, 5_000_000, 5)]
 )
 def test_ranges_are_cut_evenly_and_completely(start: int, end: int, pieces: int) -> None:
-    parts = split(start, end, 4)
+    parts = split([(start, end)], 4)
     assert len(parts) == pieces
     assert [offset for part in parts for offset in (part.start, part.end)] == sorted(
         [start, *[part.end for part in parts[:-1]] * 2, end] if parts else []

@@ -47,6 +47,7 @@ class ReaderFacts(Model):
 class LogAnswer(Model):
     """The durable log: its first offset and the one after its last record, its checkpoints and registered readers."""
 
+    log_id: Annotated[str | None, Field(description="Which log it is, the same in its archive.")] = None
     first_offset: int
     next_offset: int
     checkpoints: list[CheckpointFacts]
@@ -108,10 +109,13 @@ async def log(call: Call[Nothing, Nothing]) -> Answer:
 
 def _log(directory: Path) -> LogAnswer:
     from embermq.store.log.checkpoint import checkpoints
+    from embermq.store.log.identity import read_identity
     from embermq.store.log.reader import LogReader
 
     first_offset, next_offset = LogReader(directory).bounds()
+    identity = read_identity(directory)
     return LogAnswer(
+        log_id=None if identity is None else identity.log_id,
         first_offset=first_offset,
         next_offset=next_offset,
         checkpoints=[

@@ -63,7 +63,7 @@ class EmberReader(DataSourceReader):
             if self.options.ending > end:
                 raise bad_option("endingOffsets", self.options.ending, f"at most {end}, where the log ends now")
             end = self.options.ending
-        return split(start, end, self.options.min_partitions) or [OffsetRange(start, start)]
+        return split(log.ranges(start, end), self.options.min_partitions) or [OffsetRange(start, start)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
@@ -113,7 +113,10 @@ class EmberStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return stream_offset(log, log.bounds()[1])
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
-        return split(int(start["offset"]), int(end["offset"]), self.options.min_partitions)
+        begin, until = int(start["offset"]), int(end["offset"])
+        if begin >= until:
+            return []
+        return split(open_log(self.options.location).ranges(begin, until), self.options.min_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
@@ -150,14 +153,16 @@ def starting_offset(options: SourceOptions, log: ReadableLog) -> int:
     return first if options.starting == EARLIEST else end
 
 
-def split(start: int, end: int, min_partitions: int) -> list[OffsetRange]:
-    """A range cut into even pieces; nothing when it is empty."""
-    count = end - start
-    if count <= 0:
-        return []
-    pieces = max(-(-count // PARTITION_ROWS_MAX), min(min_partitions, -(-count // PARTITION_ROWS_MIN)))
-    edges = [start + count * piece // pieces for piece in range(pieces + 1)]
-    return [OffsetRange(edges[piece], edges[piece + 1]) for piece in range(pieces)]
+def split(ranges: Sequence[tuple[int, int]], min_partitions: int) -> list[OffsetRange]:
+    """Ranges cut into even pieces; nothing when they are empty."""
+    parts: list[OffsetRange] = []
+    for start, end in ranges:
+        count = end - start
+        if count > 0:
+            pieces = max(-(-count // PARTITION_ROWS_MAX), min(min_partitions, -(-count // PARTITION_ROWS_MIN)))
+            edges = [start + count * piece // pieces for piece in range(pieces + 1)]
+            parts += [OffsetRange(edges[piece], edges[piece + 1]) for piece in range(pieces)]
+    return parts
 
 
 def report_gap(start: int, first: int) -> None:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from embermq.spark.options import KIND_NAMES, SourceOptions
 from embermq.spark.source.arrow_columns import SOURCE_ARROW
 from embermq.spark.source.logs.location import LogLocation
+from embermq.spark.source.logs.opening import open_log
 from embermq.spark.source.reader import split
 from embermq.spark.source.rows import rows
 
@@ -39,7 +40,7 @@ def stage(location: LogLocation, start: int, end: int, kinds: Sequence[str], dir
     """Write the records of some kinds, from `start` up to, not including, `end`, to a directory, emptied first."""
     clear(directory)
     directory.mkdir(parents=True)
-    ranges = split(start, end, tasks)
+    ranges = split(open_log(location).ranges(start, end), tasks)
     options = SourceOptions(location, kinds=tuple(int(KIND_NAMES[name]) for name in kinds))
 
     def write(number: int) -> tuple[set[str], list[datetime]]:

@@ -50,7 +50,7 @@ _LENGTH_TYPES: Final = {
 }
 
 
-def gather(data: bytes, entries: Entries, columns: Sequence[str]) -> pa.RecordBatch:
+def gather(data: bytes | memoryview, entries: Entries, columns: Sequence[str]) -> pa.RecordBatch:
     """The records of neighbouring blocks, `data` being the bytes from the first of them to the end of the last."""
     records = int(entries["records"].sum())
     wanted = sorted({section for column in columns for section in _COLUMN_SECTIONS[column]})
@@ -73,7 +73,7 @@ def gather(data: bytes, entries: Entries, columns: Sequence[str]) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(column) for column in columns]))
 
 
-def _take_sections(data: bytes, entries: Entries, wanted: list[int]) -> dict[int, pa.Buffer]:
+def _take_sections(data: bytes | memoryview, entries: Entries, wanted: list[int]) -> dict[int, pa.Buffer]:
     """Each wanted section of all blocks, joined.
 
     The sections of all blocks lie end to end, so the file is an Arrow array of byte strings as it stands; one `take`

@@ -32,6 +32,11 @@ class ReadableLog(ABC):
     def bounds(self) -> tuple[int, int]:
         """The first durable offset, and the one after the last."""
 
+    def ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The offsets from `start` up to, not including, `end` that the log has: without those that were lost with a
+        machine before the log was restored."""
+        return [(start, end)]
+
     @abstractmethod
     def offset_at(self, timestamp_us: int) -> int:
         """The offset of the first record that is not older than an instant; the log's end if there is none."""
