@@ -68,10 +68,11 @@ def test_the_server_runs_though_the_settings_of_the_pipeline_are_wrong(
     assert not (tmp_path / "ember-lake").exists()
 
 
-@pytest.mark.parametrize("place", ["s3a://bucket/lake", "hdfs://name/lake", "gs://b", "abfss://c@a/x", "file:///tmp/x"])
-def test_a_url_is_not_a_lake(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("place", ["gs://b", "abfss://c@a/x", "s3://bucket/lake", "http://host/lake"])
+def test_a_url_of_another_scheme_is_no_lake(tmp_path: Path, place: str) -> None:
     ended = refused(tmp_path, "pipeline", "run", "--once", "--lake", place)
-    assert ended == f"ember: --lake: expected a directory of a mounted file system, not the URL {place}\n"
+    expected = "expected a directory, or a URL of hdfs, s3a or file"
+    assert ended == f"ember: --lake: the lake {place}: {expected}\n"
 
 
 @pytest.mark.parametrize(
@@ -87,8 +88,13 @@ def test_a_url_is_not_a_lake(tmp_path: Path, place: str) -> None:
     ],
     ids=" ".join,
 )
-def test_no_command_takes_a_url_as_its_lake(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    assert "not the URL s3a://bucket/lake\n" in refused(tmp_path, *arguments, "--lake", "s3a://bucket/lake")
+def test_no_command_takes_such_a_url_as_its_lake(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert "--lake: the lake gs://bucket/lake: expected" in refused(tmp_path, *arguments, "--lake", "gs://bucket/lake")
+
+
+def test_a_catalog_needs_a_schema(tmp_path: Path) -> None:
+    for option in ("--catalog", "--schema"):
+        assert "expected both or none" in refused(tmp_path, "pipeline", "run", option, "ember")
 
 
 def test_no_command_takes_a_url_as_its_data(tmp_path: Path) -> None:

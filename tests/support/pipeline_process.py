@@ -6,31 +6,33 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
 from spark.conftest import TEST_SETTINGS
 
 
-def settings_beside(lake: Path) -> Path:
-    """A directory with the settings of the suite's own session, as a user has them for Spark."""
+def settings_beside(lake: Path, more: Mapping[str, str] | None = None) -> Path:
+    """A directory with the settings of the suite's own session and more, as a user has them for Spark."""
     place = lake.parent / "spark-conf"
     place.mkdir(exist_ok=True)
-    (place / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in TEST_SETTINGS.items()))
+    settings = {**TEST_SETTINGS, **(more or {})}
+    (place / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
     return place
 
 
 class PipelineProcess:
     """One run; everything it says is kept. Killing it kills its Java process as well, which is in its group."""
 
-    def __init__(self, data: Path, lake: Path, *arguments: str) -> None:
+    def __init__(self, data: Path, lake: Path | str, *arguments: str, more: Mapping[str, str] | None = None) -> None:
+        """`more` are settings of Spark. A lake at a URL has them beside the data."""
         command = [sys.executable, "-m", "embermq", "pipeline", "run", "--data", str(data), "--lake", str(lake)]
         self.said: list[str] = []
         self._changed = threading.Condition()
         self.process = subprocess.Popen(
             [*command, "--master", "local[2]", *arguments],
-            env={**os.environ, "SPARK_CONF_DIR": str(settings_beside(lake))},
+            env={**os.environ, "SPARK_CONF_DIR": str(settings_beside(lake if isinstance(lake, Path) else data, more))},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

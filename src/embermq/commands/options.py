@@ -40,6 +40,23 @@ def directory_option(name: str, help: str, default: str | bool = True) -> Any:
     return typer.Option(name, parser=named_directory(name), metavar="DIR", show_default=default, help=help)
 
 
+def lake_option(help: str) -> Any:
+    """The option --lake: a directory, or a URL of a scheme that a lake can have, as text."""
+
+    def read(text: str | Path) -> str:
+        from embermq.spark.errors import LakeError
+        from embermq.spark.lake.lake import Lake
+
+        if str(text) == "":
+            raise ConfigError("--lake: expected a directory or a URL, not ''")
+        try:
+            return Lake(text).place
+        except LakeError as error:
+            raise ConfigError(f"--lake: {error}") from None
+
+    return typer.Option("--lake", parser=read, metavar="PLACE", help=help)
+
+
 def past_instant_us(option: str, text: str) -> int:
     """The instant that an option names; ConfigError if it names none, or a future one."""
     now_us = time.time_ns() // 1000
@@ -52,7 +69,7 @@ def past_instant_us(option: str, text: str) -> int:
     return asked_us
 
 
-def check_pipeline_tables(config: Path, lake: Path | None = None) -> None:
+def check_pipeline_tables(config: Path, lake: Path | str | None = None) -> None:
     """ConfigError if the pipeline would refuse the typed tables of a file, or those that a lake has would not fit them.
 
     Not checked where Spark is not installed.
@@ -66,7 +83,7 @@ def check_pipeline_tables(config: Path, lake: Path | None = None) -> None:
 
     try:
         read_maintenance(config)
-        if lake is None:
+        if lake is None or not Lake(lake).is_local:  # at a URL the pipeline itself checks them
             read_typed_tables(config)
         else:
             check_typed_tables(config, Lake(lake))

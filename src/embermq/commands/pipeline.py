@@ -17,7 +17,7 @@ from embermq.commands.pipeline_queries import (
     DATA,
     LAKE,
     LOCAL,
-    LakeDirectory,
+    LakePlace,
     Master,
     errors_as_sentences,
     starting_spark,
@@ -26,6 +26,7 @@ from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
     from embermq.spark.lake.progress import JobProgress
+    from embermq.spark.queries.registration import SchemaName
 
 app = typer.Typer(help="The log as tables on Spark: run the pipeline, query its tables.", no_args_is_help=True)
 
@@ -33,13 +34,19 @@ Data = Annotated[Path, directory_option("--data", "The server's data directory."
 KnownData = Annotated[
     Path | None, directory_option("--data", "The server's data directory.", "the one that the tables were made from")
 ]
+CatalogName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Give the tables names in this catalog of Spark, in --schema.")
+]
+NameOfSchema = Annotated[str | None, typer.Option(metavar="NAME", help="The schema in --catalog; made if need be.")]
 LINE_EVERY_S = 5.0
+REPORTED_S = 60.0
+"""A pipeline of a lake at a URL that has reported since then counts as running."""
 
 
 @app.command()
 def run(
     data: Data = DATA,
-    lake_directory: LakeDirectory = LAKE,
+    lake_place: LakePlace = LAKE,
     once: Annotated[
         bool, typer.Option("--once/--continuous", help="Stop where the log ends now, or go on with new records.")
     ] = False,
@@ -58,6 +65,8 @@ def run(
     ] = "10s",
     records: Annotated[int, typer.Option(min=1, help="The most records that one batch takes.")] = 1_000_000,
     window: Annotated[str, typer.Option(help="The length of a window of topic_stats.")] = "5 minutes",
+    catalog: CatalogName = None,
+    schema: NameOfSchema = None,
 ) -> None:
     """Bring all tables up to date, and with --continuous keep them so. SIGTERM and Ctrl-C stop cleanly."""
     with errors_as_sentences():
@@ -68,6 +77,7 @@ def run(
         from embermq.spark.lake.progress import progress_line
         from embermq.spark.pipeline import run as run_pipeline
 
+        names = _schema_name(catalog, schema)
         settings = JobSettings(
             fresh_s=_seconds("--fresh", fresh),
             records_max=records,
@@ -83,18 +93,19 @@ def run(
         began_s = time.monotonic()
         done = run_pipeline(
             data,
-            Lake(lake_directory),
+            Lake(lake_place),
             once=once,
             master=master,
             settings=settings,
             spark_settings={"spark.driver.memory": memory},
             report=lines.show,
+            catalog=names,
         )
         print(f"{progress_line(done)} | {time.monotonic() - began_s:.1f} s", flush=True)
 
 
 @app.command()
-def status(data: KnownData = None, lake_directory: LakeDirectory = LAKE, json: Json = False) -> None:
+def status(data: KnownData = None, lake_place: LakePlace = LAKE, json: Json = False) -> None:
     """Show how far the tables are, without starting Spark."""
     with errors_as_sentences(needs_spark=False):
         from embermq.instants import utc_seconds_text
@@ -103,15 +114,18 @@ def status(data: KnownData = None, lake_directory: LakeDirectory = LAKE, json: J
         from embermq.spark.lake.progress import read_progress
         from embermq.spark.source.logs.directory import DirectoryLog
 
-        lake = Lake(lake_directory)
+        lake = Lake(lake_place)
         if not lake.exists():
-            raise ConfigError(f"{lake_directory} is no lake: `ember pipeline run` makes one")
+            raise ConfigError(f"{lake_place} is no lake: `ember pipeline run` makes one")
         log = DirectoryLog(data or lake.data_directory() or DATA)
         end = log.bounds()[1]
         Positions(lake, log)  # refuses the lake of another log
         progress = read_progress(lake)
-        running = lake.is_locked()
         written = progress.get("written")
+        if lake.is_local:
+            running = lake.is_locked()
+        else:
+            running = progress.get("state") == "running" and time.time() - (written or 0) < REPORTED_S
         when = f", last report {utc_seconds_text(int(written * 1e6))}" if written else ""
         state = "running" if running else progress.get("state", "never run")
         state = "killed" if state == "running" and not running else state
@@ -134,7 +148,7 @@ app.command("report")(pipeline_queries.report)
 
 @app.command()
 def compact(
-    lake_directory: LakeDirectory = LAKE,
+    lake_place: LakePlace = LAKE,
     master: Master = LOCAL,
     keep_hours: Annotated[float, typer.Option(min=0.0, help="Keep files that were needed in the last hours.")] = 168.0,
 ) -> None:
@@ -144,14 +158,14 @@ def compact(
         from embermq.spark.lake.lake import Lake
         from embermq.spark.queries.sql import query_session
 
-        lake = Lake(lake_directory)
+        lake = Lake(lake_place)
         with starting_spark(master), query_session(lake, master) as spark:
             for done in compact_tables(spark, lake, keep_hours):
                 print(f"{done.table}: {done.files_removed} files became {done.files_added}", flush=True)
 
 
 @app.command()
-def audit(data: KnownData = None, lake_directory: LakeDirectory = LAKE, master: Master = LOCAL) -> None:
+def audit(data: KnownData = None, lake_place: LakePlace = LAKE, master: Master = LOCAL) -> None:
     """Check the rules of retained messages over the tables. Exits with 1 if one is broken."""
     with errors_as_sentences():
         from embermq.spark.lake.lake import Lake
@@ -159,7 +173,7 @@ def audit(data: KnownData = None, lake_directory: LakeDirectory = LAKE, master: 
         from embermq.spark.queries.audit import audit as find_violations
         from embermq.spark.queries.sql import query_session
 
-        lake = Lake(lake_directory)
+        lake = Lake(lake_place)
         with starting_spark(master), query_session(lake, master) as spark:
             directory = data or lake.data_directory() or DATA
             violations = list(find_violations(spark, lake, directory, _own_set(directory)))
@@ -170,6 +184,14 @@ def audit(data: KnownData = None, lake_directory: LakeDirectory = LAKE, master: 
         if violations:
             raise typer.Exit(1)
         print(f"all {len(RULES)} rules are kept")
+
+
+def _schema_name(catalog: str | None, schema: str | None) -> "SchemaName | None":
+    from embermq.spark.queries.registration import SchemaName
+
+    if bool(catalog) != bool(schema):
+        raise ConfigError("--catalog and --schema: expected both or none of them")
+    return SchemaName(catalog, schema) if catalog and schema else None
 
 
 def _seconds(option: str, text: str) -> float:

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from embermq.commands.options import directory_option, past_instant_us
+from embermq.commands.options import directory_option, lake_option, past_instant_us
 from embermq.commands.output import Csv, Format, Json, chosen_format, print_rows, printable
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
     from embermq.spark.local.tables import LocalTables
 
-LakeDirectory = Annotated[Path, directory_option("--lake", "The directory of the tables.")]
+LakePlace = Annotated[str, lake_option("The directory of the tables, or their URL (hdfs://, s3a://).")]
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")]
 Rows = Annotated[int, typer.Option("--limit", min=1, help="Show at most this many rows.")]
 DATA = Path("ember-data")
-LAKE = Path("ember-lake")
+LAKE = "ember-lake"
 LOCAL = "local[*]"
 
 
@@ -39,7 +39,7 @@ EngineName = Annotated[Engine, typer.Option("--engine", help="What answers: Duck
 
 def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="A query over the tables' names.")],
-    lake_directory: LakeDirectory = LAKE,
+    lake_place: LakePlace = LAKE,
     data: Annotated[Path | None, directory_option("--data", "The log too, as the table `log`.")] = None,
     engine: EngineName = Engine.DUCKDB,
     master: Master = LOCAL,
@@ -52,7 +52,7 @@ def query(
     with errors_as_sentences(needs_spark=engine is Engine.SPARK):
         from embermq.spark.lake.lake import Lake
 
-        lake = Lake(lake_directory)
+        lake = Lake(lake_place)
         if engine is Engine.SPARK:
             from embermq.spark.queries.sql import query_session, run_sql
 
@@ -75,7 +75,7 @@ def as_of(
         str, typer.Argument(metavar="T", help="2026-03-01T14:03 (UTC unless it names a zone), 15m ago, or now.")
     ],
     topic_filter: Annotated[str, typer.Argument(metavar="FILTER", help="An MQTT topic filter.")] = "#",
-    lake_directory: LakeDirectory = LAKE,
+    lake_place: LakePlace = LAKE,
     engine: EngineName = Engine.DUCKDB,
     master: Master = LOCAL,
     limit: Rows = 1000,
@@ -93,7 +93,7 @@ def as_of(
         problem = check_topic_filter(topic_filter)
         if problem is not None:
             raise ConfigError(f"{topic_filter}: expected a topic filter: {problem}")
-        lake = Lake(lake_directory)
+        lake = Lake(lake_place)
         if engine is Engine.SPARK:
             from embermq.spark.queries import as_of as on_spark
             from embermq.spark.queries.sql import QueryResult, query_session
@@ -115,14 +115,14 @@ def as_of(
 
 def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("ember-report.html"),
-    lake_directory: LakeDirectory = LAKE,
+    lake_place: LakePlace = LAKE,
 ) -> None:
     """Write one HTML file: rates, topics by prefix, silent topics, retained set, clients, sizes, rejects, gaps, lag."""
     with errors_as_sentences(needs_spark=False):
         from embermq.spark.lake.lake import Lake
         from embermq.spark.local.report import write_report
 
-        write_report(Lake(lake_directory), output)
+        write_report(Lake(lake_place), output)
         print(output)
 
 

@@ -14,9 +14,10 @@ from typing import Annotated, Any, Final, final
 
 import typer
 
-from embermq.commands.options import check_pipeline_tables, directory_option
+from embermq.commands.options import check_pipeline_tables, lake_option
 from embermq.commands.serve import Directory, read_settings, run
 from embermq.errors import ConfigError
+from embermq.spark.errors import is_url
 
 logger = logging.getLogger("embermq")
 
@@ -30,7 +31,7 @@ def up(
     host: Annotated[str | None, typer.Option(show_default="127.0.0.1", help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(show_default="1883", help="Port for plain TCP, 0 for a free one.")] = None,
     data: Directory = None,
-    lake: Annotated[Path, directory_option("--lake", "Directory of the tables.")] = Path("ember-lake"),
+    lake: Annotated[str, lake_option("The directory of the tables, or their URL.")] = "ember-lake",
     master: Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")] = "local[*]",
     sn_port: Annotated[int | None, typer.Option(help="UDP port for MQTT-SN.")] = None,
     http_port: Annotated[
@@ -43,19 +44,19 @@ def up(
     flags: dict[str, dict[str, Any]] = {
         "listeners": listeners,
         "sn": {"port": sn_port},
-        "http": {"port": http_port, "lake": lake},
+        "http": {"port": http_port, "lake": None if is_url(lake) else Path(lake)},
         "store": {"directory": data},
     }
     settings = read_settings(config, flags)
     if settings.store.memory:
         raise ConfigError("store.memory is set: expected a directory, the pipeline reads its log")
-    arguments = ["--data", str(settings.store.directory), "--lake", str(lake), "--master", master]
+    arguments = ["--data", str(settings.store.directory), "--lake", lake, "--master", master]
     if config is not None:
         arguments += ["--config", str(config)]
     run(settings, Pipeline(arguments, lake, _problem_of_tables(config, lake)))
 
 
-def _problem_of_tables(config: Path | None, lake: Path) -> str | None:
+def _problem_of_tables(config: Path | None, lake: str) -> str | None:
     """Why the pipeline would refuse its settings; None if it accepts them. The server does not need them."""
     try:
         if config is not None:
@@ -74,7 +75,7 @@ class Pipeline:
 
     __slots__ = ("_arguments", "_lake", "_problem", "_process", "_watch")
 
-    def __init__(self, arguments: list[str], lake: Path, problem: str | None = None) -> None:
+    def __init__(self, arguments: list[str], lake: str, problem: str | None = None) -> None:
         self._arguments: Final = arguments
         self._lake: Final = lake
         self._problem: Final = problem

@@ -5,7 +5,6 @@ Never: deciding when a job is at a gap; the pipeline does.
 """
 
 import logging
-import shutil
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -16,6 +15,7 @@ from embermq.spark.errors import PipelineError
 from embermq.spark.jobs.reseeding import RESEEDS, Seed, last_known
 from embermq.spark.lake.gaps import record_gap
 from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.scratch import Scratch
 from embermq.spark.source.checkpoint_rows import stage_checkpoint
 from embermq.spark.source.logs.readable import ReadableLog
 from embermq.store.log.checkpoint import Checkpoint
@@ -23,6 +23,8 @@ from embermq.store.log.segments import FIRST_OFFSET
 
 TRIMMED: Final = "trimmed before it was read"
 BEFORE_THE_TABLE: Final = "trimmed before the table was made"
+
+_STAGING: Final = "seed"
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -80,12 +82,13 @@ def _record(spark: SparkSession, lake: Lake, job: str, position: int | None, goe
 
 def _reseed(spark: SparkSession, lake: Lake, job: str, checkpoint: Checkpoint, start: int) -> None:
     """Make a job's tables right from a checkpoint."""
-    directory = (lake.state_directory / "seed").absolute()
-    rows = spark.read.parquet(stage_checkpoint(checkpoint, directory))
+    scratch = Scratch(spark, lake)
     try:
+        staged = stage_checkpoint(checkpoint, scratch.directory(_STAGING))
+        rows = spark.read.parquet(*scratch.urls(_STAGING, [staged]))
         RESEEDS[job](spark, lake, Seed(rows, checkpoint.offset, _instant(checkpoint.timestamp_us), start))
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        scratch.close()
 
 
 def _instant(timestamp_us: int) -> datetime:

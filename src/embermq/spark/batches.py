@@ -16,17 +16,19 @@ from pyspark.sql.types import StructType
 from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.positions import Positions
-from embermq.spark.lake.transactions import applied_version
+from embermq.spark.lake.scratch import Scratch
+from embermq.spark.lake.transactions import applied
 from embermq.spark.schedule import Plan
 from embermq.spark.source.columns import FLAGS_FIELD, SOURCE_SCHEMA
 from embermq.spark.source.logs.location import LogLocation
 from embermq.spark.source.logs.readable import ReadableLog
-from embermq.spark.source.staging import clear, stage
+from embermq.spark.source.staging import stage
 from embermq.spark.source.topic_filters import matches
 
 COMPILE_ABOVE: Final = 100_000
 """Records of a batch from which it pays to compile its queries to Java code."""
 
+_STAGING: Final = "batch"
 _STAGED_SCHEMA: Final = StructType([*SOURCE_SCHEMA.fields, FLAGS_FIELD])
 _INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
@@ -42,6 +44,7 @@ class BatchContext:
     lake: Lake
     jobs: Mapping[str, Job]
     positions: Positions
+    scratch: Scratch
 
 
 def run_batch(context: BatchContext, plan: Plan) -> tuple[dict[str, float], dict[str, int]]:
@@ -54,11 +57,12 @@ def run_batch(context: BatchContext, plan: Plan) -> tuple[dict[str, float], dict
     _set_for_size(spark, plan.end - plan.start)
     began_s = time.monotonic()
     kinds = sorted({kind for job in jobs for kind in job.kinds})
-    staged = stage(context.location, plan.start, plan.end, kinds, lake.staging, spark.sparkContext.defaultParallelism)
+    staging, tasks = context.scratch.directory(_STAGING), spark.sparkContext.defaultParallelism
+    staged = stage(context.location, plan.start, plan.end, kinds, staging, tasks)
     took_s = dict.fromkeys(plan.jobs, (time.monotonic() - began_s) / len(jobs))
     try:
         if staged.since is not None:
-            rows = spark.read.schema(_STAGED_SCHEMA).parquet(*staged.files)
+            rows = spark.read.schema(_STAGED_SCHEMA).parquet(*context.scratch.urls(_STAGING, staged.files))
             for job in jobs:
                 if staged.kinds.isdisjoint(job.kinds):
                     continue
@@ -66,7 +70,7 @@ def run_batch(context: BatchContext, plan: Plan) -> tuple[dict[str, float], dict
                 job.apply(Batch(_rows_of(job, rows), plan.end - 1, staged.since), lake)
                 took_s[job.name] += time.monotonic() - began_s
     finally:
-        clear(lake.staging)
+        context.scratch.clear(_STAGING)
     versions = {job.name: _versions(spark, lake, job) for job in jobs}
     context.positions.save(dict.fromkeys(plan.jobs, plan.end), versions)
     return took_s, {name: version for of_job in versions.values() for name, version in of_job.items()}
@@ -80,7 +84,7 @@ def _rows_of(job: Job, rows: DataFrame) -> DataFrame:
 
 
 def _versions(spark: SparkSession, lake: Lake, job: Job) -> dict[str, int]:
-    return {name: applied_version(spark, lake.table(name), job.transaction_id(name))[0] for name in job.tables}
+    return {name: applied(spark, lake, name, job.transaction_id(name)).version for name in job.tables}
 
 
 def _set_for_size(spark: SparkSession, records: int) -> None:

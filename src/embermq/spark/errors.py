@@ -32,6 +32,10 @@ class LakeError(PipelineError):
     """This version may not write to the lake, or another pipeline writes to it."""
 
 
+class LeaseLost(LakeError):
+    """Another pipeline has taken over the lake while this one ran: this one can commit nothing any more, and ends."""
+
+
 class InGap(PipelineError):
     """The retained set at an instant is not known: records were trimmed before the pipeline had read them."""
 

@@ -10,28 +10,37 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no types
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from embermq.spark.after_gap import after_gap, is_at_gap
 from embermq.spark.batches import BatchContext, run_batch
-from embermq.spark.errors import PipelineError
+from embermq.spark.errors import LeaseLost, PipelineError
 from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
 from embermq.spark.jobs.job import Job
-from embermq.spark.jobs.preparation import prepare_job
+from embermq.spark.jobs.preparation import prepare_job, reset_job
 from embermq.spark.lake.definitions import check_definition
+from embermq.spark.lake.gaps import NAME as GAPS
+from embermq.spark.lake.gaps import gap_transaction
 from embermq.spark.lake.lake import LOCK_WAIT_S, Lake
+from embermq.spark.lake.lease import LEASE_S, Lease
 from embermq.spark.lake.maintenance import Maintenance
 from embermq.spark.lake.positions import Positions
 from embermq.spark.lake.progress import JobProgress, write_progress
+from embermq.spark.lake.scratch import Scratch
+from embermq.spark.lake.tables import GAPS_SCHEMA, create_table
+from embermq.spark.lake.transactions import claim_table, newest_epoch
+from embermq.spark.queries.registration import SchemaName, register_tables
 from embermq.spark.schedule import Plan, Turn, next_plan
 from embermq.spark.session import DEFAULT_MASTER, PIPELINE_SETTINGS, build_session, launch_java
 from embermq.spark.source.logs.location import LogLocation, directory_location
 from embermq.spark.source.logs.opening import open_log
+from embermq.spark.source.logs.readable import ReadableLog
 from embermq.store.errors import StoreError
 from embermq.store.log.errors import LogTrimmed
 
@@ -55,42 +64,81 @@ def run(
     report: Report | None = None,
     stop: threading.Event | None = None,
     lock_wait_s: float = LOCK_WAIT_S,
+    lease_s: float = LEASE_S,
+    catalog: SchemaName | None = None,
 ) -> list[JobProgress]:
     """Run all jobs; returns what each did. `once`: up to the end that the log has now. PipelineError says what failed.
 
     `log` is where the log is read from; a path is a data directory.
     `report` is called about twice a second, and after each batch. SIGTERM and SIGINT stop cleanly if this is the main
-    thread; so does `stop`.
+    thread; so does `stop`. With `catalog` the tables get names there; what it refuses is logged.
     """
     chosen = settings or JobSettings()
     jobs = chosen_jobs(chosen)
     location = directory_location(log) if isinstance(log, Path) else log
     opened = open_log(location)
     end = opened.bounds()[1] if once else None
-    lake.open()
-    Positions(lake, opened)  # refuses the lake of another log before Java is started
     stopping = stop or threading.Event()
     session_settings = {**lake.spark_settings(), **PIPELINE_SETTINGS, **(spark_settings or {})}
-    with lake.lock(lock_wait_s) as lock, _signals(stopping):
+    with ExitStack() as leaving:
+        inherited: tuple[int, ...] = ()
+        if lake.is_local:
+            lake.open()
+            Positions(lake, opened)  # refuses the lake of another log before Java is started
+            # After kill -9 of this process Java may run a moment longer; with the descriptor it keeps the lock so long.
+            inherited = (leaving.enter_context(lake.lock(lock_wait_s)),)
+            _check_definitions(lake, jobs, chosen.rebuild)
+        leaving.enter_context(_signals(stopping))
+        launch_java(master, session_settings, lake.java_log("pipeline"), inherited)
+        spark = build_session(master, "embermq pipeline", session_settings, functions=False)
+        lease = _take(spark, lake, opened, jobs, chosen, lease_s, leaving)
         if location.directory is not None:
             lake.keep_data_directory(location.directory)
-        _prepare_definitions(lake, jobs, chosen.rebuild)
-        # After kill -9 of this process Java may run a moment longer; with the descriptor it keeps the lock until then.
-        launch_java(master, session_settings, lake.java_log("pipeline"), (lock,))
-        spark = build_session(master, "embermq pipeline", session_settings, functions=False)
+        scratch = Scratch(spark, lake)
+        leaving.callback(scratch.close)
         positions = Positions(lake, opened)  # as they are now that no other pipeline writes
-        context = BatchContext(spark, location, opened, lake, {job.name: job for job in jobs}, positions)
+        named = {job.name: job for job in jobs}
+        context = BatchContext(spark, location, opened, lake, named, positions, scratch)
         with _signals(stopping):  # once more: a Spark session brings a handler of its own
-            return _Run(context, chosen, end, report).run(stopping)
+            return _Run(context, chosen, end, report, lease, catalog).run(stopping)
 
 
-def _prepare_definitions(lake: Lake, jobs: list[Job], rebuild: Collection[str]) -> None:
-    """Remove the tables that are to be built again, and refuse others whose settings have changed."""
+def _take(
+    spark: SparkSession,
+    lake: Lake,
+    log: ReadableLog,
+    jobs: list[Job],
+    settings: JobSettings,
+    lease_s: float,
+    leaving: ExitStack,
+) -> Lease | None:
+    """Become the writer of a lake: its epoch, and at a URL its lease."""
+    leaving.callback(_leave, lake)
+    if lake.is_local:
+        epochs = [newest_epoch(spark, lake.table(name)) for name in lake.table_names()]
+        # The lock keeps others away, so the epoch can stay, unless what was applied is to be forgotten.
+        lake.epoch = max(epochs, default=0) + bool(settings.rebuild)
+        return None
+    with _reasons(lake.place):
+        lake.use(spark)
+        lake.open()
+        Positions(lake, log)  # refuses the lake of another log
+        lease = Lease(spark, lake, lease_s)
+        leaving.callback(lease.end)
+        create_table(spark, lake, GAPS, GAPS_SCHEMA)
+        claim_table(spark, lake, GAPS, [gap_transaction(job.name) for job in jobs])
+        _check_definitions(lake, jobs, settings.rebuild)
+    return lease
+
+
+def _leave(lake: Lake) -> None:
+    lake.epoch = None
+
+
+def _check_definitions(lake: Lake, jobs: list[Job], rebuild: Collection[str]) -> None:
+    """Refuse tables whose settings have changed, unless they are to be built again."""
     for job in jobs:
-        if job.name in rebuild:
-            for name in job.tables:
-                lake.remove_table(name)
-        if job.definition is not None:
+        if job.definition is not None and job.name not in rebuild:
             check_definition(lake, job.name, job.definition)
 
 
@@ -107,10 +155,20 @@ class _Run:
         "_turns",
         "_progress",
         "_maintenance",
+        "_lease",
+        "_catalog",
         "_next_write_s",
     )
 
-    def __init__(self, context: BatchContext, settings: JobSettings, end: int | None, report: Report | None) -> None:
+    def __init__(
+        self,
+        context: BatchContext,
+        settings: JobSettings,
+        end: int | None,
+        report: Report | None,
+        lease: Lease | None,
+        catalog: SchemaName | None,
+    ) -> None:
         self._context: Final = context
         self._settings: Final = settings
         self._end: Final = end
@@ -119,6 +177,8 @@ class _Run:
         self._turns: Final[dict[str, Turn]] = {}
         self._progress: Final = {name: JobProgress(name) for name in context.jobs}
         self._maintenance: Final = Maintenance(context.spark, context.lake, settings.maintenance)
+        self._lease: Final = lease
+        self._catalog: Final = catalog
         self._next_write_s = 0.0
 
     def run(self, stopping: threading.Event) -> list[JobProgress]:
@@ -130,7 +190,12 @@ class _Run:
                     break
                 with _reasons(job.name):
                     self._add(job)
+            if self._catalog is not None and not stopping.is_set():
+                for refused in register_tables(self._context.spark, self._context.lake, self._catalog):
+                    logger.warning("%s; the pipeline goes on", refused)
             while not stopping.is_set():
+                if self._lease is not None:
+                    self._lease.check()
                 plan = self._plan()
                 if plan is not None:
                     self._batch(plan)
@@ -140,13 +205,24 @@ class _Run:
                         break
                     stopping.wait(POLL_S)
             state = "stopped" if stopping.is_set() else "done"
+        except LeaseLost:
+            state = "deposed"
+            raise
+        except PipelineError:
+            if self._lease is not None and self._lease.is_lost():  # that may be why it has failed
+                state = "deposed"
+                self._lease.check()
+            raise
         finally:
-            self._tell(state, is_urgent=True)
+            if state != "deposed":  # the progress is another's then
+                self._tell(state, is_urgent=True)
         return list(self._progress.values())
 
     def _add(self, job: Job) -> None:
         """Prepare a job's tables and give it a turn."""
         context = self._context
+        if job.name in self._settings.rebuild:
+            reset_job(context.spark, job, context.lake, context.positions)
         position = self._after_gap(job.name, prepare_job(context.spark, job, context.lake, context.positions))
         self._turns[job.name] = Turn(job.name, job.is_merged, position)
         self._progress[job.name].offset = position
@@ -200,7 +276,7 @@ class _Run:
     def _register(self) -> None:
         """Tell the server what the log must keep for this lake, if all of its jobs run."""
         if not self._settings.only and self._turns.keys() == self._context.jobs.keys():
-            name = str(self._context.lake.directory.absolute())
+            name = self._context.lake.table("").rstrip("/")
             self._context.log.register_reader(name, min(turn.position for turn in self._turns.values()))
 
 

@@ -98,8 +98,8 @@ def test_a_crash_between_the_two_commits_is_not_seen(spark: SparkSession, record
     before_us = made.published[0][1] + 40_000
     events = retained.with_successors(retained.retained_events(records(spark, made.data, job, 100, 201)))
     last = events.agg(F.max("offset")).collect()[0][0]
-    append_once(retained._closed_by(spark, lake, events), lake.table("retained_closed"), retained.NAME, last)
-    assert applied_offset(spark, lake.table("retained_closed"), retained.NAME) == last
+    append_once(retained._closed_by(spark, lake, events), lake, "retained_closed", retained.NAME, last)
+    assert applied_offset(spark, lake, "retained_closed", retained.NAME) == last
     answer = as_of(spark, lake, made.now_us, "#") | as_of(spark, lake, made.now_us, "$ops/#")
     assert answer == made.retained(before=100)
     feed(spark, lake, made.data, job, [100, 201])
@@ -114,6 +114,6 @@ def test_a_table_that_lost_its_pair_is_refused(spark: SparkSession, recorder: Re
     made = random_log(recorder(), 1, 20)
     job = job_named("retained")
     lake = new_lake(spark, tmp_path / "lake", job)
-    append_once(read_table(spark, lake, "retained"), lake.table("retained"), retained.NAME, 9)
+    append_once(read_table(spark, lake, "retained"), lake, "retained", retained.NAME, 9)
     with pytest.raises(LakeError, match="retained_closed has applied the log up to -1, retained up to 9: delete both"):
         feed(spark, lake, made.data, job, [1, 21])

@@ -30,14 +30,14 @@ def test_a_new_directory_becomes_a_lake_and_stays_one(tmp_path: Path) -> None:
     marker.write_text(json.dumps({"format": 1, "embermq": "0.1"}))
     assert lake.exists()
     lake.open()
-    assert json.loads(marker.read_text())["format"] == 2
+    assert json.loads(marker.read_text())["format"] == 3
 
 
 def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.open()
-    (tmp_path / "_embermq" / "lake.json").write_text(json.dumps({"format": 3, "embermq": "9.1"}))
-    with pytest.raises(LakeError, match=r"written by EmberMQ 9.1 with lake format 3, this one knows formats up to 2"):
+    (tmp_path / "_embermq" / "lake.json").write_text(json.dumps({"format": 4, "embermq": "9.1"}))
+    with pytest.raises(LakeError, match=r"written by EmberMQ 9.1 with lake format 4, this one knows formats up to 3"):
         lake.open()
 
 

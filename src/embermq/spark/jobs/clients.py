@@ -76,9 +76,8 @@ def _text(at: int) -> Column:
 
 def apply_clients(batch: Batch, lake: Lake) -> None:
     """Append a batch's events."""
-    path = lake.table(NAME)
-    new = batch.rows.where(F.col("offset") > applied_offset(batch.rows.sparkSession, path, NAME))
-    append_once(client_events(new), path, NAME, batch.through)
+    new = batch.rows.where(F.col("offset") > applied_offset(batch.rows.sparkSession, lake, NAME, NAME))
+    append_once(client_events(new), lake, NAME, NAME, batch.through)
 
 
 CLIENTS_JOB: Final = Job(

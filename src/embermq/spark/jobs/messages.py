@@ -17,9 +17,8 @@ NAME: Final = "messages"
 
 def apply_messages(batch: Batch, lake: Lake) -> None:
     """Append a batch's messages."""
-    path = lake.table(NAME)
-    new = batch.rows.where(F.col("offset") > applied_offset(batch.rows.sparkSession, path, NAME))
-    append_once(new.withColumn(DAY, F.to_date("timestamp")), path, NAME, batch.through)
+    new = batch.rows.where(F.col("offset") > applied_offset(batch.rows.sparkSession, lake, NAME, NAME))
+    append_once(new.withColumn(DAY, F.to_date("timestamp")), lake, NAME, NAME, batch.through)
 
 
 MESSAGES_JOB: Final = Job(

@@ -57,9 +57,9 @@ def reseed_retained(spark: SparkSession, lake: Lake, seed: Seed) -> None:
     known = seed.rows.where(F.col("kind") == "publish").select(
         "topic", "payload", "qos", "offset", F.col("timestamp").alias("valid_from")
     )
-    if applied_offset(spark, lake.table("retained_closed"), "retained") < through:
+    if applied_offset(spark, lake, "retained_closed", "retained") < through:
         closed = _ended_in_gap(spark, lake, known, seed.from_offset)
-        append_once(closed, lake.table("retained_closed"), "retained", through)
+        append_once(closed, lake, "retained_closed", "retained", through)
     values: dict[str, str | Column] = {name: f"s.{name}" for name in RETAINED_SCHEMA.names}
 
     def merge(table: DeltaTable) -> None:
@@ -72,7 +72,7 @@ def reseed_retained(spark: SparkSession, lake: Lake, seed: Seed) -> None:
             .execute()
         )
 
-    merge_once(spark, lake.table("retained"), "retained", through, merge)
+    merge_once(spark, lake, "retained", "retained", through, merge)
 
 
 def _ended_in_gap(spark: SparkSession, lake: Lake, known: DataFrame, from_offset: int) -> DataFrame:
@@ -125,7 +125,7 @@ def reseed_clients(spark: SparkSession, lake: Lake, seed: Seed) -> None:
     for frame in appended[1:]:
         whole = whole.unionByName(frame, allowMissingColumns=True)
     columns = [F.col(field.name).cast(field.dataType) for field in CLIENTS_SCHEMA]
-    append_once(whole.select(*columns), lake.table("clients"), "clients", seed.offset - 1)
+    append_once(whole.select(*columns), lake, "clients", "clients", seed.offset - 1)
 
 
 def _open_sessions(table: DataFrame) -> DataFrame:

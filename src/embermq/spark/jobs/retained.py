@@ -49,8 +49,8 @@ def with_successors(events: DataFrame) -> DataFrame:
 def apply_retained(batch: Batch, lake: Lake) -> None:
     """Bring both tables up to the end of a batch."""
     spark = batch.rows.sparkSession
-    closed_through = applied_offset(spark, lake.table("retained_closed"), NAME)
-    through = applied_offset(spark, lake.table("retained"), NAME)
+    closed_through = applied_offset(spark, lake, "retained_closed", NAME)
+    through = applied_offset(spark, lake, "retained", NAME)
     if closed_through < through:
         raise LakeError(
             f"retained_closed has applied the log up to {closed_through}, retained up to {through}: "
@@ -64,8 +64,8 @@ def apply_retained(batch: Batch, lake: Lake) -> None:
         if batch.through > closed_through:
             # After a crash between the two commits some are there already: the next batches may have other bounds.
             closed = _closed_by(spark, lake, events).where(F.col("offset_to") > closed_through)
-            append_once(closed, lake.table("retained_closed"), NAME, batch.through)
-        merge_once(spark, lake.table("retained"), NAME, batch.through, lambda table: _merge_current(table, events))
+            append_once(closed, lake, "retained_closed", NAME, batch.through)
+        merge_once(spark, lake, "retained", NAME, batch.through, lambda table: _merge_current(table, events))
     finally:
         events.unpersist()
 

@@ -54,9 +54,9 @@ def batch_stats(messages: DataFrame, window: str = WINDOW) -> DataFrame:
 
 def apply_topic_stats(batch: Batch, lake: Lake, window: str = WINDOW) -> None:
     """Add a batch to the statistics."""
-    spark, path = batch.rows.sparkSession, lake.table("topic_stats")
-    stats = batch_stats(batch.rows.where(F.col("offset") > applied_offset(spark, path, NAME)), window)
-    merge_once(spark, path, NAME, batch.through, lambda table: _add(table, stats, window, batch.since))
+    spark = batch.rows.sparkSession
+    stats = batch_stats(batch.rows.where(F.col("offset") > applied_offset(spark, lake, NAME, NAME)), window)
+    merge_once(spark, lake, NAME, NAME, batch.through, lambda table: _add(table, stats, window, batch.since))
 
 
 def _add(table: DeltaTable, stats: DataFrame, window: str, since: object) -> None:

@@ -35,9 +35,10 @@ from embermq.spark.errors import PipelineError
 from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.jobs.strict_json import NOT_UTF8, TOO_LARGE, DocumentReader
 from embermq.spark.jobs.typed_schema import SchemaError, parse_schema
+from embermq.spark.lake.comments import REJECTS_SUFFIX
 from embermq.spark.lake.definitions import Definition, check_definition
 from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.tables import REJECTS_SCHEMA, REJECTS_SUFFIX, RESERVED_NAMES, TYPED_KEYS
+from embermq.spark.lake.tables import REJECTS_SCHEMA, RESERVED_NAMES, TYPED_KEYS
 from embermq.spark.lake.transactions import append_once, applied_offset
 
 FORMATS: Final = ("json", "number")
@@ -209,13 +210,13 @@ def split_typed(read: DataFrame, table: TypedTable) -> tuple[DataFrame, DataFram
 def apply_typed(batch: Batch, lake: Lake, table: TypedTable) -> None:
     """Append a batch to a typed table and its rejects."""
     spark = batch.rows.sparkSession
-    through = {name: applied_offset(spark, lake.table(name), name) for name in (table.name, table.rejects)}
+    through = {name: applied_offset(spark, lake, name, name) for name in (table.name, table.rejects)}
     read = read_typed(batch.rows.where(F.col("offset") > min(through.values())), table)
     read = read.persist(StorageLevel.MEMORY_AND_DISK)  # both tables take from it, and it is read once
     try:
         if read.isEmpty():
             return
         for name, rows in zip((table.name, table.rejects), split_typed(read, table), strict=True):
-            append_once(rows.where(F.col("offset") > through[name]), lake.table(name), name, batch.through)
+            append_once(rows.where(F.col("offset") > through[name]), lake, name, name, batch.through)
     finally:
         read.unpersist()

@@ -9,13 +9,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from delta.exceptions import DeltaConcurrentModificationException
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import table_names
-from embermq.spark.lake.transactions import CONFLICT_ATTEMPTS
+from embermq.spark.lake.transactions import CONFLICT_ATTEMPTS, CONFLICTS
 
 KEEP_HOURS: Final = 168.0
 """Queries that began earlier must have ended; Delta itself asks for a week."""
@@ -46,7 +45,7 @@ def _compact_table(spark: SparkSession, lake: Lake, name: str, keep_hours: float
             table = DeltaTable.forPath(spark, lake.table(name))
             metrics = table.optimize().executeCompaction().select("metrics.*").collect()[0]
             break
-        except DeltaConcurrentModificationException:
+        except CONFLICTS:
             if attempt == CONFLICT_ATTEMPTS:
                 raise
             time.sleep(0.5 * attempt)

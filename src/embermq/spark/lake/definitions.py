@@ -6,13 +6,11 @@ Spark.
 """
 
 import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from embermq.spark.errors import LakeError
-from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
 
 Definition = Mapping[str, Any]
 """The settings of a typed table by key, as JSON has them."""
@@ -20,11 +18,7 @@ Definition = Mapping[str, Any]
 
 def write_definition(lake: Lake, table: str, definition: Definition) -> None:
     """Keep what a table is made from."""
-    path = _path(lake, table)
-    path.parent.mkdir(exist_ok=True)
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(definition))
-    os.replace(new, path)
+    lake.files.write(_name(table), json.dumps(definition))
 
 
 def check_definition(lake: Lake, table: str, definition: Definition) -> None:
@@ -33,22 +27,23 @@ def check_definition(lake: Lake, table: str, definition: Definition) -> None:
         return
     advice = f"`ember pipeline run --rebuild {table}` builds it again from the log"
     try:
-        found = json.loads(_path(lake, table).read_text())
-    except FileNotFoundError:
-        raise LakeError(
-            f"the table {table} in {lake.directory} was built by an earlier version, which read payloads in another "
-            f"way: {advice}"
-        ) from None
+        text = lake.files.read(_name(table))
+        found = None if text is None else json.loads(text)
     except (OSError, ValueError) as error:
-        raise LakeError(f"{_path(lake, table)} cannot be read ({error}): {advice}") from None
+        raise LakeError(f"{lake.table(_name(table))} cannot be read ({error}): {advice}") from None
+    if text is None:
+        raise LakeError(
+            f"the table {table} in {lake.place} was built by an earlier version, which read payloads in another "
+            f"way: {advice}"
+        )
     for key, value in definition.items():
         before = found.get(key) if isinstance(found, dict) else None
         if before != value:
             raise LakeError(
-                f"the table {table} in {lake.directory} was built with {key} {before!r}, the settings say {value!r}: "
+                f"the table {table} in {lake.place} was built with {key} {before!r}, the settings say {value!r}: "
                 f"restore the setting, or {advice}"
             )
 
 
-def _path(lake: Lake, table: str) -> Path:
-    return lake.state_directory / "definitions" / f"{table}.json"
+def _name(table: str) -> str:
+    return f"{STATE_DIRECTORY}/definitions/{table}.json"

@@ -34,7 +34,12 @@ def record_gap(spark: SparkSession, lake: Lake, gap: dict[str, object]) -> None:
             .execute()
         )
 
-    merge_once(spark, lake.table(NAME), f"{NAME}-{gap['job']}", int(str(gap["to_offset"])), merge)
+    merge_once(spark, lake, NAME, gap_transaction(str(gap["job"])), int(str(gap["to_offset"])), merge)
+
+
+def gap_transaction(job: str) -> str:
+    """The transaction identifier under which the gaps of a job are recorded."""
+    return f"{NAME}-{job}"
 
 
 def retained_gaps(spark: SparkSession, lake: Lake) -> DataFrame | None:

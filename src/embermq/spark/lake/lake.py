@@ -1,145 +1,170 @@
-"""A lake: a directory of Delta tables that one pipeline writes.
+"""A lake: a directory or a URL with Delta tables that one pipeline writes.
 
-Owns: where each table lies, and the files in `_embermq` beside the tables: the marker with the lake's format, the lock,
-the jobs' positions, Spark's own log.
+Owns: where each table lies, and the files in `_embermq` beside the tables: the marker with the lake's format, the lock
+of a local lake, Spark's own log. What other modules keep there, they read and write through `files`.
 Never: a table's rows. Importing this module imports no Spark.
 """
 
 import fcntl
 import json
 import os
-import shutil
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from embermq import __version__
 from embermq.spark.errors import LakeError, is_url
+from embermq.spark.lake.files import LakeFiles, LocalFiles, json_object
+from embermq.spark.lake.stored_files import StoredFiles
 from embermq.store.log.segments import lock_file
 
-LAKE_FORMAT: Final = 2
-"""2: `messages` is divided by days, and positions are in one file. A lake of format 1 is continued."""
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LAKE_FORMAT: Final = 3
+"""2: `messages` is divided by days, and positions are in one file. 3: transactions have the writer's epoch. A lake of
+an earlier format is continued."""
 STATE_DIRECTORY: Final = "_embermq"
+SCHEMES: Final = ("hdfs", "s3a", "file")
 LOCK_WAIT_S: Final = 15.0
 """After kill -9 of a pipeline its Java process ends a moment later; it has the lock until then."""
+
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/+)(.*)")
 
 
 @final
 class Lake:
-    """A lake directory: each table is a directory of its name, the pipeline's own files are in `_embermq`."""
+    """A lake: each table is a directory of its name, the pipeline's own files are in `_embermq`.
 
-    __slots__ = ("directory",)
+    A lake at a URL is read and written with a Spark session; without one it can be read where delta-rs can.
+    """
 
-    def __init__(self, directory: Path | str) -> None:
-        if is_url(str(directory)):
-            raise LakeError(f"the lake {directory}: expected a directory of a mounted file system, not a URL")
-        self.directory: Final = Path(directory)
+    __slots__ = ("place", "epoch", "_directory", "_files")
+
+    def __init__(self, place: Path | str, spark: "SparkSession | None" = None) -> None:
+        text = str(place)
+        self._directory: Final = None if is_url(text) else Path(text)
+        self.place = _checked_url(text) if self._directory is None else text
+        self.epoch: int | None = None
+        """The epoch of the pipeline that writes through this object (`lake.epochs`); None for readers."""
+        self._files: LakeFiles = StoredFiles(self.place) if self._directory is None else LocalFiles(self._directory)
+        if spark is not None:
+            self.use(spark)
+
+    def use(self, spark: "SparkSession") -> None:
+        """From now on read and write the files of a lake at a URL with this session."""
+        if self._directory is None:
+            from embermq.spark.lake.hadoop_files import HadoopFiles
+
+            files = HadoopFiles(spark, self.place)
+            self.place, self._files = files.root, files
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the lake is a directory, with `flock` for its lock. A URL has a lease instead (`lake.lease`)."""
+        return self._directory is not None
+
+    @property
+    def files(self) -> LakeFiles:
+        """The files of the lake."""
+        return self._files
+
+    @property
+    def directory(self) -> Path:
+        """The directory of a local lake."""
+        if self._directory is None:
+            raise LakeError(f"{self.place} is no local directory")
+        return self._directory
 
     @property
     def state_directory(self) -> Path:
-        """The directory of the pipeline's own files."""
+        """The directory of the pipeline's own files in a local lake."""
         return self.directory / STATE_DIRECTORY
 
     def table(self, name: str) -> str:
         """The path of a table, as Spark takes it."""
-        return str(self.directory.absolute() / name)
-
-    @property
-    def staging(self) -> Path:
-        """The directory for the files of a batch."""
-        return (self.state_directory / "batch").absolute()
+        return f"{self.place}/{name}" if self._directory is None else str(self._directory.absolute() / name)
 
     def java_log(self, name: str) -> Path:
         """The file for the messages of Spark's Java process; `name` is `pipeline` or `query`, the last run of each."""
-        return self.state_directory / f"{name}.log"
+        if self._directory is not None:
+            return self.state_directory / f"{name}.log"
+        directory = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "embermq"
+        with suppress(OSError):  # the messages are then not kept
+            directory.mkdir(parents=True, exist_ok=True)
+        return directory / f"{name}.log"
 
     def spark_settings(self) -> dict[str, str]:
         """Settings of a session for this lake: Spark's warehouse lies in it, not in the current directory."""
-        return {"spark.sql.warehouse.dir": str((self.state_directory / "warehouse").absolute())}
+        settings = {"spark.sql.warehouse.dir": self.table(f"{STATE_DIRECTORY}/warehouse")}
+        if self.place.startswith("s3a:"):
+            # With it a file that must be new is written with If-None-Match. Delta's own check of S3 is for one process.
+            settings["spark.hadoop.fs.s3a.performance.flags"] = "create"
+        return settings
 
     def has_table(self, name: str) -> bool:
         """Whether a table exists. A crash may leave a directory without a first commit: that is no table."""
-        return any((self.directory / name / "_delta_log").glob("*.json"))
+        return any(file.endswith(".json") for file in self._files.names(f"{name}/_delta_log"))
 
     def table_names(self) -> list[str]:
         """The tables that exist, by name."""
-        if not self.directory.is_dir():
-            return []
-        return sorted(entry.name for entry in self.directory.iterdir() if self.has_table(entry.name))
-
-    def remove_table(self, name: str) -> None:
-        """Remove a table. A crash leaves all of it or nothing that is still a table."""
-        removed = self.state_directory / "removed"
-        shutil.rmtree(removed, ignore_errors=True)  # of an earlier crash
-        try:
-            removed.mkdir()
-            with suppress(FileNotFoundError):
-                os.rename(self.directory / name, removed / name)
-            shutil.rmtree(removed)
-        except OSError as error:
-            raise LakeError(f"the table {name} in {self.directory} cannot be removed: {error}") from None
+        return [name for name in self._files.names() if name != STATE_DIRECTORY and self.has_table(name)]
 
     # -- the log ------------------------------------------------------------------------------------------------------
 
     def keep_data_directory(self, data: Path) -> None:
         """Remember whose log the tables are made from, for commands that are not told."""
-        path = self.state_directory / "data.json"
-        new = path.with_suffix(".new")
         try:
-            new.write_text(json.dumps({"data": str(data.absolute())}))
-            os.replace(new, path)
+            self._files.write(f"{STATE_DIRECTORY}/data.json", json.dumps({"data": str(data.absolute())}))
         except OSError as error:
-            raise LakeError(f"{path} cannot be written: {error}") from None
+            raise LakeError(f"{self.table(STATE_DIRECTORY)}/data.json cannot be written: {error}") from None
 
     def data_directory(self) -> Path | None:
         """The data directory that the last pipeline read; None if that is not known."""
         try:
-            return Path(json.loads((self.state_directory / "data.json").read_text())["data"])
-        except (OSError, ValueError, KeyError, TypeError):
+            found = json_object(self._files.read(f"{STATE_DIRECTORY}/data.json")).get("data")
+        except OSError:
             return None
+        return Path(found) if isinstance(found, str) else None
 
     # -- the format ---------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Check that this version may write here; a new directory becomes a lake, an earlier format is replaced."""
-        marker = self._marker()
-        if self.exists() and json.loads(marker.read_text())["format"] == LAKE_FORMAT:
+        """Check that this version may write here; a new place becomes a lake, an earlier format is replaced."""
+        if self._format() == LAKE_FORMAT:
             return
         try:
-            marker.parent.mkdir(parents=True, exist_ok=True)
-            new = marker.with_suffix(".new")
-            new.write_text(json.dumps({"format": LAKE_FORMAT, "embermq": __version__}))
-            os.replace(new, marker)
+            self._files.write(_MARKER, json.dumps({"format": LAKE_FORMAT, "embermq": __version__}))
         except OSError as error:
-            raise LakeError(f"{self.directory} cannot be a lake: {error}") from None
+            raise LakeError(f"{self.place} cannot be a lake: {error}") from None
 
     def exists(self) -> bool:
-        """Whether the directory is a lake; LakeError if it is one that this version cannot use."""
-        marker = self._marker()
+        """Whether the place is a lake; LakeError if it is one that this version cannot use."""
+        return self._format() is not None
+
+    def _format(self) -> int | None:
+        marker = self.table(_MARKER)
         try:
-            found = json.loads(marker.read_text())
+            text = self._files.read(_MARKER)
+            if text is None:
+                if self.table_names():
+                    raise LakeError(f"{self.place} has tables, but they are not a pipeline's: there is no {marker}")
+                return None
+            found = json.loads(text)
             version = int(found["format"])
-        except FileNotFoundError:
-            if self.table_names():
-                raise LakeError(
-                    f"{self.directory} has tables, but they are not a pipeline's: there is no {marker}"
-                ) from None
-            return False
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise LakeError(f"{marker} cannot be read: {error}") from None
         if version > LAKE_FORMAT:
             raise LakeError(
-                f"{self.directory} was written by EmberMQ {found.get('embermq', '?')} with lake format {version}, "
+                f"{self.place} was written by EmberMQ {found.get('embermq', '?')} with lake format {version}, "
                 f"this one knows formats up to {LAKE_FORMAT}: use a newer EmberMQ"
             )
-        return True
+        return version
 
-    def _marker(self) -> Path:
-        return self.state_directory / "lake.json"
-
-    # -- the lock -----------------------------------------------------------------------------------------------------
+    # -- the lock of a local lake -------------------------------------------------------------------------------------
 
     @contextmanager
     def lock(self, wait_s: float = LOCK_WAIT_S) -> Iterator[int]:
@@ -161,7 +186,7 @@ class Lake:
             os.close(descriptor)
 
     def is_locked(self) -> bool:
-        """Whether a pipeline runs on this lake."""
+        """Whether a pipeline runs on this lake, which is a directory."""
         try:
             descriptor = os.open(self.state_directory / "lock", os.O_RDWR)
         except FileNotFoundError:
@@ -173,3 +198,20 @@ class Lake:
         finally:
             os.close(descriptor)
         return False
+
+
+_MARKER: Final = f"{STATE_DIRECTORY}/lake.json"
+
+
+def _checked_url(text: str) -> str:
+    """A URL of a scheme that is supported, in one form. LakeError otherwise."""
+    found = _URL.fullmatch(text)
+    scheme = found[1].lower() if found is not None else ""
+    if found is None or scheme not in SCHEMES:
+        raise LakeError(
+            f"the lake {text}: expected a directory, or a URL of {', '.join(SCHEMES[:-1])} or {SCHEMES[-1]}"
+        )
+    if len(found[2]) == 1 and scheme != "file":
+        raise LakeError(f"the lake {text}: expected two slashes after {scheme}: (a `Path` keeps only one)")
+    slashes = "/" if scheme == "file" else found[2]
+    return f"{scheme}:{slashes}{found[3].rstrip('/')}"

@@ -7,7 +7,6 @@ crash between two commits leaves every table as one of them made it.
 
 import json
 import logging
-import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,13 +14,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
 
-from delta.exceptions import DeltaConcurrentModificationException
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.files import json_object
+from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
 from embermq.spark.lake.tables import DAY
-from embermq.spark.lake.transactions import applied_version
+from embermq.spark.lake.transactions import CONFLICTS, applied
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +38,7 @@ AGE_COLUMNS: Final = {
 }
 """The column that the age of a row is judged by; in typed tables it is `timestamp`."""
 
+_FILE: Final = f"{STATE_DIRECTORY}/maintenance.json"
 _MIN_FILE_SIZE: Final = "spark.databricks.delta.optimize.minFileSize"
 _RETENTION_CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
 
@@ -99,7 +99,7 @@ class Maintenance:
         return DeltaTable.forPath(self._spark, self._lake.table(name))
 
     def _version(self, name: str) -> int:
-        return applied_version(self._spark, self._lake.table(name), "")[0]
+        return applied(self._spark, self._lake, name, "").version
 
     def _compact(self, name: str) -> list[str]:
         """Join the small files of a table."""
@@ -110,7 +110,8 @@ class Maintenance:
 
     def _cluster_days(self, name: str) -> list[str]:
         """Put the messages of a topic side by side, once for each day that is over."""
-        days = sorted(path.name.partition("=")[2] for path in (self._lake.directory / name).glob(f"{DAY}=*"))
+        found = self._lake.files.names(name)
+        days = sorted(entry.partition("=")[2] for entry in found if entry.startswith(f"{DAY}="))
         clustered = self._state.setdefault("clustered", {})
         done = []
         for day in days[:-1]:
@@ -132,10 +133,7 @@ class Maintenance:
         return [f"{name}: rows before {oldest:%Y-%m-%d %H:%M:%S} were removed"]
 
     def _write(self) -> None:
-        path = self._lake.state_directory / "maintenance.json"
-        new = path.with_suffix(".new")
-        new.write_text(json.dumps(self._state))
-        os.replace(new, path)
+        self._lake.files.write(_FILE, json.dumps(self._state))
 
 
 @contextmanager
@@ -143,13 +141,12 @@ def _unless_changed(name: str) -> Iterator[None]:
     """Leaves a step out if `ember pipeline compact` has changed the table meanwhile; it comes again."""
     try:
         yield
-    except DeltaConcurrentModificationException:
+    except CONFLICTS:
         logger.warning("%s was changed by another command; it is compacted later", name)
 
 
 def _read(lake: Lake) -> dict[str, Any]:
     try:
-        found = json.loads((lake.state_directory / "maintenance.json").read_text())
-    except (OSError, ValueError):
+        return json_object(lake.files.read(_FILE))
+    except OSError:
         return {}  # everything is then done once more, which changes nothing
-    return found if isinstance(found, dict) else {}

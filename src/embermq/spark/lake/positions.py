@@ -1,20 +1,20 @@
 """How far each job of a lake has read the log.
 
-Owns: the file `_embermq/positions.json`. It saves reading again what has no rows for a job. That no row is missing or
-there twice is decided by the tables themselves (`lake.transactions`). A position counts only if the tables have at
-least the versions that they had when it was written.
+Owns: the file `_embermq/positions.json`, and in a lake at a URL one for each epoch: a deposed pipeline must not change
+the positions of the one that writes now. It saves reading again what has no rows for a job. That no row is
+missing or there twice is decided by the tables themselves (`lake.transactions`). A position counts only if the tables
+have at least the versions that they had when it was written.
 Importing this module imports no Spark.
 """
 
 import json
-import os
-import shutil
+import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, final
 
 from embermq.spark.errors import LakeError, PipelineError
-from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.files import json_object
+from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
 from embermq.spark.source.logs.readable import ReadableLog
 from embermq.spark.source.stream_offsets import check_same_log, stream_offset
 
@@ -26,19 +26,20 @@ Versions = Mapping[str, int]
 class Positions:
     """The positions of all jobs, in a lake that belongs to a log."""
 
-    __slots__ = ("_lake", "_log", "_jobs")
+    __slots__ = ("_lake", "_log", "_jobs", "_superseded")
 
     def __init__(self, lake: Lake, log: ReadableLog) -> None:
         """LakeError if the lake's jobs have read another log."""
         self._lake: Final = lake
         self._log: Final = log
         self._jobs: Final[dict[str, dict[str, Any]]] = _read(lake)
+        self._superseded: Final[set[str]] = {*_found(lake), _CHECKPOINTS}
         for position in self._jobs.values():
             try:
                 check_same_log(log, position)
             except PipelineError:
                 raise LakeError(
-                    f"{lake.directory} has the tables of another log than {log.name}: name another --lake, or "
+                    f"{lake.place} has the tables of another log than {log.name}: name another --lake, or "
                     "delete this one to have it built again"
                 ) from None
 
@@ -65,45 +66,54 @@ class Positions:
         self._write()
 
     def _write(self) -> None:
-        path = _path(self._lake)
-        new = path.with_suffix(".new")
+        name = _name(self._lake)
         try:
-            new.write_text(json.dumps(self._jobs))
-            os.replace(new, path)
+            self._lake.files.write(f"{STATE_DIRECTORY}/{name}", json.dumps(self._jobs))
+            # What earlier versions and earlier epochs have kept is not needed any more.
+            for other in self._superseded:
+                if other != name:
+                    self._lake.files.remove(f"{STATE_DIRECTORY}/{other}")
         except OSError as error:
-            raise LakeError(f"{path} cannot be written: {error}") from None
-        # What earlier versions kept instead is not needed any more.
-        shutil.rmtree(_checkpoints(self._lake), ignore_errors=True)
+            raise LakeError(f"{self._lake.table(f'{STATE_DIRECTORY}/{name}')} cannot be written: {error}") from None
+        self._superseded.clear()
 
 
-def _path(lake: Lake) -> Path:
-    return lake.state_directory / "positions.json"
+_FILE: Final = re.compile(r"positions(?:-(\d+))?\.json")
+_CHECKPOINTS: Final = "checkpoints"
 
 
-def _checkpoints(lake: Lake) -> Path:
-    return lake.state_directory / "checkpoints"
+def _name(lake: Lake) -> str:
+    return "positions.json" if lake.is_local else f"positions-{lake.epoch or 0}.json"
+
+
+def _found(lake: Lake) -> dict[str, int]:
+    """The files of positions, each with its epoch."""
+    matches = {name: _FILE.fullmatch(name) for name in lake.files.names(STATE_DIRECTORY)}
+    return {name: int(match[1] or 0) for name, match in matches.items() if match is not None}
 
 
 def _read(lake: Lake) -> dict[str, dict[str, Any]]:
-    """The positions in the file, or in the checkpoints of an earlier version; empty if they cannot be read."""
+    """The positions in the newest file, or in the checkpoints of an earlier version; empty if they cannot be read."""
+    files = lake.files
     try:
-        found = json.loads(_path(lake).read_text())
-    except FileNotFoundError:
-        found = {job.name: _newest_offset(job) for job in sorted(_checkpoints(lake).glob("*"))}
-    except (OSError, ValueError):
+        found = _found(lake)
+        if found:
+            newest = max(found, key=lambda name: found[name])
+            positions = json_object(files.read(f"{STATE_DIRECTORY}/{newest}"))
+        else:
+            jobs = files.names(f"{STATE_DIRECTORY}/{_CHECKPOINTS}")
+            positions = {job: _newest_offset(lake, f"{STATE_DIRECTORY}/{_CHECKPOINTS}/{job}") for job in jobs}
+    except OSError:
         return {}  # the tables know how far they are
-    if not isinstance(found, dict):
-        return {}
     return {
-        job: place for job, place in found.items() if isinstance(place, dict) and isinstance(place.get("offset"), int)
+        job: place
+        for job, place in positions.items()
+        if isinstance(place, dict) and isinstance(place.get("offset"), int)
     }
 
 
-def _newest_offset(checkpoint: Path) -> dict[str, Any]:
+def _newest_offset(lake: Lake, checkpoint: str) -> dict[str, Any]:
     """Where the newest finished batch of a stream ended; empty if there is none."""
-    finished = [int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdigit()]
-    try:
-        newest = json.loads((checkpoint / "offsets" / str(max(finished))).read_text().splitlines()[-1])
-    except (OSError, ValueError, IndexError):
-        return {}
-    return newest if isinstance(newest, dict) else {}
+    finished = [int(name) for name in lake.files.names(f"{checkpoint}/commits") if name.isdigit()]
+    text = lake.files.read(f"{checkpoint}/offsets/{max(finished)}") if finished else None
+    return json_object(text.splitlines()[-1]) if text else {}

@@ -5,15 +5,17 @@ Records are counted by offsets of the log, whether they have rows in a job's tab
 """
 
 import json
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.files import json_object
+from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
 
 RATE_OVER_S: Final = 30.0
+
+_FILE: Final = f"{STATE_DIRECTORY}/progress.json"
 
 
 @dataclass
@@ -58,22 +60,15 @@ def progress_line(jobs: Iterable[JobProgress]) -> str:
 
 def write_progress(lake: Lake, jobs: Iterable[JobProgress], log_end: int, state: str) -> None:
     """Write how far the pipeline is, for `status`, which starts no Spark."""
-    path = lake.state_directory / "progress.json"
     progress = {
         "state": state,
         "written": time.time(),
         "log_end": log_end,
         "jobs": {job.name: job.as_dict() for job in jobs},
     }
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(progress))
-    os.replace(new, path)
+    lake.files.write(_FILE, json.dumps(progress))
 
 
 def read_progress(lake: Lake) -> dict[str, Any]:
     """What the last pipeline wrote; empty if there was none."""
-    try:
-        progress = json.loads((lake.state_directory / "progress.json").read_text())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return progress if isinstance(progress, dict) else {}
+    return json_object(lake.files.read(_FILE))

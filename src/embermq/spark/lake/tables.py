@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from embermq.spark.lake.comments import table_comment, with_comments
 from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
 from embermq.spark.source.columns import SOURCE_SCHEMA
 
@@ -116,9 +117,9 @@ STATS_COLUMNS: Final = {
     "retained_closed": "topic,offset,valid_from,valid_to,offset_to",
     "topic_stats": "topic,window_start,first_seen,last_seen",
 }
-REJECTS_SUFFIX: Final = "_rejects"
 HISTORY_VIEW: Final = "retained_history"
-RESERVED_NAMES: Final = (*TABLES, HISTORY_VIEW, STATE_DIRECTORY, "log")
+AS_OF_FUNCTION: Final = "retained_as_of"
+RESERVED_NAMES: Final = (*TABLES, HISTORY_VIEW, AS_OF_FUNCTION, STATE_DIRECTORY, "log")
 
 
 def table_names(lake: Lake) -> list[str]:
@@ -137,7 +138,8 @@ def create_table(spark: SparkSession, lake: Lake, name: str, schema: StructType)
     builder = (
         DeltaTable.createIfNotExists(spark)
         .location(lake.table(name))
-        .addColumns(schema)
+        .comment(table_comment(name))
+        .addColumns(with_comments(name, schema))
         .property("delta.enableDeletionVectors", "false")
         .property("delta.logRetentionDuration", "interval 7 days")
         .property("delta.checkpointInterval", "50")

@@ -1,60 +1,107 @@
-"""Transactions on a table: how far it has applied the log, and how it is changed exactly once.
+"""Transactions on a table: how far it has applied the log, and how it is changed exactly once, by one writer.
 
-Owns: the transaction identifier that Delta keeps with every commit: the job's name, and as its version the last offset
-of the log that was applied. It changes together with the rows, so that a batch which comes again after a crash is
-recognised, even when positions are lost and the batches have other bounds.
+Owns: the transaction identifier that Delta keeps with every commit: the job's name, and as its version the writer's
+epoch with the last offset of the log that was applied (`lake.epochs`). It changes together with the rows, so that a
+batch which comes again after a crash is recognised, even when positions are lost and the batches have other bounds; and
+a writer that was deposed cannot commit: its version is lower, or Delta finds that the identifier has changed since.
 Never: what the rows are.
 """
 
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, NamedTuple
 
-from delta.exceptions import DeltaConcurrentModificationException
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-NOTHING_APPLIED: Final = -1
+from embermq.spark.errors import LeaseLost
+from embermq.spark.lake.comments import with_comments
+from embermq.spark.lake.epochs import NOTHING_APPLIED, epoch_and_offset, transaction_version
+from embermq.spark.lake.lake import Lake
+
 CONFLICT_ATTEMPTS: Final = 5
+CONFLICTS: Final = (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
+"""What Delta raises when another commit has come first. None of these classes is a base of the others."""
 
 _TXN_APP: Final = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION: Final = "spark.databricks.delta.write.txnVersion"
 
+__all__ = ["NOTHING_APPLIED", "Applied", "append_once", "applied", "applied_offset", "merge_once"]
 
-def applied_offset(spark: SparkSession, path: str, job: str) -> int:
+
+class Applied(NamedTuple):
+    """The newest version of a table, the epoch of its last writer, and the last offset that a job has applied."""
+
+    version: int
+    epoch: int
+    through: int
+
+
+def applied_offset(spark: SparkSession, lake: Lake, table: str, job: str) -> int:
     """The last offset that a job has applied to a table; NOTHING_APPLIED if none."""
-    return applied_version(spark, path, job)[1]
+    return applied(spark, lake, table, job).through
 
 
-def applied_version(spark: SparkSession, path: str, job: str) -> tuple[int, int]:
-    """The newest version of a table, and the last offset that a job has applied in it."""
-    # Delta has no public call for this; the tests check it for the pinned version.
-    jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
-    defaults = [getattr(log, f"update$default${number}")() for number in (1, 2, 3)]
-    snapshot = log.update(*defaults)
-    offset = snapshot.transactions().get(job)
-    return int(snapshot.version()), int(offset.get()) if offset.isDefined() else NOTHING_APPLIED
+def applied(spark: SparkSession, lake: Lake, table: str, job: str) -> Applied:
+    """How far a job has brought a table. LeaseLost if a newer writer than the one of this lake has it."""
+    snapshot = _snapshot(_log(spark, lake.table(table)))
+    found = snapshot.transactions().get(job)
+    epoch, through = epoch_and_offset(int(found.get()) if found.isDefined() else None)
+    _check_epoch(lake, epoch)
+    return Applied(int(snapshot.version()), epoch, through)
 
 
-def append_once(rows: DataFrame, path: str, job: str, through: int) -> None:
-    """Append rows; does nothing if the table has applied `through` already.
+def newest_epoch(spark: SparkSession, path: str) -> int:
+    """The highest epoch in the transactions of a table at a path."""
+    versions = _snapshot(_log(spark, path)).transactions().values().toList()
+    return max((epoch_and_offset(int(versions.apply(at)))[0] for at in range(versions.size())), default=0)
+
+
+def append_once(rows: DataFrame, lake: Lake, table: str, job: str, through: int) -> None:
+    """Append rows; does nothing if the table has applied `through` already, or if a newer writer has it.
 
     A table that an older version made gets the columns that it does not have.
     """
     write = rows.write.format("delta").mode("append").option("mergeSchema", "true")
-    write.option("txnAppId", job).option("txnVersion", str(through)).save(path)
+    version = transaction_version(lake.epoch or 0, through)
+    write.option("txnAppId", job).option("txnVersion", str(version)).save(lake.table(table))
 
 
-def merge_once(spark: SparkSession, path: str, job: str, through: int, merge: Callable[[DeltaTable], None]) -> None:
-    """Run a MERGE; does nothing if the table has applied `through` already. Retries after a conflict."""
+def merge_once(
+    spark: SparkSession, lake: Lake, table: str, job: str, through: int, merge: Callable[[DeltaTable], None]
+) -> None:
+    """Run a MERGE; does nothing if the table has applied `through` already, or if a newer writer has it.
+
+    Retries after a conflict.
+    """
+    version = transaction_version(lake.epoch or 0, through)
     for attempt in range(1, CONFLICT_ATTEMPTS + 1):
         spark.conf.set(_TXN_APP, job)
-        spark.conf.set(_TXN_VERSION, str(through))
+        spark.conf.set(_TXN_VERSION, str(version))
         try:
-            merge(DeltaTable.forPath(spark, path))
+            merge(DeltaTable.forPath(spark, lake.table(table)))
             return
-        except DeltaConcurrentModificationException:
+        except CONFLICTS:
             if attempt == CONFLICT_ATTEMPTS:
                 raise
             time.sleep(0.2 * attempt)
@@ -62,3 +109,89 @@ def merge_once(spark: SparkSession, path: str, job: str, through: int, merge: Ca
             # Delta does not reset them: the next write of this session would use them.
             spark.conf.unset(_TXN_APP)
             spark.conf.unset(_TXN_VERSION)
+
+
+def reset_table(spark: SparkSession, lake: Lake, table: str, job: str, schema: StructType) -> None:
+    """Remove all rows of a table, give it a schema, and forget what was applied, in one commit."""
+    version = transaction_version(lake.epoch or 0, NOTHING_APPLIED)
+    write = (
+        spark.createDataFrame([], with_comments(table, schema))
+        .write.format("delta")
+        .mode("overwrite")
+        .option("overwriteSchema", "true")
+    )
+    write.option("txnAppId", job).option("txnVersion", str(version)).save(lake.table(table))
+
+
+def claim_table(spark: SparkSession, lake: Lake, table: str, jobs: Collection[str] = ()) -> None:
+    """Put this writer's epoch into all transaction identifiers of a table, and into those of some jobs.
+
+    What they have applied stays. After that no writer of an earlier epoch can commit: Delta leaves its commit out, or
+    refuses it because an identifier that it has read has changed. LeaseLost if a newer writer has the table.
+    """
+    epoch = lake.epoch or 0
+    known = _snapshot(_log(spark, lake.table(table))).transactions().keySet().toList()
+    identifiers = sorted({*jobs, *(str(known.apply(at)) for at in range(known.size()))})
+    for attempt in range(1, CONFLICT_ATTEMPTS + 1):
+        transaction = _log(spark, lake.table(table)).startTransaction()
+        changes = {}
+        for identifier in identifiers:
+            found, through = epoch_and_offset(int(transaction.txnVersion(identifier)))
+            _check_epoch(lake, found)
+            if found < epoch:
+                changes[identifier] = transaction_version(epoch, through)
+        if not changes:
+            return
+        try:
+            _commit(spark, transaction, changes)
+            return
+        except CONFLICTS:  # the other writer has committed a batch: what is applied now?
+            if attempt == CONFLICT_ATTEMPTS:
+                raise
+
+
+def take_epoch(spark: SparkSession, path: str, identifier: str, before: int, epoch: int) -> bool:
+    """Replace an epoch in a table at a path, unless another writer does so first: then the result is False."""
+    transaction = _log(spark, path).startTransaction()
+    if epoch_and_offset(int(transaction.txnVersion(identifier)))[0] != before:
+        return False
+    try:
+        _commit(spark, transaction, {identifier: transaction_version(epoch, NOTHING_APPLIED)})
+    except CONFLICTS:
+        return False
+    return True
+
+
+def _commit(spark: SparkSession, transaction: Any, versions: Mapping[str, int]) -> None:
+    """Commit versions of transaction identifiers, and nothing else."""
+    # Delta has no public call for this; the tests check it for the pinned version.
+    jvm: Any = spark._jvm
+    delta: Any = jvm.org.apache.spark.sql.delta
+    changes = jvm.java.util.ArrayList()
+    for identifier, version in versions.items():
+        changes.add(delta.actions.SetTransaction(identifier, version, jvm.scala.Option.empty()))
+    operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+    transaction.commit(jvm.scala.jdk.javaapi.CollectionConverters.asScala(changes).toSeq(), operation)
+
+
+def lost_to(lake: Lake, epoch: int) -> LeaseLost:
+    """The error of a writer that was deposed."""
+    return LeaseLost(
+        f"another pipeline has taken over {lake.place} (epoch {epoch}, this one had {lake.epoch}): this one ends; "
+        "nothing is lost, and nothing is there twice"
+    )
+
+
+def _check_epoch(lake: Lake, found: int) -> None:
+    if lake.epoch is not None and found > lake.epoch:
+        raise lost_to(lake, found)
+
+
+def _log(spark: SparkSession, path: str) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+
+
+def _snapshot(log: Any) -> Any:
+    """The newest snapshot of a table, without a public call too."""
+    return log.update(*[getattr(log, f"update$default${number}")() for number in (1, 2, 3)])

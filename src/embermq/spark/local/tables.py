@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 
 from embermq.instants import EPOCH
 from embermq.spark.errors import LakeError, PipelineError, SqlMissing
+from embermq.spark.lake.epochs import epoch_and_offset
 from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.stored_files import ADVICE, client_options, plain
 from embermq.spark.source.topic_masks import MATCHES_FUNCTION, arrow_mask, valid_filter
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ class LocalTables:
         if "retained" in tables and "retained_closed" in tables:
             # Intervals that were closed above what `retained` has applied belong to a batch that has not ended.
             through = tables["retained"].transaction_version(RETAINED_JOB_NAME)
-            connection.execute(_HISTORY.format(through=-1 if through is None else through))
+            connection.execute(_HISTORY.format(through=epoch_and_offset(through)[1]))
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
         """All rows of a query; instants are in UTC."""
@@ -95,7 +97,7 @@ def open_tables(lake: Lake) -> Iterator[LocalTables]:
     """The tables of a lake for queries. PipelineError says what is missing or cannot be read."""
     with open_connection() as connection:
         if not lake.exists():
-            raise LakeError(f"{lake.directory} is no lake: `ember pipeline run` makes one")
+            raise LakeError(f"{lake.place} is no lake: `ember pipeline run` makes one")
         yield LocalTables(lake, connection)
 
 
@@ -130,9 +132,10 @@ def open_table(lake: Lake, name: str) -> "DeltaTable":
     from deltalake.exceptions import DeltaError
 
     try:
-        return DeltaTable(lake.table(name))
-    except DeltaError as error:
-        raise LakeError(f"the table {name} in {lake.directory} cannot be read: {error}") from None
+        return DeltaTable(lake.table(name), storage_options=client_options(lake.place))
+    except (DeltaError, OSError) as error:
+        advice = "" if lake.is_local else f"; {ADVICE}"
+        raise LakeError(f"the table {name} in {lake.place} cannot be read: {plain(str(error))}{advice}") from None
 
 
 def _first(reader: pa.RecordBatchReader, limit: int) -> pa.Table:

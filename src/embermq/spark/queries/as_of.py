@@ -15,7 +15,7 @@ from embermq.spark.jobs.retained import RETAINED_JOB
 from embermq.spark.lake.gaps import check_no_gap
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import HISTORY_VIEW, RETAINED_CLOSED_SCHEMA, read_table
-from embermq.spark.lake.transactions import applied_version
+from embermq.spark.lake.transactions import applied
 from embermq.spark.source.topic_filters import matches
 
 
@@ -25,7 +25,7 @@ def retained_history(spark: SparkSession, lake: Lake) -> DataFrame:
     It shows the tables as they are when it is called.
     """
     # The version first: a batch may be merged between this and the next line.
-    version, through = applied_version(spark, lake.table("retained"), RETAINED_JOB.name)
+    version, _, through = applied(spark, lake, "retained", RETAINED_JOB.name)
     current = spark.read.format("delta").option("versionAsOf", version).load(lake.table("retained"))
     closed = read_table(spark, lake, "retained_closed").where(F.col("offset_to") <= through)
     open_ended = current.select(

@@ -18,7 +18,7 @@ from embermq.spark.errors import PipelineError
 from embermq.spark.jobs.retained import RETAINED_JOB, retained_events
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import read_table
-from embermq.spark.lake.transactions import applied_version
+from embermq.spark.lake.transactions import applied
 from embermq.spark.queries.as_of import retained_history
 from embermq.spark.source.checkpoint_rows import stage_checkpoint
 from embermq.spark.source.columns import SOURCE_SCHEMA
@@ -65,7 +65,7 @@ class Evidence:
         self.lake = lake
         self.data = data
         self.own_set = own_set
-        version, self.through = applied_version(spark, lake.table("retained"), RETAINED_JOB.name)
+        version, _, self.through = applied(spark, lake, "retained", RETAINED_JOB.name)
         self.current = spark.read.format("delta").option("versionAsOf", version).load(lake.table("retained"))
         self.history = retained_history(spark, lake)
         first, end = LogReader(data / "log").bounds()

@@ -24,14 +24,16 @@ LOG_VIEW: Final = "log"
 @contextmanager
 def query_session(lake: Lake, master: str = DEFAULT_MASTER) -> Iterator[SparkSession]:
     """A session to query a lake with, stopped at the end unless it ran before. PipelineError says what went wrong."""
-    if not lake.exists():
-        raise LakeError(f"{lake.directory} is no lake: `ember pipeline run` makes one")
+    if lake.is_local:
+        check_exists(lake)
     logging.getLogger("SQLQueryContextLogger").disabled = True  # it writes a page of JSON for a misspelt column
     running = SparkSession.getActiveSession()
     settings = lake.spark_settings()
     launch_java(master, settings, lake.java_log("query"))
     spark = build_session(master, "embermq query", settings)
     try:
+        lake.use(spark)
+        check_exists(lake)
         yield spark
     except PySparkException as error:
         raise PipelineError(str(error).strip().splitlines()[0].rstrip("; ")) from None
@@ -40,6 +42,12 @@ def query_session(lake: Lake, master: str = DEFAULT_MASTER) -> Iterator[SparkSes
     finally:
         if running is None:
             spark.stop()
+
+
+def check_exists(lake: Lake) -> None:
+    """LakeError if there is no lake."""
+    if not lake.exists():
+        raise LakeError(f"{lake.place} is no lake: `ember pipeline run` makes one")
 
 
 def create_views(spark: SparkSession, lake: Lake, data: Path | None = None) -> None:

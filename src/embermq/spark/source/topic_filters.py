@@ -65,10 +65,11 @@ def matches_column(name: str, topic_filter: str) -> Column:
     return F.expr(_COLUMN_FORM.format(name=name, filter=topic_filter))
 
 
-def matches_function_sql() -> str:
-    """The statement that creates `mqtt_matches(filter, topic)` in SQL. Spark inlines it, so it runs natively."""
+def matches_function_sql(schema: str | None = None) -> str:
+    """The statement that creates `mqtt_matches(filter, topic)` in SQL, for a session or, permanently, in a schema.
+
+    Spark inlines it, so it runs natively.
+    """
     body = _COLUMN_FORM.format(name="topic_name", filter="topic_filter")
-    return (
-        f"create or replace temporary function {MATCHES_FUNCTION}(topic_filter string, topic_name string) "
-        f"returns boolean return {body}"
-    )
+    name = f"temporary function {MATCHES_FUNCTION}" if schema is None else f"function {schema}.{MATCHES_FUNCTION}"
+    return f"create or replace {name}(topic_filter string, topic_name string) returns boolean return {body}"

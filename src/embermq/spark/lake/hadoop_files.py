@@ -1,0 +1,112 @@
+"""Files of a lake at a URL, through the Hadoop file system of a Spark session.
+
+Owns: the calls of Hadoop's FileSystem, and one sentence for its errors.
+A Spark Connect session has no such file system on this side: a lake at a URL needs a session of its own Java process.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped] # it has no types
+
+from embermq.spark.errors import LakeError
+from embermq.spark.lake.files import LakeFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MISSING: Final = ("FileNotFoundException", "NoSuchFileException")
+_ATOMIC_CREATE: Final = ("s3a",)
+"""Schemes where a file appears when it is closed, whole; elsewhere it is renamed when it is whole."""
+
+
+@final
+class HadoopFiles(LakeFiles):
+    """Files below a URL. `root` is the URL in the form that Hadoop gives it."""
+
+    __slots__ = ("root", "_jvm", "_gateway", "_hadoop", "_files", "_renames")
+
+    def __init__(self, spark: "SparkSession", place: str) -> None:
+        """LakeError if the file system cannot be opened."""
+        self._jvm: Final[Any] = getattr(spark, "_jvm", None)
+        if self._jvm is None:
+            raise LakeError(f"the lake {place} cannot be opened with Spark Connect: expected a classic Spark session")
+        self._gateway: Final[Any] = spark.sparkContext._gateway
+        self._hadoop: Final[Any] = spark._jsparkSession.sessionState().newHadoopConf()
+        try:
+            root = self._jvm.org.apache.hadoop.fs.Path(place)
+            self._files: Final[Any] = root.getFileSystem(self._hadoop)
+            self.root: Final = str(self._files.makeQualified(root).toString())
+        except Py4JError as error:
+            raise LakeError(f"the lake {place} cannot be opened: {_reason(error)}") from None
+        self._renames: Final = not self.root.startswith(_ATOMIC_CREATE)
+
+    def setting(self, key: str) -> str:
+        """A setting of Hadoop; empty if it is not set."""
+        return str(self._hadoop.get(key) or "")
+
+    def read(self, name: str) -> str | None:
+        try:
+            stream = self._files.open(self._path(name))
+            try:
+                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            finally:
+                stream.close()
+        except Py4JError as error:
+            if _is_missing(error):
+                return None
+            raise OSError(_reason(error)) from None
+
+    def write(self, name: str, text: str) -> None:
+        written = f"{name}.new" if self._renames else name
+        try:
+            stream = self._files.create(self._path(written), True)
+            stream.write(text.encode())
+            stream.close()
+            if self._renames:
+                context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(
+                    self._path("").toUri(), self._hadoop
+                )
+                options = self._gateway.new_array(self._jvm.org.apache.hadoop.fs.Options.Rename, 1)
+                options[0] = self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
+                context.rename(self._path(written), self._path(name), options)
+        except Py4JError as error:
+            raise OSError(_reason(error)) from None
+
+    def names(self, directory: str = "") -> list[str]:
+        try:
+            return sorted(str(entry.getPath().getName()) for entry in self._files.listStatus(self._path(directory)))
+        except Py4JError as error:
+            if _is_missing(error):
+                return []
+            raise OSError(_reason(error)) from None
+
+    def remove(self, name: str) -> None:
+        try:
+            self._files.delete(self._path(name), True)
+        except Py4JError as error:
+            raise OSError(_reason(error)) from None
+
+    def upload(self, local: Path, name: str) -> str:
+        """Copy a local file into the lake; its URL."""
+        try:
+            source = self._jvm.org.apache.hadoop.fs.Path(local.absolute().as_uri())
+            self._files.copyFromLocalFile(False, True, source, self._path(name))
+        except Py4JError as error:
+            raise OSError(_reason(error)) from None
+        return f"{self.root}/{name}"
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.root}/{name}" if name else self.root)
+
+
+def _is_missing(error: Exception) -> bool:
+    return isinstance(error, Py4JJavaError) and error.java_exception.getClass().getSimpleName() in _MISSING
+
+
+def _reason(error: Exception) -> str:
+    """What Java says, without its stack and Hadoop's advertisement of a page about it."""
+    if not isinstance(error, Py4JJavaError):
+        return str(error)
+    said = str(error.java_exception.getMessage() or error.java_exception.getClass().getName()).splitlines()[0]
+    return said.partition("; For more details")[0]

@@ -1,0 +1,142 @@
+"""The tables of a lake in a catalog, for everybody who uses that catalog.
+
+Owns: the names there: a table each, with comments, the view `retained_history`, the functions `mqtt_matches` and
+`retained_as_of(instant, topic_filter)`; and one sentence for each thing that a catalog refuses.
+Never: a row. The catalog has names and places; the pipeline alone writes.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no types
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from embermq.spark.errors import PipelineError
+from embermq.spark.lake.comments import column_comment, table_comment
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import (
+    AS_OF_FUNCTION,
+    GAPS_SCHEMA,
+    HISTORY_VIEW,
+    RETAINED_CLOSED_SCHEMA,
+    create_table,
+    read_table,
+    table_names,
+)
+from embermq.spark.source.topic_filters import matches_function_sql
+
+_AS_OF_COLUMNS: Final = ("topic", "payload", "qos", "offset", "valid_from")
+
+# Of a topic that is retained now, intervals that end above its offset belong to a batch that has not ended.
+_HISTORY: Final = """
+create or replace view {schema}.{view} ({columns})
+comment 'Every interval in which a message was retained; valid_to is null while it still is.'
+as select c.topic, c.payload, c.qos, c.offset, c.valid_from, c.valid_to, c.offset_to
+from {schema}.retained_closed c left join {schema}.retained r on c.topic = r.topic
+where r.offset is null or c.offset_to <= r.offset
+union all
+select topic, payload, qos, offset, valid_from, cast(null as timestamp), cast(null as bigint) from {schema}.retained
+"""
+_AS_OF: Final = """
+create or replace function {functions}.{function}(
+    instant timestamp comment 'The instant.',
+    topic_filter string default '#' comment 'An MQTT topic filter.')
+returns table ({columns})
+comment 'The retained messages as of an instant, of the topics that a filter matches.'
+return select topic, payload, qos, offset, valid_from from {schema}.{view}
+where valid_from <= {function}.instant and (valid_to is null or valid_to > {function}.instant)
+    and {functions}.mqtt_matches({function}.topic_filter, topic)
+union all
+select cast(null as string), cast(null as binary), cast(null as tinyint), cast(null as bigint), cast(null as timestamp)
+from {schema}.gaps
+where job = 'retained' and (from_timestamp is null or from_timestamp < {function}.instant)
+    and {function}.instant < to_timestamp
+    and raise_error(concat('the retained set at this instant is not known: offsets ', from_offset, ' to ', to_offset,
+        ' were trimmed before the pipeline had read them')) is not null
+"""
+
+
+@dataclass(frozen=True)
+class SchemaName:
+    """A schema of a catalog of the session."""
+
+    catalog: str
+    schema: str
+
+    def __str__(self) -> str:
+        return f"{_quoted(self.catalog)}.{_quoted(self.schema)}"
+
+    @property
+    def of_functions(self) -> str:
+        """The schema as Spark takes it in the name of a function: of its own catalog by one word only."""
+        return _quoted(self.schema) if self.catalog == "spark_catalog" else str(self)
+
+
+def register_tables(spark: SparkSession, lake: Lake, name: SchemaName) -> list[str]:
+    """Give everything of a lake a name in a schema; a sentence for each thing that the catalog has refused."""
+    refused: list[str] = []
+    with _unless_refused(f"the schema {name}", refused):
+        spark.sql(f"create schema if not exists {name}")
+    if refused:
+        return refused
+    create_table(spark, lake, "gaps", GAPS_SCHEMA)  # the function asks it
+    for table in table_names(lake):
+        with _unless_refused(f"the table {table} in {name}", refused):
+            _register_table(spark, lake, name, table)
+    if not refused and lake.has_table("retained") and lake.has_table("retained_closed"):
+        with _unless_refused(f"the view {HISTORY_VIEW} in {name}", refused):
+            columns = ", ".join(
+                f"{one} comment {_text(column_comment('retained_closed', one))}" for one in _HISTORY_COLUMNS
+            )
+            spark.sql(_HISTORY.format(schema=name, view=HISTORY_VIEW, columns=columns))
+        with _unless_refused(f"the function {AS_OF_FUNCTION} in {name}", refused):
+            spark.sql(matches_function_sql(name.of_functions))
+            names = {"schema": name, "functions": name.of_functions, "view": HISTORY_VIEW, "function": AS_OF_FUNCTION}
+            spark.sql(_AS_OF.format(**names, columns=_as_of_columns()))
+    return refused
+
+
+_HISTORY_COLUMNS: Final = tuple(RETAINED_CLOSED_SCHEMA.names)
+
+
+def _as_of_columns() -> str:
+    types = {field.name: field.dataType.simpleString() for field in RETAINED_CLOSED_SCHEMA}
+    return ", ".join(f"{one} {types[one]} comment {_text(column_comment('retained', one))}" for one in _AS_OF_COLUMNS)
+
+
+def _register_table(spark: SparkSession, lake: Lake, name: SchemaName, table: str) -> None:
+    whole = f"{name}.{_quoted(table)}"
+    _add_comments(spark, lake, table)
+    spark.sql(f"create table if not exists {whole} using delta location {_text(lake.table(table))}")
+    place = str(spark.sql(f"describe detail {whole}").select("location").collect()[0][0])
+    if place.removeprefix("file:") != lake.table(table).removeprefix("file:"):
+        raise PipelineError(f"it is there already, and lies in {place}")
+
+
+def _add_comments(spark: SparkSession, lake: Lake, table: str) -> None:
+    """A table of an earlier version gets its comments, in one commit."""
+    lacking = [field.name for field in read_table(spark, lake, table).schema if not field.metadata.get("comment")]
+    if lacking:
+        columns = ", ".join(f"{_quoted(one)} comment {_text(column_comment(table, one))}" for one in lacking)
+        spark.sql(f"alter table delta.{_quoted(lake.table(table))} alter column {columns}")
+        spark.sql(f"comment on table delta.{_quoted(lake.table(table))} is {_text(table_comment(table))}")
+
+
+@contextmanager
+def _unless_refused(what: str, refused: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except (PySparkException, Py4JError, PipelineError) as error:
+        reason = str(error).strip().splitlines()[0]
+        refused.append(f"the catalog has refused {what}: {reason}")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,94 @@
+"""The tables of a lake in Spark's own catalog, in memory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from embermq.instants import EPOCH
+from embermq.spark.jobs.clients import CLIENTS_JOB
+from embermq.spark.jobs.retained import RETAINED_JOB
+from embermq.spark.lake.gaps import record_gap
+from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import create_table
+from embermq.spark.queries.registration import SchemaName, register_tables
+from support.lakes import feed, new_lake, retained_of
+from support.recorded import START_US, Recorder
+
+NAME = SchemaName("spark_catalog", "ember_tests")
+
+
+@pytest.fixture(scope="module")
+def registered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lake, Recorder]]:
+    directory = tmp_path_factory.mktemp("registered")
+    made = Recorder(directory / "data")
+    for number in range(30):
+        made.publish(f"t/{number % 4}", b"%d" % number if number % 7 else b"", retain=True)
+    made.close()
+    lake = new_lake(spark, directory / "lake", RETAINED_JOB, CLIENTS_JOB)
+    feed(spark, lake, made.data, RETAINED_JOB, [1, 12, 31])
+    assert register_tables(spark, lake, NAME) == []
+    yield lake, made
+    spark.sql(f"drop schema {NAME} cascade")
+
+
+def test_every_table_and_column_has_a_name_and_a_comment(
+    spark: SparkSession, registered: tuple[Lake, Recorder]
+) -> None:
+    names = {row["tableName"] for row in spark.sql(f"show tables in {NAME}").collect()}
+    assert names >= {"retained", "retained_closed", "clients", "gaps", "retained_history"}
+    for name in names:
+        for field in spark.table(f"{NAME}.{name}").schema:
+            assert field.metadata.get("comment"), f"{name}.{field.name}"
+    assert register_tables(spark, registered[0], NAME) == []  # once more changes nothing
+
+
+def test_the_function_answers_as_the_model_does(spark: SparkSession, registered: tuple[Lake, Recorder]) -> None:
+    _, made = registered
+    for at_us in (START_US, START_US + 9_000, START_US + 17_500, made.now_us):
+        asked = spark.sql(f"select * from {NAME}.retained_as_of(timestamp_micros({at_us}))")
+        assert retained_of(asked) == made.retained(at_us)
+    asked = spark.sql(f"select * from {NAME}.retained_as_of(timestamp_micros({made.now_us}), 't/+/#')")
+    assert retained_of(asked) == made.retained()
+    asked = spark.sql(f"select * from {NAME}.retained_as_of(timestamp_micros({made.now_us}), 't/1')")
+    assert set(retained_of(asked)) == {"t/1"} & set(made.retained())
+    assert spark.sql(f"select count(*) from {NAME}.retained_history").collect()[0][0] == sum(
+        1 for event in made.retained_events if event[3] is not None
+    )
+
+
+def test_in_a_gap_the_function_says_that_nothing_is_known(
+    spark: SparkSession, registered: tuple[Lake, Recorder]
+) -> None:
+    lake, _ = registered
+    moments = {name: EPOCH.replace(year=year) for name, year in (("from_timestamp", 2001), ("to_timestamp", 2003))}
+    gap = {"job": "retained", "from_offset": 31, "to_offset": 50, "why": "trimmed", "noticed": EPOCH, **moments}
+    record_gap(spark, lake, gap)
+    with pytest.raises(PySparkException, match=r"offsets 31 to 50 were trimmed before the pipeline had read them"):
+        spark.sql(f"select count(*) from {NAME}.retained_as_of(timestamp'2002-01-01')").collect()
+    assert spark.sql(f"select count(*) from {NAME}.retained_as_of(timestamp'2004-01-01')").collect()[0][0] == 0
+
+
+def test_a_table_of_an_earlier_version_gets_its_comments(spark: SparkSession, tmp_path: Path) -> None:
+    lake = new_lake(spark, tmp_path)
+    (schema,) = CLIENTS_JOB.tables.values()
+    spark.createDataFrame([], schema).write.format("delta").save(lake.table("clients"))
+    other = SchemaName("spark_catalog", "earlier")
+    try:
+        assert register_tables(spark, lake, other) == []
+        assert all(field.metadata["comment"] for field in spark.table(f"{other}.clients").schema)
+    finally:
+        spark.sql(f"drop schema {other} cascade")
+
+
+def test_what_a_catalog_refuses_is_a_sentence_each(
+    spark: SparkSession, registered: tuple[Lake, Recorder], tmp_path: Path
+) -> None:
+    (said,) = register_tables(spark, registered[0], SchemaName("nowhere", "x"))
+    assert said.startswith("the catalog has refused the schema `nowhere`.`x`: ") and "\n" not in said
+    other = new_lake(spark, tmp_path)
+    create_table(spark, other, "gaps", CLIENTS_JOB.tables["clients"])
+    (said,) = register_tables(spark, other, NAME)
+    assert said.startswith(f"the catalog has refused the table gaps in {NAME}: it is there already, and lies in ")
