@@ -91,6 +91,11 @@ def subscribes_of(topic_filters: list[str]) -> bytes:
     return b"".join(packets.subscribe(topic_filters[at : at + FILTERS_IN_PACKET], 0) for at in parts)
 
 
+def nothing(target: Target, until_s: float) -> None:
+    """No attack: what the pair sees on this machine anyway."""
+    time.sleep(max(0.0, until_s - time.monotonic()))
+
+
 # -- subscriptions -----------------------------------------------------------------------------------------------------
 
 
@@ -207,6 +212,7 @@ def unfinished_websocket_messages(target: Target, until_s: float) -> None:
 
 
 ATTACKS: Final[dict[str, Attack]] = {
+    "nothing": nothing,
     "million-filters": million_filters,
     "deep-filters": deep_filters,
     "long-filters": long_filters,

@@ -34,6 +34,7 @@ from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS, Mqtt5Settings
 from embermq.protocol.sn.settings import SnSettings
 from embermq.store.interface import Store, StoreError
 from embermq.transport.addresses import is_loopback, shown
+from embermq.transport.bounds.address_bounds import SHARED_ADDRESSES
 from embermq.transport.server import GROUP_BYTES_MAX, Server
 from embermq.transport.tls import CertificateError, load_certificate, server_context
 
@@ -69,6 +70,7 @@ class Broker:
     require_client_certificate: bool = False
     ws_path: str = "/mqtt"
     ws_origins: Sequence[str] = ()
+    shared_addresses: Sequence[str] = SHARED_ADDRESSES
     unix_path: Path | str | None = None
     unix_mode: int = 0o660
     sn_port: int | None = None
@@ -157,6 +159,7 @@ class Broker:
                 sys_interval_s=self.sys_interval_s,
                 group_bytes_max=self.group_bytes_max,
                 mqtt5=self.mqtt5,
+                shared_addresses=self.shared_addresses,
                 response_information=self._response_information,
             )
             await self._server.start()

@@ -5,7 +5,7 @@ Never: where a value comes from; `config` reads files, the environment and flags
 """
 
 from collections.abc import Mapping
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -21,6 +21,7 @@ from embermq.protocol.mqtt.fields import PROPERTIES_BYTES_MAX, PROPERTIES_MAX
 from embermq.protocol.sn import settings as sn_settings
 from embermq.protocol.topics import check_topic_filter, check_topic_name
 from embermq.transport.addresses import is_loopback
+from embermq.transport.bounds.address_bounds import SHARED_ADDRESSES
 from embermq.units import without_unit
 
 ENVIRONMENT_PREFIX: Final = "EMBERMQ_"
@@ -76,6 +77,13 @@ def _archive(text: str) -> str:
         raise ValueError(str(error)) from None
 
 
+def _network(text: str) -> str:
+    try:
+        return str(ip_network(text, strict=False))
+    except ValueError:
+        raise ValueError("expected an address or a network, such as 10.0.0.7 or 10.1.0.0/16") from None
+
+
 def _directory(value: object) -> object:
     if value == "":  # `Path` takes it for the current directory; it is rather a variable that was not set
         raise ValueError("expected a directory")
@@ -86,6 +94,7 @@ Port = Annotated[int, Field(ge=0, le=65_535)]
 Count = Annotated[int, Field(ge=1)]
 Directory = Annotated[Path, BeforeValidator(_directory)]
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
+Network = Annotated[str, AfterValidator(_network)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 
 
@@ -118,6 +127,7 @@ class ListenerSettings(Section):
     wss_port: Port | None = None
     ws_path: Annotated[str, Field(pattern="^/")] = "/mqtt"
     ws_origins: tuple[str, ...] = ()
+    shared_addresses: tuple[Network, ...] = SHARED_ADDRESSES
     unix_path: Path | None = None
     unix_mode: Annotated[str, Field(pattern="^0?[0-7]{3}$")] = "660"
 
@@ -159,6 +169,12 @@ class LimitSettings(Section):
     will_grace_s: Annotated[int, Field(ge=0, le=86_400)] = limits.WILL_GRACE_S
     files_reserved: Annotated[int, Field(ge=0)] = limits.FILES_RESERVED
     memory_bytes_max: Annotated[int, Field(ge=0)] = limits.MEMORY_BYTES_MAX
+    client_connect_rate_max: Annotated[int, Field(ge=0)] = limits.CLIENT_RATE_MAX
+    client_publish_rate_max: Annotated[int, Field(ge=0)] = limits.CLIENT_RATE_MAX
+    client_subscribe_rate_max: Annotated[int, Field(ge=0)] = limits.CLIENT_RATE_MAX
+    client_bytes_rate_max: Annotated[int, Field(ge=0)] = limits.CLIENT_RATE_MAX
+    address_connections_max: Annotated[int, Field(ge=0)] = limits.ADDRESS_CONNECTIONS_MAX
+    address_login_failures_max: Annotated[int, Field(ge=0)] = limits.ADDRESS_LOGIN_FAILURES_MAX
 
     def limits(self) -> limits.Limits:
         """The limits as the core takes them."""

@@ -1,5 +1,6 @@
 """Effects: nothing that promises something is sent before the commit, and nothing overtakes."""
 
+from embermq.broker.effects import DELIVERIES_A_TURN, SUBACK_WEIGHT, WEIGHT_MAX
 from embermq.protocol.packets import (
     Connack,
     Pingreq,
@@ -247,3 +248,64 @@ def test_a_takeover_while_connack_waits_ends_the_first() -> None:
     assert first.closed == ReasonCode.SESSION_TAKEN_OVER
     assert second.take() == [Connack(True)]
     assert bench.core.counters.clients_connected == 1
+
+
+def test_a_large_group_is_released_in_order_in_several_turns_and_the_next_group_waits_for_it() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    reader, writer, other = (bench.join(name) for name in ("r", "w", "o"))
+    bench.subscribed(reader, "t", 1)
+    count = 2 * DELIVERIES_A_TURN
+    payloads = [b"%d" % number for number in range(count)]
+    bench.send(writer, *(Publish("t", payload, 1, packet_id=1) for payload in payloads), turn=False)
+    bench.core.end_turn()
+    bench.send(other, Publish("t", b"behind", 1, packet_id=1))
+    assert store.done is not None
+    store.finish()
+    first = writer.take()
+    assert 0 < len(first) < count
+    assert other.take() == []
+    assert bench.core.end_turn()
+    assert store.done is None, "the next group is committed when this one is released"
+    bench.turn()
+    bench.commit()
+    assert len(first) + len(writer.take()) == count
+    assert other.take() == [Puback(1)]
+    received = []
+    while messages := reader.take_messages():  # as the window allows
+        received += [message.payload for message in messages]
+        bench.send(reader, *(Puback(message.packet_id) for message in messages))
+        bench.commit()
+    assert received == [*payloads, b"behind"]
+
+
+def test_a_ping_does_not_overtake_an_answer_that_is_released_in_a_later_turn() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    client = bench.join("c")
+    requests = [SubscriptionRequest(f"t/{number}", 0) for number in range(2 * DELIVERIES_A_TURN // SUBACK_WEIGHT)]
+    for packet_id, request in enumerate(requests, 1):
+        bench.send(client, Subscribe(packet_id, [request]), turn=False)
+    bench.core.end_turn()
+    store.finish()
+    bench.send(client, Pingreq(), turn=False)
+    assert not any(isinstance(packet, Pingresp) for packet in client.got)
+    bench.turn()
+    bench.commit()
+    answers = client.take()
+    assert isinstance(answers[-1], Pingresp)
+    assert [answer.packet_id for answer in answers if isinstance(answer, Suback)] == list(range(1, len(requests) + 1))
+
+
+def test_the_core_is_behind_while_much_waits_to_be_released() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    client = bench.join("c")
+    assert not bench.core.is_behind()
+    refused = [SubscriptionRequest("/".join("a" * 1_000), 0)] * WEIGHT_MAX
+    bench.send(client, Subscribe(1, refused))
+    assert not bench.core.is_behind(), "a refused subscription has no retained messages"
+    bench.send(client, Subscribe(2, [SubscriptionRequest("t", 0)] * (WEIGHT_MAX // SUBACK_WEIGHT + 1)))
+    assert bench.core.is_behind()
+    bench.commit()
+    assert not bench.core.is_behind()

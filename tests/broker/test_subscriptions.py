@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from embermq.broker.limits import Limits
+from embermq.broker.subscriptions import REMOVED_AT_ONCE, REMOVED_LEVELS
 from embermq.protocol.packets import Publish, Subscribe, SubscriptionRequest, Unsubscribe
 from support.clauses import v5
 from support.core import Bench, DiskBench
@@ -157,3 +158,48 @@ def test_options_and_identifiers_of_a_persistent_session_are_there_after_a_resta
     assert client.payloads() == [b"live"]
     assert client.take_ids() == [(11,)]
     bench.journal.close()
+
+
+def test_a_session_with_many_subscriptions_ends_in_several_turns_and_gets_nothing_meanwhile() -> None:
+    bench = Bench(ScriptedStore(late=False))
+    client, other = bench.join("c", clean=False), bench.join("o")
+    filters = [f"{number}/+" for number in range(REMOVED_LEVELS)]
+    bench.send(client, Subscribe(1, [SubscriptionRequest(each, 1) for each in filters]))
+    bench.send(client, Subscribe(2, [SubscriptionRequest("$share/g/0/+", 1), SubscriptionRequest("#", 2)]))
+    bench.subscribe(other, "0/+", 1)
+    bench.publish("0/a", b"live", qos=1)
+    client.take(), other.take()
+    again = bench.connect("c", turn=False)  # Clean Start: the older session ends
+    bench.core.end_turn()
+    assert 0 < bench.core.subscription_count() < len(filters)
+    bench.core.receive(again, [Publish("0/a", b"x", 1, packet_id=7)], bench.now_ms)
+    bench.turn()
+    assert bench.core.subscription_count() == 1
+    assert bench.core.share_groups() == []
+    assert (client.payloads(), again.payloads(), other.payloads()) == ([], [], [b"x"])
+    bench.publish("0/a", b"y", qos=1)
+    assert other.payloads() == [b"y"]
+    assert [session.client_id for session in bench.core.sessions()] == ["o", "c"]
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_a_crash_while_a_large_session_is_removed_leaves_none_of_it(tmp_path: Path, turns: int) -> None:
+    bench = DiskBench(tmp_path / "data")
+    client = bench.join("c", clean=False)
+    filters = [f"{number}/a" for number in range(REMOVED_AT_ONCE + 1)]
+    bench.send(client, Subscribe(1, [SubscriptionRequest(each, 1) for each in ["$share/g/t", *filters]]))
+    bench.commit()
+    bench.core.end_session(bench.core.sessions()[0])
+    durable: list[bool] = []
+    bench.core.when_durable(lambda: durable.append(True))
+    for _ in range(turns):
+        bench.core.end_turn()
+    bench.core.tick(bench.now_ms, bench.now_ms * 1000)  # commits
+    while not durable:
+        bench.calls.get(timeout=30)()
+    after = bench.crashed()
+    assert after.core.sessions() == []
+    assert after.core.subscription_count() == 0
+    assert after.core.share_groups() == []
+    after.commit()
+    after.journal.close()

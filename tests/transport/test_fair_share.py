@@ -5,12 +5,16 @@ import pytest
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Pingreq, Publish
 from embermq.transport.fair_share import (
+    LIGHT_S,
     LONG_S,
+    LONG_TURN_S,
     QUICK_S,
     SHARE_BYTES,
     SHARE_BYTES_MAX,
     SHARE_BYTES_MIN,
+    SHARE_TIMED_BYTES,
     TURN_S,
+    TurnTime,
     adapted_share,
 )
 from embermq.transport.server import Server
@@ -66,8 +70,11 @@ def test_what_came_before_the_end_of_a_connection_is_processed() -> None:
         messages = [Publish("t", b"%06d" % number) for number in range(2 * SHARE_BYTES // 12)]
         writer.send_now(*messages)
         writer.connection.connection_lost(None)
+        assert len(server.core.sessions()) == 2, "what it has sent is processed in shares as before"
+        while len(server.core.sessions()) == 2:
+            await turn()
         await turn()
-        assert len(reader.payloads()) == len(messages)
+        assert reader.payloads() == [message.payload for message in messages]
 
     run(scenario)
 
@@ -76,7 +83,7 @@ def test_a_client_that_brings_much_waits_when_others_have_used_the_time_of_a_tur
     async def scenario(server: Server) -> None:
         reader = await joined(server, "r", "t")
         late, small = await joined(server, "l"), await joined(server, "s")
-        server.shares_s = 2 * TURN_S
+        server.turn_time.shares_s = 2 * TURN_S
         before = server.core.counters.bytes_received
         late.send_now(Publish("t", bytes(10_000)))
         assert server.core.counters.bytes_received == before
@@ -103,7 +110,7 @@ def test_clients_take_turns_where_the_time_of_a_turn_is_too_short_for_all() -> N
 
         def proceed(self) -> None:
             served.append(self._name)
-            self._server.shares_s = 2 * TURN_S
+            self._server.turn_time.shares_s = 2 * TURN_S
             self._server._resting.append(self)  # type: ignore[arg-type]  # it has the one method that is called
 
     async def scenario(server: Server) -> None:
@@ -115,3 +122,36 @@ def test_clients_take_turns_where_the_time_of_a_turn_is_too_short_for_all() -> N
 
     run(scenario)
     assert served[:7] == list("abcabca")
+
+
+def test_small_reads_are_timed_after_a_long_turn_until_none_was_long_for_a_while() -> None:
+    turn_time = TurnTime()
+    turn_time.ended(LONG_TURN_S / 2)
+    assert turn_time.timed_bytes == SHARE_TIMED_BYTES
+    turn_time.ended(LONG_TURN_S * 2)
+    assert turn_time.timed_bytes == 0
+    turn_time.tick()
+    assert turn_time.timed_bytes == 0
+    turn_time.tick()
+    assert turn_time.timed_bytes == SHARE_TIMED_BYTES
+
+
+def test_a_client_whose_small_packets_take_long_waits_and_others_do_not() -> None:
+    async def scenario(server: Server) -> None:
+        heavy, light = await joined(server, "h"), await joined(server, "l")
+        server.turn_time.ended(2e6)
+        for client in (heavy, light):
+            client.send_now(Pingreq())
+        await turn()
+        heavy.connection._took_s = 2 * LIGHT_S
+        light.connection._took_s = 0.0
+        server.turn_time.shares_s = 2 * TURN_S
+        before = server.core.counters.bytes_received
+        heavy.send_now(Pingreq())
+        assert server.core.counters.bytes_received == before
+        light.send_now(Pingreq())
+        assert server.core.counters.bytes_received == before + 2
+        await turn()
+        assert server.core.counters.bytes_received == before + 4
+
+    run(scenario)

@@ -28,9 +28,9 @@ from embermq.protocol.packets import (
 )
 from embermq.store.journal import Journal
 from embermq.transport.fair_share import SHARE_BYTES
+from embermq.transport.pauses import WAITING_MAX
 from embermq.transport.rate_limited_log import LINES_A_SECOND
 from embermq.transport.server import Server
-from embermq.transport.stream import WAITING_MAX
 from support.attributes import attributes_of
 from support.clauses import v311
 from support.stores import ScriptedStore

@@ -33,7 +33,7 @@ from embermq.protocol.reasons import ReasonCode
 from embermq.store.memory import MemoryStore
 from embermq.transport.server import Server
 from support.clauses import v5
-from support.transports import Peer, turn
+from support.transports import LONG_TURN_S, Peer, turn
 
 
 class Client:
@@ -115,6 +115,7 @@ def run(
             levels=(3, 4, 5),
             mqtt5=Mqtt5Settings(receive_maximum=receive_maximum, **(mqtt5 or {})),
             response_information=response_information,
+            long_turn_s=LONG_TURN_S,
         )
         await server.start()
         await scenario(server)

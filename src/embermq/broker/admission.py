@@ -15,6 +15,7 @@ from embermq.broker.access import OPERATOR, Access, Identity
 from embermq.broker.counters import SYS_PREFIX, Counters
 from embermq.broker.limits import Limits
 from embermq.broker.queues.shared import filter_of, is_shared
+from embermq.broker.rates.bucket import Bucket
 from embermq.broker.routes import Route, Routes, subscription_bytes
 from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode
@@ -121,7 +122,7 @@ class Admission:
         self._counters.dropped_payload_format += 1
         return self._refuse(client_id, "PUBLISH", packet.topic_name, packet.reason, packet.detail)
 
-    def subscription_refusal(self, session: "Session", topic_filter: str, existed: bool) -> int | None:
+    def subscription_refusal(self, session: "Session", topic_filter: str, existed: bool, now_ms: int) -> int | None:
         """Why a subscription is not granted, counted and reported; None if it is."""
         reason: ReasonCode
         asked = topic_filter
@@ -130,6 +131,8 @@ class Admission:
             topic_filter = filter_of(asked)
         if not topic_filter:
             reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "not $share/name/filter"
+        elif self._limits.client_subscribe_rate_max and not self._is_within_rate(session, now_ms):
+            reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.client_subscribe_rate_max is exceeded"
         elif not existed and self.is_memory_full:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.memory_bytes_max is reached"
         elif not existed and len(session.subscriptions) >= self._limits.subscriptions_max:
@@ -146,6 +149,11 @@ class Admission:
             return None
         self._counters.subscriptions_refused += 1
         return self._refuse(session.client_id, "SUBSCRIBE", asked, reason, detail)
+
+    def _is_within_rate(self, session: "Session", now_ms: int) -> bool:
+        if session.subscribe_rate is None:
+            session.subscribe_rate = Bucket(self._limits.client_subscribe_rate_max, now_ms)
+        return session.subscribe_rate.take(1, now_ms)
 
     def _refuse(self, client_id: str, packet_name: str, topic: str, reason: ReasonCode, detail: str) -> int:
         self._report(Refusal(client_id, packet_name, topic, reason, detail))
@@ -169,7 +177,7 @@ class Admission:
         if len(topic_name) <= CACHE_TOPIC_LENGTH_MAX:
             receivers = len(route.receivers) + len(route.groups)
             if len(self.admitted) >= self._topics_max or self._receivers + receivers > self._receivers_max:
-                self._forget_all()
+                self.forget_routes()
             self.admitted[topic_name] = route
             self._receivers += receivers
         return route
@@ -177,10 +185,11 @@ class Admission:
     def _forget(self, topic_filter: str) -> None:
         """A subscription was added or removed."""
         if has_wildcard(topic_filter):
-            self._forget_all()
+            self.forget_routes()
         else:
             self.admitted.pop(topic_filter, None)
 
-    def _forget_all(self) -> None:
+    def forget_routes(self) -> None:
+        """Empty the cache."""
         self.admitted.clear()
         self._receivers = 0

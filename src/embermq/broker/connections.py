@@ -19,6 +19,7 @@ from embermq.broker.effects import ConnackEffect, Effects
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
 from embermq.broker.queues.outbound import Outbound
+from embermq.broker.rates.bucket import ClientBuckets
 from embermq.broker.session import Deadlines, Session
 from embermq.broker.subscriptions import Subscriptions
 from embermq.broker.wills import Wills
@@ -50,6 +51,7 @@ class Connections:
         "_token",
         "_response_information",
         "_assigned",
+        "_connect_rates",
         "_keep_alives",
         "_expiries",
     )
@@ -82,6 +84,7 @@ class Connections:
         self._token: Final = token
         self._response_information: Final = response_information
         self._assigned = 0
+        self._connect_rates: Final = ClientBuckets(limits.client_connect_rate_max)
         self._keep_alives: Final = Deadlines(Session.keep_alive_due_ms)
         self._expiries: Final = Deadlines(Session.expiry_due_ms)
 
@@ -124,6 +127,9 @@ class Connections:
         older = self.sessions.get(client_id)
         if older is not None and not self._access.may_take_over(identity, older.identity.user_name):
             self._refuse(link, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "the client id belongs to another user")
+            return
+        if not self._connect_rates.take(client_id, self.now_ms):
+            self._refuse(link, ReasonCode.CONNECTION_RATE_EXCEEDED, "limits.client_connect_rate_max is exceeded")
             return
         must_be_durable = False
         if older is not None:

@@ -174,7 +174,7 @@ class Core:
                 elif isinstance(packet, Pubcomp):
                     delivery.acknowledged(session, session.outbound.pubcomp(packet.packet_id))
                 elif isinstance(packet, Subscribe):
-                    self.subscriptions.subscribe(session, link, packet)
+                    self.subscriptions.subscribe(session, link, packet, self.connections.now_ms)
                 elif isinstance(packet, Unsubscribe):
                     self.subscriptions.unsubscribe(session, link, packet)
                 elif isinstance(packet, Pingreq):
@@ -382,6 +382,8 @@ class Core:
     def end_turn(self) -> bool:
         """All packets of this turn are in: commit, send what windows allow. True: the next turn has work already."""
         self._set_clock()
+        if self._effects.must_release():
+            self._effects.release_more()
         if self._effects.pending:
             self._effects.commit_or_gather(self.connections.now_ms)
         if self._store.group_bytes() > LAZY_GROUP_BYTES:
@@ -406,9 +408,16 @@ class Core:
         is_ready = bool(flow.ready)
         if is_ready:
             self._process_deferred()
+        is_ending = self.subscriptions.is_ending()
+        if is_ending:
+            self.subscriptions.remove_more()
         if self.retained.send_pieces():
             return True
-        return is_ready or self._effects.may_commit()
+        return is_ready or is_ending or self._effects.may_proceed()
+
+    def is_behind(self) -> bool:
+        """Whether so much waits to be released that clients which bring much should wait."""
+        return self._effects.are_many()
 
     def _set_clock(self) -> None:
         """Before something can expire, or a will is published; not for every packet."""

@@ -40,6 +40,7 @@ class Counters:
         "connections_refused",
         "refusals",
         "publishers_held_back",
+        "clients_slowed_by_rate",
         "receivers_slow",
         "queues_long",
         "dropped_output_full",
@@ -82,6 +83,7 @@ class Counters:
         self.connections_refused = 0
         self.refusals: Final[dict[ReasonCode, int]] = {}  # of connections, by reason
         self.publishers_held_back = 0  # how often a publisher had to wait for a receiver
+        self.clients_slowed_by_rate = 0  # how often a client was not read from because of its rate
         self.receivers_slow = 0  # how often a receiver did not drain while publishers waited for it
         self.queues_long = 0  # how often a session came near `queue_log_bytes_max`
         self.dropped_output_full = 0
@@ -176,6 +178,7 @@ def _publish_values(counters: Counters) -> dict[str, str | int]:
         "publish/messages/dropped/retained-budget": counters.dropped_retained_budget,
         "publish/held-back": counters.publishers_held_back,
         "publish/receivers/slow": counters.receivers_slow,
+        "clients/slowed-by-rate": counters.clients_slowed_by_rate,
         "sessions/queues-long": counters.queues_long,
         "publish/bytes/received": counters.publish_bytes_received,
         "publish/bytes/sent": counters.publish_bytes_sent,

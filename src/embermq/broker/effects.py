@@ -30,6 +30,12 @@ GATHER_ENOUGH: Final = 16
 GATHER_QUIET_MS: Final = 10
 """A group does not wait if the last commit was longer ago than this."""
 COMMITS_AT_ONCE: Final = 64
+DELIVERIES_A_TURN: Final = 4_096
+"""How many deliveries of durable messages begin before other clients come first."""
+WEIGHT_MAX: Final = 8 * DELIVERIES_A_TURN
+"""When more waits than this, no more is read from clients that bring much: all effects wait in one line."""
+SUBACK_WEIGHT: Final = 8
+"""Looking for the retained messages of one subscription is about as much work as so many deliveries."""
 
 
 class Effect(ABC):
@@ -37,12 +43,14 @@ class Effect(ABC):
 
     `session`: later packets of this session must not overtake the effect; None if they may.
     `link`: the effect is an answer to this link, which counts against what the shell reads from it; None if it is none.
+    `weight`: how much work its release is, in deliveries of a message to one client.
     """
 
-    __slots__ = ("session", "link")
+    __slots__ = ("session", "link", "weight")
 
     session: "Session | None"
     link: Link | None
+    weight: int
 
     @abstractmethod
     def release(self, core: "Core") -> None:
@@ -61,7 +69,10 @@ class Effects:
         "_wake_in_ms",
         "_bug",
         "_committing",
+        "_released",
         "_is_committing",
+        "_is_durable",
+        "_weight",
         "_is_gathering",
         "_gathered_from",
         "_commits_at_once",
@@ -83,8 +94,11 @@ class Effects:
         self._store: Final = store
         self._wake: Final = wake
         self._bug: Final = bug
-        self._committing: list[Effect] = []  # of the group that is being made durable
-        self._is_committing = False
+        self._committing: list[Effect] = []  # of the group that is being made durable, or released
+        self._released = 0  # how many of them are released
+        self._is_committing = False  # until all of them are
+        self._is_durable = False  # the group is durable, and the rest of them is released in the next turns
+        self._weight = 0  # of all effects that are not released
         self._wake_in_ms: Final = wake_in_ms
         self._is_gathering = False  # the commit of the open group waits for more records
         self._gathered_from = 0  # how many effects there were when it began to wait
@@ -95,6 +109,7 @@ class Effects:
     def add(self, effect: Effect) -> None:
         """Let an effect wait for the commit of the open group."""
         self.pending.append(effect)
+        self._weight += effect.weight
         session = effect.session
         if session is not None:
             session.pending += 1
@@ -106,13 +121,13 @@ class Effects:
         """Ask the store to make the open group durable, unless it is still busy with the group before."""
         self._is_gathering = False
         while not self._is_committing:
-            effects = self.pending
+            self._committing = self.pending
             self.pending = []
+            self._is_committing = True
             if not self._store.commit(self._committed):
-                self._committing = effects
-                self._is_committing = True
                 return
-            self._release(effects)
+            self._is_durable = True
+            self.release_more()
             if not self.pending:
                 return
 
@@ -162,37 +177,63 @@ class Effects:
             self.commit()
             self._wake()
 
-    def may_commit(self) -> bool:
-        """Whether effects wait, and the store is free to commit their group."""
-        return bool(self.pending) and not self._is_committing and not self._is_gathering
+    def may_proceed(self) -> bool:
+        """Whether effects can be released, or wait while the store is free to commit their group."""
+        return self._is_durable or (bool(self.pending) and not self._is_committing and not self._is_gathering)
 
     def pending_publishes(self) -> "list[PublishEffect]":
         """The messages that are not durable yet, oldest first."""
-        return [effect for effect in [*self._committing, *self.pending] if isinstance(effect, PublishEffect)]
+        waiting = [*self._committing[self._released :], *self.pending]
+        return [effect for effect in waiting if isinstance(effect, PublishEffect)]
 
     def _committed(self, error: StoreError | None) -> None:
         """The store's answer to `commit`. After an error the store tries again: the effects stay pending."""
         if error is not None:
             return
-        effects = self._committing
-        self._committing = []
-        self._is_committing = False
-        self._release(effects)
+        self._is_durable = True
+        self.release_more()
         self._wake()
 
-    def _release(self, effects: list[Effect]) -> None:
+    def are_many(self) -> bool:
+        """Whether so much work waits that clients which cause much of it should wait too."""
+        return self._weight > WEIGHT_MAX
+
+    def must_release(self) -> bool:
+        """Whether the group is durable and some of its effects are not released yet."""
+        return self._is_durable
+
+    def release_more(self) -> None:
+        """Release the effects of the durable group, in order: all, or as many deliveries as one turn may have.
+
+        The rest follows in the next turns: a group may have thousands of messages with thousands of receivers each.
+        """
         core = self._core
-        for effect in effects:
+        effects = self._committing
+        count = len(effects)
+        position = self._released
+        deliveries_left = DELIVERIES_A_TURN
+        while position < count and deliveries_left > 0:
+            effect = effects[position]
+            position += 1
+            self._released = position
             session = effect.session
             if session is not None:
                 session.pending -= 1
             link = effect.link
             if link is not None:
                 link.waiting -= 1
+            weight = effect.weight
+            deliveries_left -= weight
+            self._weight -= weight
             try:
                 effect.release(core)
             except Exception as error:  # a bug of ours in one effect must not stop the effects behind it
                 self._bug(error)
+        if position == count:
+            self._committing = []
+            self._released = 0
+            self._is_committing = False
+            self._is_durable = False
 
 
 @final
@@ -214,6 +255,7 @@ class PublishEffect(Effect):
     ) -> None:
         self.session = publisher
         self.link = link
+        self.weight = 1 + len(receivers) + len(shares)
         self.offset: Final = offset
         self._message: Final = message
         self._receivers = receivers
@@ -255,6 +297,7 @@ class AcknowledgementEffect(Effect):
     def __init__(self, link: Link, packet_type: int, packet_id: int, reason: int = 0) -> None:
         self.session = None
         self.link = link
+        self.weight = 1
         self._to: Final = link
         self._packet_type: Final = packet_type
         self._packet_id: Final = packet_id
@@ -273,6 +316,11 @@ class PacketEffect(Effect):
     def __init__(self, session: "Session", link: Link, packet: Packet) -> None:
         self.session = session
         self.link = link
+        self.weight = 1
+        if isinstance(packet, Suback):
+            for reason in packet.reasons:
+                if reason < ReasonCode.UNSPECIFIED_ERROR:
+                    self.weight += SUBACK_WEIGHT
         self._from: Final = session
         self._to: Final = link
         self._packet: Final = packet
@@ -292,6 +340,7 @@ class OfferEffect(Effect):
     def __init__(self, session: "Session", message: Publish, qos: int, retain: bool, ids: tuple[int, ...]) -> None:
         self.session = None
         self.link = None
+        self.weight = 1
         self._to: Final = session
         self._message: Final = message
         self._qos: Final = qos
@@ -312,6 +361,7 @@ class SharedOfferEffect(Effect):
     def __init__(self, session: "Session", message: Publish, retain: bool, ids: tuple[int, ...]) -> None:
         self.session = None
         self.link = None
+        self.weight = 1
         self._to: Final = session
         self._message: Final = message
         self._retain: Final = retain
@@ -332,6 +382,7 @@ class ConnackEffect(Effect):
     def __init__(self, session: "Session", link: Link, packet: Connack) -> None:
         self.session = None
         self.link = None
+        self.weight = 1
         self._of: Final = session
         self._to: Final = link
         self._packet: Final = packet
@@ -349,6 +400,7 @@ class CallEffect(Effect):
     def __init__(self, call: Callable[[], None]) -> None:
         self.session = None
         self.link = None
+        self.weight = 1
         self._call: Final = call
 
     def release(self, core: "Core") -> None:

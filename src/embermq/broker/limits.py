@@ -25,6 +25,9 @@ SESSION_EXPIRY_MAX_S: Final = 30 * 24 * 3600
 WILL_GRACE_S: Final = 30
 FILES_RESERVED: Final = 512
 MEMORY_BYTES_MAX: Final = 0
+CLIENT_RATE_MAX: Final = 0
+ADDRESS_CONNECTIONS_MAX: Final = 10_000
+ADDRESS_LOGIN_FAILURES_MAX: Final = 10
 
 
 @final
@@ -49,6 +52,12 @@ class Limits:
         "will_grace_s",
         "files_reserved",
         "memory_bytes_max",
+        "client_connect_rate_max",
+        "client_publish_rate_max",
+        "client_subscribe_rate_max",
+        "client_bytes_rate_max",
+        "address_connections_max",
+        "address_login_failures_max",
     )
 
     def __init__(
@@ -71,6 +80,12 @@ class Limits:
         will_grace_s: int = WILL_GRACE_S,
         files_reserved: int = FILES_RESERVED,
         memory_bytes_max: int = MEMORY_BYTES_MAX,
+        client_connect_rate_max: int = CLIENT_RATE_MAX,
+        client_publish_rate_max: int = CLIENT_RATE_MAX,
+        client_subscribe_rate_max: int = CLIENT_RATE_MAX,
+        client_bytes_rate_max: int = CLIENT_RATE_MAX,
+        address_connections_max: int = ADDRESS_CONNECTIONS_MAX,
+        address_login_failures_max: int = ADDRESS_LOGIN_FAILURES_MAX,
     ) -> None:
         self.packet_bytes_max: Final = packet_bytes_max  # of its remaining length, judged before any allocation
         self.connections_max: Final = connections_max
@@ -89,6 +104,16 @@ class Limits:
         self.will_grace_s: Final = will_grace_s  # after a start, how long clients have to come back before their wills
         self.files_reserved: Final = files_reserved  # descriptors that no connection gets
         self.memory_bytes_max: Final = memory_bytes_max  # of the process; 0: three fourths of the machine's
+        self.client_connect_rate_max: Final = client_connect_rate_max  # in a second; 0: no bound; so for the next three
+        self.client_publish_rate_max: Final = client_publish_rate_max
+        self.client_subscribe_rate_max: Final = client_subscribe_rate_max  # topic filters
+        self.client_bytes_rate_max: Final = client_bytes_rate_max  # received
+        self.address_connections_max: Final = address_connections_max  # 0: no bound; so for the next one
+        self.address_login_failures_max: Final = address_login_failures_max  # until it has to wait
+
+    def has_client_rates(self) -> bool:
+        """Whether what a client sends is metered."""
+        return self.client_publish_rate_max > 0 or self.client_bytes_rate_max > 0
 
     def keep_alive_s(self, asked_s: int) -> int:
         """The keep alive that a client gets; 0 is none."""

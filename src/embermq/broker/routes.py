@@ -120,12 +120,13 @@ class _Node:
 class Routes:
     """The trie of all topic filters of all sessions."""
 
-    __slots__ = ("_root", "_watchers", "count", "size_bytes")
+    __slots__ = ("_root", "_watchers", "count", "size_bytes", "has_ended_sessions")
 
     def __init__(self) -> None:
         self._root: Final = _Node()
         self._watchers: Final[list[Callable[[str], None]]] = []
         self.count = 0  # subscriptions
+        self.has_ended_sessions = False  # whose subscriptions are not removed yet
         self.size_bytes = 0  # about what all subscriptions take in memory, those of share groups included
 
     def watch(self, changed: Callable[[str], None]) -> None:
@@ -218,6 +219,8 @@ class Routes:
         found = _Found()
         self._walk(topic_name, found)
         receivers = found.receivers()
+        if self.has_ended_sessions:
+            receivers = [receiver for receiver in receivers if not receiver.session.has_ended]
         return Route(receivers, found.groups) if receivers or found.groups else _NO_RECEIVERS
 
     def _walk(self, topic_name: str, found: "_Found") -> None:

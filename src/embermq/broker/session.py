@@ -17,6 +17,7 @@ from embermq.protocol.packets import SESSION_NEVER_EXPIRES, Will
 if TYPE_CHECKING:
     from embermq.broker.queues.outbound import Outbound
     from embermq.broker.queues.shared import ShareGroup
+    from embermq.broker.rates.bucket import Bucket
     from embermq.broker.routes import Subscription
 
 STALE_MAX: Final = 1_024
@@ -38,6 +39,7 @@ class Session:
         "opening",
         "subscriptions",
         "subscription_bytes",
+        "subscribe_rate",
         "received_ids",
         "outbound",
         "streams",
@@ -65,6 +67,7 @@ class Session:
         self.subscription_bytes = 0  # about what they take in memory
         # A dict, not a set: most sessions have none, and an empty set takes 216 bytes.
         self.received_ids: Final[dict[int, None]] = {}
+        self.subscribe_rate: Bucket | None = None  # from its first SUBSCRIBE on, if there is a bound
         self.outbound: Final = outbound
         self.streams: Final = SessionStreams()
         self.groups: Final[list[ShareGroup]] = []

@@ -3,6 +3,7 @@
 Owns: the subscriptions of all sessions, their records, and the answers to clients.
 """
 
+from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.counters import SysTopics
@@ -22,12 +23,27 @@ if TYPE_CHECKING:
     from embermq.broker.retained_delivery import RetainedDelivery
     from embermq.broker.session import Session
 
+REMOVED_AT_ONCE: Final = 256
+"""A session that ends with more subscriptions loses them in the next turns."""
+REMOVED_LEVELS: Final = 8_192
+"""How many levels of their topic filters one turn removes."""
+
 
 @final
 class Subscriptions:
     """SUBSCRIBE and UNSUBSCRIBE. The subscriptions of all sessions are changed here, and nowhere else."""
 
-    __slots__ = ("_store", "_admission", "_routes", "_shares", "_retained", "_effects", "_sys_topics", "_streams_max")
+    __slots__ = (
+        "_store",
+        "_admission",
+        "_routes",
+        "_shares",
+        "_retained",
+        "_effects",
+        "_sys_topics",
+        "_streams_max",
+        "_ending",
+    )
 
     def __init__(
         self,
@@ -49,6 +65,7 @@ class Subscriptions:
         self._sys_topics: Final = sys_topics
         # From this number of unfinished streams of retained messages on, a repeated filter replaces the stream it had.
         self._streams_max: Final = limits.subscriptions_max
+        self._ending: Final[deque[Session]] = deque()  # sessions that have ended and still have subscriptions
 
     def add(self, session: "Session", request: SubscriptionRequest) -> Subscription:
         """Give a session a subscription, in place of an older one with the same topic filter."""
@@ -81,19 +98,44 @@ class Subscriptions:
             self._routes.remove(session, topic_filter)
 
     def remove_all(self, session: "Session") -> None:
-        """A session has ended."""
-        for topic_filter in session.subscriptions:
-            self._remove(session, topic_filter)
-        session.subscriptions.clear()
+        """A session has ended: it is in no route from now on. If it has many subscriptions, they are removed in the
+        next turns. No record depends on that: `SESSION_ENDED` says it all, and a share group without a member ends at
+        the next start.
+        """
+        if len(session.subscriptions) <= REMOVED_AT_ONCE:
+            for topic_filter in session.subscriptions:
+                self._remove(session, topic_filter)
+            session.subscriptions.clear()
+        else:
+            self._ending.append(session)
+            self._routes.has_ended_sessions = True
+            self._admission.forget_routes()
 
-    def subscribe(self, session: "Session", link: Link, packet: Subscribe) -> None:
+    def is_ending(self) -> bool:
+        """Whether subscriptions of sessions that have ended are to be removed."""
+        return bool(self._ending)
+
+    def remove_more(self) -> None:
+        """Remove the next subscriptions of sessions that have ended, as many as one turn may."""
+        levels_left = REMOVED_LEVELS
+        while self._ending and levels_left > 0:
+            session = self._ending[0]
+            if session.subscriptions:
+                topic_filter, _ = session.subscriptions.popitem()
+                self._remove(session, topic_filter)
+                levels_left -= 1 + topic_filter.count("/")
+            else:
+                self._ending.popleft()
+        self._routes.has_ended_sessions = bool(self._ending)
+
+    def subscribe(self, session: "Session", link: Link, packet: Subscribe, now_ms: int) -> None:
         """Answer a SUBSCRIBE."""
         failing = self._store.failing()
         if failing and session.session_id:
             raise StoreError(f"the store cannot keep subscriptions now: {failing}")
         is_at_once = self._need_not_wait(session)
         self._retained.subscribe_pending(session)
-        reasons = [self._subscribe_one(session, request, is_at_once) for request in packet.requests]
+        reasons = [self._subscribe_one(session, request, is_at_once, now_ms) for request in packet.requests]
         suback = Suback(packet.packet_id, reasons)
         if is_at_once:
             link.send(suback)
@@ -105,12 +147,12 @@ class Subscriptions:
         """While the disk fails, a client whose session is not stored goes on: it may be the one that reads `$SYS`."""
         return session.session_id == 0 and session.pending == 0 and bool(self._store.failing())
 
-    def _subscribe_one(self, session: "Session", request: SubscriptionRequest, is_at_once: bool) -> int:
+    def _subscribe_one(self, session: "Session", request: SubscriptionRequest, is_at_once: bool, now_ms: int) -> int:
         topic_filter = request.topic_filter
         if is_shared(topic_filter) and request.no_local:
             raise ProtocolError("No Local on a shared subscription", "MQTT-3.8.3-4")
         existed = topic_filter in session.subscriptions
-        reason = self._admission.subscription_refusal(session, topic_filter, existed)
+        reason = self._admission.subscription_refusal(session, topic_filter, existed, now_ms)
         if reason is not None:
             return reason
         subscription = self.add(session, request)

@@ -24,6 +24,7 @@ from embermq.http.operation import OPERATOR, READER, VIEWER
 from embermq.http.refusal import HttpRefusal
 from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connect
+from embermq.transport.addresses import network_of
 from embermq.transport.authentication import Authenticator
 
 FAILURES_MAX: Final = 10
@@ -121,7 +122,7 @@ class TcpLogin(Login):
 
     async def actor(self, request: web.Request) -> Actor:
         address = request.remote or ""
-        peer = _network(address)
+        peer = network_of(address)
         self._failed.check(peer)
         kind, _, given = request.headers.get("Authorization", "").partition(" ")
         if not kind:
@@ -173,12 +174,3 @@ def _host_of(origin: str) -> str:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
-
-
-def _network(address: str) -> str:
-    """What is counted as one peer: an address of IPv4, a network of IPv6, of which one peer has many addresses."""
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    return address if found.version == 4 else str(ipaddress.ip_network((found, 64), strict=False))

@@ -1,4 +1,6 @@
-"""Addresses: which of them only this machine reaches, how one is shown, and how a long path is one."""
+"""Addresses: which of them only this machine reaches, which count as one peer, how one is shown, and how a long path is
+one.
+"""
 
 import ipaddress
 import os
@@ -24,6 +26,22 @@ def is_loopback(host: str) -> bool:
 def shown(host: str, port: int) -> str:
     """As in a URL: an IPv6 address is set in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def shown_peer(peer: object) -> str:
+    """What a socket tells of its peer, for log lines and records."""
+    if isinstance(peer, tuple) and len(peer) >= 2:
+        return f"{peer[0]}:{peer[1]}"
+    return str(peer) if peer else "unix"
+
+
+def network_of(address: str) -> str:
+    """What counts as one peer: an address of IPv4, a network of IPv6, of which one peer has many addresses."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return address if found.version == 4 else str(ipaddress.ip_network((found, 64), strict=False))
 
 
 @contextmanager

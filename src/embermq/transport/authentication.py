@@ -8,6 +8,9 @@ does not delay the clients of another.
 
 import asyncio
 import logging
+import os
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,6 +22,7 @@ from embermq.broker.access import Access, Exchange, ExchangeAnswer, Identity
 from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connect
 from embermq.protocol.reasons import ReasonCode
+from embermq.transport.bounds.address_bounds import AddressBounds
 from embermq.transport.rate_limited_log import RateLimitedLog
 
 NONCE_BYTES: Final = 24
@@ -30,6 +34,8 @@ WAITING_MAX: Final = 1_024
 """How many clients may wait for a thread."""
 QUEUE_MAX: Final = 32
 """How many of them may wait in one queue (`Access.queue_for`)."""
+THREAD_NICE: Final = 10
+"""How much the threads give way to the others."""
 
 T = TypeVar("T")
 
@@ -81,6 +87,7 @@ class Authenticator:
 
     __slots__ = (
         "_access",
+        "_addresses",
         "_begin_turn",
         "_is_closed",
         "_loop",
@@ -104,8 +111,10 @@ class Authenticator:
         waiting_max: int = WAITING_MAX,
         queue_max: int = QUEUE_MAX,
         name: str = "authenticate",
+        addresses: AddressBounds | None = None,
     ) -> None:
         self._access: Final = access
+        self._addresses: Final = addresses
         self._begin_turn: Final = begin_turn
         self._loop: Final = asyncio.get_running_loop()
         self._threads: Final = threads
@@ -127,11 +136,13 @@ class Authenticator:
         refused: Callable[[Refused], None],
         failed: Callable[[], None],
         is_wanted: Callable[[], bool],
+        address_key: str = "",
     ) -> None:
         """Have one of the three called: at once, or if the rules are slow, later.
 
         `failed`: a slow rule raised something else than `Refused`, which is logged here. `is_wanted` tells whether the
-        client still waits.
+        client still waits. `address_key`: what its address counts as; a password that was right before is accepted
+        although the address has to wait.
         """
         user_name, password = connect.user_name, connect.password
         queue = self._access.queue_for(user_name, password, certificate_name) if self._access.slow else None
@@ -139,14 +150,23 @@ class Authenticator:
         check = Check(question, accepted, refused, failed, is_wanted)
         if queue is None:
             _answer_now(check)
+        elif self._must_wait(address_key):
+            refused(_too_many_failures())
         else:
             self._wait(check, queue)
 
-    def begin_exchange(self, method: str, client_id: str, certificate_name: str | None) -> Exchange:
+    def _must_wait(self, address_key: str) -> bool:
+        return self._addresses is not None and self._addresses.must_wait(address_key)
+
+    def begin_exchange(
+        self, method: str, client_id: str, certificate_name: str | None, address_key: str = ""
+    ) -> Exchange:
         """The exchange of a CONNECT with an Authentication Method; raises `Refused` if the method is not offered.
 
         The connection keeps it, for `begin` and `proceed` now and for each re-authentication.
         """
+        if self._must_wait(address_key):
+            raise _too_many_failures()
         return self._access.begin_exchange(method, client_id, certificate_name)
 
     def begin(
@@ -226,7 +246,7 @@ class Authenticator:
             if check.is_wanted():
                 self._running += 1
                 if self._pool is None:
-                    self._pool = ThreadPoolExecutor(self._threads, self._name)
+                    self._pool = ThreadPoolExecutor(self._threads, self._name, initializer=_yield_to_others)
                 check.begin(self._pool, self._hand_over)
 
     def close(self) -> None:
@@ -257,5 +277,15 @@ def _answer_now(check: Check[T]) -> None:
         check.answered(answer)
 
 
+def _too_many_failures() -> Refused:
+    return Refused("too many failed log-ins of its address", ReasonCode.CONNECTION_RATE_EXCEEDED)
+
+
 def _always() -> bool:
     return True
+
+
+def _yield_to_others() -> None:
+    """On a thread: a password hash takes tens of milliseconds of a core, which the event loop may need."""
+    if sys.platform == "linux":  # elsewhere the number is that of a process
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), THREAD_NICE)

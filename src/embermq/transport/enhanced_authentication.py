@@ -36,7 +36,9 @@ class EnhancedAuthentication:
         """A CONNECT with an Authentication Method has come."""
         self._connect = connect
         try:
-            exchange = self._authenticator.begin_exchange(method, connect.client_id, certificate_name)
+            exchange = self._authenticator.begin_exchange(
+                method, connect.client_id, certificate_name, self._stream.address_key
+            )
         except Refused as refusal:
             self._stream.refused(refusal)
             return

@@ -2,9 +2,10 @@
 
 Owns: how the share of a connection adapts to the time that processing takes. 128 KiB may be a hundred messages
 or 65,536 packets, and one packet may have thousands of receivers; so the share is judged by the CPU time that it took.
+Most reads are small, and looking at the clock costs time: they are timed only after a turn that was long.
 """
 
-from typing import Final
+from typing import Final, final
 
 SHARE_BYTES: Final = 128 * 1024
 """The share of a client that nothing is known about."""
@@ -16,6 +17,48 @@ LONG_S: Final = 0.006
 
 TURN_S: Final = 0.02
 """When shares have taken so much CPU time in a turn, the clients that have brought more wait for the next turns."""
+LONG_TURN_S: Final = 0.01
+"""After a turn that took so long, small reads are timed too, for a second or two."""
+LIGHT_S: Final = 0.0005
+"""A client whose last small read took less never waits for a turn of its own."""
+SHARE_TIMED_BYTES: Final = 2 * 1024
+"""A read of fewer bytes is small."""
+
+
+@final
+class TurnTime:
+    """The time of the turns of one server. A read of `timed_bytes` or more is timed."""
+
+    __slots__ = ("shares_s", "timed_bytes", "_usual_bytes", "_long_turn_s", "_was_long")
+
+    def __init__(self, usual_bytes: int = SHARE_TIMED_BYTES, long_turn_s: float = LONG_TURN_S) -> None:
+        """`usual_bytes`: from which size on reads are timed when no turn was long."""
+        self.shares_s = 0.0  # CPU time that shares of clients took in this turn
+        self.timed_bytes = usual_bytes
+        self._usual_bytes: Final = usual_bytes
+        self._long_turn_s: Final = long_turn_s
+        self._was_long = False
+
+    def ended(self, took_s: float) -> None:
+        """A turn is over."""
+        self.shares_s = 0.0
+        if took_s > self._long_turn_s:
+            self.timed_bytes = 0
+            self._was_long = True
+
+    def tick(self) -> None:
+        """Once a second: if no turn was long since the last time, small reads are no longer timed."""
+        if not self._was_long:
+            self.timed_bytes = self._usual_bytes
+        self._was_long = False
+
+    def is_used_up(self) -> bool:
+        """Whether the clients that have brought more wait."""
+        return self.shares_s > TURN_S
+
+    def must_wait(self, took_s: float, size_bytes: int) -> bool:
+        """Whether a read waits because others have used the time of this turn. `took_s`: of its client's last read."""
+        return self.shares_s > TURN_S and (took_s > LIGHT_S or size_bytes >= SHARE_TIMED_BYTES)
 
 
 def adapted_share(share_bytes: int, took_s: float, was_whole: bool) -> int:

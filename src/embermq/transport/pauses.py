@@ -16,8 +16,20 @@ TURN: Final = 8
 FULL: Final = 16
 """It publishes to a client whose queue is full (`broker.queues.flow`)."""
 
+RATE: Final = 32
+"""It has sent more than its rate allows (`transport.bounds.meter`)."""
+
+WAITING_MAX: Final = 10_000
+"""How many answers to one client may be pending: a group's size counts records, and not every answer has one."""
+
 # TURN is not shown: it lasts for one turn.
-_NAMES: Final = {OPENING: "opening", DISK: "disk", UNREAD: "unread answers", FULL: "full queue of a receiver"}
+_NAMES: Final = {
+    OPENING: "opening",
+    DISK: "disk",
+    UNREAD: "unread answers",
+    FULL: "full queue of a receiver",
+    RATE: "rate",
+}
 
 
 def pause_names(reasons: int) -> list[str]:

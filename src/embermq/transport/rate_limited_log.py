@@ -51,6 +51,14 @@ class RateLimitedLog:
         self._second_began_s = 0.0
         self._lines = 0  # of this second, written or left out
 
+    def leaves_out(self) -> bool:
+        """Whether there were too many lines in this second. Then the line counts as left out and need not be made."""
+        self.flush()
+        if self._lines < self._lines_a_second:
+            return False
+        self._lines += 1
+        return True
+
     def log(self, level: int, line: str, *arguments: object, error: BaseException | None = None) -> None:
         """Write a line, and the trace of an error, or leave both out if there were too many in this second."""
         if not self._logger.isEnabledFor(level):

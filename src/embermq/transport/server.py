@@ -7,6 +7,7 @@ dirty connection is written to once.
 
 import asyncio
 import errno
+import logging
 import os
 import secrets
 import socket
@@ -23,18 +24,20 @@ from embermq.broker.access import Access, Grant
 from embermq.broker.core import Core
 from embermq.broker.limits import Limits
 from embermq.broker.session import heaviest
+from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.dialect import LEVELS
 from embermq.protocol.mqtt.encode import Encodings
 from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS, Mqtt5Settings
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
 from embermq.transport.authentication import Authenticator
+from embermq.transport.bounds.address_bounds import SHARED_ADDRESSES, AddressBounds
 from embermq.transport.byte_transport import ByteTransport
 from embermq.transport.capacity import Capacity, used_bytes
-from embermq.transport.fair_share import TURN_S
-from embermq.transport.pauses import DISK, TURN
+from embermq.transport.fair_share import LONG_TURN_S, SHARE_TIMED_BYTES, TurnTime
+from embermq.transport.pauses import DISK, TURN, WAITING_MAX
 from embermq.transport.server_log import ServerLog
-from embermq.transport.stream import WAITING_MAX, StreamConnection
+from embermq.transport.stream import StreamConnection
 
 if TYPE_CHECKING:
     from embermq.protocol.sn.settings import SnSettings
@@ -69,6 +72,8 @@ class Server:
         mqtt5: Mqtt5Settings = DEFAULT_SETTINGS,
         response_information: Grant | None = None,
         used_bytes: Callable[[], int] = used_bytes,
+        shared_addresses: Sequence[str] = SHARED_ADDRESSES,
+        long_turn_s: float = LONG_TURN_S,
     ) -> None:
         """`shortcuts` off: every packet takes the general path. `levels`: the protocol levels on a stream."""
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
@@ -81,21 +86,14 @@ class Server:
         self.encodings: Final = Encodings(is_reused=shortcuts)
         self.dirty: Final[list[StreamConnection]] = []  # they have something to send, or to end, when this turn ends
         self.log: Final = ServerLog()
-        self.core: Final = Core(
-            store,
-            access,
-            limits,
-            self._wake,
-            self.bug,
-            __version__,
-            secrets.token_hex(4),
-            report_refusal=self.log.refusal,
-            report_long_queue=self.log.long_queue,
-            wake_in_ms=self._call_in_ms,
-            shortcuts=shortcuts,
-            response_information=response_information,
+        self.core: Final = self._new_core(shortcuts, response_information)
+        self.addresses: Final = AddressBounds(
+            limits.address_connections_max, limits.address_login_failures_max, shared_addresses
         )
-        self.authenticator: Final = Authenticator(access, self.begin_turn, threads=AUTHENTICATION_THREADS)
+        self.core.counters.others.append(self.addresses.counts)
+        self.authenticator: Final = Authenticator(
+            access, self.begin_turn, threads=AUTHENTICATION_THREADS, addresses=self.addresses
+        )
         self.capacity: Final = Capacity(limits, self.core.counters, self.log.ends, used_bytes)
         self.end_of_turn: Final[list[Callable[[], None]]] = []
         """Called when the core has ended a turn and the connections are written to: what a listener gathers itself."""
@@ -111,11 +109,28 @@ class Server:
         self._unix_paths: list[Path] = []
         self._in_turn = self._stopping = False
         self._next_report_ms = self._turn_ms = self._turn_us = 0  # the last since 1970, the others as `now_ms`
-        self.shares_s = 0.0  # CPU time that shares of clients took in this turn
+        self.turn_time: Final = TurnTime(0 if limits.has_client_rates() else SHARE_TIMED_BYTES, long_turn_s)
         self._turn_end: Final = self._end_turn  # bound once, not in every turn; as the context it runs in
         self._context: Final = copy_context()
+        self._begun_s = 0.0  # when the turn began
         self._wall_ahead_s = 0.0  # wall clock minus the loop's clock, as of the last tick
         self._timer: asyncio.TimerHandle | None = None
+
+    def _new_core(self, shortcuts: bool, response_information: Grant | None) -> Core:
+        return Core(
+            self.store,
+            self.access,
+            self.limits,
+            self._wake,
+            self.bug,
+            __version__,
+            secrets.token_hex(4),
+            report_refusal=self.log.refusal,
+            report_long_queue=self.log.long_queue,
+            wake_in_ms=self._call_in_ms,
+            shortcuts=shortcuts,
+            response_information=response_information,
+        )
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -222,7 +237,7 @@ class Server:
         """Something has come in: see to it that the turn ends; returns the instant of the turn."""
         if not self._in_turn:
             self._in_turn = True
-            now_s = time.monotonic()
+            now_s = self._begun_s = time.monotonic()
             self._turn_ms = int(now_s * 1000)
             self._turn_us = int((now_s + self._wall_ahead_s) * 1_000_000)
             self.store.begin_turn(self._turn_us)
@@ -246,7 +261,7 @@ class Server:
 
     def _end_turn(self) -> None:
         self._in_turn = False
-        self.shares_s = 0.0
+        begun_s = self._begun_s
         try:
             more = self.core.end_turn()
         except Exception as error:
@@ -264,6 +279,7 @@ class Server:
                 callback()
             except Exception as error:
                 self.bug(error)
+        self.turn_time.ended(time.monotonic() - begun_s)
         if more:
             self.begin_turn()
         if self._resting:
@@ -279,17 +295,18 @@ class Server:
         self._resting = []
         for position, connection in enumerate(resting):
             connection.proceed()
-            if self.shares_s > TURN_S:  # the others come first in the next turn
+            if self.turn_time.is_used_up():  # the others come first in the next turn
                 self._resting = resting[position + 1 :] + self._resting
                 self.begin_turn()
                 return
 
     def overfull(self) -> bool:
-        """Whether more waits for the disk than may.
+        """Whether more waits for the disk, or behind it, than may.
 
         While the disk fails nothing that must last is taken, so nothing grows; QoS 0 is to go on.
         """
-        return self.store.group_bytes() > self.group_bytes_max and not self.store.failing()
+        is_full = self.store.group_bytes() > self.group_bytes_max or self.core.is_behind()
+        return is_full and not self.store.failing()
 
     def pause(self, connection: StreamConnection) -> None:
         """Too much waits for the disk: read no more of a client until it has caught up."""
@@ -306,6 +323,7 @@ class Server:
         self._wall_ahead_s = time.time() - time.monotonic()
         now_ms = self.begin_turn()
         self.log.flush()
+        self.turn_time.tick()
         try:
             self.core.tick(now_ms, time.time_ns() // 1000)
             self._look_at_capacity()
@@ -336,33 +354,57 @@ class Server:
         """A connection that a listener attaches to a transport."""
         return StreamConnection(self)
 
+    def new_protocol(self, has_output: Callable[[], None], make_room: Callable[[], bool]) -> Connection:
+        """What a connection understands of its bytes."""
+        return Connection(
+            self.encodings,
+            self.limits.packet_bytes_max,
+            self.limits.output_bytes_max,
+            has_output,
+            make_room,
+            self.has_shortcuts,
+            self.levels,
+            self.turn_us,
+            self.mqtt5,
+        )
+
     def _new_connection(self) -> asyncio.Protocol:
         return StreamConnection(self)  # type: ignore[return-value]  # it has the methods, without the base class
 
-    def admit(self, connection: StreamConnection, transport: ByteTransport) -> bool:
+    def admit(self, connection: StreamConnection, transport: ByteTransport, address_key: str) -> bool:
         """Whether one more connection is within the limits; if so it counts from now on."""
-        if not self._has_room(transport):
+        if not self._has_room(transport, address_key):
             return False
         self._connections.add(connection)
         return True
 
-    def admit_http(self, transport: ByteTransport) -> bool:
+    def admit_http(self, transport: ByteTransport, address_key: str) -> bool:
         """As `admit`, for a connection that may become a WebSocket."""
-        if not self._has_room(transport):
+        if not self._has_room(transport, address_key):
             return False
         self.capacity.http_sockets += 1
         return True
 
-    def _has_room(self, transport: ByteTransport) -> bool:
-        return not self._stopping and self.capacity.has_room(len(self._connections), transport)
+    def _has_room(self, transport: ByteTransport, address_key: str) -> bool:
+        if self._stopping or not self.capacity.has_room(len(self._connections), transport):
+            return False
+        if self.addresses.add(address_key):
+            return True
+        self.core.counters.refuse_connection(ReasonCode.SERVER_BUSY)
+        reason = "limits.address_connections_max is reached"
+        self.log.ends.log(logging.WARNING, "a new connection from %s was closed: %s", address_key, reason)
+        return False
 
-    def forget_http(self) -> None:
+    def forget_http(self, address_key: str) -> None:
         """A connection that was admitted by `admit_http` is gone, or has become a WebSocket."""
         self.capacity.http_sockets -= 1
+        self.addresses.remove(address_key)
 
-    def forget(self, connection: StreamConnection) -> None:
+    def forget(self, connection: StreamConnection, address_key: str) -> None:
         """A connection is gone."""
-        self._connections.discard(connection)
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self.addresses.remove(address_key)
         self._paused.pop(connection, None)
 
 

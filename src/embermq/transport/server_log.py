@@ -7,10 +7,13 @@ import logging
 from typing import Final, final
 
 from embermq.broker.admission import Refusal
+from embermq.protocol.reasons import ReasonCode
 from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
 
 logger: Final = logging.getLogger("embermq")
 
+QUIET: Final = frozenset({ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN})
+"""Reasons of an end that are logged at debug level."""
 BUG_LINES_A_SECOND: Final = 5
 """How many errors of our own are logged with their trace in a second: a client that causes one can repeat it."""
 
@@ -32,12 +35,19 @@ class ServerLog:
         for kind in self.kinds:
             kind.flush()
 
+    def end(self, reason: ReasonCode, name: str, address: str, detail: str) -> None:
+        """The server has ended the connection of a client."""
+        level = logging.DEBUG if reason in QUIET else logging.WARNING
+        self.ends.log(level, "%s (%s) disconnected: %s", name, address, detail)
+
     def bug(self, error: Exception) -> None:
         """Something raised that no peer should be able to cause."""
         self._bugs.log(logging.ERROR, "internal error", error=error)
 
     def refusal(self, refusal: Refusal) -> None:
         """A client published or subscribed to what it may not, which 3.1.1 cannot tell it: say so in the log."""
+        if self._refusals.leaves_out():  # one SUBSCRIBE may have thousands of topic filters that are refused
+            return
         self._refusals.log(
             logging.WARNING,
             "%s of %s to %s refused: %s (0x%02X)",

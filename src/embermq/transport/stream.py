@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.access import Identity
 from embermq.broker.link import Link
 from embermq.protocol.errors import PeerError, Refused
-from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES
 from embermq.protocol.mqtt.states import AUTHENTICATING, CLOSING, OPEN
 from embermq.protocol.packets import Connack, Connect, Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
+from embermq.transport.addresses import shown_peer
+from embermq.transport.bounds.meter import METERED_SHARE_BYTES, Meter
 from embermq.transport.byte_transport import ByteTransport
 from embermq.transport.enhanced_authentication import EnhancedAuthentication
-from embermq.transport.fair_share import SHARE_BYTES, TURN_S, adapted_share
-from embermq.transport.pauses import FULL, OPENING, TURN, UNREAD, pause_names
+from embermq.transport.fair_share import LIGHT_S, SHARE_BYTES, adapted_share
+from embermq.transport.pauses import FULL, OPENING, RATE, TURN, UNREAD, WAITING_MAX, pause_names
 from embermq.transport.rate_limited_log import shown_name
 from embermq.transport.tls import common_name
 
@@ -35,13 +36,6 @@ CLOSE_GRACE_S: Final = 5.0
 WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
 PENDING_BYTES_ASKED: Final = 16 * 1024
 """From here on the transport is asked how much of what was written has left; asking after every write costs time."""
-QUIET: Final = frozenset({ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN})
-"""Reasons of an end that are logged at debug level."""
-
-SHARE_TIMED_BYTES: Final = 2 * 1024
-"""A read of fewer bytes is not timed: most reads are small, and looking at the clock costs time."""
-WAITING_MAX: Final = 10_000
-"""How many answers to one client may be pending: a group's size counts records, and not every answer has one."""
 
 
 @final
@@ -61,9 +55,14 @@ class StreamConnection(Link):
         "_is_slow_reader",
         "_timeout",
         "_paused",
+        "_turn_time",
         "_share_bytes",
+        "_took_s",
+        "_meter",
         "_unread",
         "_name",
+        "address_key",
+        "_end_detail",
         "_enhanced",
     )
 
@@ -72,26 +71,21 @@ class StreamConnection(Link):
         self._server: Final = server
         self._counters: Final = server.core.counters
         limits = server.limits
-        self._connection: Final = Connection(
-            server.encodings,
-            limits.packet_bytes_max,
-            limits.output_bytes_max,
-            partial(server.dirty.append, self),
-            self._make_room,
-            server.has_shortcuts,
-            server.levels,
-            server.turn_us,
-            server.mqtt5,
-        )
+        self._connection: Final = server.new_protocol(partial(server.dirty.append, self), self._make_room)
         self._transport: ByteTransport | None = None
         self._output_bytes_max: Final = limits.output_bytes_max
         self._asking_bytes: Final = min(PENDING_BYTES_ASKED, self._output_bytes_max)
         self._is_slow_reader = False  # the core was told that there is no room
         self._timeout: asyncio.TimerHandle | None = None
         self._paused = 0  # the reasons not to read
+        self._turn_time: Final = server.turn_time
         self._share_bytes = SHARE_BYTES
+        self._took_s = 0.0  # CPU time of its last read that was timed
+        self._meter: Final = Meter(self, server) if limits.has_client_rates() else None
         self._unread = b""  # has come, and is processed in the next turns
         self._name = "a client"
+        self.address_key = ""  # what its address counts as
+        self._end_detail = ""  # why the transport is gone
         self._enhanced: EnhancedAuthentication | None = None  # of a client that sends AUTH
 
     # -- from the transport --------------------------------------------------------------------------------------
@@ -102,7 +96,8 @@ class StreamConnection(Link):
     def attach(self, transport: ByteTransport) -> None:
         """The connection begins."""
         self._transport = transport
-        if not self._server.admit(self, transport):
+        self.address_key = self._server.addresses.key(transport.get_extra_info("peername"))
+        if not self._server.admit(self, transport, self.address_key):
             self._connection.lost()
             transport.abort()
             return
@@ -110,7 +105,7 @@ class StreamConnection(Link):
         self._timeout = self._server.loop.call_later(self._server.limits.connect_timeout_s, self._connect_timed_out)
 
     def data_received(self, data: bytes) -> None:
-        if len(data) < SHARE_TIMED_BYTES:
+        if len(data) < self._turn_time.timed_bytes:
             self._receive(data)
         else:
             self._receive_share(data)
@@ -126,25 +121,34 @@ class StreamConnection(Link):
             self._receive_share(unread)
         if not self._unread:
             self.resume_reading(TURN)
+            if self._transport is None:
+                self._lost()
 
     def _receive_share(self, data: bytes) -> None:
-        """Process as much as takes a fair time; the rest waits for the next turn, behind what others have sent.
-
-        Without that, libuv would go on reading from a client that fills its buffer.
-        """
+        """Process as much as takes a fair time; the rest waits for the next turn, behind what others have sent."""
+        turn_time = self._turn_time
         server = self._server
-        if server.shares_s > TURN_S and self._connection.state < CLOSING:  # others have used the time of this turn
+        if turn_time.must_wait(self._took_s, len(data)) and self._connection.state < CLOSING:
             self._unread = data
             server.begin_turn()
             server.rest(self)
             return
         share_bytes = self._share_bytes
+        meter = self._meter
+        if meter is not None:
+            share_bytes = min(share_bytes, METERED_SHARE_BYTES)
         is_whole = len(data) >= share_bytes
+        publishes = self._counters.publish_received
         before_s = time.thread_time()
         self._receive(data[:share_bytes] if is_whole else data)
         took_s = time.thread_time() - before_s
-        server.shares_s += took_s
+        self._took_s = took_s
+        turn_time.shares_s += took_s
         self._share_bytes = adapted_share(share_bytes, took_s, is_whole)
+        if meter is not None:
+            meter.charge(self._counters.publish_received - publishes, min(len(data), share_bytes))
+        if server.core.is_behind() and (took_s > LIGHT_S or is_whole):
+            server.pause(self)
         if is_whole and self._connection.state < CLOSING:
             self._unread = data[share_bytes:]
             server.rest(self)
@@ -182,18 +186,25 @@ class StreamConnection(Link):
             self.close(ReasonCode.UNSPECIFIED_ERROR, "internal error")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        # What a commit still releases for this client has nowhere to go: a transport that is gone raises on a write.
+        self._transport = None
+        self._end_detail = str(exc) if exc else "connection closed"
+        self._paused &= ~(UNREAD | RATE)  # nothing would end these
+        if not self._unread or self._connection.state >= CLOSING or self._paused & OPENING:
+            self._lost()
+        # else what has come before is processed first, in shares as before
+
+    def _lost(self) -> None:
         if self._unread:
             self._receive(self._unread)
             self._unread = b""
         if self._timeout is not None:
             self._timeout.cancel()
-        self._server.forget(self)
-        # What a commit still releases for this client has nowhere to go: a transport that is gone raises on a write.
-        self._transport = None
+        self._server.forget(self, self.address_key)
         self._enhanced = None
         if self._connection.state < CLOSING and self.session is not None:
             now_ms = self._server.begin_turn()
-            self._server.core.lost(self, str(exc) if exc else "connection closed", now_ms)
+            self._server.core.lost(self, self._end_detail, now_ms)
         self._connection.lost()
 
     def eof_received(self) -> bool:
@@ -235,6 +246,7 @@ class StreamConnection(Link):
             self.refused,
             lambda: self.close(ReasonCode.SERVER_UNAVAILABLE, "authentication failed"),
             lambda: self._connection.state == AUTHENTICATING,
+            self.address_key,
         )
 
     def _enhanced_authentication(self) -> EnhancedAuthentication:
@@ -251,16 +263,14 @@ class StreamConnection(Link):
     def refused(self, refusal: Refused) -> None:
         """The client may not connect: say so in CONNACK."""
         if self._connection.state == AUTHENTICATING:
+            self._server.addresses.refused_login(self.address_key, refusal.reason)
             self._counters.refuse_connection(refusal.reason)
             self.send(Connack(False, refusal.reason))
             self.close(refusal.reason, refusal.detail)
 
     def address(self) -> str:
         """Where the client is, for log lines and for the record of its connection."""
-        peer = self._transport.get_extra_info("peername") if self._transport is not None else None
-        if isinstance(peer, tuple) and len(peer) >= 2:
-            return f"{peer[0]}:{peer[1]}"
-        return str(peer) if peer else "unix"
+        return shown_peer(self._transport.get_extra_info("peername") if self._transport is not None else None)
 
     def fail(self, error: PeerError) -> None:
         """The client broke a rule: its connection ends."""
@@ -270,10 +280,7 @@ class StreamConnection(Link):
     # -- Link: from the core ---------------------------------------------------------------------------------------
 
     def forward(self, message: Publish) -> bool:
-        """`Connection.forward`, with a shortcut for what follows the first output of a turn while there is room.
-
-        A call less for each receiver of a message; the general path does the same.
-        """
+        """`Connection.forward`, with a shortcut for what follows the first output of a turn: a call less a receiver."""
         connection = self._connection
         out = connection.out
         encoded = connection.encoded
@@ -318,6 +325,10 @@ class StreamConnection(Link):
         elif self._paused & FULL:
             self.resume_reading(FULL)
 
+    def is_open(self) -> bool:
+        """Whether more can come from the client."""
+        return self._connection.state < CLOSING
+
     def slowed_by(self) -> list[str]:
         return pause_names(self._paused) + (["slow reader"] if self._is_slow_reader else [])
 
@@ -344,8 +355,7 @@ class StreamConnection(Link):
 
     def close(self, reason: ReasonCode, detail: str) -> None:
         if self._connection.close(reason):
-            level = logging.DEBUG if reason in QUIET else logging.WARNING
-            self._server.log.ends.log(level, "%s (%s) disconnected: %s", self._name, self.address(), detail)
+            self._server.log.end(reason, self._name, self.address(), detail)
             self._server.dirty.append(self)
 
     # -- out -------------------------------------------------------------------------------------------------------

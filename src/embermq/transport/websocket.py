@@ -80,7 +80,7 @@ class HttpConnection(web.RequestHandler):
     Until the upgrade it counts towards `connections_max` here, after it in the server, with its `StreamConnection`.
     """
 
-    __slots__ = ("_is_waiting", "_listener", "_timeout", "frames")
+    __slots__ = ("_address_key", "_is_waiting", "_listener", "_timeout", "frames")
 
     def __init__(self, listener: "WebSocketListener", http: web.Server) -> None:
         timeout_s = listener.limits.connect_timeout_s
@@ -95,12 +95,14 @@ class HttpConnection(web.RequestHandler):
         self.frames: FrameCheck | None = None  # since the upgrade
         self._listener: Final = listener
         self._is_waiting = False
+        self._address_key = ""  # what its address counts as
         self._timeout: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         assert self.transport is not None
-        if not self._listener.server.admit_http(self.transport):
+        self._address_key = self._listener.server.addresses.key(self.transport.get_extra_info("peername"))
+        if not self._listener.server.admit_http(self.transport, self._address_key):
             self._abort()
             return
         self._is_waiting = True
@@ -131,7 +133,7 @@ class HttpConnection(web.RequestHandler):
     def _wait_no_more(self) -> None:
         if self._is_waiting:
             self._is_waiting = False
-            self._listener.server.forget_http()
+            self._listener.server.forget_http(self._address_key)
         if self._timeout is not None:
             self._timeout.cancel()
             self._timeout = None

@@ -162,6 +162,7 @@ _RETURN_CODES: Final[dict[int, int]] = {  # 3.2.2.3
     ReasonCode.CLIENT_IDENTIFIER_NOT_VALID: 2,
     ReasonCode.SERVER_UNAVAILABLE: 3,
     ReasonCode.SERVER_BUSY: 3,
+    ReasonCode.CONNECTION_RATE_EXCEEDED: 3,
     ReasonCode.SERVER_SHUTTING_DOWN: 3,
     ReasonCode.QUOTA_EXCEEDED: 3,
     ReasonCode.BAD_USER_NAME_OR_PASSWORD: 4,

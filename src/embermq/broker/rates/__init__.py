@@ -1,0 +1,1 @@
+"""Rates: how often a client may do something."""

@@ -1,0 +1,1 @@
+"""Bounds: how much one client, or one address, may ask of the server in a time."""
