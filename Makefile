@@ -3,6 +3,7 @@
 # make setup  install everything into .venv, and compile the hot modules where a C compiler is; EMBERMQ_PURE=1: do not
 # make wheel  build a source distribution, and from it a wheel for this platform, into dist
 # make test-spark  all tests of the pipeline; make test leaves out those that are marked as long
+# make test-page  all tests of the page in a browser; make screenshots writes the pictures of README and docs
 # make bench  measure beside Mosquitto
 # make crash  kill a server under load, ROUNDS=500 times; SEED=n repeats a run
 # make conformance  write docs/conformance.md from the marks on the tests
@@ -22,7 +23,7 @@ HOT      := setup.py $(shell find src/embermq/protocol src/embermq/broker src/em
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-spark setup compile wheel bench crash lint conformance clean
+.PHONY: run test test-spark test-page screenshots setup compile wheel bench crash lint conformance clean
 
 setup: $(STAMP) compile
 
@@ -32,6 +33,7 @@ $(STAMP): pyproject.toml constraints.txt
 	EMBERMQ_PURE=1 $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev,spark,sql]'
 	tools/java
 	tools/mosquitto
+	tools/chromium
 	@touch $@
 
 ifdef EMBERMQ_PURE
@@ -60,9 +62,15 @@ lint: setup
 # Everything in the form that `make setup` has made, and the packages that are compiled once more as sources.
 # The pipeline's tests share one Spark session, so they run in one process, after the others.
 test: lint
-	$(BIN)/python -m pytest -m 'not spark' -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -m 'not spark and not long' -n $(WORKERS) --dist worksteal
 	EMBERMQ_PURE=1 $(BIN)/python -m pytest tests/protocol tests/broker tests/store -n $(WORKERS) --dist worksteal
 	$(BIN)/python -m pytest -m 'spark and not long' tests/spark
+
+test-page: setup
+	$(BIN)/python -m pytest tests/page
+
+screenshots: setup
+	EMBERMQ_SCREENSHOTS=1 $(BIN)/python -m pytest tests/page/test_screenshots.py
 
 test-spark: setup
 	$(BIN)/python -m pytest -m spark tests/spark

@@ -35,6 +35,7 @@ class ServerProcess:
             self._environment["EMBERMQ_" + name.replace(".", "__").upper()] = value
         self.process: subprocess.Popen[str] | None = None
         self.port = 0
+        self.http_port = 0
         self.start_s = 0.0
         """From the start of the process until it was ready."""
 
@@ -64,6 +65,8 @@ class ServerProcess:
         for line in process.stdout:
             if found := re.search(r" mqtt://.*?:(\d+)", line):
                 self.port = int(found[1])
+            elif found := re.search(r" http://.*?:(\d+)", line):
+                self.http_port = int(found[1])
             elif line == "ready\n":
                 self.start_s += time.monotonic()
                 return

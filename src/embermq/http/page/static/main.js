@@ -1,0 +1,174 @@
+// The page: log in, join the parts, and keep the header.
+
+import { Api, isAborted } from "./core/api.js";
+import { byId, el, setText } from "./core/dom.js";
+import { change, isLive, onChange, readAddress, state, VIEWS } from "./core/state.js";
+import { count, rate, visible } from "./core/text.js";
+import { startTheme } from "./core/theme.js";
+import { startKeys } from "./keys.js";
+import { Connection } from "./live/connection.js";
+import { Feed } from "./live/feed.js";
+import { LiveRate } from "./live/live_rate.js";
+import { askToLogIn, forget, storedAuthorization } from "./login.js";
+import { Timeline } from "./timeline/timeline.js";
+import { TopicPane } from "./topic/pane.js";
+import { TreePane } from "./tree/pane.js";
+import { clientsView } from "./views/clients.js";
+import { groupsView } from "./views/groups.js";
+import { HealthView } from "./views/health.js";
+import { sessionsView } from "./views/sessions.js";
+import { TablesView } from "./views/tables.js";
+
+const STATISTICS_MS = 5000;
+const NAMES = { topics: "Topics", clients: "Clients", sessions: "Sessions", groups: "Share groups", tables: "Tables", health: "Health" };
+
+async function logIn(reason) {
+  const stored = storedAuthorization();
+  const check = async (authorization) => {
+    const api = new Api(authorization, () => {});
+    return { api, who: await api.get("whoami") };
+  };
+  if (stored !== null) {
+    try {
+      return await check(stored);
+    } catch (error) {
+      if (error.status !== 401) return await askToLogIn(`The server does not answer as expected: ${error.message}.`, check);
+      forget();
+      reason = EXPIRED;
+    }
+  }
+  return await askToLogIn(reason, check);
+}
+
+const EXPIRED = "The login is no longer accepted. Log in again.";
+
+/** The login has expired: ask again, then begin as the address says. */
+async function expired(feed) {
+  feed.stop();
+  forget();
+  await logIn(EXPIRED);
+  location.reload();
+}
+
+function startViews(api, who) {
+  const views = {
+    topics: { setShown: () => {} },
+    clients: clientsView(api, who, byId("view-clients")),
+    sessions: sessionsView(api, who, byId("view-sessions")),
+    groups: groupsView(api, byId("view-groups")),
+    tables: new TablesView(api, byId("view-tables")),
+    health: new HealthView(api, byId("view-health")),
+  };
+  const links = VIEWS.map((name) => el("a", { href: `#${name}`, onclick: (event) => {
+    event.preventDefault();
+    change({ view: name }, { isStep: true });
+  } }, NAMES[name]));
+  byId("nav").append(...links);
+  const showView = () => {
+    VIEWS.forEach((name, place) => {
+      const isShown = name === state.view;
+      byId(`view-${name}`).hidden = !isShown;
+      views[name].setShown(isShown);
+      if (isShown) links[place].setAttribute("aria-current", "page");
+      else links[place].removeAttribute("aria-current");
+    });
+    document.body.dataset.view = state.view;
+  };
+  onChange((changed) => changed.has("view") && showView());
+  showView();
+  return views;
+}
+
+function startHeader(api, who) {
+  setText(byId("host"), location.host);
+  setText(byId("who"), `${visible(who.name)}, ${who.role}`);
+  byId("log-out").addEventListener("click", () => {
+    forget();
+    location.reload();
+  });
+  let before = null;
+  const load = async () => {
+    try {
+      const found = await api.get("statistics");
+      setText(byId("fact-clients"), count(found.clients));
+      if (!isLive()) {
+        const total = found.counters["publish/messages/received"];
+        const atMs = performance.now();
+        if (before && total !== undefined) setText(byId("fact-rate"), rate(Math.max(0, total - before.total) / ((atMs - before.atMs) / 1000)));
+        before = { total, atMs };
+      }
+    } catch (error) {
+      if (!isAborted(error) && error.status) setText(byId("fact-clients"), "–");
+    }
+  };
+  load();
+  setInterval(() => !api.hasEnded && load(), STATISTICS_MS);
+}
+
+/** Live messages to the tree and the topic, and how many there are to the header. */
+function startFeed(api, connection, tree, topic) {
+  const shown = new LiveRate();
+  const reload = () => {
+    connection.reached();
+    tree.reload();
+    topic.load();
+  };
+  const kinds = {
+    lost: () => connection.lost(),
+    open: () => connection.reached(),
+    refused: reload, // too many pages are open: this one asks instead
+    "left-out": reload,
+    expired: () => api.get("whoami").catch(() => {}),
+    latest: ({ data }) => {
+      connection.reached();
+      shown.add(data.total);
+      tree.take(data.items, data.until);
+      topic.take(data.items);
+    },
+  };
+  const feed = new Feed(api.authorization, (told) => kinds[told.kind]?.(told));
+  setInterval(() => {
+    if (isLive()) setText(byId("fact-rate"), rate(shown.perSecond()));
+    tree.tick();
+  }, 1000);
+  const follow = () => (isLive() ? feed.start() : feed.stop());
+  onChange((changed) => changed.has("at") && follow());
+  follow();
+  return feed;
+}
+
+async function start() {
+  readAddress();
+  startTheme();
+  byId("skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    byId("main").focus();
+  });
+  const { api, who } = await logIn("");
+  byId("timeline").hidden = false;
+  const timeline = new Timeline(api);
+  const tree = new TreePane(api);
+  tree.logBegins = () => timeline.range.begins;
+  const topic = new TopicPane(api, who, timeline, tree);
+  const connection = new Connection(() => {
+    tree.reload();
+    topic.load();
+    timeline.rates.load();
+  });
+  api.onReached = () => connection.reached();
+  api.onLost = () => connection.lost();
+  startHeader(api, who);
+  const views = startViews(api, who);
+  const feed = startFeed(api, connection, tree, topic);
+  api.onExpired = () => expired(feed);
+  startKeys({
+    live: () => timeline.goLive(),
+    compare: () => timeline.toggleCompare(),
+    play: () => timeline.player.toggle(),
+    view: (place) => change({ view: VIEWS[place] }, { isStep: true }),
+    back: () => state.topic !== null && change({ topic: null }, { isStep: true }),
+  });
+  return views;
+}
+
+start();

@@ -1,0 +1,75 @@
+// The changes of the selected topic within the slider's range: ticks below the rate, and where the arrow keys lead.
+
+import { isAborted } from "../core/api.js";
+import { byId, el, oneAtATime } from "../core/dom.js";
+import { state } from "../core/state.js";
+import { asked, microseconds } from "../core/text.js";
+
+const MARKS_MAX = 400;
+
+export class Marks {
+  #api;
+  #range;
+  #instants = [];
+  #nearby = [];
+
+  constructor(api, range) {
+    this.#api = api;
+    this.#range = range;
+    this.load = oneAtATime(() => this.#load());
+  }
+
+  async #load() {
+    const { topic } = state;
+    if (topic === null) {
+      this.#instants = this.#nearby = [];
+      this.draw();
+      return;
+    }
+    const query = { topic, since: asked(this.#range.start), limit: MARKS_MAX, payload_bytes: 0 };
+    if (!this.#range.isFollowing) query.until = asked(this.#range.end);
+    try {
+      const page = await this.#api.get("topic/values", query);
+      if (topic !== state.topic) return;
+      this.#instants = page.items.map((item) => microseconds(item.timestamp)).reverse();
+    } catch (error) {
+      if (!isAborted(error)) this.#instants = [];
+    }
+    this.draw();
+  }
+
+  /** Changes that the topic's pane knows, which may lie outside of the range. */
+  setNearby(instants) {
+    this.#nearby = instants;
+  }
+
+  /** A change that was just seen live. */
+  add(us) {
+    this.#instants.push(us);
+    if (this.#instants.length > MARKS_MAX) this.#instants.shift();
+    this.draw();
+  }
+
+  previous(us) {
+    return [...this.#instants, ...this.#nearby].filter((one) => one < us).reduce((a, b) => Math.max(a, b), -Infinity);
+  }
+
+  next(us) {
+    return [...this.#instants, ...this.#nearby].filter((one) => one > us).reduce((a, b) => Math.min(a, b), Infinity);
+  }
+
+  draw() {
+    const gap = this.#range.length / Math.max(60, byId("marks").clientWidth / 4);
+    const shown = [];
+    for (const us of this.#instants) {
+      if (this.#range.holds(us) && !(us - shown.at(-1) < gap)) shown.push(us);
+    }
+    byId("marks").replaceChildren(
+      ...shown.map((us) => {
+        const mark = el("i");
+        mark.style.left = `${this.#range.fraction(us) * 100}%`;
+        return mark;
+      }),
+    );
+  }
+}

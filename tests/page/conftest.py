@@ -1,0 +1,48 @@
+"""A server with a past and a browser for each module, and a new page for each test."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, sync_playwright
+
+from support.page.browser import MISSING, Opened, chromium_path, started
+from support.page.plant import write_past
+from support.page.served import PageServer
+
+PAST_MINUTES = 30
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """For one module: as long as it runs, no other event loop can run in this thread, and other tests need one."""
+    if chromium_path() is None:
+        pytest.skip(MISSING)
+    with (
+        sync_playwright() as playwright,
+        started(playwright, tmp_path_factory.mktemp("profile")) as context,
+    ):
+        yield context
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("server")
+
+
+@pytest.fixture(scope="module")
+def server(directory: Path) -> Iterator[PageServer]:
+    """A plant with half an hour of history."""
+    write_past(directory / "data", time.time_ns() // 1000 - 1_000_000, PAST_MINUTES)
+    with PageServer(directory) as server:
+        yield server
+
+
+@pytest.fixture
+def opened(context: BrowserContext, server: PageServer) -> Iterator[Opened]:
+    page = context.new_page()
+    opened = Opened(page, server)
+    yield opened
+    page.close()
+    assert opened.wrong == []

@@ -1,0 +1,142 @@
+"""The time slider: the tree at a past instant, play, comparison, and how far back it goes."""
+
+import re
+import time
+from datetime import UTC, datetime
+
+from playwright.sync_api import expect
+
+from page.conftest import PAST_MINUTES
+from support.page.browser import Opened
+from support.page.served import PageServer
+
+MINUS = "\N{MINUS SIGN}"
+TEMPERATURE = "plant/hamburg/line-1/press/temperature"
+
+
+def instant(minutes_ago: float) -> str:
+    return datetime.fromtimestamp(time.time() - minutes_ago * 60, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def value_as_of(server: PageServer, topic: str, at: str) -> str:
+    return str(server.ask(f"retained/message?topic={topic}&as_of={at}")["payload"])
+
+
+def test_the_tree_shows_the_values_of_then_and_says_so(opened: Opened, server: PageServer) -> None:
+    at = instant(10)
+    opened.go(f"#topics?topic={TEMPERATURE}&at={at}")
+    expect(opened.value(TEMPERATURE)).to_have_text(value_as_of(server, TEMPERATURE, at))
+    expect(opened.page.locator("body")).to_have_attribute("data-time", "past")
+    expect(opened.page.locator("#moment-state")).to_have_text(re.compile(r"^As of .*\d\d:\d\d:\d\d$"))
+    expect(opened.page.locator("#moment-detail")).to_have_text(re.compile("10 min.* ago, read-only"))
+    expect(opened.page.locator("#topic-pane .number")).to_have_text(value_as_of(server, TEMPERATURE, at))
+    expect(opened.page.locator("#topic-pane")).to_contain_text("Publish and clear are possible when live.")
+    expect(opened.page.get_by_text("Publish a retained message")).to_have_count(0)
+    opened.page.keyboard.press("l")
+    expect(opened.page.locator("body")).to_have_attribute("data-time", "live")
+    expect(opened.page.locator("#moment-state")).to_have_text("Live")
+    expect(opened.page.get_by_text("Publish a retained message")).to_be_visible()
+
+
+def test_the_handle_is_dragged_and_the_address_follows(opened: Opened, server: PageServer) -> None:
+    opened.go(f"#topics?topic={TEMPERATURE}")
+    expect(opened.row(TEMPERATURE)).to_be_visible()
+    expect(opened.page.locator("#axis span").first).to_be_visible()
+    expect(opened.page.locator("#rates path")).to_have_count(1)
+    box = opened.page.locator("#track").bounding_box()
+    assert box is not None
+    opened.page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 30)
+    opened.page.mouse.down()
+    opened.page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 30, steps=4)
+    opened.page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 30, steps=4)
+    opened.page.mouse.up()
+    expect(opened.page).to_have_url(re.compile(r"[?&]at=\d{4}-"))
+    found = re.search(r"at=([^&]+)", opened.page.url)
+    assert found is not None
+    middle = datetime.fromisoformat(found[1]).timestamp()
+    assert abs(time.time() - middle - PAST_MINUTES * 30) < 60
+    expect(opened.value(TEMPERATURE)).to_have_text(value_as_of(server, TEMPERATURE, found[1]))
+    opened.page.reload()
+    expect(opened.value(TEMPERATURE)).to_have_text(value_as_of(server, TEMPERATURE, found[1]))
+    opened.page.get_by_role("button", name="Back to live").click()
+    expect(opened.page).not_to_have_url(re.compile("at="))
+
+
+def test_arrow_keys_step_through_the_changes_of_the_topic(opened: Opened) -> None:
+    opened.go(f"#topics?topic={TEMPERATURE}&at={instant(10)}")
+    expect(opened.page.locator("#topic-pane .history li")).not_to_have_count(0)
+    expect(opened.page.locator("#marks i")).not_to_have_count(0)
+    slider = opened.page.get_by_role("slider", name="Instant that is shown")
+    slider.focus()
+    before = int(slider.get_attribute("aria-valuenow") or 0)
+    opened.press("ArrowLeft")
+    expect(slider).not_to_have_attribute("aria-valuenow", str(before))
+    first = int(slider.get_attribute("aria-valuenow") or 0)
+    opened.press("ArrowLeft")
+    expect(slider).to_have_attribute("aria-valuenow", str(first - 60))  # the plant publishes every minute
+    opened.press("ArrowRight")
+    expect(slider).to_have_attribute("aria-valuenow", str(first))
+    opened.press("End")
+    expect(slider).to_have_attribute("aria-valuetext", "live")
+
+
+def test_play_runs_until_it_is_now(opened: Opened) -> None:
+    opened.go(f"#topics?at={instant(5)}")
+    expect(opened.page.locator("body")).to_have_attribute("data-time", "past")
+    opened.page.get_by_label("Speed").select_option("1000")
+    before = opened.page.url
+    opened.page.get_by_role("button", name="Play").click()
+    expect(opened.page).not_to_have_url(before)
+    expect(opened.page.locator("body")).to_have_attribute("data-time", "live")
+    expect(opened.page.locator("#play")).to_be_disabled()
+
+
+def test_two_instants_are_compared_by_what_appeared_changed_and_vanished(opened: Opened, server: PageServer) -> None:
+    server.publish("changes/first", "1")
+    server.publish("changes/gone", "1")
+    server.publish("changes/same", "1")
+    then = instant(0)
+    server.publish("changes/first", '{"a": 1, "b": 2}')
+    server.publish("changes/gone", "")
+    server.publish("changes/new", "1")
+    opened.go(f"#topics?topic=changes/first&from={then}")
+    expect(opened.row("changes/first").locator(".sign")).to_have_text("~")
+    expect(opened.row("changes/new").locator(".sign")).to_have_text("+")
+    expect(opened.row("changes/gone").locator(".sign")).to_have_text(MINUS)
+    expect(opened.row("changes").locator(".differences")).to_have_text(f"+1~1{MINUS}1")
+    expect(opened.row("changes/same")).to_have_count(0)
+    expect(opened.row("plant")).to_have_count(0)
+    expect(opened.page.locator(".summary")).to_contain_text(
+        f"+ 1 topic appeared~ 1 topic changed{MINUS} 1 topic vanished"
+    )
+    expect(opened.page.locator(".side.vanished .payload, .side.vanished .number")).to_have_text("1")
+    expect(opened.page.locator(".side.appeared .marked")).not_to_have_count(0)
+    opened.page.get_by_label("only differences").uncheck()
+    expect(opened.row("changes/same")).to_be_visible()
+    opened.press("Tab", "c")
+    expect(opened.page.locator("body")).to_have_attribute("data-comparing", "false")
+
+
+def test_an_instant_before_the_log_says_how_far_it_reaches(opened: Opened) -> None:
+    opened.go("#topics?at=2001-01-01T00:00:00Z")
+    expect(opened.page.locator("#tree-state")).to_contain_text("The log does not reach back that far: it begins at")
+    opened.page.get_by_role("button", name="Go to its beginning").click()
+    expect(opened.page.locator("#tree .row").first).to_be_visible()
+
+
+def test_the_range_zooms_by_wheel_and_keys(opened: Opened) -> None:
+    opened.go()
+    axis = opened.page.locator("#axis")
+    expect(axis.locator("span").first).to_be_visible()
+    opened.page.get_by_role("button", name="15 min").click()
+    before = axis.inner_text()
+    box = opened.page.locator("#track").bounding_box()
+    assert box is not None
+    opened.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 30)
+    opened.page.mouse.wheel(0, -400)
+    expect(axis).not_to_have_text(before)
+    opened.page.get_by_role("button", name="All").click()
+    opened.page.locator("#handle-at").focus()
+    wide = axis.inner_text()
+    opened.press("+", "+", "+")
+    expect(axis).not_to_have_text(wide)
