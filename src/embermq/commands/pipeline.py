@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from embermq.commands import pipeline_queries
+from embermq.commands.cluster.log_location import ArchiveAddress, CaFile, LogData, Server, TokenFile, log_location
+from embermq.commands.cluster.submit import submit
 from embermq.commands.options import directory_option
 from embermq.commands.output import Json, json_line, print_table, printable
 from embermq.commands.pipeline_queries import (
@@ -25,12 +27,13 @@ from embermq.commands.pipeline_queries import (
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
+    from embermq.spark.jobs.catalog import JobSettings
     from embermq.spark.lake.progress import JobProgress
     from embermq.spark.queries.registration import SchemaName
+    from embermq.spark.source.logs.location import LogLocation
 
 app = typer.Typer(help="The log as tables on Spark: run the pipeline, query its tables.", no_args_is_help=True)
 
-Data = Annotated[Path, directory_option("--data", "The server's data directory.")]
 KnownData = Annotated[
     Path | None, directory_option("--data", "The server's data directory.", "the one that the tables were made from")
 ]
@@ -45,7 +48,11 @@ REPORTED_S = 60.0
 
 @app.command()
 def run(
-    data: Data = DATA,
+    data: LogData = None,
+    archive: ArchiveAddress = None,
+    server: Server = None,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
     lake_place: LakePlace = LAKE,
     once: Annotated[
         bool, typer.Option("--once/--continuous", help="Stop where the log ends now, or go on with new records.")
@@ -67,17 +74,14 @@ def run(
     window: Annotated[str, typer.Option(help="The length of a window of topic_stats.")] = "5 minutes",
     catalog: CatalogName = None,
     schema: NameOfSchema = None,
+    submitted: Annotated[bool, typer.Option("--submitted", hidden=True)] = False,
 ) -> None:
     """Bring all tables up to date, and with --continuous keep them so. SIGTERM and Ctrl-C stop cleanly."""
-    with errors_as_sentences():
-        from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
+    with errors_as_sentences(needs_spark=not submitted):
+        from embermq.spark.jobs.catalog import JobSettings
         from embermq.spark.jobs.maintenance_settings import read_maintenance
         from embermq.spark.jobs.typed_tables import read_typed_tables
-        from embermq.spark.lake.lake import Lake
-        from embermq.spark.lake.progress import progress_line
-        from embermq.spark.pipeline import run as run_pipeline
 
-        names = _schema_name(catalog, schema)
         settings = JobSettings(
             fresh_s=_seconds("--fresh", fresh),
             records_max=records,
@@ -87,37 +91,68 @@ def run(
             only=tuple(only or ()),
             rebuild=tuple(rebuild or ()),
         )
-        chosen_jobs(settings)  # refuses a wrong --only or --rebuild before Spark is started
-        lines = _ProgressLines()
-        print(f"starting Spark on {master}: the first tables take a while", flush=True)
-        began_s = time.monotonic()
-        done = run_pipeline(
-            data,
-            Lake(lake_place),
-            once=once,
-            master=master,
-            settings=settings,
-            spark_settings={"spark.driver.memory": memory},
-            report=lines.show,
-            catalog=names,
-        )
-        print(f"{progress_line(done)} | {time.monotonic() - began_s:.1f} s", flush=True)
+        location = log_location(data, archive, server, token_file, ca_file)
+        _run(location, lake_place, once, None if submitted else master, memory, settings, _schema_name(catalog, schema))
+
+
+def _run(
+    location: "LogLocation",
+    lake_place: str,
+    once: bool,
+    master: str | None,
+    memory: str,
+    settings: "JobSettings",
+    names: "SchemaName | None",
+) -> None:
+    """Run the pipeline on a master; on None in the session that spark-submit has prepared."""
+    from embermq.spark.jobs.catalog import chosen_jobs
+    from embermq.spark.lake.lake import Lake
+    from embermq.spark.lake.progress import progress_line
+    from embermq.spark.pipeline import run as run_pipeline
+    from embermq.spark.session import submitted_session
+
+    chosen_jobs(settings)  # refuses a wrong --only or --rebuild before Spark is started
+    place = "the cluster that it was submitted to" if master is None else master
+    print(f"starting Spark on {place}: the first tables take a while", flush=True)
+    began_s = time.monotonic()
+    done = run_pipeline(
+        location,
+        Lake(lake_place),
+        once=once,
+        master=master or LOCAL,
+        settings=settings,
+        spark_settings={"spark.driver.memory": memory},
+        report=_ProgressLines().show,
+        catalog=names,
+        session=submitted_session() if master is None else None,
+    )
+    print(f"{progress_line(done)} | {time.monotonic() - began_s:.1f} s", flush=True)
 
 
 @app.command()
-def status(data: KnownData = None, lake_place: LakePlace = LAKE, json: Json = False) -> None:
+def status(
+    data: KnownData = None,
+    archive: ArchiveAddress = None,
+    server: Server = None,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+    lake_place: LakePlace = LAKE,
+    json: Json = False,
+) -> None:
     """Show how far the tables are, without starting Spark."""
     with errors_as_sentences(needs_spark=False):
         from embermq.instants import utc_seconds_text
         from embermq.spark.lake.lake import Lake
         from embermq.spark.lake.positions import Positions
         from embermq.spark.lake.progress import read_progress
-        from embermq.spark.source.logs.directory import DirectoryLog
+        from embermq.spark.source.logs.opening import open_log
 
         lake = Lake(lake_place)
         if not lake.exists():
             raise ConfigError(f"{lake_place} is no lake: `ember pipeline run` makes one")
-        log = DirectoryLog(data or lake.data_directory() or DATA)
+        if archive is None and server is None:
+            data = data or lake.data_directory()
+        log = open_log(log_location(data, archive, server, token_file, ca_file))
         end = log.bounds()[1]
         Positions(lake, log)  # refuses the lake of another log
         progress = read_progress(lake)
@@ -144,6 +179,7 @@ def status(data: KnownData = None, lake_place: LakePlace = LAKE, json: Json = Fa
 app.command("query")(pipeline_queries.query)
 app.command("as-of")(pipeline_queries.as_of)
 app.command("report")(pipeline_queries.report)
+app.command("submit")(submit)
 
 
 @app.command()

@@ -37,7 +37,7 @@ from embermq.spark.lake.tables import GAPS_SCHEMA, create_table
 from embermq.spark.lake.transactions import claim_table, newest_epoch
 from embermq.spark.queries.registration import SchemaName, register_tables
 from embermq.spark.schedule import Plan, Turn, next_plan
-from embermq.spark.session import DEFAULT_MASTER, PIPELINE_SETTINGS, build_session, launch_java
+from embermq.spark.session import DEFAULT_MASTER, PIPELINE_SETTINGS, build_session, check_session, launch_java
 from embermq.spark.source.logs.location import LogLocation, directory_location
 from embermq.spark.source.logs.opening import open_log
 from embermq.spark.source.logs.readable import ReadableLog
@@ -66,15 +66,19 @@ def run(
     lock_wait_s: float = LOCK_WAIT_S,
     lease_s: float = LEASE_S,
     catalog: SchemaName | None = None,
+    session: SparkSession | None = None,
 ) -> list[JobProgress]:
     """Run all jobs; returns what each did. `once`: up to the end that the log has now. PipelineError says what failed.
 
     `log` is where the log is read from; a path is a data directory.
     `report` is called about twice a second, and after each batch. SIGTERM and SIGINT stop cleanly if this is the main
-    thread; so does `stop`. With `catalog` the tables get names there; what it refuses is logged.
+    thread; so does `stop`. With `catalog` the tables get names there; what it refuses is logged. `session` is one of
+    your own, with Delta Lake: `master` and `spark_settings` do not count then, and it is not stopped.
     """
     chosen = settings or JobSettings()
     jobs = chosen_jobs(chosen)
+    if session is not None:
+        check_session(session)
     location = directory_location(log) if isinstance(log, Path) else log
     opened = open_log(location)
     end = opened.bounds()[1] if once else None
@@ -89,8 +93,9 @@ def run(
             inherited = (leaving.enter_context(lake.lock(lock_wait_s)),)
             _check_definitions(lake, jobs, chosen.rebuild)
         leaving.enter_context(_signals(stopping))
-        launch_java(master, session_settings, lake.java_log("pipeline"), inherited)
-        spark = build_session(master, "embermq pipeline", session_settings, functions=False)
+        if session is None:
+            launch_java(master, session_settings, lake.java_log("pipeline"), inherited)
+        spark = session or build_session(master, "embermq pipeline", session_settings, functions=False)
         lease = _take(spark, lake, opened, jobs, chosen, lease_s, leaving)
         if location.directory is not None:
             lake.keep_data_directory(location.directory)

@@ -210,6 +210,28 @@ def build_session(
     return spark
 
 
+def submitted_session() -> "SparkSession":
+    """The session that spark-submit has prepared."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate()
+
+
+def check_session(spark: "SparkSession") -> None:
+    """PipelineError if the pipeline cannot run in a session that it has not made."""
+    if "connect" in type(spark).__module__:
+        raise PipelineError(
+            "the pipeline cannot run over Spark Connect, which gives no access to the lake's files: give it a session "
+            "in the driver's own process; the source and the sink work over Spark Connect"
+        )
+    if "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
+        raise PipelineError(
+            f"the session has no Delta Lake: it needs the package {DELTA_PACKAGE}, spark.sql.extensions="
+            f"{SETTINGS['spark.sql.extensions']} and spark.sql.catalog.spark_catalog="
+            f"{SETTINGS['spark.sql.catalog.spark_catalog']}"
+        )
+
+
 def _local_mode(master: str) -> dict[str, str]:
     """Settings for local mode: loopback only, and tasks for its cores; Spark's defaults are for clusters."""
     local = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)

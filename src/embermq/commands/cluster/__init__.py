@@ -1,0 +1,1 @@
+"""Commands of the pipeline for clusters: where the log is read from elsewhere, and spark-submit."""

@@ -1,0 +1,1 @@
+"""The program that spark-submit runs, alone in its folder: Spark puts the folder on the path of modules."""
