@@ -67,6 +67,7 @@ def _journal_settings(settings: "StoreSettings") -> "JournalSettings":
         retention_age_s=settings.retention_age_s,
         unread_bytes_max=settings.unread_bytes_max,
         unarchived_bytes_max=settings.unarchived_bytes_max,
+        disk_reserve_bytes=settings.disk_reserve_bytes,
         budgets=_budgets(settings),
     )
 

@@ -225,6 +225,7 @@ class StoreSettings(Section):
     unarchived_bytes_max: Annotated[int, Field(ge=0)] = 4 * GIB
     archive_retention_bytes: Annotated[int, Field(ge=0)] = 0
     archive_retention_age_s: Annotated[int, Field(ge=0)] = 0
+    disk_reserve_bytes: Annotated[int, Field(ge=0)] = 256 * 1024 * 1024
     group_bytes_max: Annotated[int, Field(ge=4096)] = 32 * 1024 * 1024
     budgets: tuple[BudgetSettings, ...] = ()
 

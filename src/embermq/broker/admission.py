@@ -133,6 +133,8 @@ class Admission:
             reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "not $share/name/filter"
         elif self._limits.client_subscribe_rate_max and not self._is_within_rate(session, now_ms):
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.client_subscribe_rate_max is exceeded"
+        elif session.session_id and self._store.is_full():
+            reason, detail = ReasonCode.QUOTA_EXCEEDED, "the disk has reached store.disk_reserve_bytes"
         elif not existed and self.is_memory_full:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.memory_bytes_max is reached"
         elif not existed and len(session.subscriptions) >= self._limits.subscriptions_max:

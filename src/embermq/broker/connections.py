@@ -114,8 +114,9 @@ class Connections:
 
     def connect(self, link: Link, connect: Connect, identity: Identity, protocol: str, address: str) -> None:
         """An authenticated client asks for its session (3.1.4)."""
-        if self._store.failing() and (connect.session_expiry_s > 0 or connect.will is not None):
-            self._refuse(link, ReasonCode.SERVER_UNAVAILABLE, "the store cannot keep a session or a will now")
+        if self._store.failing() and not self._can_go_on(connect):
+            reason = ReasonCode.QUOTA_EXCEEDED if self._store.is_full() else ReasonCode.SERVER_UNAVAILABLE
+            self._refuse(link, reason, "the store cannot keep a session or a will now")
             return
         client_id = connect.client_id
         if not client_id:
@@ -160,6 +161,14 @@ class Connections:
             self._effects.add(ConnackEffect(session, link, connack))
         else:
             self.open(session, link, connack)
+
+    def _can_go_on(self, connect: Connect) -> bool:
+        """Whether a client needs nothing new of a store that fails. Where only the disk has reached its reserve, a
+        session is resumed: its client may take what the log is kept for.
+        """
+        if self._store.is_full() and not connect.clean_start and connect.client_id in self.sessions:
+            return True
+        return connect.session_expiry_s == 0 and connect.will is None
 
     def _response_information_for(self, identity: Identity, client_id: str) -> str:
         """Where responses to a client may go (5.0, 4.10.1); empty if it could not subscribe there."""

@@ -98,8 +98,8 @@ class MessageDelivery:
                 return
             if route is None:
                 route = self._admission.route(message.topic_name)
-        self._take(message, route, session.client_id, session, link, session.session_id if qos == 2 else 0)
-        if qos == 2:
+        is_taken = self._take(message, route, session.client_id, session, link, session.session_id if qos == 2 else 0)
+        if qos == 2 and is_taken:
             session.received_ids[message.packet_id] = None
 
     def _count_received(self, qos: int, payload_bytes: int) -> None:
@@ -143,11 +143,11 @@ class MessageDelivery:
         link: Link | None,
         qos2_session_id: int,
         must_be_durable: bool = False,
-    ) -> None:
-        """The server owns the message from here on: record it, and deliver it when that is allowed."""
+    ) -> bool:
+        """The server owns the message from here on: record it, deliver it when that is allowed. False: refused."""
         must_be_durable = must_be_durable or message.qos > 0 or message.retain
         if must_be_durable and self._store.failing():
-            raise StoreError(f"the store cannot make messages durable now: {self._store.failing()}")
+            return self._refuse_durable(message, publisher, link)
         if message.retain:
             self._retained.publish_pending(message)
         offset = self._store.append_publish(message, client_id, qos2_session_id)
@@ -165,12 +165,25 @@ class MessageDelivery:
             self._effects.add(
                 PublishEffect(message, offset, receivers, shares, has_subscribers, client_id, publisher, link)
             )
-            return
+            return True
         # QoS 0 is delivered at once, unless it would overtake something of the same publisher that is pending.
         if receivers:
             self.fan_out(message, receivers, client_id)
         for group, sequence in shares:
             group.offer(message, sequence)
+        return True
+
+    def _refuse_durable(self, message: Publish, publisher: "Session | None", link: Link | None) -> bool:
+        """The store cannot keep a message. A client that can be told is told if the disk has reached its reserve; else
+        its connection ends without an answer, so that it keeps the message.
+        """
+        if publisher is None or link is None or not publisher.is_told_reasons() or not self._store.is_full():
+            raise StoreError(f"the store cannot make messages durable now: {self._store.failing()}")
+        self._counters.store_refusals += 1
+        if message.qos:
+            packet_type = PUBACK if message.qos == 1 else PUBREC
+            self._effects.add(AcknowledgementEffect(link, packet_type, message.packet_id, ReasonCode.QUOTA_EXCEEDED))
+        return False
 
     # -- to receivers ----------------------------------------------------------------------------------------------
 

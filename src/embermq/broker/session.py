@@ -84,6 +84,10 @@ class Session:
         """The client's connection, whether CONNACK has been sent or not; None while there is none."""
         return self.opening if self.link is None else self.link
 
+    def is_told_reasons(self) -> bool:
+        """Whether an acknowledgement can tell its client that a message was refused: not in MQTT 3.1 and 3.1.1."""
+        return not self.protocol.startswith("MQTT 3")
+
     def subscription_ids(self, topic_filter: str) -> tuple[int, ...]:
         """The Subscription Identifier of one subscription, if it has one (5.0, 3.8.2.1.2)."""
         subscription = self.subscriptions.get(topic_filter)

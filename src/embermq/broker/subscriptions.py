@@ -131,7 +131,7 @@ class Subscriptions:
     def subscribe(self, session: "Session", link: Link, packet: Subscribe, now_ms: int) -> None:
         """Answer a SUBSCRIBE."""
         failing = self._store.failing()
-        if failing and session.session_id:
+        if failing and session.session_id and not self._store.is_full():
             raise StoreError(f"the store cannot keep subscriptions now: {failing}")
         is_at_once = self._need_not_wait(session)
         self._retained.subscribe_pending(session)

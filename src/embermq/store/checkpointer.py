@@ -26,6 +26,8 @@ LOG_PER_CHECKPOINT: Final = 4
 """Between two checkpoints there is this many times as much log as the older one has bytes."""
 CHECKPOINTS_MAX: Final = 16
 """Above it every second one is deleted: a session that never returns must not make their number grow."""
+NOW_BYTES_MIN: Final = 1024 * 1024
+"""No checkpoint is taken for the sake of fewer bytes of the log."""
 WORK_SHARE: Final = 0.5
 """How much of the time the thread works; the rest it leaves the interpreter to the other threads."""
 
@@ -36,7 +38,7 @@ _logger: Final = logging.getLogger("embermq.store")
 class Checkpointer:
     """All methods are called on the committer's thread, `close` after that has ended."""
 
-    __slots__ = ("_log", "_retention", "_state", "_stop", "_thread")
+    __slots__ = ("_is_wanted", "_log", "_retention", "_state", "_stop", "_thread")
 
     def __init__(self, log: Log, state: State, retention: Retention) -> None:
         self._log: Final = log
@@ -44,6 +46,7 @@ class Checkpointer:
         self._retention: Final = retention
         self._stop = Event()
         self._thread: Thread | None = None
+        self._is_wanted = False  # a checkpoint, although none is due
         self.remove_superseded()
 
     def segment_begins(self, now_us: int) -> None:
@@ -51,6 +54,7 @@ class Checkpointer:
         offset = self._log.newest_segment
         if self._is_writing() or self._state.applied_offset() + 1 != offset or not self._is_due(offset, now_us):
             return
+        self._is_wanted = False
         self._stop = Event()
         view = self._state.view()
         timestamp_us = self._log.segments()[-2].last_timestamp_us
@@ -63,6 +67,25 @@ class Checkpointer:
             _logger.error("the checkpoint of offset %d could not be written: %s", offset, error)
             return
         self._thread = thread
+
+    def newest_between(self, offset: int, last: int) -> int:
+        """The first checkpoint from an offset up to a last one; else the newest one before it; 0 if there is none."""
+        offsets = [found for found in checkpoint_offsets(self._log.directory) if found <= last]
+        return min((found for found in offsets if found >= offset), default=max(offsets, default=0))
+
+    def begin_now(self, now_us: int) -> None:
+        """Take a checkpoint at the end of the log, if that lets a trim free more than the checkpoint may take."""
+        segments = self._log.segments()
+        last = self.newest_up_to(self._log.next_offset)
+        last_bytes = 0
+        if last:
+            with suppress(OSError):
+                last_bytes = checkpoint_path(self._log.directory, last).stat().st_size
+        since_bytes = sum(segment.size_bytes for segment in segments if segment.first_offset >= last)
+        if not self._is_writing() and since_bytes > max(NOW_BYTES_MIN, 2 * last_bytes):
+            self._is_wanted = True
+            self._log.begin_segment()
+            self.segment_begins(now_us)
 
     def abandon(self) -> None:
         """Give up the checkpoint that is being written: it keeps the state's database from being closed."""
@@ -118,6 +141,8 @@ class Checkpointer:
         last, last_bytes = self.newest_up_to(offset), 0
         if last == offset:
             return False
+        if self._is_wanted:
+            return True
         if last:
             with suppress(OSError):
                 last_bytes = checkpoint_path(self._log.directory, last).stat().st_size

@@ -21,7 +21,7 @@ from embermq.store.errors import StoreError
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
 from embermq.store.replay import replay
-from embermq.store.retention import Archiver, Retention, TrimLimit
+from embermq.store.retention import Archiver, DiskReserve, Retention, TrimLimit
 from embermq.store.state.state import State
 
 RETRY_FIRST_S: Final = 0.05
@@ -29,6 +29,9 @@ RETRY_MAX_S: Final = 2.0
 CHECK_BYTES: Final = 4 * 1024 * 1024
 CHECK_S: Final = 10
 """The retention is checked after this many bytes or seconds."""
+
+SHORT_CHECK_S: Final = 1.0
+"""While little of the disk is left, what is free is looked up so often."""
 
 _logger: Final = logging.getLogger("embermq.store")
 
@@ -61,6 +64,10 @@ def sync_segments(log: Log, from_offset: int) -> int:
     return from_offset
 
 
+def _ignore(error: StoreError | None) -> None:
+    """For work that nobody waits for."""
+
+
 @final
 class Committer:
     """Runs until it is closed."""
@@ -81,7 +88,10 @@ class Committer:
         "_unchecked_bytes",
         "_want_trim",
         "_work",
+        "_reserve",
         "failing",
+        "is_full",
+        "refusing",
         "times",
         "trim_limit",
     )
@@ -112,7 +122,10 @@ class Committer:
         self._checked_us = 0
         self._unchecked_bytes = 0
         self._closing: Final = Event()
-        self.failing = ""
+        self._reserve: Final = DiskReserve(log.directory, retention.disk_reserve_bytes)
+        self.failing = ""  # why no group can be written
+        self.is_full = False  # groups can be written, and the disk has reached its reserve
+        self.refusing = ""  # why nothing new is made durable: one of both
         self.times: Final = CommitTimes()
         self._worker: Final = Thread(target=self._run, name="ember-committer", daemon=True)
         if archiver is not None:
@@ -121,6 +134,10 @@ class Committer:
 
     def submit(self, work: Work) -> None:
         self._work.put(work)
+
+    def trim(self, before_offset: int) -> None:
+        """Trim without a group, once those that were submitted are applied."""
+        self._work.put(Work(Group(0), _ignore, before_offset))
 
     def close(self) -> None:
         """Finish what was submitted. While the disk fails, the groups that cannot be written stay unacknowledged."""
@@ -138,6 +155,8 @@ class Committer:
         """Numbers for the operator, by name."""
         limit = self.trim_limit
         counts = {"log/unread-bytes": limit.unread_bytes, "log/lost-records": limit.lost_records}
+        counts["disk/free-bytes"] = self._reserve.free_bytes
+        counts["disk/reserve-bytes"] = self._reserve.reserve_bytes
         if self._archiver is not None:
             counts.update(self._archiver.counts())
             counts["archive/lost-records"] = limit.unarchived_records
@@ -150,12 +169,15 @@ class Committer:
             work = self._next()
             if work is None:
                 break
+            if work.trim_before and not len(work.group):  # only to trim
+                self._maintain(work)
+                continue
             try:
                 if not self._persist(work):
                     break
             except Exception as error:  # a bug of ours: log it, and never acknowledge anything again
                 _logger.exception("the committer stopped")
-                self.failing = f"the committer stopped: {error!r}"
+                self._set_failing(f"the committer stopped: {error!r}")
                 self._report(work, StoreError(self.failing))
                 return
             self.times.add(len(work.group), time.perf_counter() - work.closed_s)
@@ -169,13 +191,16 @@ class Committer:
                 return self._work.get_nowait()
             except Empty:
                 self._continue_trim()
-        if self._archiver is None:
-            return self._work.get()
         while True:
+            is_short = self._reserve.is_short()
+            if self._archiver is None and not is_short:
+                return self._work.get()
             try:
-                return self._work.get(timeout=CHECK_S)
+                return self._work.get(timeout=SHORT_CHECK_S if is_short else CHECK_S)
             except Empty:
-                self._close_old_segment(self._archiver)
+                if self._archiver is not None:
+                    self._close_old_segment(self._archiver)
+                self._check_reserve(0, time.time_ns() // 1000)
 
     def _close_old_segment(self, archiver: Archiver) -> None:
         """While nothing is published: the last records are archived too when their segment is old enough."""
@@ -206,7 +231,7 @@ class Committer:
                 reason = f"{error.strerror or error}" if isinstance(error, OSError) else str(error)
                 if not self.failing:
                     _logger.error("nothing can be made durable: %s; trying again until it works", reason)
-                self.failing = reason
+                self._set_failing(reason)
                 if not reported:
                     reported = True
                     self._report(work, StoreError(reason))
@@ -216,7 +241,7 @@ class Committer:
                 continue
             if self.failing:
                 _logger.warning("durable again at offset %d", group.first_offset)
-                self.failing = ""
+                self._set_failing("")
             return True
 
     def _maintain(self, work: Work) -> None:
@@ -231,8 +256,10 @@ class Committer:
             _logger.error("the state could not be flushed, this is tried again: %s", error)
         if self._trimming is not None:
             self._continue_trim()
-        else:
+        elif len(work.group):
             self._check_retention(work.group)
+        if len(work.group):
+            self._check_reserve(work.group.size_bytes, work.group.timestamps_us[-1])
 
     def _sync_log(self) -> None:
         """Sync the log before a flush of the state: the state must not be ahead of the log on the disk."""
@@ -256,6 +283,34 @@ class Committer:
         before_offset = self._checkpointer.newest_up_to(self.trim_limit.offset(self._log.segments(), now_us))
         if before_offset > self._log.first_offset:
             self._call(partial(self._want_trim, before_offset))
+
+    def _check_reserve(self, written_bytes: int, now_us: int) -> None:
+        """If little of the disk is left: trim the log as its retention would, and if that is not enough, refuse."""
+        reserve = self._reserve
+        if not reserve.is_due(written_bytes):
+            return
+        reserve.look()
+        self._set_failing(self.failing)
+        if not reserve.is_short() or self._trimming is not None:
+            return
+        segments = self._log.segments()
+        kept_bytes = max(0, sum(segment.size_bytes for segment in segments) - reserve.shortage_bytes())
+        last = self.trim_limit.offset(segments, now_us, 0)
+        enough = self.trim_limit.offset(segments, now_us, kept_bytes)
+        before_offset = self._checkpointer.newest_between(enough, last)
+        if before_offset > self._log.first_offset:
+            self._call(partial(self._want_trim, before_offset))
+        else:
+            try:
+                self._checkpointer.begin_now(now_us)
+            except OSError as error:
+                _logger.error("no checkpoint could be begun: %s", error)
+
+    def _set_failing(self, failing: str) -> None:
+        reserve = self._reserve
+        self.failing = failing
+        self.is_full = not failing and reserve.is_full and not reserve.is_used_up()
+        self.refusing = failing or reserve.refusal()
 
     def _trim(self, before_offset: int) -> Iterator[None]:
         """Delete old segments that hold nothing that a session is owed, after the state has copied what it needs.

@@ -23,10 +23,8 @@ PACKET_IDS: Final = 65_535
 
 @final
 class Retained:
-    """The retained message of one topic name, as it was published.
-
-    `expires_us` is when it is no longer retained, by its own Message Expiry Interval or by its budget's expiry,
-    whichever is earlier; 0: never. When the message itself expires, `message_expires_us` of its properties says.
+    """The retained message of one topic name, as it was published. `expires_us` is when it is no longer retained, by
+    its own Message Expiry Interval or by its budget's expiry, whichever is earlier; 0: never.
     """
 
     __slots__ = ("topic_name", "payload", "qos", "properties", "offset", "timestamp_us", "client_id", "expires_us")
@@ -342,10 +340,9 @@ class Store(ABC):
 
     @abstractmethod
     def commit_in_background(self, written: Callable[[], None]) -> None:
-        """Write the open group although no effect waits for it: it is large or old. One at a time: while one is being
-        written, the group goes on gathering, and `written` says that the next one can follow. A group that effects do
-        wait for is left to `commit`.
-        """
+        """Write the open group although no effect waits for it (one that effects wait for is left to `commit`).
+
+        One at a time: while one is written, the next gathers, and `written` says that it can follow."""
 
     @abstractmethod
     def group_bytes(self) -> int:
@@ -354,6 +351,10 @@ class Store(ABC):
     @abstractmethod
     def failing(self) -> str:
         """Why nothing can be made durable right now; empty while all is well."""
+
+    def is_full(self) -> bool:
+        """Whether `failing` is about new things only: the disk has reached its reserve."""
+        return False
 
     def counts(self) -> dict[str, int]:
         """Counters of the engine, as topics below `$SYS/broker/store/`."""

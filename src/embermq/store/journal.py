@@ -49,7 +49,7 @@ from embermq.store.open_group import ClosedGroup, OpenGroup, QueueTail
 from embermq.store.opening import JournalSettings, open_log, open_state
 from embermq.store.queue import SessionQueue
 from embermq.store.replay import Progress
-from embermq.store.retention import Archiver, Retention
+from embermq.store.retention import Archiver
 from embermq.store.state.topic_walks import LevelWalk, WordSearch
 from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk
 
@@ -113,12 +113,7 @@ class Journal(Store):
             self._log,
             self._state,
             sync=settings.durability == "sync",
-            retention=Retention(
-                settings.retention_bytes,
-                settings.retention_age_s,
-                settings.unread_bytes_max,
-                settings.unarchived_bytes_max,
-            ),
+            retention=settings.retention(),
             call_soon=call_soon,
             want_trim=self._plan_trim,
             archiver=archiver,
@@ -273,11 +268,11 @@ class Journal(Store):
 
     def _is_left_out(self, session_id: int) -> bool:
         """Whether a record without a session is not appended: while the disk fails, its group cannot be written."""
-        return not session_id and bool(self._committer.failing)
+        return not session_id and bool(self._committer.refusing)
 
     def _is_recorded(self, topic_name: str) -> bool:
         """Whether a QoS 0 publish without RETAIN is recorded."""
-        if self._committer.failing:
+        if self._committer.refusing:
             # While the disk fails the open group cannot be written: it would grow without bound.
             self._unrecorded += 1
             return False
@@ -340,7 +335,10 @@ class Journal(Store):
     def _plan_trim(self, before_offset: int) -> None:
         """Let no queue refer to records before an offset; with the next group the committer may trim them."""
         self._open.reference_floor = before_offset
-        self._trim_before = before_offset
+        if self._open.is_empty():  # nothing may come while the disk is full
+            self._committer.trim(before_offset)
+        else:
+            self._trim_before = before_offset
 
     def group_bytes(self) -> int:
         return self._open.group.size_bytes
@@ -349,7 +347,10 @@ class Journal(Store):
         return self._committer.counts()
 
     def failing(self) -> str:
-        return self._committer.failing
+        return self._committer.refusing
+
+    def is_full(self) -> bool:
+        return self._committer.is_full
 
     def close(self) -> None:
         if not self._open.is_empty():

@@ -13,6 +13,7 @@ from embermq.store.committer import sync_segments
 from embermq.store.directory import DataDirectory
 from embermq.store.log.writer import Log
 from embermq.store.replay import MERGED_RECORDS, Progress, replay
+from embermq.store.retention import Retention
 from embermq.store.state.state import State, StateSettings
 
 
@@ -34,9 +35,20 @@ class JournalSettings:
     retention_age_s: int = 7 * 24 * 3600
     unread_bytes_max: int = 4 * 1024 * 1024 * 1024
     unarchived_bytes_max: int = 4 * 1024 * 1024 * 1024
+    disk_reserve_bytes: int = 256 * 1024 * 1024
     budgets: tuple[RetainedBudget, ...] = ()
     state: StateSettings = field(default_factory=StateSettings)
     merged_records: int = MERGED_RECORDS
+
+    def retention(self) -> Retention:
+        """How much of the log is kept."""
+        return Retention(
+            self.retention_bytes,
+            self.retention_age_s,
+            self.unread_bytes_max,
+            self.unarchived_bytes_max,
+            self.disk_reserve_bytes,
+        )
 
 
 def open_log(directory: DataDirectory, settings: JournalSettings) -> Log:

@@ -5,16 +5,25 @@ Never: deleting; the committer does, up to a checkpoint.
 """
 
 import logging
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Final, final
 
 from embermq.store.log.readers import registered_readers
 from embermq.store.log.segments import SegmentInfo
 
 ARCHIVE: Final = "the archive"
+
+DISK_PART: Final = 20
+"""The reserve is at most this part of the disk."""
+LOOK_BYTES: Final = 1024 * 1024
+LOOK_S: Final = 1.0
+"""What is free is looked up after this many bytes or seconds."""
 
 _logger: Final = logging.getLogger("embermq.store")
 
@@ -27,6 +36,7 @@ class Retention:
     age_s: int
     unread_bytes_max: int = 0
     unarchived_bytes_max: int = 0
+    disk_reserve_bytes: int = 0
 
 
 class Archiver(ABC):
@@ -68,14 +78,16 @@ class TrimLimit:
         self.lost_records = 0  # trimmed before every registered reader had read them
         self.unarchived_records = 0  # trimmed before the archive had them
 
-    def offset(self, segments: Sequence[SegmentInfo], now_us: int) -> int:
-        """The offset before which the log exceeds its retention and is not kept for a reader."""
+    def offset(self, segments: Sequence[SegmentInfo], now_us: int, size_bytes_max: int | None = None) -> int:
+        """The offset before which the log exceeds its retention, or a smaller size, and is not kept for a reader."""
+        if size_bytes_max is None:
+            size_bytes_max = self._retention.size_bytes
         size_bytes = sum(segment.size_bytes for segment in segments)
         oldest_us = now_us - self._retention.age_s * 1_000_000
         limit = segments[0].first_offset
         beyond: list[SegmentInfo] = []
         for segment in segments[:-1]:
-            if size_bytes <= self._retention.size_bytes and segment.last_timestamp_us >= oldest_us:
+            if size_bytes <= size_bytes_max and segment.last_timestamp_us >= oldest_us:
                 break
             size_bytes -= segment.size_bytes
             limit = segment.next_offset
@@ -149,3 +161,69 @@ class TrimLimit:
 
 def _pipeline(name: str) -> str:
     return f"the pipeline of {name}"
+
+
+def disk_bytes(directory: Path) -> tuple[int, int]:
+    """The size of the file system that a directory is on, and what is free of it for us."""
+    found = os.statvfs(directory)
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+
+@final
+class DiskReserve:
+    """The part of the disk that is left free. `is_full`: it is reached. `is_short`: soon, so the log is trimmed.
+
+    What was accepted before may still grow a little: acknowledgements, the ends of sessions. When half of the reserve
+    is left, nothing at all is accepted (`is_used_up`).
+    """
+
+    __slots__ = ("_directory", "_disk", "_looked_s", "_unlooked_bytes", "free_bytes", "is_full", "reserve_bytes")
+
+    def __init__(
+        self, directory: Path, reserve_bytes: int, disk: Callable[[Path], tuple[int, int]] = disk_bytes
+    ) -> None:
+        self._directory: Final = directory
+        self._disk: Final = disk
+        self._unlooked_bytes = 0
+        self._looked_s = 0.0
+        total_bytes, self.free_bytes = disk(directory)
+        self.reserve_bytes: Final = min(reserve_bytes, total_bytes // DISK_PART)
+        self.is_full = False
+
+    def is_due(self, written_bytes: int) -> bool:
+        """Whether it is time to look again, now that so much more was written."""
+        self._unlooked_bytes += written_bytes
+        return (
+            self._unlooked_bytes >= min(LOOK_BYTES, self.reserve_bytes // 8) or monotonic() - self._looked_s >= LOOK_S
+        )
+
+    def look(self) -> None:
+        """Find out what is free."""
+        self._unlooked_bytes = 0
+        self._looked_s = monotonic()
+        with suppress(OSError):
+            self.free_bytes = self._disk(self._directory)[1]
+        needed_bytes = self.reserve_bytes * 5 // 4 if self.is_full else self.reserve_bytes
+        is_full = self.free_bytes < needed_bytes
+        if is_full and not self.is_full:
+            _logger.error("nothing new is made durable: %s", self._sentence())
+        elif self.is_full and not is_full:
+            _logger.warning("%d bytes of the disk are free: all is made durable again", self.free_bytes)
+        self.is_full = is_full
+
+    def is_short(self) -> bool:
+        return self.free_bytes < 2 * self.reserve_bytes
+
+    def is_used_up(self) -> bool:
+        return self.free_bytes < self.reserve_bytes // 2
+
+    def shortage_bytes(self) -> int:
+        """How much the log should shrink."""
+        return max(0, 2 * self.reserve_bytes - self.free_bytes)
+
+    def refusal(self) -> str:
+        """Why nothing new is made durable; empty if it is."""
+        return self._sentence() if self.is_full else ""
+
+    def _sentence(self) -> str:
+        return f"{self.free_bytes} bytes of the disk are free, and {self.reserve_bytes} are store.disk_reserve_bytes"

@@ -171,6 +171,9 @@ class ServerCollector(Collector):
         )
         yield _gauges("budget_bytes", "Their bytes.", "filter", ((name, used) for name, _, used in budgets))
         yield _gauge("store_failing", "1 while nothing can be made durable.", int(bool(store.failing())))
+        counts = store.counts()
+        yield _gauge("disk_free_bytes", "What is free of the store's disk.", counts.get("disk/free-bytes", 0))
+        yield _gauge("disk_reserve_bytes", "How much of it the store leaves free.", counts.get("disk/reserve-bytes", 0))
         yield _gauge("group_bytes", "Size of the open commit group.", store.group_bytes())
         times = store.commit_times()
         if times is not None:

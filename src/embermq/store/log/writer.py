@@ -180,6 +180,12 @@ class Log:
         self.close_segment()
         return True
 
+    def begin_segment(self) -> None:
+        """Close the open segment and begin the next one, if the open one has records."""
+        if self._segments[-1].blocks:
+            self.roll()
+            self._create_segment()
+
     def trim(self, before_offset: int) -> list[Path]:
         """Delete the segments that end before an offset, oldest first, never the newest one. Returns their paths."""
         deleted: list[Path] = []
