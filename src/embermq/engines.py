@@ -33,7 +33,7 @@ def open_store(settings: "StoreSettings", call_soon: CallSoon) -> Store:
     from embermq.store.journal import Journal
 
     archiver = _archiver(settings) if settings.archive else None
-    return Journal(settings.directory, call_soon, _journal_settings(settings), archiver=archiver)
+    return Journal(settings.directory, call_soon, journal_settings(settings), archiver=archiver)
 
 
 def open_stopped_store(settings: "StoreSettings", call_soon: CallSoon, progress: Progress | None = None) -> Store:
@@ -41,7 +41,7 @@ def open_stopped_store(settings: "StoreSettings", call_soon: CallSoon, progress:
     from embermq.store.journal import Journal
 
     kept = settings.model_copy(update={"retention_bytes": FOR_EVER, "retention_age_s": FOR_EVER // 1_000_000})
-    return Journal(settings.directory, call_soon, _journal_settings(kept), progress)
+    return Journal(settings.directory, call_soon, journal_settings(kept), progress)
 
 
 def rebuild_state(settings: "StoreSettings", progress: Progress | None = None, accept_loss: bool = False) -> int:
@@ -51,10 +51,10 @@ def rebuild_state(settings: "StoreSettings", progress: Progress | None = None, a
     """
     from embermq.store.opening import rebuild
 
-    return rebuild(settings.directory, _journal_settings(settings), progress, accept_loss)
+    return rebuild(settings.directory, journal_settings(settings), progress, accept_loss)
 
 
-def _journal_settings(settings: "StoreSettings") -> "JournalSettings":
+def journal_settings(settings: "StoreSettings") -> "JournalSettings":
     from embermq.store.opening import JournalSettings
 
     return JournalSettings(

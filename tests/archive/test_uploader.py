@@ -3,71 +3,24 @@
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
 
 import pytest
 
-from embermq.archive.archive import Archive, missing, open_archive
+from embermq.archive.archive import missing, open_archive
 from embermq.archive.retention import ArchiveRetention
-from embermq.archive.uploader import Uploader, UploadSettings
-from embermq.store.budgets import RetainedBudget
-from embermq.store.interface import Store
 from embermq.store.journal import Journal
 from embermq.store.log.identity import LogIdentity, log_identity, write_identity
 from embermq.store.log.reader import LogReader
 from embermq.store.opening import JournalSettings
-from support.archives import writer_of
+from support.archives import engine_with, publish, read_all, wait_until, writer_of
 from support.store_contract import Engine
 from support.trimmed_log import SETTINGS, STEP_US, first_offset
-
-KEPT = JournalSettings(durability="os", segment_bytes=16 * 1024)
-"""Nothing is trimmed."""
-
-
-def engine_with(data: Path, place: str, settings: JournalSettings = KEPT, **options: object) -> Engine:
-    """A store whose closed segments are archived."""
-
-    def opener(call_soon: Callable[[Callable[[], None]], None], budgets: tuple[RetainedBudget, ...]) -> Store:
-        upload = UploadSettings(place, check_s=0.05, retry_first_s=0.05, stop_s=20, **options)  # type: ignore[arg-type]
-        return Journal(data, call_soon, settings, archiver=Uploader(upload))
-
-    return Engine(opener)
-
-
-def publish(engine: Engine, rounds: int, step_us: int = 1_000) -> None:
-    for number in range(rounds):
-        engine.turn(step_us)
-        for topic in range(4):
-            engine.publish(f"much/{topic}", b"%d" % number + bytes(500))
-        engine.commit()
 
 
 def count(engine: Engine, name: str) -> int:
     return engine.store.counts()[f"archive/{name}"]
-
-
-def wait_until(is_so: Callable[[], bool], within_s: float = 30) -> None:
-    pause = Event()
-    for _ in range(int(within_s / 0.01)):
-        if is_so():
-            return
-        pause.wait(0.01)
-    raise AssertionError("it did not happen in time")
-
-
-def read_all(archive: Archive, into: Path) -> list[tuple[int, bytes]]:
-    """Every record of an archive: its offset and payload."""
-    into.mkdir()
-    for segment in archive.segments():
-        archive.fetch(segment, into)
-    batches = LogReader(into).batches(archive.bounds()[0])
-    return [
-        (offset, payload)
-        for batch in batches
-        for offset, payload in zip(batch["offset"].to_pylist(), batch["payload"].to_pylist(), strict=True)
-    ]
 
 
 def of_log(data: Path) -> list[tuple[int, bytes]]:
@@ -256,7 +209,7 @@ def test_a_server_whose_log_was_restored_elsewhere_stops_uploading(
     engine.store.close()
     archive = open_archive(place)
     end = archive.bounds()[1]
-    identity = LogIdentity(archive.log_id, 2, "token", end, 2_000_000_000)
+    identity = LogIdentity(archive.log_id, 2, "token", ((end, 2_000_000_000),))
     (tmp_path / "elsewhere").mkdir()
     write_identity(tmp_path / "elsewhere", identity)
     writer_of(place, tmp_path / "elsewhere").claim()

@@ -13,6 +13,7 @@ WIDTH = 80
 WITHOUT_JSON = {
     "config check",
     "config sample",
+    "log restore",
     "log verify",
     "passwd",
     "pipeline audit",

@@ -1,16 +1,25 @@
 """Archives for tests: a small log that is uploaded, and an S3 server on this machine."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 from embermq.archive.address import parse_address
+from embermq.archive.archive import Archive
 from embermq.archive.manifest import ArchivedSegment
 from embermq.archive.objects import Objects
+from embermq.archive.uploader import Uploader, UploadSettings
 from embermq.archive.writer import ArchiveWriter
+from embermq.store.budgets import RetainedBudget
+from embermq.store.interface import Store
+from embermq.store.journal import Journal
 from embermq.store.log.identity import LogIdentity, log_identity
 from embermq.store.log.reader import LogReader
+from embermq.store.opening import JournalSettings
 from support.log_samples import fill, open_log
+from support.store_contract import Engine
 
 BUCKET = "ember"
 
@@ -45,6 +54,7 @@ def s3_server() -> Iterator[str]:
     """An S3 server with an empty bucket; gives the query that an address needs to reach it."""
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it says each request
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     try:
@@ -52,3 +62,47 @@ def s3_server() -> Iterator[str]:
         yield f"endpoint_override={host}:{port}&scheme=http&region=us-east-1"
     finally:
         server.stop()
+
+
+KEPT = JournalSettings(durability="os", segment_bytes=16 * 1024)
+"""Nothing is trimmed."""
+
+
+def engine_with(data: Path, place: str, settings: JournalSettings = KEPT, **options: object) -> Engine:
+    """A store whose closed segments are archived."""
+
+    def opener(call_soon: Callable[[Callable[[], None]], None], budgets: tuple[RetainedBudget, ...]) -> Store:
+        upload = UploadSettings(place, check_s=0.05, retry_first_s=0.05, stop_s=90, **options)  # type: ignore[arg-type]
+        return Journal(data, call_soon, settings, archiver=Uploader(upload))
+
+    return Engine(opener)
+
+
+def publish(engine: Engine, rounds: int, step_us: int = 1_000) -> None:
+    for number in range(rounds):
+        engine.turn(step_us)
+        for topic in range(4):
+            engine.publish(f"much/{topic}", b"%d" % number + bytes(500))
+        engine.commit()
+
+
+def wait_until(is_so: Callable[[], bool], within_s: float = 30) -> None:
+    pause = Event()
+    for _ in range(int(within_s / 0.01)):
+        if is_so():
+            return
+        pause.wait(0.01)
+    raise AssertionError("it did not happen in time")
+
+
+def read_all(archive: Archive, into: Path) -> list[tuple[int, bytes]]:
+    """Every record of an archive: its offset and payload."""
+    into.mkdir()
+    for segment in archive.segments():
+        archive.fetch(segment, into)
+    batches = LogReader(into).batches(archive.bounds()[0])
+    return [
+        (offset, payload)
+        for batch in batches
+        for offset, payload in zip(batch["offset"].to_pylist(), batch["payload"].to_pylist(), strict=True)
+    ]

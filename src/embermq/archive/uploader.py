@@ -175,7 +175,10 @@ class Uploader(Archiver):
             self._writer = None
             raise
         archived = list(self._segments.values())
+        lost = [(one.lost_from, one.first_offset) for one in writer.archive.generations()]
         for first, end in missing(archived):
+            if (first, end) in lost:
+                continue
             _logger.warning("the archive %s has no records from offset %d to %d", writer.archive.shown, first, end - 1)
         _logger.info(
             "the archive %s has %d segments, up to offset %d",

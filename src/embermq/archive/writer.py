@@ -88,14 +88,15 @@ class ArchiveWriter:
             )
         if newest == own.generation:
             return
+        lost_from, first_offset = own.lost[-1]
         end = self._archive.bounds()[1]
-        if end != own.lost_from or newest != own.generation - 1:
+        if end != lost_from or newest != own.generation - 1:
             raise ArchiveError(
                 f"{self._objects.shown} has gone on to offset {end} since this log was restored up to offset"
-                f" {own.lost_from}: another server writes there; stop it and restore again, or name another prefix in"
+                f" {lost_from}: another server writes there; stop it and restore again, or name another prefix in"
                 " store.archive"
             )
-        claimed = Generation(own.generation, own.token, own.lost_from, own.first_offset, _now())
+        claimed = Generation(own.generation, own.token, lost_from, first_offset, _now())
         self._objects.write_bytes(claimed.name + MANIFEST_SUFFIX, to_json(claimed))
 
     def upload_segment(self, info: SegmentInfo, entries: Entries) -> ArchivedSegment:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from embermq.commands.errors import errors_as_sentences
+from embermq.commands.options import directory_option
 from embermq.commands.output import Json
 from embermq.commands.server_access.target import Config, Data, log_directory
 from embermq.errors import ConfigError
@@ -17,18 +18,29 @@ if TYPE_CHECKING:
     from embermq.commands.text.log_lines import Lines
     from embermq.store.log.reader import LogReader
 
-app = typer.Typer(help="Read the log: list its segments, show its records, check it for damage.", no_args_is_help=True)
+app = typer.Typer(
+    help="Read the log: list its segments, show its records, check it for damage; restore it from its archive.",
+    no_args_is_help=True,
+)
 
 Filter = Annotated[str | None, typer.Option("--filter", help="Only topics that match this topic filter.")]
 Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Only this kind of record; repeatable.")]
 
 
 @app.command()
-def verify(data: Data = None, config: Config = None) -> None:
+def verify(
+    archive: Annotated[str | None, typer.Option(metavar="URL", help="Check all of this archive instead.")] = None,
+    data: Data = None,
+    config: Config = None,
+) -> None:
     """Check every block of every segment and checkpoint. Exits with 1 if something is damaged."""
+    from embermq.commands.archive import verify_archive
     from embermq.store.log.verify import verify as reports
 
     with errors_as_sentences():
+        if archive is not None:
+            verify_archive(archive)
+            return
         blocks = records = damage = 0
         for report in reports(log_directory(data, config)):
             if not report.is_checkpoint:
@@ -42,6 +54,35 @@ def verify(data: Data = None, config: Config = None) -> None:
         print(f"{records} records in {blocks} blocks: " + (f"{damage} places damaged" if damage else "undamaged"))
         if damage:
             raise typer.Exit(1)
+
+
+@app.command("ls")
+def list_segments(
+    archive: Annotated[
+        str | None, typer.Option(metavar="URL", show_default="store.archive", help="The archive of the log.")
+    ] = None,
+    json: Json = False,
+    data: Data = None,
+    config: Config = None,
+) -> None:
+    """List the segments and checkpoints on this disk and in the archive, and the offsets that neither has."""
+    from embermq.commands.archive import list_places
+
+    with errors_as_sentences():
+        list_places(archive, data, config, json)
+
+
+@app.command()
+def restore(
+    source: Annotated[str, typer.Option("--from", metavar="URL", help="The archive.")],
+    data: Annotated[Path | None, directory_option("--data", "A directory without a log.", "ember-data")] = None,
+    config: Config = None,
+) -> None:
+    """Make a data directory from an archive when the machine that wrote it is lost, and say what is lost with it."""
+    from embermq.commands.archive import restore_directory
+
+    with errors_as_sentences():
+        restore_directory(source, data, config)
 
 
 @app.command()
@@ -129,10 +170,17 @@ def _lines(topic_filter: str | None, kinds: list[str] | None, json: bool) -> "Li
 
 def _last(reader: "LogReader", lines: "Lines", first: int, end: int, count: int) -> list["pa.RecordBatch"]:
     """The last `count` of the chosen records, read backwards in steps."""
+    from embermq.store.log.identity import past_lost
+
     found: list[pa.RecordBatch] = []
     step = max(count, 1000) if lines.chooses else count
+    lost = reader.lost()
     while count > 0 and end > first:
-        start = max(first, end - step)
+        start = past_lost(lost, max(first, end - step))
+        if start >= end:  # all of these were lost with a machine
+            start = max(first, end - step)
+            end, step = start, step * 2
+            continue
         for batch in reversed([lines.chosen(batch) for batch in reader.batches(start, end)]):
             kept = batch.slice(max(0, batch.num_rows - count))
             count -= kept.num_rows

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, final
 
@@ -42,7 +43,8 @@ from embermq.spark.source.logs.location import LogLocation, directory_location
 from embermq.spark.source.logs.opening import open_log
 from embermq.spark.source.logs.readable import ReadableLog
 from embermq.store.errors import StoreError
-from embermq.store.log.errors import LogTrimmed
+from embermq.store.log.errors import LogLost, LogTrimmed
+from embermq.store.log.identity import past_lost
 
 logger = logging.getLogger(__name__)
 
@@ -244,7 +246,8 @@ class _Run:
         end, now_s = self._log.bounds()[1], time.monotonic()
         if self._end is not None:
             end, now_s = min(end, self._end), float("inf")  # nobody waits
-        return next_plan(self._turns.values(), end, self._settings.records_max, self._settings.fresh_s, now_s)
+        plan = next_plan(self._turns.values(), end, self._settings.records_max, self._settings.fresh_s, now_s)
+        return plan and replace(plan, end=past_lost(self._log.lost(), plan.end))
 
     def _batch(self, plan: Plan) -> None:
         began_s = time.monotonic()
@@ -290,6 +293,8 @@ def _reasons(names: str) -> Iterator[None]:
     """Turns what Spark, the log and the disk say into a PipelineError of one sentence."""
     try:
         yield
+    except LogLost as error:
+        raise PipelineError(f"{names}: {error}") from None
     except (PipelineError, LogTrimmed):
         raise
     except StoreError as error:  # of the log or its archive

@@ -72,7 +72,7 @@ def merged(groups: Iterable[Group], records_max: int) -> Iterator[Group]:
     for group in groups:
         if gathered is None:
             gathered = group
-        elif len(gathered) + len(group) > records_max:
+        elif len(gathered) + len(group) > records_max or group.first_offset != gathered.first_offset + len(gathered):
             yield gathered
             gathered = group
         else:

@@ -17,6 +17,7 @@ from embermq.spark.lake.files import json_object
 from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
 from embermq.spark.source.logs.readable import ReadableLog
 from embermq.spark.source.stream_offsets import check_same_log, stream_offset
+from embermq.store.log.errors import LogLost
 
 Versions = Mapping[str, int]
 """The version of each table of a job."""
@@ -37,6 +38,11 @@ class Positions:
         for position in self._jobs.values():
             try:
                 check_same_log(log, position)
+            except LogLost as error:
+                raise LakeError(
+                    f"{lake.directory} has tables of records that {log.name} does not have: {error}; name another"
+                    " --lake, or delete this one to have it built again"
+                ) from None
             except PipelineError:
                 raise LakeError(
                     f"{lake.place} has the tables of another log than {log.name}: name another --lake, or "

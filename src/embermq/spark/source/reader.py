@@ -27,7 +27,8 @@ from embermq.spark.source.logs.opening import open_log
 from embermq.spark.source.logs.readable import ReadableLog
 from embermq.spark.source.rows import rows
 from embermq.spark.source.stream_offsets import StreamOffset, check_same_log, stream_offset
-from embermq.store.log.errors import LogTrimmed
+from embermq.store.log.errors import LogLost, LogTrimmed
+from embermq.store.log.identity import goes_on_at, past_lost
 
 PARTITION_ROWS_MIN: Final = 20_000
 """A task for fewer rows costs more than it saves."""
@@ -59,6 +60,7 @@ class EmberReader(DataSourceReader):
                 raise LogTrimmed(start, first)
             report_gap(start, first)
             start = first
+        start = behind_lost(log, start, self.options.fail_on_data_loss)
         if isinstance(self.options.ending, int):
             if self.options.ending > end:
                 raise bad_option("endingOffsets", self.options.ending, f"at most {end}, where the log ends now")
@@ -96,12 +98,14 @@ class EmberStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self.options.fail_on_data_loss:
                 raise LogTrimmed(begin, first)
             report_gap(begin, first)
+        behind_lost(log, begin, self.options.fail_on_data_loss)
         if self.stop_at is not None:
             end = min(end, self.stop_at)
         if isinstance(self.options.ending, int):
             end = min(end, self.options.ending)
         if isinstance(limit, ReadMaxRows):
             end = min(end, max(begin, first) + limit.max_rows)
+        end = past_lost(log.lost(), end)
         # After a loss of power the index may be short until the server has rebuilt it; a stream must not go back.
         return start if end <= begin else stream_offset(log, end)
 
@@ -116,7 +120,9 @@ class EmberStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, until = int(start["offset"]), int(end["offset"])
         if begin >= until:
             return []
-        return split(open_log(self.options.location).ranges(begin, until), self.options.min_partitions)
+        log = open_log(self.options.location)
+        begin = behind_lost(log, begin, self.options.fail_on_data_loss)
+        return split(log.ranges(begin, until), self.options.min_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
@@ -163,6 +169,17 @@ def split(ranges: Sequence[tuple[int, int]], min_partitions: int) -> list[Offset
             edges = [start + count * piece // pieces for piece in range(pieces + 1)]
             parts += [OffsetRange(edges[piece], edges[piece + 1]) for piece in range(pieces)]
     return parts
+
+
+def behind_lost(log: ReadableLog, start: int, fail_on_data_loss: bool) -> int:
+    """Where a read goes on that has come to an offset; LogLost if it has read records that were lost since."""
+    try:
+        return goes_on_at(log.lost(), start)
+    except LogLost as error:
+        if fail_on_data_loss:
+            raise
+        report_gap(start, error.first_available)
+        return error.first_available
 
 
 def report_gap(start: int, first: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from embermq.spark.errors import PipelineError
 from embermq.spark.source.logs.readable import ReadableLog
+from embermq.store.log.identity import goes_on_at
 
 StreamOffset = dict[str, Any]
 """As JSON: {"offset": the next record, "segment": the segment of the record before it, "since": that segment's first
@@ -24,10 +25,14 @@ def stream_offset(log: ReadableLog, offset: int) -> StreamOffset:
 
 
 def check_same_log(log: ReadableLog, start: Mapping[str, Any]) -> None:
-    """Refuse a stream offset whose segment has the same first offset in this log but another first timestamp."""
+    """Refuse a stream offset whose segment has the same first offset in this log but another first timestamp.
+
+    LogLost if the stream has read records that were lost with a machine since.
+    """
     segment = start.get("segment")
     if segment is None:
         return
+    goes_on_at(log.lost(), int(start["offset"]))
     found = log.segment_of(int(segment))
     if found is None:  # it was trimmed
         return

@@ -31,7 +31,6 @@ class BadBlock(LogError):
     """These bytes are not a whole, undamaged block."""
 
 
-@final
 class LogTrimmed(LogError):
     """The asked offset is older than what the log still keeps."""
 
@@ -42,6 +41,17 @@ class LogTrimmed(LogError):
 
     def __str__(self) -> str:
         return f"offset {self.offset} is no longer in the log, which now begins at offset {self.first_available}"
+
+
+@final
+class LogLost(LogTrimmed):
+    """The asked offset was lost with a machine. Who asks for it has read records that the log does not have."""
+
+    def __str__(self) -> str:
+        return (
+            f"offset {self.offset} was lost with the machine that wrote it: the log was restored from its archive and"
+            f" goes on at offset {self.first_available}"
+        )
 
 
 @final

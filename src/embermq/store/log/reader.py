@@ -17,6 +17,7 @@ import pyarrow as pa
 from embermq.store.log.arrow import SCHEMA, gather
 from embermq.store.log.blocks import HEADER_BYTES
 from embermq.store.log.errors import LogCorrupt, LogTrimmed, NotALog
+from embermq.store.log.identity import LostRange, end_before, goes_on_at, lost_ranges
 from embermq.store.log.segments import (
     ENTRY_BYTES,
     SEGMENT_HEADER_BYTES,
@@ -89,6 +90,10 @@ class LogReader:
                 continue
             yield info
 
+    def lost(self) -> tuple[LostRange, ...]:
+        """The offsets that no record has, because they were lost with a machine."""
+        return lost_ranges(self._directory)
+
     def offset_at(self, timestamp_us: int) -> int:
         """The offset of the first record that is not older than an instant; the log's end if there is none."""
         while True:
@@ -102,7 +107,8 @@ class LogReader:
     def block_offsets_at(self, timestamps_us: Sequence[int]) -> list[int]:
         """For each instant the first offset of the first block that begins then or later; the log's end if none does.
 
-        Offsets have no gaps, so two of them tell how many records lie between, and only the index is read.
+        Offsets have no gaps but after a restore, so two of them tell how many records lie between, and only the index
+        is read.
         """
         while True:
             segments = self._segments()
@@ -137,13 +143,14 @@ class LogReader:
             end = max(start, durable)
         if end > durable and end > start:
             raise ValueError(f"offset {end - 1} is not in the log yet, which ends before offset {durable}")
-        while start < end:
+        lost = self.lost()
+        while start < end and (start := goes_on_at(lost, start)) < end:
             segments = self._segments()
             if start < segments[0]:
                 raise LogTrimmed(start, segments[0])
             number = int(np.searchsorted(segments, start, "right")) - 1
             following = segments[number + 1] if number + 1 < len(segments) else end
-            stop = min(end, following)
+            stop = min(end, end_before(lost, following))
             try:
                 for batch in self._segment_batches(segments, number, start, stop, rows, bytes, columns):
                     yield batch
@@ -166,9 +173,8 @@ class LogReader:
         while True:
             end = self.bounds()[1]
             if end > start:
-                for batch in self.batches(start, end, rows=rows, bytes=bytes, columns=columns):
-                    start += batch.num_rows
-                    yield batch
+                yield from self.batches(start, end, rows=rows, bytes=bytes, columns=columns)
+                start = end
             else:
                 wait(poll_s)
 
@@ -194,6 +200,7 @@ class LogReader:
         `start` is no longer there, ValueError if it is not durable yet.
         """
         while True:
+            start = goes_on_at(self.lost(), start)
             segments = self._segments()
             if start < segments[0]:
                 raise LogTrimmed(start, segments[0])
@@ -282,7 +289,8 @@ class LogReader:
         index = Index.open(path)
         if number + 1 < len(segments):
             if index.next_offset(first_offset) != segments[number + 1]:
-                return self._rebuild(segments, number, segments[number + 1])
+                end = end_before(self.lost(), segments[number + 1])
+                return index if index.next_offset(first_offset) == end else self._rebuild(segments, number, end)
         elif index.count and not index.entry(index.count - 1).records:
             # A power cut may leave zeros at the end of an index; the server will put it right.
             return Index(read_entries(path, first_offset).tobytes())

@@ -14,6 +14,7 @@ import numpy as np
 
 from embermq.store.log.blocks import HEADER_BYTES
 from embermq.store.log.errors import LogCorrupt
+from embermq.store.log.identity import end_before, lost_ranges
 from embermq.store.log.segments import (
     INDEX_DTYPE,
     SEGMENT_HEADER_BYTES,
@@ -65,13 +66,14 @@ def recover(directory: Path, check_bytes: int) -> list[Segment]:
         if leftover.suffix == ".new" or not leftover.with_suffix(".log").exists():
             leftover.unlink()
     offsets = first_offsets(directory)
+    lost = lost_ranges(directory)
     segments: list[Segment] = []
     following: int | None = None
     for first_offset in reversed(offsets):
         segment = _recover_segment(directory, first_offset, following, check_bytes)
         check_bytes = max(0, check_bytes - segment.size_bytes)
         segments.append(segment)
-        following = first_offset
+        following = end_before(lost, first_offset)
     segments.reverse()
     return segments
 

@@ -13,6 +13,7 @@ from typing import Final, final
 from embermq.store.log.blocks import Block
 from embermq.store.log.checkpoint import Checkpoint, checkpoint_offsets, checkpoint_path
 from embermq.store.log.errors import LogCorrupt, NotALog
+from embermq.store.log.identity import end_before, lost_ranges
 from embermq.store.log.segments import (
     FIRST_OFFSET,
     SEGMENT_HEADER_BYTES,
@@ -71,8 +72,9 @@ def verify(directory: Path) -> Iterator[SegmentReport]:
         raise NotALog(str(directory), "there is no segment file in it")
     yield from _checkpoint_reports(directory, segments[0])
     last_timestamp_us = 0
+    lost = lost_ranges(directory)
     for number, first_offset in enumerate(segments):
-        following = segments[number + 1] if number + 1 < len(segments) else None
+        following = end_before(lost, segments[number + 1]) if number + 1 < len(segments) else None
         report = SegmentReport(log_path(directory, first_offset))
         # The index first: what it names was durable before the blocks are read, however fast the server writes.
         index = Index.open(index_path(directory, first_offset))

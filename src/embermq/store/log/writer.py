@@ -225,6 +225,8 @@ class Log:
         if not segments[0].first_offset <= offset < self.next_offset:
             return None
         number = bisect_right(segments, offset, key=lambda segment: segment.first_offset) - 1
+        if offset >= segments[number].next_offset:
+            return None  # lost with a machine
         return self._lookup.block(offset, segments[number])
 
     def read(self, offset: int) -> Record | None:

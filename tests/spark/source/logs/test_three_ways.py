@@ -182,7 +182,7 @@ def test_offsets_that_were_lost_with_a_machine_are_passed_over(ways: Ways, tmp_p
     for number in range(300):
         restored.publish("after", b"%d" % number)
     restored.flush()
-    write_identity(directory, LogIdentity(log_identity(ways.made.data / "log").log_id, 2, "token", end, begins))
+    write_identity(directory, LogIdentity(log_identity(ways.made.data / "log").log_id, 2, "token", ((end, begins),)))
     both = {"path": ways.archive}
     with LogServer(restored.data) as server:
         both |= server.options

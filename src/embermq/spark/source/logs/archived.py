@@ -20,6 +20,7 @@ from embermq.spark.source.logs.readable import ReadableLog, SegmentStart
 from embermq.store.log.blocks import HEADER_BYTES
 from embermq.store.log.checkpoint import Checkpoint
 from embermq.store.log.errors import LogCorrupt, LogTrimmed
+from embermq.store.log.identity import LostRange
 from embermq.store.log.reader import runs
 from embermq.store.log.segments import INDEX_DTYPE, SEGMENT_HEADER_BYTES, Entries, consistent
 
@@ -51,6 +52,9 @@ class ArchivedLog(ReadableLog):
 
     def bounds(self) -> tuple[int, int]:
         return self._archive.bounds()
+
+    def lost(self) -> tuple[LostRange, ...]:
+        return tuple((one.lost_from, one.first_offset) for one in self._archive.generations())
 
     def ranges(self, start: int, end: int) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []

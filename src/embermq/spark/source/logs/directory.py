@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from embermq.spark.source.logs.readable import ReadableLog, SegmentStart
 from embermq.store.log.checkpoint import Checkpoint, undamaged_checkpoint
+from embermq.store.log.identity import LostRange
 from embermq.store.log.reader import LogReader
 from embermq.store.log.readers import register_reader
 from embermq.store.log.segments import Index, first_offsets, index_path
@@ -31,6 +32,9 @@ class DirectoryLog(ReadableLog):
 
     def bounds(self) -> tuple[int, int]:
         return self._reader.bounds()
+
+    def lost(self) -> tuple[LostRange, ...]:
+        return self._reader.lost()
 
     def offset_at(self, timestamp_us: int) -> int:
         return self._reader.offset_at(timestamp_us)

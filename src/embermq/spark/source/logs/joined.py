@@ -12,6 +12,7 @@ from embermq.spark.source.logs.readable import ReadableLog, SegmentStart
 from embermq.spark.source.logs.server import ServerLog
 from embermq.store.log.checkpoint import Checkpoint
 from embermq.store.log.errors import LogTrimmed
+from embermq.store.log.identity import LostRange
 
 
 @final
@@ -35,6 +36,9 @@ class JoinedLog(ReadableLog):
         first, end = self._server.bounds()
         archived_first, archived_end = self._archive.bounds()
         return (min(first, archived_first) if archived_end > archived_first else first), end
+
+    def lost(self) -> tuple[LostRange, ...]:
+        return self._archive.lost()
 
     def ranges(self, start: int, end: int) -> list[tuple[int, int]]:
         archived = self._archive.ranges(start, end)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from embermq.store.log.checkpoint import Checkpoint
+from embermq.store.log.identity import LostRange, present
 
 
 class SegmentStart(NamedTuple):
@@ -32,10 +33,14 @@ class ReadableLog(ABC):
     def bounds(self) -> tuple[int, int]:
         """The first durable offset, and the one after the last."""
 
+    def lost(self) -> tuple[LostRange, ...]:
+        """The offsets that no record has, because they were lost with a machine (docs/archive.md, "Generations")."""
+        return ()
+
     def ranges(self, start: int, end: int) -> list[tuple[int, int]]:
         """The offsets from `start` up to, not including, `end` that the log has: without those that were lost with a
-        machine before the log was restored."""
-        return [(start, end)]
+        machine before the log was restored. LogLost if `start` is one of these."""
+        return present(self.lost(), start, end)
 
     @abstractmethod
     def offset_at(self, timestamp_us: int) -> int:
