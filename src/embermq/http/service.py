@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from embermq.broker.operator import retain
 from embermq.http.refusal import HttpRefusal
+from embermq.http.resources.topics.level_cache import LevelCache
 from embermq.http.streaming import StreamPlaces
 from embermq.protocol.packets import Publish
 
@@ -39,6 +40,7 @@ class Service:
         "failing_check_s",
         "lake",
         "latest_views",
+        "levels",
         "log_directory",
         "page_places",
         "places",
@@ -65,6 +67,7 @@ class Service:
         self.places: Final = places if places is not None else StreamPlaces()
         self.page_places: Final = StreamPlaces(PAGES_MAX)
         self.latest_views: Final[dict[tuple[str, int], LatestView]] = {}  # by filter and interval
+        self.levels: Final = LevelCache()
         self.samples: Final[deque[Sample]] = deque(maxlen=SAMPLES_MAX)  # of the statistics, oldest first
         self.stopping: Final = asyncio.Event()
         self.failing_check_s: Final = failing_check_s

@@ -6,7 +6,9 @@ ends: with a line that has only `error`, and without HTTP's own end.
 
 import asyncio
 import time
+from collections import deque
 from typing import Final, final
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
@@ -20,18 +22,59 @@ CHUNK_BYTES: Final = 64 * 1024
 
 
 @final
+class SliceTurns:
+    """Whose slice is next. Each pass of an event loop has one, however many answers are worked on: the clients of the
+    broker wait no longer for many of them than for one."""
+
+    __slots__ = ("_is_scheduled", "_loop", "_waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop: Final = loop
+        self._waiting: Final[deque[asyncio.Future[None]]] = deque()
+        self._is_scheduled = False
+
+    async def next(self) -> None:
+        """Wait for a turn."""
+        turn = self._loop.create_future()
+        self._waiting.append(turn)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._give)
+        await turn
+
+    def _give(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():  # else its request was cancelled
+                turn.set_result(None)
+                break
+        if self._waiting:
+            self._loop.call_soon(self._give)
+        else:
+            self._is_scheduled = False
+
+
+_turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, SliceTurns]] = WeakKeyDictionary()
+
+
+@final
 class Slices:
     """Long work on the event loop, in slices between which everything else has its turn."""
 
-    __slots__ = ("_ends_s",)
+    __slots__ = ("_ends_s", "_turns")
 
     def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        turns = _turns.get(loop)
+        if turns is None:
+            turns = _turns[loop] = SliceTurns(loop)
+        self._turns: Final = turns
         self._ends_s = time.perf_counter() + SLICE_S
 
     async def rest(self) -> None:
         """Let others have their turn if this slice has lasted long enough."""
         if time.perf_counter() >= self._ends_s:
-            await asyncio.sleep(0)
+            await self._turns.next()
             self._ends_s = time.perf_counter() + SLICE_S
 
 

@@ -102,7 +102,8 @@ async def list_level(call: Call[TreeQuery, Nothing]) -> Answer:
     query = call.query
     moments = moments_of(call.service, query)
     try:
-        levels, following = await _levels(call, moments)
+        key = query.below, query.cursor, query.limit, moments.as_of_us, moments.compare_us
+        levels, following = await call.service.levels.get(key, lambda: _levels(call, moments))
         lines, following = await _lines(call, moments, levels, following)
     except HistoryTrimmed as error:
         raise HttpRefusal(410, str(error)) from None
@@ -124,8 +125,7 @@ async def _levels(call: Call[TreeQuery, Nothing], moments: Moments) -> tuple[lis
         found += walk.step()
         await slices.rest()
     if len(found) > query.limit:
-        del found[query.limit :]
-        return found, position_after(found[-1].level)
+        return found[: query.limit], position_after(found[query.limit - 1].level)
     return found, None if walk.is_done() else walk.position()
 
 

@@ -1,0 +1,79 @@
+"""Levels found a moment ago are given again, one walk at a time, and never for long."""
+
+import asyncio
+
+import pytest
+
+from embermq.http.resources.topics.level_cache import FRESH_PART, FRESH_S, PAST_FRESH_S, Found, Key, LevelCache
+
+NOW: Key = (None, "", 100, 0, 0)
+PAST: Key = (None, "", 100, 5, 0)
+
+
+class Walk:
+    """A walk that ends when it is told to; `took_s` passes on the clock."""
+
+    def __init__(self, took_s: float = 0.0) -> None:
+        self.clock_s = 0.0
+        self.count = 0
+        self._took_s = took_s
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+
+    def now_s(self) -> float:
+        return self.clock_s
+
+    async def find(self) -> Found:
+        self.count += 1
+        found: Found = ([], str(self.count))
+        await self.may_end.wait()
+        self.clock_s += self._took_s
+        if self._took_s < 0:
+            raise ValueError("the walk failed")
+        return found
+
+
+def test_levels_are_given_again_until_they_are_old() -> None:
+    async def test() -> None:
+        for took_s, key, fresh_s in ((0.0, NOW, FRESH_S), (1.0, NOW, FRESH_PART), (0.0, PAST, PAST_FRESH_S)):
+            walk = Walk(took_s)
+            cache = LevelCache(now_s=walk.now_s)
+            assert await cache.get(key, walk.find) == ([], "1")
+            walk.clock_s += fresh_s - 0.01
+            assert await cache.get(key, walk.find) == ([], "1")
+            walk.clock_s += 0.02
+            assert await cache.get(key, walk.find) == ([], "2")
+
+    asyncio.run(test())
+
+
+def test_those_who_ask_together_wait_for_one_walk() -> None:
+    async def test() -> None:
+        walk = Walk()
+        walk.may_end.clear()
+        cache = LevelCache(now_s=walk.now_s)
+        first, *others = [asyncio.ensure_future(cache.get(NOW, walk.find)) for _ in range(20)]
+        await asyncio.sleep(0)
+        first.cancel()  # the walk goes on for the others
+        walk.may_end.set()
+        assert await asyncio.gather(*others) == [([], "1")] * 19
+        assert walk.count == 1
+
+    asyncio.run(test())
+
+
+def test_a_failed_walk_is_not_kept_and_few_are() -> None:
+    async def test() -> None:
+        walk = Walk(-1.0)
+        cache = LevelCache(levels_max=2, now_s=walk.now_s)
+        for _ in range(2):
+            with pytest.raises(ValueError, match="the walk failed"):
+                await cache.get(NOW, walk.find)
+        assert walk.count == 2
+        good = Walk()
+        cache = LevelCache(levels_max=2, now_s=good.now_s)
+        for limit in (1, 2, 3, 3, 1):
+            await cache.get((None, "", limit, 0, 0), good.find)
+        assert good.count == 4
+
+    asyncio.run(test())
