@@ -40,6 +40,7 @@ INTERPRETED = (
     "store/directory.py",
     "store/errors.py",
     "store/log/arrow.py",
+    "store/log/by_topic/indexer.py",
     "store/log/checkpoint.py",
     "store/log/errors.py",
     "store/log/identity.py",

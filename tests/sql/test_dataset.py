@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from embermq.sql.session import SqlSession, open_session
+from embermq.store.log.by_topic.topic_index import TopicIndex, build_topic_index, read_topic_index, topic_index_path
 from embermq.store.log.records import Group, Kind
-from embermq.store.log.topic_index import TopicIndex, build_topic_index, read_topic_index, topic_index_path
 from support.log_samples import NOW_US, open_log, segment_files
 
 MESSAGES = 20_000

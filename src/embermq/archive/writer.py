@@ -26,6 +26,7 @@ from embermq.archive.manifest import (
     to_json,
 )
 from embermq.archive.objects import CHUNK_BYTES, Objects
+from embermq.store.log.by_topic.topic_index import read_topic_index
 from embermq.store.log.checkpoint import Checkpoint
 from embermq.store.log.errors import LogCorrupt
 from embermq.store.log.identity import LogIdentity
@@ -38,7 +39,6 @@ from embermq.store.log.segments import (
     check_segment_header,
     first_mismatch,
 )
-from embermq.store.log.topic_index import read_topic_index
 
 Pace = Callable[[int], None]
 """Is told the size of each piece before it is sent; may wait, or raise to give the upload up."""

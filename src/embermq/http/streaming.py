@@ -5,6 +5,7 @@ ends: with a line that has only `error`, and without HTTP's own end.
 """
 
 import asyncio
+import sys
 import time
 from collections import deque
 from typing import Final, final
@@ -18,6 +19,9 @@ from embermq.http.refusal import HttpRefusal
 STREAMS_MAX: Final = 16
 SLICE_S: Final = 0.0005
 """How long a long answer is worked on before the clients of the broker have their turn."""
+SWITCH_S: Final = 0.0005
+"""While there is long work, this thread is never idle: so long may the store's thread wait for the interpreter."""
+USUAL_SWITCH_S: Final = sys.getswitchinterval()
 CHUNK_BYTES: Final = 64 * 1024
 
 
@@ -39,6 +43,7 @@ class SliceTurns:
         self._waiting.append(turn)
         if not self._is_scheduled:
             self._is_scheduled = True
+            sys.setswitchinterval(SWITCH_S)
             self._loop.call_soon(self._give)
         await turn
 
@@ -52,6 +57,7 @@ class SliceTurns:
             self._loop.call_soon(self._give)
         else:
             self._is_scheduled = False
+            sys.setswitchinterval(USUAL_SWITCH_S)
 
 
 _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, SliceTurns]] = WeakKeyDictionary()
@@ -131,6 +137,13 @@ class Stream:
         """Send a line, or gather it with those that follow."""
         self._gathered.append(text)
         self._size_bytes += len(text) + 1
+        if self._size_bytes >= CHUNK_BYTES:
+            await self.flush()
+
+    async def lines(self, texts: list[str]) -> None:
+        """As `line`, for many."""
+        self._gathered += texts
+        self._size_bytes += sum(map(len, texts)) + len(texts)
         if self._size_bytes >= CHUNK_BYTES:
             await self.flush()
 

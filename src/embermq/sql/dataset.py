@@ -18,7 +18,7 @@ from pyarrow import fs
 from embermq.spark.source.arrow_columns import MESSAGES_ARROW
 from embermq.spark.source.rows import log_columns, of_kinds, shown_columns
 from embermq.sql.scan import Scan
-from embermq.store.log.chosen_blocks import BlockChooser, ChosenBlocks, ReadCount
+from embermq.store.log.by_topic.chosen_blocks import BlockChooser, ChosenBlocks, ReadCount
 from embermq.store.log.records import Kind
 
 _TIMESTAMP: Final = MESSAGES_ARROW.field("timestamp").type

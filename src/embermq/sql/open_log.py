@@ -20,7 +20,7 @@ from embermq.spark.source.arrow_columns import MESSAGES_ARROW
 from embermq.spark.source.rows import log_columns, of_kinds, shown_columns
 from embermq.spark.source.topic_masks import arrow_mask, valid_filter
 from embermq.sql.dataset import MessagesDataset
-from embermq.store.log.chosen_blocks import BlockChooser, ChosenBlocks
+from embermq.store.log.by_topic.chosen_blocks import BlockChooser, ChosenBlocks
 from embermq.store.log.reader import LogReader
 from embermq.store.log.records import Kind
 

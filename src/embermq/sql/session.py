@@ -20,7 +20,7 @@ from embermq.spark.local.tables import open_connection, open_table, sentence_of
 from embermq.sql.dataset import MessagesDataset
 from embermq.sql.events import CLIENTS_ARROW, client_events
 from embermq.sql.scan import Scan
-from embermq.store.log.chosen_blocks import ReadCount
+from embermq.store.log.by_topic.chosen_blocks import ReadCount
 from embermq.store.log.reader import LogReader
 
 if TYPE_CHECKING:

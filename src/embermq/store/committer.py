@@ -18,6 +18,7 @@ from typing import Final, final
 from embermq.store.checkpointer import Checkpointer
 from embermq.store.commit_times import CommitTimes
 from embermq.store.errors import StoreError
+from embermq.store.log.by_topic.indexer import TopicIndexer
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
 from embermq.store.replay import replay
@@ -77,6 +78,7 @@ class Committer:
         "_call_soon",
         "_checked_us",
         "_checkpointer",
+        "_indexer",
         "_closing",
         "_log",
         "_newest_segment",
@@ -116,6 +118,7 @@ class Committer:
         self._call_soon: Final = call_soon
         self._want_trim: Final = want_trim  # called on the broker's thread, which answers in `Work.trim_before`
         self._checkpointer: Final = Checkpointer(log, state, retention)
+        self._indexer: Final = TopicIndexer(log)
         self._work: Final[SimpleQueue[Work | None]] = SimpleQueue()
         self._trimming: Iterator[None] | None = None
         self._newest_segment = 0
@@ -146,6 +149,7 @@ class Committer:
         self._worker.join()
         self._trimming = None  # it may have an open iterator, which would keep the state open
         self._checkpointer.abandon()
+        self._indexer.close()
         if self._archiver is not None:
             with suppress(OSError):
                 self._log.close_segment()
@@ -221,6 +225,7 @@ class Committer:
                         if self._archiver is not None:
                             self._archiver.wake()
                         self._checkpointer.segment_begins(group.timestamps_us[-1])
+                        self._indexer.segment_begins()
                     self._state.apply(group)
                 else:  # the log has the group, only the state failed
                     self._trimming = None

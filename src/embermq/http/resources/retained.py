@@ -153,11 +153,9 @@ async def _stream(call: Call[RetainedQuery, Nothing], instant_us: int | None) ->
     slices = Slices()
     async with Stream(call.request, call.service.places, stall_s(call.request)) as stream:
         try:
-            for retained in first:
-                await stream.line(retained_json(retained, query.payload_bytes))
+            await stream.lines([retained_json(retained, query.payload_bytes) for retained in first])
             for piece in pieces:
-                for retained in piece:
-                    await stream.line(retained_json(retained, query.payload_bytes))
+                await stream.lines([retained_json(retained, query.payload_bytes) for retained in piece])
                 await slices.rest()
         except StoreError as error:
             return await stream.fail(str(error))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from embermq.store.log.chosen_blocks import BlockChooser
+from embermq.store.log.by_topic.chosen_blocks import BlockChooser
 
 
 @final

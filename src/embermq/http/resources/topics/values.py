@@ -83,7 +83,7 @@ def _newest(
 
     from embermq.http.resources.topics.one_topic import OneTopic
     from embermq.store.log.arrow import SCHEMA
-    from embermq.store.log.chosen_blocks import ChosenBlocks
+    from embermq.store.log.by_topic.chosen_blocks import ChosenBlocks
     from embermq.store.log.records import Kind
 
     blocks = ChosenBlocks(directory, OneTopic(topic, since_us, until_us))

@@ -17,16 +17,16 @@ from mypy_extensions import mypyc_attr
 from numpy.typing import NDArray
 
 from embermq.store.log.arrow import SCHEMA, gather
-from embermq.store.log.errors import LogCorrupt
-from embermq.store.log.reader import LogReader, runs
-from embermq.store.log.segments import Entries, SegmentInfo, first_mismatch
-from embermq.store.log.topic_index import (
+from embermq.store.log.by_topic.topic_index import (
     TopicIndex,
     build_topic_index,
     read_topic_index,
     topic_index_path,
     write_topic_index,
 )
+from embermq.store.log.errors import LogCorrupt
+from embermq.store.log.reader import LogReader, runs
+from embermq.store.log.segments import Entries, SegmentInfo, first_mismatch
 
 BATCH_RECORDS: Final = 50_000
 BATCH_BYTES: Final = 16 << 20

@@ -1,6 +1,7 @@
 """The topic index of a closed segment: which topics it has, and in which of its blocks (docs/log-format.md).
 
-Owns: the file beside a segment, its making and its reading. A reader makes it when a query first needs it.
+Owns: the file beside a segment, its making and its reading. The server makes it when it has closed a segment
+(`indexer`), and a reader makes one that is missing.
 Never: anything that the log depends on: without the file a query reads more, and nothing else changes.
 """
 
