@@ -252,6 +252,7 @@ class Connections:
             return  # taken over or lost while CONNACK was pending
         session.opening = None
         session.link = link
+        session.connection_changed()
         link.send(connack)
         session.outbound.resume(link)
         self._delivery.dirty[session] = None
@@ -291,6 +292,7 @@ class Connections:
         self._delivery.flow.lost(session)
         link.session = None
         session.link = None
+        session.connection_changed()
         session.opening = None
         session.lost_ms = max(1, self.now_ms)
         session.keep_alive_ms = 0

@@ -84,6 +84,11 @@ class Session:
         """The client's connection, whether CONNACK has been sent or not; None while there is none."""
         return self.opening if self.link is None else self.link
 
+    def connection_changed(self) -> None:
+        """`link` was set."""
+        for group in self.groups:
+            group.connection_changed()
+
     def is_told_reasons(self) -> bool:
         """Whether an acknowledgement can tell its client that a message was refused: not in MQTT 3.1 and 3.1.1."""
         return not self.protocol.startswith("MQTT 3")

@@ -402,3 +402,21 @@ def test_a_large_message_waits_for_the_member_that_can_take_it() -> None:
     bench.send(large, Puback(first.packet_id))
     assert [len(message.payload) for message in large.take_messages()] == [30]
     assert small.take() == []
+
+
+def test_members_that_are_away_are_not_looked_at() -> None:
+    bench = Bench(ScriptedStore(late=False))
+    links = members(bench, 4, clean=False)
+    for link in links[1:]:
+        bench.lose(link)
+    (group,) = bench.core.share_groups()
+    assert [member.session.client_id for member in group._connected()] == ["m0"]
+    assert answer(bench, links[0]) == []
+    payloads = publish(bench, 3)
+    assert answer(bench, links[0]) == payloads
+    back = bench.join("m2", clean=False)
+    assert [member.session.client_id for member in group._connected()] == ["m0", "m2"]
+    payloads = publish(bench, 4)
+    assert sorted(answer(bench, links[0]) + answer(bench, back)) == payloads
+    bench.send(links[0], Unsubscribe(1, [GROUP]))
+    assert [member.session.client_id for member in group._connected()] == ["m2"]

@@ -58,6 +58,8 @@ class ShareGroup:
         "_queue",
         "_queue_id",
         "_order",
+        "_is_order_known",
+        "_qos_members",
         "_next",
         "_waiting",
         "_memory_bytes",
@@ -76,7 +78,9 @@ class ShareGroup:
         self._shares: Final = shares
         self._queue: Queue | None = None
         self._queue_id = 0
-        self._order: list[Subscription] = []
+        self._order: list[Subscription] = []  # the members that are connected: thousands may be away
+        self._is_order_known = True
+        self._qos_members = 0  # members with QoS 1 or 2
         self._next = 0  # the place in `_order` of the member whose turn it is
         self._waiting: Final[deque[Delivery]] = deque()
         self._memory_bytes = 0  # of topic names and payloads that wait
@@ -103,9 +107,11 @@ class ShareGroup:
     def add(self, subscription: "Subscription") -> bool:
         """A session becomes a member, or changes its options. True: it is new."""
         session = subscription.session
-        is_new = session not in self.members
+        before = self.members.get(session)
+        is_new = before is None
+        self._qos_members += (subscription.qos > 0) - (before is not None and before.qos > 0)
         self.members[session] = subscription
-        self._order = list(self.members.values())
+        self._is_order_known = False
         if is_new:
             session.groups.append(self)
         if self._queue is None and subscription.qos > 0 and session.outbound.queue is not None:
@@ -114,9 +120,19 @@ class ShareGroup:
 
     def remove(self, session: "Session") -> None:
         """A session is no longer a member. What it has got already is completed (5.0, MQTT-3.10.4-3)."""
-        del self.members[session]
-        self._order = list(self.members.values())
+        self._qos_members -= self.members.pop(session).qos > 0
+        self._is_order_known = False
         session.groups.remove(self)
+
+    def connection_changed(self) -> None:
+        """A member has a connection, or has none any more."""
+        self._is_order_known = False
+
+    def _connected(self) -> "list[Subscription]":
+        if not self._is_order_known:
+            self._is_order_known = True
+            self._order = [member for member in self.members.values() if member.session.link is not None]
+        return self._order
 
     def restore(self, queue_id: int, queue: Queue) -> None:
         """At start: the queue as the store remembers it."""
@@ -150,7 +166,7 @@ class ShareGroup:
         """A message may be sent: `sequence` is what `enqueue` returned."""
         if self.has_ended or sequence < 0:
             return
-        if message.qos == 0 or not any(subscription.qos for subscription in self._order):
+        if message.qos == 0 or not self._qos_members:
             self._forward(message, sequence)
             return
         is_next = self._fetched == self._durable
@@ -175,7 +191,7 @@ class ShareGroup:
             return
         member = self._choose(message, 0)
         if member is None:
-            if any(each.session.link is not None for each in self._order):
+            if self._connected():
                 self._shares.counters.dropped_output_full += 1
         elif not self._give_qos_0(member, message, message.retain and member.retain_as_published):
             self._shares.counters.dropped_output_full += 1
@@ -221,7 +237,7 @@ class ShareGroup:
         A member for which the message is too large is chosen only if it is too large for all that are connected: then
         it is dropped, and counted by the link (5.0, MQTT-3.1.2-25).
         """
-        order = self._order
+        order = self._connected()
         count = len(order)
         too_small: Subscription | None = None
         is_awaited = False
