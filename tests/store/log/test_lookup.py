@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embermq.store.log.lookup import Lookup
+from embermq.store.log.lookup import RUN_BYTES, STRETCH_BYTES, Lookup
 from embermq.store.log.recovery import recover
 from embermq.store.log.writer import Log
 from support.log_samples import fill, open_log, row_of, segment_files
@@ -58,3 +58,11 @@ def test_a_damaged_index_does_not_hide_a_record(tmp_path: Path) -> None:
     block = Lookup(tmp_path, 1 << 20).block(250, segment)
     assert block is not None
     assert row_of(block.record(250)) == rows[249]
+
+
+def test_a_log_that_is_read_from_end_to_end_is_whole(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    rows = fill(log, [400] * 40)  # more than a stretch, and more than a run
+    assert sum(segment.size_bytes for segment in log.segments()) > RUN_BYTES + STRETCH_BYTES
+    assert [row_of(record) for record in log.read_many(range(1, len(rows) + 1))] == rows
+    log.close()

@@ -18,7 +18,7 @@ from embermq.store.interface import PACKET_IDS, Queue, packet_id_of
 if TYPE_CHECKING:
     from embermq.broker.queues.shared import ShareGroup
 
-READ_AHEAD: Final = 256
+READ_AHEAD: Final = 512
 """How many messages are read from a persistent queue at a time."""
 LOG_CHECK_MESSAGES: Final = 1_024
 """After this many messages it is looked up how much of the log a persistent queue keeps from being trimmed."""

@@ -18,6 +18,8 @@ from embermq.store.log.segments import Index, consistent, index_path, log_path, 
 
 STRETCH_BYTES: Final = 64 << 10
 """What is read at once: a queue's offsets lie near one another, often one to a block."""
+RUN_BYTES: Final = 512 << 10
+"""What is read at once where the stretch before ended: a queue is read from its beginning to its end."""
 STRETCH_BLOCKS: Final = 1024
 
 
@@ -62,7 +64,7 @@ class Stretch:
 class Lookup:
     """Blocks by offset out of one directory. For one thread."""
 
-    __slots__ = ("_directory", "_cache_bytes", "_cached_bytes", "_stretches", "_order", "_rebuilt")
+    __slots__ = ("_directory", "_cache_bytes", "_cached_bytes", "_stretches", "_order", "_rebuilt", "_run_offset")
 
     def __init__(self, directory: Path, cache_bytes: int) -> None:
         self._directory: Final = directory
@@ -71,6 +73,7 @@ class Lookup:
         self._stretches: Final[OrderedDict[int, Stretch]] = OrderedDict()
         self._order: Final[list[int]] = []
         self._rebuilt: Final[dict[int, Index]] = {}  # of segments whose index file is damaged
+        self._run_offset = 0  # where the stretch that was read last ends
 
     def block(self, offset: int, segment: Segment) -> Block | None:
         """The block with a durable offset of a segment; None if the segment has been trimmed by now."""
@@ -120,7 +123,8 @@ class Lookup:
             positions.append(positions[-1] + int(entries["total_bytes"][-1]))
             offsets.append(offsets[-1] + int(entries["records"][-1]))
             durable = bisect_right(positions, segment.size_bytes) - 1
-            blocks = min(durable, max(1, bisect_right(positions, positions[0] + STRETCH_BYTES) - 1))
+            size_bytes = RUN_BYTES if offsets[0] == self._run_offset else STRETCH_BYTES
+            blocks = min(durable, max(1, bisect_right(positions, positions[0] + size_bytes) - 1))
             if blocks < 1 or not offsets[0] <= offset < offsets[blocks]:
                 raise LogCorrupt(str(path), 0, f"the index does not name the block of offset {offset}")
             length = positions[blocks] - positions[0]
@@ -129,6 +133,7 @@ class Lookup:
             os.close(descriptor)
         if len(data) < length:
             raise LogCorrupt(str(path), positions[0], "the file ends before its last durable block")
+        self._run_offset = offsets[blocks]
         return Stretch(path, data, offsets[: blocks + 1], positions[: blocks + 1])
 
     def _drop(self, segment: Segment) -> None:
