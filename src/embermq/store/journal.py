@@ -139,17 +139,13 @@ class Journal(Store):
         elif not self._is_recorded(message.topic_name):
             return open_group.next_offset()
         sender = open_group.sender(client_id)
-        offset = open_group.group.append(
-            open_group.now_us,
-            _PUBLISH,
-            flags,
-            message.topic_name.encode(),
-            message.payload,
-            sender,
-            message.properties,
-        )
-        if message.retain and self._budgeted:
-            self._ledger.change(message.topic_name, len(message.payload), offset)
+        group, now_us, topic = open_group.group, open_group.now_us, message.topic_name.encode()
+        if not message.retain:
+            offset = group.append_unapplied(now_us, flags, topic, message.payload, sender, message.properties)
+        else:
+            offset = group.append(now_us, _PUBLISH, flags, topic, message.payload, sender, message.properties)
+            if self._budgeted:
+                self._ledger.change(message.topic_name, len(message.payload), offset)
         if qos2_session_id:
             received = SESSION_PACKET.pack(qos2_session_id, message.packet_id)
             open_group.append(Kind.RECEIVED, 0, b"", received, sender)

@@ -8,7 +8,7 @@ from array import array
 from typing import Final, final
 
 from embermq.store.log.queued_ids import RUN_BYTES, IdRun, add_ids, pack_runs
-from embermq.store.log.records import QUEUE_ENTRY_BYTES, RECORD_OVERHEAD_BYTES, SESSION_SEQUENCE, Group, Kind
+from embermq.store.log.records import QUEUE_ENTRY_BYTES, RECORD_OVERHEAD_BYTES, SESSION_SEQUENCE, Columns, Group, Kind
 
 
 @final
@@ -55,7 +55,7 @@ class OpenGroup:
     )
 
     def __init__(self, next_offset: int, now_us: int, reference_floor: int = 0) -> None:
-        self.group = Group(next_offset)
+        self.group = Group(next_offset, Columns())
         self.now_us = now_us
         self.must_be_durable = False  # an effect waits until the group is durable
         self.must_be_applied = False  # an effect waits until the group is applied to the state
@@ -122,7 +122,7 @@ class OpenGroup:
                 tail.recorded = tail.acknowledged
             tails.append((tail, tail.last))
         closed = ClosedGroup(self.group, tails)
-        self.group = Group(self.next_offset())
+        self.group = Group(self.next_offset(), Columns())
         self._dirty = {}
         self.must_be_durable = self.must_be_applied = False
         return closed

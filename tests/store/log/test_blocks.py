@@ -15,7 +15,7 @@ from embermq.store.log.blocks import (
     read_header,
 )
 from embermq.store.log.errors import BadBlock
-from embermq.store.log.records import Group
+from embermq.store.log.records import Columns, Group, Kind
 from support.log_samples import flipped, row_of, rows_of, sample_group
 
 rows = st.tuples(
@@ -92,8 +92,39 @@ def test_a_header_knows_its_length_and_every_bit_that_changes_it() -> None:
 def test_a_block_takes_the_largest_topic_and_refuses_a_larger_one() -> None:
     largest = b"t" * 65_535
     assert decode_block(encode_block(group_of(1, [(0, 1, 0, largest, b"", b"", b"")]))[1]).topics == [largest]
-    with pytest.raises(OverflowError):
+    with pytest.raises(ValueError, match="more than 65535 bytes"):
         encode_block(group_of(1, [(0, 1, 0, largest + b"t", b"", b"", b"")]))
+
+
+@settings(deadline=None)
+@given(records=st.lists(st.tuples(rows, st.booleans()), min_size=1, max_size=30))
+def test_columns_that_are_filled_record_by_record_make_the_same_block(
+    records: list[tuple[tuple[int, int, int, bytes, bytes, bytes, bytes], bool]],
+) -> None:
+    """Whether the state asks for a record or not."""
+    plain, filled = Group(7), Group(7, Columns())
+    for (timestamp_us, kind, flags, *parts), is_applied in records:
+        topic, payload, client_id, properties = parts
+        if is_applied:
+            filled.append(timestamp_us, kind, flags, topic, payload, client_id, properties)
+        else:
+            kind = Kind.PUBLISH
+            filled.append_unapplied(timestamp_us, flags, topic, payload, client_id, properties)
+        plain.append(timestamp_us, kind, flags, topic, payload, client_id, properties)
+    assert encode_block(filled) == encode_block(plain)
+    assert (len(filled), filled.size_bytes) == (len(plain), plain.size_bytes)
+
+
+def test_a_record_that_is_refused_leaves_the_group_as_it_was() -> None:
+    group = Group(1, Columns())
+    group.append(5, 1, 0, b"a", b"1", b"c")
+    before = encode_block(group)
+    for topic, client_id in ((b"t" * 65_536, b""), (b"t", b"c" * 65_536)):
+        with pytest.raises(ValueError, match="more than 65535 bytes"):
+            group.append(6, 1, 0, topic, b"2", client_id)
+        with pytest.raises(ValueError, match="more than 65535 bytes"):
+            group.append_unapplied(6, 0, topic, b"2", client_id, b"")
+    assert encode_block(group) == before
 
 
 def test_an_empty_group_is_no_block() -> None:

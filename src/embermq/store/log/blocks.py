@@ -11,10 +11,10 @@ from struct import Struct, unpack_from
 from typing import Final, NamedTuple, final
 
 from isal.isal_zlib import crc32
-from librt.strings import BytesWriter, write_i32_le, write_i64_le
+from librt.strings import BytesWriter, write_i64_le
 
 from embermq.store.log.errors import BadBlock
-from embermq.store.log.records import Group, write_length
+from embermq.store.log.records import LONG_LENGTH_MAX, Columns, Group
 
 if sys.byteorder != "little":  # the columns are read and written as native arrays
     raise ImportError("the log needs a little-endian machine")
@@ -25,8 +25,7 @@ HEADER: Final = Struct("<4sIHHIQIIIIII")
 HEADER_BYTES: Final = HEADER.size
 ROW_BYTES: Final = 22
 """What each record takes in the columns of fixed width."""
-SECTION_BYTES_MAX: Final = 2**31 - 1
-"""No column of a block is longer, so that 32-bit Arrow offsets always hold it."""
+SECTION_BYTES_MAX: Final = LONG_LENGTH_MAX
 
 _CHECKED_FROM: Final = 8  # the checksum covers everything after itself
 _PREFIX: Final = Struct("<4sI")
@@ -85,58 +84,50 @@ def block_bytes(count: int, section_bytes: int) -> int:
 def encode_block(group: Group, bytes_max: int = SECTION_BYTES_MAX) -> tuple[BlockHeader, bytearray]:
     """A group as one block: its header, and all its bytes. ValueError if it is empty or larger than `bytes_max`."""
     count = len(group.topics)
-    # The numbers of the columns are written one by one by compiled code: `array` asks for each of them by a call.
-    columns = BytesWriter()
-    for timestamp_us in group.timestamps_us:
-        write_i64_le(columns, timestamp_us)
-    payload_bytes = _write_long_lengths(columns, group.payloads)
-    property_bytes = _write_long_lengths(columns, group.properties)
-    topic_bytes = _write_short_lengths(columns, group.topics)
-    client_id_bytes = _write_short_lengths(columns, group.client_ids)
-    for kind in group.kinds:
-        columns.append(kind)
-    for flags in group.flags:
-        columns.append(flags)
-    section_bytes = topic_bytes + client_id_bytes + property_bytes + payload_bytes
+    columns = group.columns if group.columns is not None else _columns_of(group)
+    topics, client_ids = columns.topics.getvalue(), columns.client_ids.getvalue()
+    properties, payloads = columns.properties.getvalue(), columns.payloads.getvalue()
+    section_bytes = len(topics) + len(client_ids) + len(properties) + len(payloads)
     total = block_bytes(count, section_bytes)
     if not count or total > bytes_max:
         raise ValueError(f"a block cannot hold {count} records of {total} bytes together")
-    sizes = topic_bytes, client_id_bytes, property_bytes, payload_bytes
+    # Written one by one by compiled code: `array` asks for each of them by a call.
+    timestamps_us, kinds_and_flags = BytesWriter(), BytesWriter()
+    for timestamp_us in group.timestamps_us:
+        write_i64_le(timestamps_us, timestamp_us)
+    for kind in group.kinds:
+        kinds_and_flags.append(kind)
+    for flags in group.flags:
+        kinds_and_flags.append(flags)
+    sizes = len(topics), len(client_ids), len(properties), len(payloads)
     fields = FORMAT_VERSION, HEADER_BYTES, count, group.first_offset, *sizes, total, 0
-    # All parts are copied once. The checksum is put in its place afterwards.
-    parts = [_PREFIX.pack(BLOCK_MAGIC, 0), _REST.pack(*fields), columns.getvalue()]
-    parts += group.topics
-    parts += group.client_ids
-    if property_bytes:
-        parts += group.properties
-    parts += group.payloads
-    parts.append(bytes(total - HEADER_BYTES - count * ROW_BYTES - section_bytes))
-    block = bytearray().join(parts)
+    block = bytearray().join(
+        (
+            _PREFIX.pack(BLOCK_MAGIC, 0),  # the checksum is put in its place afterwards
+            _REST.pack(*fields),
+            timestamps_us.getvalue(),
+            columns.payload_lengths.getvalue(),
+            columns.property_lengths.getvalue(),
+            columns.topic_lengths.getvalue(),
+            columns.client_id_lengths.getvalue(),
+            kinds_and_flags.getvalue(),
+            topics,
+            client_ids,
+            properties,
+            payloads,
+            bytes(total - HEADER_BYTES - count * ROW_BYTES - section_bytes),
+        )
+    )
     crc = crc32(memoryview(block)[_CHECKED_FROM:])
     _PREFIX.pack_into(block, 0, BLOCK_MAGIC, crc)
     return BlockHeader(BLOCK_MAGIC, crc, *fields), block
 
 
-def _write_long_lengths(columns: BytesWriter, values: list[bytes]) -> int:
-    """A column of 32-bit lengths; returns their sum. ValueError if one is larger than a column may be."""
-    size_bytes = 0
-    for value in values:
-        length = len(value)
-        if length > SECTION_BYTES_MAX:
-            raise ValueError(f"a block cannot hold {length} bytes in one record")
-        write_i32_le(columns, length)
-        size_bytes += length
-    return size_bytes
-
-
-def _write_short_lengths(columns: BytesWriter, values: list[bytes]) -> int:
-    """A column of 16-bit lengths; returns their sum. OverflowError if one has more than 16 bits."""
-    size_bytes = 0
-    for value in values:
-        length = len(value)
-        write_length(columns, length)
-        size_bytes += length
-    return size_bytes
+def _columns_of(group: Group) -> Columns:
+    columns = Columns()
+    for row in range(len(group.topics)):
+        columns.add(group.topics[row], group.payloads[row], group.client_ids[row], group.properties[row])
+    return columns
 
 
 def read_header(data: bytes | bytearray | memoryview, position: int = 0) -> BlockHeader | None:

@@ -9,7 +9,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, final
 
-from librt.strings import BytesWriter, write_i16_le
+from librt.strings import BytesWriter, write_i16_le, write_i32_le
 from mypy_extensions import i16
 
 from embermq.protocol.mqtt.fields import ONE_BYTE, Fields, variable_byte_integer
@@ -56,6 +56,8 @@ class Kind(IntEnum):
     SHARED_QUEUE_ENDED = 21
 
 
+_PUBLISH: Final = int(Kind.PUBLISH)
+
 SESSION: Final = Struct("<Q")  # SESSION_ENDED, SUBSCRIBED, UNSUBSCRIBED: session id (0: not persistent);
 # SHARED_QUEUE_ENDED: queue id. In records about a queue the id of a shared queue stands for the session's.
 SESSION_EXPIRY: Final = Struct("<QI")  # SESSION_OPENED (id 0: its own offset; then the user name), SESSION_RESUMED,
@@ -81,14 +83,22 @@ def subscription_id_of(properties: bytes) -> int:
     return Fields(properties, 1, len(properties)).variable_byte_integer()
 
 
+LONG_LENGTH_MAX: Final = 2**31 - 1
+"""No column of a block is longer, so that 32-bit Arrow offsets always hold it."""
 LENGTH_MAX: Final = 0xFFFF
 """Of a topic name and of a client id, in bytes (5.0, 1.5.4)."""
 
 
+def check_lengths(topic: bytes, payload: bytes, client_id: bytes, properties: bytes) -> None:
+    """ValueError if a block has no place for one of them."""
+    if len(topic) > LENGTH_MAX or len(client_id) > LENGTH_MAX:
+        raise ValueError(f"a topic or client id has more than {LENGTH_MAX} bytes")
+    if len(payload) > LONG_LENGTH_MAX or len(properties) > LONG_LENGTH_MAX:
+        raise ValueError(f"a payload or its properties have more than {LONG_LENGTH_MAX} bytes")
+
+
 def write_length(writer: BytesWriter, length: int) -> None:
-    """A length in 16 bits. OverflowError if it has more."""
-    if length > LENGTH_MAX:
-        raise OverflowError(f"a topic or client id has at most {LENGTH_MAX} bytes, not {length}")
+    """A length of at most `LENGTH_MAX`, in 16 bits."""
     write_i16_le(writer, i16(length if length < 0x8000 else length - 0x10000))
 
 
@@ -101,10 +111,53 @@ def queue_entry(offset: int, qos: int, retain: bool) -> int:
 
 
 @final
-class Group:
-    """A commit group: records in columns, the first of them at `first_offset`."""
+class Columns:
+    """Topics, client ids, properties and payloads of records as a block has them: lengths, and bytes without gaps."""
 
     __slots__ = (
+        "client_id_lengths",
+        "client_ids",
+        "payload_lengths",
+        "payloads",
+        "properties",
+        "property_lengths",
+        "topic_lengths",
+        "topics",
+    )
+
+    def __init__(self) -> None:
+        self.topic_lengths: Final = BytesWriter()
+        self.topics: Final = BytesWriter()
+        self.client_id_lengths: Final = BytesWriter()
+        self.client_ids: Final = BytesWriter()
+        self.property_lengths: Final = BytesWriter()
+        self.properties: Final = BytesWriter()
+        self.payload_lengths: Final = BytesWriter()
+        self.payloads: Final = BytesWriter()
+
+    def add(self, topic: bytes, payload: bytes, client_id: bytes, properties: bytes) -> None:
+        """Add the bytes of one record, or none of them if one is too long."""
+        check_lengths(topic, payload, client_id, properties)
+        write_length(self.topic_lengths, len(topic))
+        self.topics.write(topic)
+        write_length(self.client_id_lengths, len(client_id))
+        self.client_ids.write(client_id)
+        write_i32_le(self.property_lengths, len(properties))
+        self.properties.write(properties)
+        write_i32_le(self.payload_lengths, len(payload))
+        self.payloads.write(payload)
+
+
+@final
+class Group:
+    """A commit group: records in columns, the first of them at `first_offset`.
+
+    `columns` has the same as the lists, ready to be written; None: it is made when the group is written. With it, the
+    lists are empty where the state does not ask: what was copied once, near the time it came, needs no object.
+    """
+
+    __slots__ = (
+        "columns",
         "first_offset",
         "timestamps_us",
         "kinds",
@@ -116,8 +169,9 @@ class Group:
         "size_bytes",
     )
 
-    def __init__(self, first_offset: int) -> None:
+    def __init__(self, first_offset: int, columns: Columns | None = None) -> None:
         self.first_offset: Final = first_offset
+        self.columns: Final = columns
         self.timestamps_us: list[int] = []
         self.kinds: list[int] = []
         self.flags: list[int] = []
@@ -141,6 +195,8 @@ class Group:
         properties: bytes = b"",
     ) -> int:
         """Add a record; returns its offset."""
+        if self.columns is not None:
+            self.columns.add(topic, payload, client_id, properties)
         offset = self.first_offset + len(self.topics)
         self.timestamps_us.append(timestamp_us)
         self.kinds.append(kind)
@@ -149,5 +205,23 @@ class Group:
         self.payloads.append(payload)
         self.client_ids.append(client_id)
         self.properties.append(properties)
+        self.size_bytes += len(topic) + len(payload) + len(client_id) + len(properties) + RECORD_OVERHEAD_BYTES
+        return offset
+
+    def append_unapplied(
+        self, timestamp_us: int, flags: int, topic: bytes, payload: bytes, client_id: bytes, properties: bytes
+    ) -> int:
+        """Add a PUBLISH that changes nothing in the state; returns its offset. Only to a group with `columns`."""
+        columns = self.columns
+        assert columns is not None
+        columns.add(topic, payload, client_id, properties)
+        offset = self.first_offset + len(self.topics)
+        self.timestamps_us.append(timestamp_us)
+        self.kinds.append(_PUBLISH)
+        self.flags.append(flags)
+        self.topics.append(b"")
+        self.payloads.append(b"")
+        self.client_ids.append(b"")
+        self.properties.append(b"")
         self.size_bytes += len(topic) + len(payload) + len(client_id) + len(properties) + RECORD_OVERHEAD_BYTES
         return offset
