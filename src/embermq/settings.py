@@ -154,6 +154,7 @@ class LimitSettings(Section):
 
     packet_bytes_max: Annotated[int, Field(ge=128, le=268_435_460)] = limits.PACKET_BYTES_MAX
     connections_max: Count = limits.CONNECTIONS_MAX
+    sessions_max: Count = limits.SESSIONS_MAX
     inflight_max: Annotated[int, Field(ge=1, le=65_535)] = limits.INFLIGHT_MAX
     queue_messages_max: Count = limits.QUEUE_MESSAGES_MAX
     queue_log_bytes_max: Count = limits.QUEUE_LOG_BYTES_MAX

@@ -6,6 +6,7 @@ import pytest
 
 from embermq.broker.access import READ, Grant, Identity
 from embermq.broker.limits import Limits
+from embermq.broker.session import EXPIRED_A_TICK
 from embermq.protocol.packets import (
     SESSION_NEVER_EXPIRES,
     Connack,
@@ -226,3 +227,29 @@ def test_response_information_is_told_only_to_a_client_that_may_read_there(allow
     bench = Bench(access=ScriptedAccess(allowed), response_information=grant)
     asked = Connect("c", protocol_level=5, request_response_information=True)
     assert connack(bench, asked).response_information == told
+
+
+def test_sessions_are_bounded_and_those_that_exist_are_resumed() -> None:
+    bench = Bench(limits=Limits(sessions_max=2))
+    for name in ("a", "b"):
+        bench.lose(bench.join(name, clean=False))
+    refused = bench.connect("c", clean=False)
+    assert refused.take() == [Connack(False, ReasonCode.QUOTA_EXCEEDED)]
+    bench.join("a", clean=False)
+    bench.join("c")
+    bench.core.end_session(bench.core.connections.sessions["b"])
+    bench.turn()
+    bench.lose(bench.join("a"))
+    bench.join("d", clean=False)
+
+
+def test_sessions_that_expire_together_end_in_several_ticks() -> None:
+    bench = Bench()
+    for number in range(EXPIRED_A_TICK + 1):
+        bench.lose(bench.join(f"{number}", clean=False, expiry_s=10))
+    bench.pass_s(11)
+    assert len(bench.core.sessions()) == 1
+    due_ms = bench.core.next_deadline_ms()
+    assert due_ms is not None and due_ms <= bench.now_ms
+    bench.pass_s(0)
+    assert bench.core.sessions() == []

@@ -132,6 +132,9 @@ class Connections:
         if not self._connect_rates.take(client_id, self.now_ms):
             self._refuse(link, ReasonCode.CONNECTION_RATE_EXCEEDED, "limits.client_connect_rate_max is exceeded")
             return
+        if older is None and connect.session_expiry_s > 0 and len(self.sessions) >= self._limits.sessions_max:
+            self._refuse(link, ReasonCode.QUOTA_EXCEEDED, "limits.sessions_max is reached")
+            return
         must_be_durable = False
         if older is not None:
             self.end(

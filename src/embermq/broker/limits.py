@@ -10,6 +10,7 @@ from embermq.protocol.packets import KEEP_ALIVE_UNCAPPED_S, SESSION_NEVER_EXPIRE
 
 PACKET_BYTES_MAX: Final = 16 * 1024 * 1024
 CONNECTIONS_MAX: Final = 100_000
+SESSIONS_MAX: Final = 100_000
 INFLIGHT_MAX: Final = 2_000
 QUEUE_MESSAGES_MAX: Final = 100_000
 QUEUE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -37,6 +38,7 @@ class Limits:
     __slots__ = (
         "packet_bytes_max",
         "connections_max",
+        "sessions_max",
         "inflight_max",
         "queue_messages_max",
         "queue_bytes_max",
@@ -65,6 +67,7 @@ class Limits:
         *,
         packet_bytes_max: int = PACKET_BYTES_MAX,
         connections_max: int = CONNECTIONS_MAX,
+        sessions_max: int = SESSIONS_MAX,
         inflight_max: int = INFLIGHT_MAX,
         queue_messages_max: int = QUEUE_MESSAGES_MAX,
         queue_bytes_max: int = QUEUE_BYTES_MAX,
@@ -89,6 +92,7 @@ class Limits:
     ) -> None:
         self.packet_bytes_max: Final = packet_bytes_max  # of its remaining length, judged before any allocation
         self.connections_max: Final = connections_max
+        self.sessions_max: Final = sessions_max  # of clients that are connected and of those that are away
         self.inflight_max: Final = inflight_max  # unacknowledged QoS 1 and 2 messages to one client
         self.queue_messages_max: Final = queue_messages_max  # owed to one session, if its queue is in memory
         self.queue_bytes_max: Final = queue_bytes_max  # of one session's messages in memory, those in flight included

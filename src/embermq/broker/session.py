@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 STALE_MAX: Final = 1_024
 """The heap is rebuilt when more entries than this, and more than half of it, are stale."""
+EXPIRED_A_TICK: Final = 500
+"""How many sessions end in one tick: thousands may have the same deadline."""
 
 
 @final
@@ -158,10 +160,13 @@ class Deadlines:
             self._heap = list(self._asked.values())
             heapify(self._heap)
 
-    def expired(self, now_ms: int) -> list[Session]:
-        """Every session whose deadline has passed, in the order of deadlines; none of them is watched any longer."""
+    def expired(self, now_ms: int, count_max: int = EXPIRED_A_TICK) -> list[Session]:
+        """The sessions whose deadline has passed, in the order of deadlines; none of them is watched any longer.
+
+        If there are more than `count_max`, `next_ms` is in the past: the others come with the next call.
+        """
         found: list[Session] = []
-        while self._heap and self._heap[0][0] <= now_ms:
+        while self._heap and self._heap[0][0] <= now_ms and len(found) < count_max:
             _, number = heappop(self._heap)
             session = self._watched.pop(number, None)
             if session is None:
