@@ -1,4 +1,4 @@
-"""A server with a past and a browser for each module, and a new page for each test."""
+"""A server with a past, a browser for each module, and a new page for each test."""
 
 import time
 from collections.abc import Iterator
@@ -31,9 +31,10 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("server")
 
 
-@pytest.fixture(scope="module")
-def server(directory: Path) -> Iterator[PageServer]:
-    """A plant with half an hour of history."""
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    """A plant with half an hour of history. Tests of several modules publish to it, each below a topic of its own."""
+    directory = tmp_path_factory.mktemp("plant")
     write_past(directory / "data", time.time_ns() // 1000 - 1_000_000, PAST_MINUTES)
     with PageServer(directory) as server:
         yield server

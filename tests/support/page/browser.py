@@ -25,7 +25,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 MISSING = "Chromium is not installed (Debian: apt install chromium)"
 STORED = "embermq-authorization"
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 
 
 def chromium_path() -> str | None:
@@ -59,7 +59,7 @@ class Opened:
         self.page = page
         self.server = server
         self.wrong: list[str] = []
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(120_000)
         page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         page.on("dialog", self._asked)
         page.on("console", lambda message: self._said(message.type, message.text))

@@ -55,8 +55,13 @@ def minute_of(minute: int, minutes: int, random: Random) -> Iterator[Message]:
                 continue  # this line was built later
             base = f"plant/{site}/{line}"
             is_stopped = site == "hamburg" and line == "line-2" and 40 < left < 95
+            activity = 0.3 + 0.7 * abs(math.sin((minute + 40 * number) / 57))
             for machine in MACHINES:
-                yield from machine_minute(f"{base}/{machine}", minute, is_stopped, random)
+                is_quiet = random.random() > activity and (number, machine) != (0, "press")
+                if minute and is_quiet:
+                    continue
+                for _ in range(8 if is_stopped and left > 88 else 1):  # they report much when they are stopped
+                    yield from machine_minute(f"{base}/{machine}", minute, is_stopped, random)
             if minute % 10 == 0:
                 yield f"{base}/order", order(site, number, minute // 40), f"mes-{site}"
             if minute == minutes - 95 and site == "hamburg" and line == "line-2":

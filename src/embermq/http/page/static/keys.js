@@ -48,7 +48,7 @@ function showHelp() {
     el("h2", { id: "help-title" }, "Keys"),
     el("dl", { class: "keys" }, LINES.map(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)]).flat()),
     el("p", { class: "hint" }, "The address of this page holds what you see: send it to a colleague to show the same topic at the same instant."),
-    el("div", { class: "buttons" }, el("button", { type: "button", class: "primary", onclick: () => dialog.close() }, "Close")),
+    el("div", { class: "buttons" }, el("button", { type: "button", onclick: () => byId("log-out").click() }, "Log out"), el("button", { type: "button", class: "primary", onclick: () => dialog.close() }, "Close")),
   );
   document.body.append(dialog);
   dialog.showModal();

@@ -5,11 +5,14 @@ import { byId, oneAtATime, setText, svg } from "../core/dom.js";
 import { asked, microseconds, rate } from "../core/text.js";
 
 const BUCKETS = 240;
+const WIDTH = 1000;
+const HEIGHT = 100;
 
 export class Rates {
   #api;
   #range;
   #onKnown;
+  #found = null;
 
   /** `onKnown(begins)` is called when it is known how far back the log reaches. */
   constructor(api, range, onKnown) {
@@ -21,9 +24,9 @@ export class Rates {
 
   async #load() {
     const range = this.#range;
-    const query = { since: asked(range.start), buckets: BUCKETS };
+    const query = { buckets: BUCKETS };
+    if (range.begins !== null) query.since = asked(range.start); // at first all of the log, to know where it begins
     if (!range.isFollowing) query.until = asked(range.end);
-    const [start, end] = [range.start, range.end];
     let answer;
     try {
       answer = await this.#api.get("messages/rate", query);
@@ -31,28 +34,28 @@ export class Rates {
       if (!isAborted(error) && error.status) setText(byId("rates-hint"), error.message);
       return;
     }
-    const begins = microseconds(answer.begins);
-    const isNew = range.begins !== begins;
-    this.#onKnown(Number.isNaN(begins) ? null : begins, isNew);
-    this.#draw(answer.counts ?? [], start, end);
+    const start = microseconds(answer.since);
+    this.#found = { counts: answer.counts, start, bucket: (microseconds(answer.until) - start) / answer.counts.length };
+    this.#onKnown(answer.begins ? microseconds(answer.begins) : null);
+    this.draw();
   }
 
-  #draw(counts, start, end) {
-    const highest = Math.max(1, ...counts);
-    const width = 1000;
-    const height = 100;
-    const step = width / Math.max(1, counts.length);
-    let d = `M0 ${height}`;
+  /** What is loaded, where it belongs in the range of now: it may be older than the last zoom. */
+  draw() {
+    if (!this.#found) return;
+    const { counts, start, bucket } = this.#found;
+    const highest = counts.reduce((most, found) => Math.max(most, found), 1);
+    const x = (place) => (this.#range.fraction(start + place * bucket) * WIDTH).toFixed(1);
+    let d = `M${x(0)} ${HEIGHT}`;
     counts.forEach((found, place) => {
       // The square root keeps quiet hours visible beside bursts.
-      const y = height - Math.sqrt(found / highest) * (height - 6) - (found ? 2 : 0);
-      d += `L${(place * step).toFixed(1)} ${y.toFixed(1)}H${((place + 1) * step).toFixed(1)}`;
+      const y = HEIGHT - Math.sqrt(found / highest) * (HEIGHT - 6) - (found ? 2 : 0);
+      d += `L${x(place)} ${y.toFixed(1)}H${x(place + 1)}`;
     });
     const element = byId("rates");
-    element.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    element.replaceChildren(svg("path", { d: `${d}V${height}Z` }));
-    const seconds = (end - start) / 1_000_000 / Math.max(1, counts.length);
+    element.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
+    element.replaceChildren(svg("path", { d: `${d}V${HEIGHT}Z` }));
     const isEmpty = counts.every((found) => found === 0);
-    setText(byId("rates-hint"), isEmpty ? "nothing was recorded in this range" : `peak ${rate(highest / seconds)} records/s`);
+    setText(byId("rates-hint"), isEmpty ? "nothing was recorded in this range" : `peak ${rate(highest / (bucket / 1_000_000))} records/s`);
   }
 }

@@ -22,7 +22,7 @@ export class Timeline {
   constructor(api) {
     this.range = new Range();
     this.marks = new Marks(api, this.range);
-    this.rates = new Rates(api, this.range, (begins, isNew) => this.#known(begins, isNew));
+    this.rates = new Rates(api, this.range, (begins) => this.#known(begins));
     this.handles = new Handles(this.range, this.marks, (factor, around, pan) => this.#zoom(factor, around, pan));
     this.player = new Player();
     this.draw = oncePerFrame(() => this.#draw());
@@ -83,9 +83,8 @@ export class Timeline {
     }, LOAD_DELAY_MS);
   }
 
-  #known(begins, isNew) {
+  #known(begins) {
     this.range.begins = begins;
-    if (!isNew) return;
     if (!this.#isPlaced && begins !== null) {
       this.#isPlaced = true;
       const length = nowUs() - begins;
@@ -117,6 +116,7 @@ export class Timeline {
 
   #draw() {
     this.handles.draw();
+    this.rates.draw();
     this.marks.draw();
     this.#moment();
     const width = byId("track").clientWidth || 800;

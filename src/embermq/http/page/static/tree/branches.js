@@ -64,8 +64,10 @@ export class Branches {
   }
 
   #gather(branch, rows) {
-    for (const node of this.#ordered(branch)) {
-      if (this.isOnlyDifferences && node.difference && !node.differences) continue;
+    const shown = this.#ordered(branch).filter((node) => !(this.isOnlyDifferences && node.difference && !node.differences));
+    for (const [place, node] of shown.entries()) {
+      node.place = place + 1;
+      node.siblings = branch.next === null ? shown.length : -1; // -1: more than are loaded
       rows.push(node);
       if (node.isOpen && node.children) this.#gather(node, rows);
     }

@@ -23,6 +23,9 @@ export class Node {
     this.isSeenOnly = false;
     this.rate = 0;
     this.isOpen = false;
+    /** Among the rows of its branch, for screen readers. */
+    this.place = 1;
+    this.siblings = 1;
     /** null until the branch was loaded. */
     this.children = null;
     this.byLevel = null;

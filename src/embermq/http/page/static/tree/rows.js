@@ -48,7 +48,7 @@ export class Rows {
     const kept = new Set();
     for (let place = first; place < last; place += 1) {
       const row = rows[place];
-      const element = row.more ? this.#more(row.more) : this.#row(row, place, rows.length);
+      const element = row.more ? this.#more(row.more) : this.#row(row);
       element.style.transform = `translateY(${place * height}px)`;
       kept.add(row.more ?? row);
       if (!row.more) visible.push(row);
@@ -76,15 +76,15 @@ export class Rows {
     }
   }
 
-  #row(node, place, total) {
+  #row(node) {
     let row = this.#rows.get(node);
     if (!row) {
       row = new Row(node);
       this.#rows.set(node, row);
     }
     row.update({ ...this.actions.context(node), isActive: node === this.#active });
-    row.element.setAttribute("aria-setsize", total);
-    row.element.setAttribute("aria-posinset", place + 1);
+    row.element.setAttribute("aria-setsize", node.siblings);
+    row.element.setAttribute("aria-posinset", node.place);
     return row.element;
   }
 

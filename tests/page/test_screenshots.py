@@ -1,0 +1,71 @@
+"""The pictures of README and docs, taken when EMBERMQ_SCREENSHOTS is set (`make screenshots`)."""
+
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
+
+from support.page.browser import Opened, started
+from support.page.plant import write_past
+from support.page.served import PageServer
+
+pytestmark = pytest.mark.skipif("EMBERMQ_SCREENSHOTS" not in os.environ, reason="pictures are not asked for")
+
+IMAGES = Path(__file__).parent.parent.parent / "docs" / "images"
+PAST_MINUTES = 360
+BYTES_MAX = 150_000
+SIZES: dict[int, ViewportSize] = {1280: {"width": 1280, "height": 800}, 400: {"width": 400, "height": 800}}
+
+
+@pytest.fixture(scope="module")
+def server(directory: Path) -> Iterator[PageServer]:
+    """A plant with some hours of history, and its clients."""
+    write_past(directory / "data", time.time_ns() // 1000 - 1_000_000, PAST_MINUTES)
+    with PageServer(directory) as server:
+        clients = [server.client(f"{site}-{name}") for site in ("hamburg", "lyon") for name in ("scada", "mes", "hmi")]
+        yield server
+        for client in clients:
+            client.disconnect()
+            client.loop_stop()
+
+
+def instant(minutes_ago: float) -> str:
+    return datetime.fromtimestamp(time.time() - minutes_ago * 60, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def taken(page: Page, name: str) -> None:
+    IMAGES.mkdir(exist_ok=True)
+    path = IMAGES / f"{name}.png"
+    page.screenshot(path=path, animations="disabled")
+    assert path.stat().st_size < BYTES_MAX
+
+
+@pytest.mark.parametrize("width", SIZES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pictures(server: PageServer, tmp_path: Path, width: int, scheme: Literal["light", "dark"]) -> None:
+    press = "plant/hamburg/line-2/press"
+    with (
+        sync_playwright() as playwright,
+        started(playwright, tmp_path, viewport=SIZES[width], color_scheme=scheme, reduced_motion="reduce") as context,
+    ):
+        opened = Opened(context.new_page(), server)
+        opened.go("#topics" if width == 400 else f"#topics?topic={press}/temperature")
+        expect(opened.page.locator("#rates path")).to_have_count(1)
+        expect(opened.row("plant")).to_be_visible()
+        if width != 400:
+            expect(opened.page.locator("#topic-pane .plot")).to_be_visible()
+        taken(opened.page, f"tree-{scheme}-{width}")
+        opened.page.goto(f"{server.url}?past#topics?topic={press}/temperature&at={instant(60)}")
+        expect(opened.page.locator("#topic-pane .plot")).to_be_visible()
+        expect(opened.page.locator("#marks i").first).to_be_visible()
+        taken(opened.page, f"past-{scheme}-{width}")
+        opened.page.goto(f"{server.url}?compared#topics?topic={press}/status&at={instant(60)}&from={instant(150)}")
+        expect(opened.page.locator(".side-by-side .payload")).to_have_count(2)
+        expect(opened.page.locator("#marks i").first).to_be_visible()
+        taken(opened.page, f"compare-{scheme}-{width}")
+        assert opened.wrong == []
