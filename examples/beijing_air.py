@@ -30,7 +30,7 @@ from embermq.spark.local.report import write_report
 from embermq.spark.options import parse_sink_options
 from embermq.spark.pipeline import run
 from embermq.spark.queries.as_of import retained_as_of
-from embermq.spark.queries.gaps import gaps
+from embermq.spark.queries.silences import silences
 from embermq.spark.sink.publisher import connect_with_retry
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ def daily_mean(spark: "SparkSession", lake: Lake, station: str, measure: str) ->
 
 def explore(spark: "SparkSession", lake: Lake, out: Path) -> None:
     """Two HTML files: the daily mean of fine dust, and the report."""
-    quietest = gaps(spark, lake).where("topic like 'air/%/%'").orderBy("silence_us", ascending=False).limit(5).collect()
+    of_stations = silences(spark, lake).where("topic like 'air/%/%'")
+    quietest = of_stations.orderBy("silence_us", ascending=False).limit(5).collect()
     silent = "".join(f"<li>{row['topic']}: {duration(row['silence_us'] / 1e6)} of the replay</li>" for row in quietest)
     plots = "".join(
         f"<h2>{station}: PM2.5, daily mean, µg/m³</h2>{line_plot(daily_mean(spark, lake, station, 'pm25'), 'µg/m³')}"

@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 
 from embermq.commands.pipeline import app
 from embermq.errors import ConfigError
-from embermq.spark.errors import LakeError, PipelineError
+from embermq.spark.errors import LakeError, PipelineError, failure_reason
 from embermq.spark.jobs.catalog import JobSettings
 from embermq.spark.jobs.typed_tables import TypedTable
 from embermq.spark.lake.compaction import compact
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.progress import read_progress
 from embermq.spark.lake.tables import TABLES, read_table, table_names
-from embermq.spark.pipeline import failure_reason, run
+from embermq.spark.pipeline import run
 from support.lakes import retained_of
 from support.recorded import Recorder
 

@@ -15,8 +15,12 @@ from embermq.spark.session import java_home
 HADOOP = "3.5.0"
 """The version that PySpark brings."""
 MINI_CLUSTER = f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP}"
-S3A = (f"org.apache.hadoop:hadoop-aws:{HADOOP}", "software.amazon.awssdk:bundle:2.35.4")
-"""What `s3a` needs, without the dependencies that their descriptions name: these are all in the second one."""
+S3A = (
+    f"org.apache.hadoop:hadoop-aws:{HADOOP}",
+    "software.amazon.awssdk:bundle:2.35.4",
+    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+)
+"""What `s3a` needs. Their own dependencies do not all resolve, and are not needed."""
 
 _SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 _FOR_HDFS = ("hadoop-client-api", "hadoop-client-runtime", "slf4j-api", "jcl-over-slf4j", "log4j", "jackson", "jakarta")

@@ -6,6 +6,7 @@ from typing import Final
 
 # `Path` makes one slash of two. A drive of Windows has one letter.
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_REASON: Final = re.compile(r"^(?:Caused by: )?([\w.$]+): (.+)$", re.MULTILINE)
 
 
 class PipelineError(Exception):
@@ -75,3 +76,21 @@ class ServerRefused(PipelineError):
 
     def __str__(self) -> str:
         return f"{self.url} refuses: {self.sentence}"
+
+
+def whole_text(failure: Exception) -> str:
+    """All that Spark says of a failure: the last of the causes is often the useful one."""
+    return f"{failure}\n{getattr(failure, '_stackTrace', '')}\n{getattr(failure, 'java_exception', '')}"
+
+
+def failure_reason(text: str) -> str:
+    """The one useful sentence in what Spark says of a failure; its stack traces are in Spark's own log."""
+    reasons: list[tuple[str, str]] = _REASON.findall(text)
+    ours = [(kind, said) for kind, said in reasons if kind.startswith("embermq.")]
+    if ours:
+        return ours[-1][1].strip()
+    outside = [(kind, said) for kind, said in reasons if "py4j" not in kind and "SparkException" not in kind]
+    if outside:
+        kind, said = outside[-1]
+        return f"{said.strip()} ({kind.rsplit('.', 1)[-1]})"
+    return text.strip().splitlines()[0] if text.strip() else "unknown"

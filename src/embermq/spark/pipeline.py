@@ -5,7 +5,6 @@ Never: what a job does, and what a batch is (`batches`).
 """
 
 import logging
-import re
 import signal
 import threading
 import time
@@ -21,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from embermq.spark.after_gap import after_gap, is_at_gap
 from embermq.spark.batches import BatchContext, run_batch
-from embermq.spark.errors import LeaseLost, PipelineError
+from embermq.spark.errors import LeaseLost, PipelineError, failure_reason, whole_text
 from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
 from embermq.spark.jobs.job import Job
 from embermq.spark.jobs.preparation import prepare_job, reset_job
@@ -52,7 +51,6 @@ POLL_S: Final = 0.5
 PROGRESS_EVERY_S: Final = 5.0
 
 Report = Callable[[list[JobProgress]], None]
-_REASON: Final = re.compile(r"^(?:Caused by: )?([\w.$]+): (.+)$", re.MULTILINE)
 
 
 def run(
@@ -97,7 +95,8 @@ def run(
         leaving.enter_context(_signals(stopping))
         if session is None:
             launch_java(master, session_settings, lake.java_log("pipeline"), inherited)
-        spark = session or build_session(master, "embermq pipeline", session_settings, functions=False)
+        with _reasons(lake.place):  # Spark opens the file system of the lake
+            spark = session or build_session(master, "embermq pipeline", session_settings, functions=False)
         lease = _take(spark, lake, opened, jobs, chosen, lease_s, leaving)
         if location.directory is not None:
             lake.keep_data_directory(location.directory)
@@ -302,25 +301,7 @@ def _reasons(names: str) -> Iterator[None]:
     except OSError as error:
         raise PipelineError(f"{names}: {error.strerror or error} ({error.filename or type(error).__name__})") from None
     except (PySparkException, Py4JError) as error:
-        raise PipelineError(f"{names}: {failure_reason(_whole_text(error))}") from None
-
-
-def _whole_text(failure: Exception) -> str:
-    """All that Spark says of a failure: the last of the causes is often the useful one."""
-    return f"{failure}\n{getattr(failure, '_stackTrace', '')}\n{getattr(failure, 'java_exception', '')}"
-
-
-def failure_reason(text: str) -> str:
-    """The one useful sentence in what Spark says of a failure; its stack traces are in Spark's own log."""
-    reasons: list[tuple[str, str]] = _REASON.findall(text)
-    ours = [(kind, said) for kind, said in reasons if kind.startswith("embermq.")]
-    if ours:
-        return ours[-1][1].strip()
-    outside = [(kind, said) for kind, said in reasons if "py4j" not in kind and "SparkException" not in kind]
-    if outside:
-        kind, said = outside[-1]
-        return f"{said.strip()} ({kind.rsplit('.', 1)[-1]})"
-    return text.strip().splitlines()[0] if text.strip() else "unknown"
+        raise PipelineError(f"{names}: {failure_reason(whole_text(error))}") from None
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`topic_stats` and `gaps` against plain Python."""
+"""`topic_stats` and `silences` against plain Python."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from embermq.spark.jobs.catalog import JobSettings
-from embermq.spark.queries.gaps import gaps
+from embermq.spark.queries.silences import silences
 from support.lakes import feed, job_named, new_lake, rows
 from support.recorded import Recorder
 
@@ -39,7 +39,7 @@ def test_statistics_add_up_over_batches_that_cut_windows(
         assert key not in found
         found[key] = [row["messages"], row["bytes"], first, last, row["longest_silence_us"]]
     assert found == expected
-    silences = {row["topic"]: row["silence_us"] for row in gaps(spark, lake).collect()}
+    longest = {row["topic"]: row["silence_us"] for row in silences(spark, lake).collect()}
     for topic in {topic for topic, _ in expected}:
         times = [at_us for _, at_us, name, *_ in made.published if name == topic]
-        assert silences[topic] == max(after - before for before, after in pairwise(times))
+        assert longest[topic] == max(after - before for before, after in pairwise(times))

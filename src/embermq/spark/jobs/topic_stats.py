@@ -1,6 +1,6 @@
 """The job of `topic_stats`: how many messages each topic had in each window of time, and how long it was silent.
 
-Owns: the statistics of a batch, and adding them to those of earlier batches. `queries.gaps` reads them.
+Owns: the statistics of a batch, and adding them to those of earlier batches. `queries.silences` reads them.
 """
 
 from functools import partial

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MISSING: Final = ("FileNotFoundException", "NoSuchFileException")
+_S3_STORE_JAR: Final = Path(__file__).parent / "java" / "s3-log-store.jar"
 _ATOMIC_CREATE: Final = ("s3a",)
 """Schemes where a file appears when it is closed, whole; elsewhere it is renamed when it is whole."""
 
@@ -40,10 +41,8 @@ class HadoopFiles(LakeFiles):
         except Py4JError as error:
             raise LakeError(f"the lake {place} cannot be opened: {_reason(error)}") from None
         self._renames: Final = not self.root.startswith(_ATOMIC_CREATE)
-
-    def setting(self, key: str) -> str:
-        """A setting of Hadoop; empty if it is not set."""
-        return str(self._hadoop.get(key) or "")
+        if self.root.startswith("s3a:"):
+            spark.sql(f"add jar '{_S3_STORE_JAR}'")  # the class that `Lake.spark_settings` names
 
     def read(self, name: str) -> str | None:
         try:

@@ -29,6 +29,9 @@ LAKE_FORMAT: Final = 3
 an earlier format is continued."""
 STATE_DIRECTORY: Final = "_embermq"
 SCHEMES: Final = ("hdfs", "s3a", "file")
+S3_STORE_SETTING: Final = "spark.delta.logStore.s3a.impl"
+S3_STORE: Final = "embermq.S3LogStore"
+"""Writes a commit with If-None-Match. Delta's own class for S3 keeps two writers of one process apart, not of two."""
 LOCK_WAIT_S: Final = 15.0
 """After kill -9 of a pipeline its Java process ends a moment later; it has the lock until then."""
 
@@ -101,8 +104,7 @@ class Lake:
         """Settings of a session for this lake: Spark's warehouse lies in it, not in the current directory."""
         settings = {"spark.sql.warehouse.dir": self.table(f"{STATE_DIRECTORY}/warehouse")}
         if self.place.startswith("s3a:"):
-            # With it a file that must be new is written with If-None-Match. Delta's own check of S3 is for one process.
-            settings["spark.hadoop.fs.s3a.performance.flags"] = "create"
+            settings[S3_STORE_SETTING] = S3_STORE
         return settings
 
     def has_table(self, name: str) -> bool:

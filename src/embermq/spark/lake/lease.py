@@ -23,8 +23,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from embermq.spark.errors import LakeError
 from embermq.spark.lake.files import json_object
-from embermq.spark.lake.hadoop_files import HadoopFiles
-from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
+from embermq.spark.lake.lake import S3_STORE, S3_STORE_SETTING, STATE_DIRECTORY, Lake
 from embermq.spark.lake.transactions import CONFLICTS, claim_table, lost_to, newest_epoch, take_epoch
 
 LEASE_S: Final = 30.0
@@ -46,7 +45,7 @@ class Lease:
 
     def __init__(self, spark: SparkSession, lake: Lake, lease_s: float = LEASE_S) -> None:
         """Wait until nobody else has the lease, and take it. LakeError if another pipeline runs."""
-        _check_store(lake)
+        _check_store(spark, lake)
         self._lake: Final = lake
         self._lease_s: Final = lease_s
         self._owner: Final = f"{socket.gethostname()}, process {os.getpid()}, {uuid.uuid4().hex[:8]}"
@@ -163,14 +162,7 @@ _NO_ROWS: Final = StructType([StructField("epoch", LongType())])
 """The table has no rows: the version of its transaction identifier says it all."""
 
 
-def _check_store(lake: Lake) -> None:
+def _check_store(spark: SparkSession, lake: Lake) -> None:
     """LakeError if two writers could both make the same commit."""
-    files = lake.files
-    if isinstance(files, HadoopFiles) and lake.place.startswith("s3a:"):
-        flags = [flag.strip() for flag in files.setting("fs.s3a.performance.flags").split(",")]
-        is_off = files.setting("fs.s3a.create.conditional.enabled").strip().lower() == "false"
-        if is_off or not {"create", "*"} & set(flags):
-            raise LakeError(
-                f"{lake.place} needs writes with If-None-Match: set spark.hadoop.fs.s3a.performance.flags to create, "
-                "and leave spark.hadoop.fs.s3a.create.conditional.enabled at true"
-            )
+    if lake.place.startswith("s3a:") and spark.conf.get(S3_STORE_SETTING, "") != S3_STORE:
+        raise LakeError(f"{lake.place} can only be written in a session with {S3_STORE_SETTING} at {S3_STORE}")

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no types
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from embermq.spark.errors import LakeError, PipelineError
+from embermq.spark.errors import LakeError, PipelineError, failure_reason, whole_text
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import read_table, table_names
 from embermq.spark.queries.as_of import create_history_view
@@ -30,7 +31,10 @@ def query_session(lake: Lake, master: str = DEFAULT_MASTER) -> Iterator[SparkSes
     running = SparkSession.getActiveSession()
     settings = lake.spark_settings()
     launch_java(master, settings, lake.java_log("query"))
-    spark = build_session(master, "embermq query", settings)
+    try:
+        spark = build_session(master, "embermq query", settings)
+    except Py4JError as error:  # Spark opens the file system of the lake
+        raise PipelineError(f"{lake.place}: {failure_reason(whole_text(error))}") from None
     try:
         lake.use(spark)
         check_exists(lake)
