@@ -38,10 +38,17 @@ SCAN_WARM_UP_ROUNDS: Final = 10
 """A scan is over so soon that what Java compiles of Spark itself counts for long."""
 FEW_PAYLOADS: Final = 1000
 """So few that Parquet keeps them in a dictionary."""
-SECTIONS: Final = ("scan", "append", "retained", "sink")
+SECTIONS: Final = ("scan", "append", "retained", "sink", "places")
 
 
-def write_log(data: Path, count: int, topics: int, group_records: int, payloads: int = FEW_PAYLOADS) -> None:
+def write_log(
+    data: Path,
+    count: int,
+    topics: int,
+    group_records: int,
+    payloads: int = FEW_PAYLOADS,
+    segment_bytes: int = 256 << 20,
+) -> None:
     """A log of retained publishes over random topics, payloads of about 40 bytes, one microsecond apart.
 
     It has `payloads` different ones: few, as of a switch, or as many as messages, as of a device that sends the time.
@@ -49,7 +56,7 @@ def write_log(data: Path, count: int, topics: int, group_records: int, payloads:
     source = random.Random(1)
     names = [f"plant/{n % 7}/line/{n % 13}/device-{n}/temp".encode() for n in range(topics)]
     said = [b'{"value": %d.%03d, "at": %d}' % (n * 7 % 90, n % 1000, START_US + n) for n in range(payloads)]
-    log = Log(data / "log", segment_bytes=256 << 20, segment_age_s=10**9, sync=False)
+    log = Log(data / "log", segment_bytes=segment_bytes, segment_age_s=10**9, sync=False)
     for start in range(0, count, group_records):
         size = min(group_records, count - start)
         group = Group(log.next_offset)
@@ -324,6 +331,10 @@ def main() -> None:
         bench_retained(spark, chosen.publishes, chosen.topics, chosen.batch, chosen.rounds)
     if "sink" in sections:
         bench_sink(spark, min(chosen.rows, 500_000))
+    if "places" in sections:
+        from bench.spark_places import bench_places
+
+        bench_places(spark, chosen.rows, chosen.rounds)
     spark.stop()
 
 

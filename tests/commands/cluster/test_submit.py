@@ -35,6 +35,12 @@ def test_the_line_has_what_the_pipeline_needs_of_a_session() -> None:
     assert line[-3:] == ["--once", "--lake", "hdfs://name/lake"]
 
 
+def test_the_settings_of_the_lake_are_those_that_it_needs() -> None:
+    line = submit_line(Submission("yarn", arguments=("--lake=s3a://bucket/lake",)))
+    assert settings_of(line)["spark.hadoop.fs.s3a.performance.flags"] == "create"
+    assert settings_of(line)["spark.sql.warehouse.dir"].startswith("s3a://bucket/lake/")
+
+
 def test_what_the_user_says_wins(tmp_path: Path) -> None:
     file = tmp_path / "spark.conf"
     file.write_text("# a comment\n\nspark.log.level INFO\nspark.executor.memory=3g\nspark.jars.packages a:b:1\n")

@@ -87,7 +87,7 @@ def submit_line(submission: Submission) -> list[str]:
     given = dict(_pair(text) for text in submission.conf)
     known = _properties(submission.properties_file)
     check_arguments(submission.arguments)
-    ours = _settings(submission.master)
+    ours = _settings(submission.master, _lake(submission.arguments))
     packages = [ours.pop(PACKAGES), *submission.packages, *_listed(given.pop(PACKAGES, known.get(PACKAGES)))]
     line = [_spark_submit(), "--master", submission.master, "--deploy-mode", submission.deploy_mode.value]
     if submission.properties_file is not None:
@@ -106,10 +106,22 @@ def check_arguments(arguments: Sequence[str]) -> None:
             raise ConfigError(f"{name}: expected before `--`, as {instead}")
 
 
-def _settings(master: str) -> dict[str, str]:
+def _lake(arguments: Sequence[str]) -> str | None:
+    """The place of the lake, if the pipeline's options name one."""
+    for at, argument in enumerate(arguments):
+        if argument == "--lake" and at + 1 < len(arguments):
+            return arguments[at + 1]
+        if argument.startswith("--lake="):
+            return argument.removeprefix("--lake=")
+    return None
+
+
+def _settings(master: str, lake: str | None) -> dict[str, str]:
+    from embermq.spark.lake.lake import Lake
     from embermq.spark.session import PIPELINE_SETTINGS, session_settings
 
-    return session_settings(master, PIPELINE_SETTINGS) | {"spark.app.name": "embermq pipeline"}
+    of_lake = {} if lake is None else Lake(lake).spark_settings()
+    return session_settings(master, {**of_lake, **PIPELINE_SETTINGS}) | {"spark.app.name": "embermq pipeline"}
 
 
 def _pair(text: str) -> tuple[str, str]:
