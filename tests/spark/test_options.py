@@ -76,6 +76,7 @@ def test_a_log_is_in_a_directory_in_an_archive_or_at_a_server(monkeypatch: pytes
         ({**SERVER, "token": "secret", "tokenFile": "f"}, "option 'tokenFile' is 'f': expected no token beside it"),
         ({**SERVER, "tokenFile": "/none"}, "option 'tokenFile' is '/none': expected "),
         ({**SERVER, "caFile": "/none"}, "option 'caFile' is '/none': expected "),
+        ({**SERVER, "caFile": __file__}, f"option 'caFile' is '{__file__}': expected a file of certificates (PEM)"),
         ({"path": "d", "token": "secret"}, "option 'token' is '(hidden)': expected the option server beside it"),
         ({"path": "d", "tokn": "secret", "serverToken": "x"}, "option 'tokn' is 'secret': expected one of"),
         ({"path": "d", "serverToken": "secret"}, "option 'serverToken' is '(hidden)': expected one of the options"),

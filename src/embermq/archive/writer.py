@@ -5,7 +5,6 @@ Never: when something is uploaded, or what happens if that fails.
 """
 
 import hashlib
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -163,7 +162,7 @@ def _checked_blocks(info: SegmentInfo, entries: Entries) -> Iterator[bytes]:
         header = file.read(SEGMENT_HEADER_BYTES)
         check_segment_header(info.path, header, info.first_offset)
         yield header
-        for run in runs(entries, sys.maxsize, CHUNK_BYTES):
+        for run in runs(entries, 1 << 62, CHUNK_BYTES):
             position = int(run["position"][0])
             data = file.read(int(run["total_bytes"].sum(dtype="i8")))
             bad = position if len(data) < int(run["total_bytes"].sum(dtype="i8")) else first_mismatch(data, run, True)

@@ -6,6 +6,7 @@ Never: Spark, a file, a socket.
 
 import os
 import re
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,9 +149,18 @@ def _location(read: "_Reader") -> LogLocation:
         path=path or None,
         server=server,
         token=server_token(read.text("token"), read.text("tokenFile")) if server is not None else None,
-        authorities=read.one("caFile", lambda name: Path(name).read_text(), None),
+        authorities=read.one("caFile", _authorities, None),
         timeout_s=read.one("timeoutSeconds", _seconds, TIMEOUT_S),
     )
+
+
+def _authorities(file: str) -> str:
+    text = Path(file).read_text()
+    try:
+        ssl.create_default_context(cadata=text)
+    except ssl.SSLError:
+        raise ValueError("a file of certificates (PEM)") from None
+    return text
 
 
 def log_path(text: str) -> str:
