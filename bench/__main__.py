@@ -87,8 +87,8 @@ def factories(options: argparse.Namespace, cores: Cores, report: Report) -> dict
 
         def starting(command: str, name: str) -> Factory:
             def start_ember(scenario: Scenario) -> Server:
-                in_memory = scenario.store == "memory" and (options.ember_store == "memory" or name == MEMORY)
-                return ember(command, "", not in_memory, cores, options.ember_arg, name)
+                in_memory = has_memory(scenario) and (options.ember_store == "memory" or name == MEMORY)
+                return ember(command, "", not in_memory, cores, options.ember_arg, name, scenario.wire)
 
             return start_ember
 
@@ -104,11 +104,16 @@ def factories(options: argparse.Namespace, cores: Cores, report: Report) -> dict
         else:
 
             def start_mosquitto(scenario: Scenario) -> Server:
-                settings = MOSQUITTO_STORE if scenario.store == "disk" else MOSQUITTO_FLOOD
-                return mosquitto(mosquitto_command, settings, cores)
+                settings = MOSQUITTO_STORE if scenario.store == "disk" and not scenario.tuned else MOSQUITTO_FLOOD
+                return mosquitto(mosquitto_command, settings, cores, scenario.wire)
 
             found["Mosquitto"] = start_mosquitto
     return found
+
+
+def has_memory(scenario: Scenario) -> bool:
+    """Whether EmberMQ is measured with `--memory`, too."""
+    return scenario.store == "memory" or scenario.memory_too
 
 
 def measure(
@@ -123,7 +128,7 @@ def measure(
         for round_ in range(rounds):
             if scenario.fresh or not servers:
                 running.close()
-                wanted = {name: make for name, make in found.items() if name != MEMORY or scenario.store == "memory"}
+                wanted = {name: make for name, make in found.items() if name != MEMORY or has_memory(scenario)}
                 servers = {name: running.enter_context(make(scenario)) for name, make in wanted.items()}
             turns = {name: scenario.run(server, scale) for name, server in servers.items()}
             order = list(turns) if round_ % 2 == 0 else list(reversed(turns))

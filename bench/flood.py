@@ -12,9 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from bench.load import Peer, Publisher, Subscriber, open_client, subscribe
+from bench.load import Peer, Publisher, Subscriber, open_client_over, subscribe
 from bench.packets import Shape
 from bench.servers import Server
+from bench.wires import Wire
 
 WINDOW: Final = 1000  # of one publisher: messages sent but not yet acknowledged and delivered
 CYCLE: Final = 4000  # prepared frames of a publisher; more than its window, so no packet id is used twice at a time
@@ -142,12 +143,13 @@ def open_traffic(
     fan_out: int,
     window: int = WINDOW,
     retain: bool = False,
+    wire: Wire = "tcp",
 ) -> Traffic:
     """A publisher for each list of topic names, a subscriber for each list of filters."""
     poller = select.epoll()
     subscribers = []
     for index, filters in enumerate(topic_filters):
-        sock = open_client(port, f"sub{index}", level=shape.level)
+        sock = open_client_over(wire, port, f"sub{index}", shape.level)
         for start in range(0, len(filters), 50):
             subscribe(sock, filters[start : start + 50], shape.qos, shape.level)
         subscribers.append(Subscriber(sock, poller, shape))
@@ -155,7 +157,8 @@ def open_traffic(
     for index, names in enumerate(topic_names):
         cycle = np.resize(np.array(names, dtype="S18"), max(len(names), CYCLE))
         frames = shape.frames(cycle, retain)
-        publishers.append(Publisher(open_client(port, f"pub{index}", level=shape.level), poller, shape, frames))
+        sock = open_client_over(wire, port, f"pub{index}", shape.level)
+        publishers.append(Publisher(sock, poller, shape, frames))
     return Traffic(poller, publishers, subscribers, fan_out, window)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from bench import packets
 from bench.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Bytes, Shape, acks
+from bench.wires import ClientSocket, Wire, over
 
 READ_BYTES: Final = 1 << 20
 HANDSHAKE_S_MAX: Final = 30.0
@@ -33,14 +34,27 @@ def open_client(port: int, client_id: str, clean_session: bool = True, level: in
     """A connected, blocking socket whose CONNECT was accepted."""
     sock = socket.create_connection(("127.0.0.1", port), timeout=HANDSHAKE_S_MAX)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    _connect(sock, client_id, clean_session, level)
+    return sock
+
+
+def open_client_over(wire: Wire, port: int, client_id: str, level: int = 4) -> ClientSocket:
+    """The same with another protocol below MQTT."""
+    sock = socket.create_connection(("127.0.0.1", port), timeout=HANDSHAKE_S_MAX)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    client = over(wire, sock)
+    _connect(client, client_id, True, level)
+    return client
+
+
+def _connect(sock: ClientSocket, client_id: str, clean_session: bool, level: int) -> None:
     sock.sendall(packets.connect(client_id, clean_session, level=level))
     first_byte, body = _read_packet(sock)
     if first_byte != 0x20 or body[1] != 0:
         raise LoadFailed(f"CONNECT of {client_id} was answered {first_byte:02x} {body.hex()}")
-    return sock
 
 
-def subscribe(sock: socket.socket, topic_filters: Sequence[str], qos: int, level: int = 4) -> None:
+def subscribe(sock: ClientSocket, topic_filters: Sequence[str], qos: int, level: int = 4) -> None:
     """Subscribe and wait for the SUBACK. Only for filters that have no retained messages."""
     sock.sendall(packets.subscribe(topic_filters, qos, level=level))
     first_byte, body = _read_packet(sock)
@@ -51,7 +65,7 @@ def subscribe(sock: socket.socket, topic_filters: Sequence[str], qos: int, level
         raise LoadFailed(f"SUBSCRIBE at QoS {qos} was granted {granted[:8].hex()}")
 
 
-def _read_packet(sock: socket.socket) -> tuple[int, bytes]:
+def _read_packet(sock: ClientSocket) -> tuple[int, bytes]:
     """The first byte and the body of an answer of less than 16 KiB."""
     first_byte, length = read_exactly(sock, 2)
     if length & 0x80:
@@ -59,7 +73,7 @@ def _read_packet(sock: socket.socket) -> tuple[int, bytes]:
     return first_byte, read_exactly(sock, length)
 
 
-def read_exactly(sock: socket.socket, count: int) -> bytes:
+def read_exactly(sock: ClientSocket, count: int) -> bytes:
     parts = b""
     while len(parts) < count:
         part = sock.recv(count - len(parts))
@@ -74,7 +88,7 @@ class Peer:
 
     __slots__ = ("_out", "_tail", "fd", "poller", "sock")
 
-    def __init__(self, sock: socket.socket, poller: select.epoll) -> None:
+    def __init__(self, sock: ClientSocket, poller: select.epoll) -> None:
         sock.setblocking(False)
         self.sock = sock
         self.fd = sock.fileno()
@@ -146,7 +160,7 @@ class Publisher(Peer):
 
     __slots__ = ("_cycle", "_cycle_bytes", "_position", "acked", "sent", "shape")
 
-    def __init__(self, sock: socket.socket, poller: select.epoll, shape: Shape, frames: Bytes) -> None:
+    def __init__(self, sock: ClientSocket, poller: select.epoll, shape: Shape, frames: Bytes) -> None:
         super().__init__(sock, poller)
         self.shape = shape
         self.sent = 0
@@ -184,7 +198,7 @@ class Subscriber(Peer):
 
     __slots__ = ("_head_word", "received", "shape")
 
-    def __init__(self, sock: socket.socket, poller: select.epoll, shape: Shape) -> None:
+    def __init__(self, sock: ClientSocket, poller: select.epoll, shape: Shape) -> None:
         super().__init__(sock, poller)
         self.shape = shape
         self.received = 0

@@ -151,6 +151,7 @@ SCENARIOS: tuple[Scenario, ...] = (
             metrics=WRITES,
             run=acknowledged_writes(publishers),
             store="disk",
+            memory_too=True,
         )
         for publishers in (1, 50)
     ),
@@ -201,6 +202,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         ),
         run=offline_queue,
         store="disk",
+        tuned=True,
         fresh=True,
     ),
 )

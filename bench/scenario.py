@@ -10,6 +10,7 @@ from typing import Literal
 
 from bench.figures import Figures, Metric
 from bench.servers import Server
+from bench.wires import Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,6 @@ class Scale:
     seconds: float = 3.0
     paced_seconds: float = 5.0
     paced_publishers: int = 200
-    paced_rate: int = 10_000
     subscriptions: int = 10_000
     idle: int = 10_000
     clients: int = 1_000
@@ -52,6 +52,8 @@ class Scenario:
 
     `store` says which settings the brokers run with: floods against memory, retained scenarios against the disk.
     "sink" puts the sink in their place: what the generator can do when nothing slows it.
+    `wire` is what lies below MQTT. `memory_too` measures EmberMQ with `--memory` beside one on the disk. `tuned`:
+    Mosquitto has the settings of the floods, with which it drops nothing, also here.
     `fresh` asks for new processes each round, where memory or start-up is measured. `rounds_max` caps long ones.
     """
 
@@ -60,5 +62,8 @@ class Scenario:
     metrics: tuple[Metric, ...]
     run: Step
     store: Literal["memory", "disk", "sink"] = "memory"
+    wire: Wire = "tcp"
+    memory_too: bool = False
+    tuned: bool = False
     fresh: bool = False
     rounds_max: int | None = None

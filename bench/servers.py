@@ -18,6 +18,7 @@ from typing import Final, Self
 
 from bench import packets
 from bench.machine import Cores, cpu_seconds, resident_bytes, waited_seconds
+from bench.wires import Wire, make_certificate
 
 READY_S_MAX: Final = 120.0
 STOP_S_MAX: Final = 60.0
@@ -56,11 +57,12 @@ class BrokerFailed(Exception):
 class Server:
     """One broker process on a free loopback port, with a directory of its own."""
 
-    __slots__ = ("_command", "_core", "_output", "data", "directory", "name", "port", "process")
+    __slots__ = ("_command", "_core", "_output", "data", "directory", "name", "port", "process", "wire_port")
 
     def __init__(self, name: str, command: Command, cores: Cores) -> None:
         self.name = name
         self.port = free_port()
+        self.wire_port = free_port()  # for a wire other than TCP, where one is asked for
         self.directory = Path(tempfile.mkdtemp(prefix=f"bench-{name.lower()}-"))
         self.data = self.directory / "data"
         self.data.mkdir()
@@ -169,23 +171,46 @@ def ember_path() -> str | None:
     return str(beside) if beside.exists() else shutil.which("ember")
 
 
-def mosquitto(path: str, settings: str, cores: Cores) -> Server:
+def mosquitto(path: str, settings: str, cores: Cores, wire: Wire = "tcp") -> Server:
     def command(port: int, directory: Path) -> list[str]:
         config = directory / "mosquitto.conf"
-        config.write_text(settings.format(port=port, data=directory / "data"), encoding="utf-8")
+        text = settings.format(port=port, data=directory / "data")
+        if wire != "tcp":
+            text += f"listener {server.wire_port} 127.0.0.1\n"
+        if wire == "tls":
+            certificate, key = make_certificate(directory)
+            text += f"certfile {certificate}\nkeyfile {key}\n"
+        elif wire == "websocket":
+            text += "protocol websockets\n"
+        config.write_text(text, encoding="utf-8")
         return [path, "-c", str(config)]
 
-    return Server("Mosquitto", command, cores)
+    server = Server("Mosquitto", command, cores)
+    return server
 
 
-def ember(path: str, settings: str, on_disk: bool, cores: Cores, extra: list[str], name: str = "EmberMQ") -> Server:
+def ember(
+    path: str,
+    settings: str,
+    on_disk: bool,
+    cores: Cores,
+    extra: list[str],
+    name: str = "EmberMQ",
+    wire: Wire = "tcp",
+) -> Server:
     def command(port: int, directory: Path) -> list[str]:
         config = directory / "ember.toml"
         config.write_text(settings, encoding="utf-8")
-        store = ["--data", str(directory / "data")] if on_disk else ["--memory"]
-        return [path, "serve", "--config", str(config), "--port", str(port), *store, *extra]
+        arguments = ["--data", str(directory / "data")] if on_disk else ["--memory"]
+        if wire == "tls":
+            certificate, key = make_certificate(directory)
+            arguments += ["--tls-port", str(server.wire_port), "--cert", str(certificate), "--key", str(key)]
+        elif wire == "websocket":
+            arguments += ["--ws-port", str(server.wire_port)]
+        return [path, "serve", "--config", str(config), "--port", str(port), *arguments, *extra]
 
-    return Server(name, command, cores)
+    server = Server(name, command, cores)
+    return server
 
 
 def sink(cores: Cores) -> Server:

@@ -15,6 +15,7 @@ from bench.paced import paced
 from bench.packets import Shape
 from bench.scenario import Scale, Scenario, Step
 from bench.servers import Server
+from bench.wires import Wire
 
 ALL_TOPICS = "plant/+/unit/+"
 FAN = 50
@@ -42,13 +43,14 @@ def flood_figures(result: Flood) -> Figures:
     }
 
 
-def flood_step(qos: int, publishers: int, subscribers: int) -> Step:
+def flood_step(qos: int, publishers: int, subscribers: int, wire: Wire = "tcp") -> Step:
     def run(server: Server, scale: Scale) -> Iterator[Figures]:
         names = [packets.topic_name(index) for index in range(publishers)]
         filters = names if publishers == 1 else [ALL_TOPICS]
         window = scale.window_for(publishers, qos)
+        port = server.port if wire == "tcp" else server.wire_port
         traffic = open_traffic(
-            server.port, Shape(qos), [[name] for name in names], [filters] * subscribers, subscribers, window
+            port, Shape(qos), [[name] for name in names], [filters] * subscribers, subscribers, window, wire=wire
         )
         yield flood_figures(flood(server, traffic, scale.seconds))
 
@@ -94,9 +96,19 @@ def flood_scenario(qos: int, publishers: int, subscribers: int) -> Scenario:
     )
 
 
-def paced_step(qos: int) -> Step:
+def wire_scenario(wire: Wire) -> Scenario:
+    return Scenario(
+        name=f"flood-{wire}-qos0",
+        title=f"flood 1->1, QoS 0, {'TLS' if wire == 'tls' else 'WebSocket'}",
+        metrics=flood_metrics(target=False),
+        run=flood_step(0, 1, 1, wire),
+        wire=wire,
+    )
+
+
+def paced_step(qos: int, rate: int) -> Step:
     def run(server: Server, scale: Scale) -> Iterator[Figures]:
-        result = paced(server, qos, scale.paced_publishers, scale.paced_rate, scale.paced_seconds)
+        result = paced(server, qos, scale.paced_publishers, rate, scale.paced_seconds)
         yield {
             "p50_us": float(np.percentile(result.latency_us, 50)),
             "p99_us": float(np.percentile(result.latency_us, 99)),
@@ -108,10 +120,10 @@ def paced_step(qos: int) -> Step:
     return run
 
 
-def paced_scenario(qos: int) -> Scenario:
+def paced_scenario(qos: int, rate: int) -> Scenario:
     return Scenario(
-        name=f"paced-qos{qos}",
-        title=f"paced, 200 publishers, 10,000 messages/s, QoS {qos}",
+        name=f"paced-{rate}-qos{qos}",
+        title=f"paced, 200 publishers, {rate:,} messages/s, QoS {qos}",
         metrics=(
             Metric("cpu_us", "broker CPU", "us/message", "less", ratio=1.3),
             Metric("p50_us", "latency p50", "us", "less"),
@@ -119,7 +131,7 @@ def paced_scenario(qos: int) -> Scenario:
             Metric("lag_p99_us", "generator late p99", "us"),
             Metric("lost", "lost", "messages", "zero"),
         ),
-        run=paced_step(qos),
+        run=paced_step(qos, rate),
     )
 
 
@@ -144,8 +156,9 @@ def many_subscriptions(server: Server, scale: Scale) -> Iterator[Figures]:
 SCENARIOS: tuple[Scenario, ...] = (
     *generator_scenarios(),
     *(flood_scenario(qos, *fan) for qos in (0, 1, 2) for fan in ((1, 1), (FAN, 1), (1, FAN))),
-    paced_scenario(0),
-    paced_scenario(1),
+    wire_scenario("tls"),
+    wire_scenario("websocket"),
+    *(paced_scenario(qos, rate) for rate in (4_000, 10_000) for qos in (0, 1)),
     Scenario(
         name="subscriptions",
         title="publish over 10,000 subscriptions, QoS 0",

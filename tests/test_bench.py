@@ -18,6 +18,7 @@ from bench.machine import Cores
 from bench.packets import PUBCOMP, PUBREC, PUBREL, Shape
 from bench.retained_load import PAYLOAD_BYTES, RetainedReader
 from bench.servers import sink
+from bench.wires import WebSocketSocket
 
 from embermq import Broker
 
@@ -195,3 +196,35 @@ def test_an_attack_ends_in_time_and_the_pair_beside_it_loses_nothing(name: str) 
         pair.close()
     assert (seen.sent, seen.lost) == (20, 0)
     assert 0 < seen.p99_ms < float("inf")
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 1000])
+def test_websocket_frames_are_taken_apart_however_cut(step: int) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        client = WebSocketSocket(ours)
+        payloads = [b"a", b"b" * 125, b"c" * 126, b"d" * 70_000]
+        stream = b"".join(
+            bytes((0x82,))
+            + (
+                bytes((size,))
+                if size < 126
+                else b"\x7e" + size.to_bytes(2, "big")
+                if size < 65_536
+                else b"\x7f" + size.to_bytes(8, "big")
+            )
+            + payload
+            for payload in payloads
+            for size in (len(payload),)
+        )
+        sender = threading.Thread(target=theirs.sendall, args=(stream,))
+        sender.start()
+        found, buffer = b"", bytearray(step + 20)
+        while len(found) < sum(map(len, payloads)):
+            try:
+                found += buffer[: client.recv_into(memoryview(buffer)[:step])]
+            except BlockingIOError:
+                continue
+        sender.join()
+        assert found == b"".join(payloads)
