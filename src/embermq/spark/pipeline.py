@@ -35,6 +35,7 @@ from embermq.spark.lake.progress import JobProgress, write_progress
 from embermq.spark.lake.scratch import Scratch
 from embermq.spark.lake.tables import GAPS_SCHEMA, create_table
 from embermq.spark.lake.transactions import claim_table, newest_epoch
+from embermq.spark.lake_reserve import LakeReserve
 from embermq.spark.queries.registration import SchemaName, register_tables
 from embermq.spark.schedule import Plan, Turn, next_plan
 from embermq.spark.session import DEFAULT_MASTER, PIPELINE_SETTINGS, build_session, check_session, launch_java
@@ -164,6 +165,7 @@ class _Run:
         "_lease",
         "_catalog",
         "_next_write_s",
+        "_reserve",
     )
 
     def __init__(
@@ -186,6 +188,8 @@ class _Run:
         self._lease: Final = lease
         self._catalog: Final = catalog
         self._next_write_s = 0.0
+        lake = context.lake
+        self._reserve: Final = LakeReserve(Path(lake.place) if lake.is_local else None)
 
     def run(self, stopping: threading.Event) -> list[JobProgress]:
         """Prepare the tables, then go on until the end or until told to stop."""
@@ -202,7 +206,8 @@ class _Run:
             while not stopping.is_set():
                 if self._lease is not None:
                     self._lease.check()
-                plan = self._plan()
+                is_waiting = self._end is None and self._reserve.is_reached()
+                plan = None if is_waiting else self._plan()
                 if plan is not None:
                     self._batch(plan)
                 self._tell("running", is_urgent=plan is not None)
