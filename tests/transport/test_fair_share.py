@@ -155,3 +155,19 @@ def test_a_client_whose_small_packets_take_long_waits_and_others_do_not() -> Non
         assert server.core.counters.bytes_received == before + 4
 
     run(scenario)
+
+
+def test_a_client_that_goes_and_has_left_its_answers_unread_ends_when_all_is_processed() -> None:
+    async def scenario(server: Server) -> None:
+        reader, peer = await joined(server, "r", "t"), await joined(server, "p")
+        peer.reads = False
+        peer.connection.data_received(encode(Pingreq()) * SHARE_BYTES + encode(Publish("t", b"last")))
+        await turn()
+        assert not peer.is_read_from
+        peer.connection.connection_lost(None)
+        while len(server.core.sessions()) == 2:
+            await turn()
+        await turn()
+        assert reader.payloads() == [b"last"]
+
+    run(scenario, output_bytes_max=10_000)

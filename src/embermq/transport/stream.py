@@ -134,7 +134,9 @@ class StreamConnection(Link):
             server.rest(self)
             return
         share_bytes = self._share_bytes
-        meter = self._meter
+        meter = (
+            self._meter if self._transport is not None else None
+        )  # the last of what a client has sent is not metered
         if meter is not None:
             share_bytes = min(share_bytes, METERED_SHARE_BYTES)
         is_whole = len(data) >= share_bytes
@@ -192,7 +194,8 @@ class StreamConnection(Link):
         self._paused &= ~(UNREAD | RATE)  # nothing would end these
         if not self._unread or self._connection.state >= CLOSING or self._paused & OPENING:
             self._lost()
-        # else what has come before is processed first, in shares as before
+        else:  # what has come before is processed first, in shares as before
+            self._server.begin_turn()
 
     def _lost(self) -> None:
         if self._unread:
@@ -327,7 +330,7 @@ class StreamConnection(Link):
 
     def is_open(self) -> bool:
         """Whether more can come from the client."""
-        return self._connection.state < CLOSING
+        return self._transport is not None and self._connection.state < CLOSING
 
     def slowed_by(self) -> list[str]:
         return pause_names(self._paused) + (["slow reader"] if self._is_slow_reader else [])
