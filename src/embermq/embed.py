@@ -29,7 +29,7 @@ from embermq.broker.access import READ, Access, AllowAll, Grant
 from embermq.broker.limits import Limits
 from embermq.engines import CONTROL_SOCKET, OpenStore, embedded_store, open_store
 from embermq.errors import ConfigError
-from embermq.http.options import HttpOptions
+from embermq.http.options import BrokerCalls, HttpOptions
 from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS, Mqtt5Settings
 from embermq.protocol.sn.settings import SnSettings
 from embermq.store.interface import Store, StoreError
@@ -206,7 +206,8 @@ class Broker:
         from embermq.http.server import HttpServer  # aiohttp is slow to load, and a broker in memory needs none
 
         log_directory = Path(self.data) / "log" if self.data is not None else None
-        http = HttpServer(server, self.http, log_directory, self._settings)
+        calls = BrokerCalls(reload=self.reload, listeners=self.listeners)
+        http = HttpServer(server, self.http, log_directory, self._settings, calls)
         self._http = http
         server.before_stop.append(http.close)
         if self.data is not None:
@@ -228,16 +229,28 @@ class Broker:
         elif store is not None:
             store.close()
 
-    def reload(self) -> None:
-        """Read the certificate, the users and the rights again; after a `ConfigError` the old ones stay in use."""
+    def listeners(self) -> list[str]:
+        """Where clients of MQTT can connect, as URLs."""
+        ports = (("mqtt", self.port), ("mqtts", self.tls_port))
+        found = [f"{scheme}://{shown(self.host, port)}" for scheme, port in ports if port is not None]
+        return found if self.unix_path is None else [*found, f"unix://{Path(self.unix_path).absolute()}"]
+
+    def reload(self) -> list[str]:
+        """Read the certificate, the users and the rights again; after a `ConfigError` the old ones stay in use.
+
+        Returns what there was to read.
+        """
         self._access.reload()
-        if self._http is not None:
-            self._http.reload()
+        read = ["users and rights"]
+        if self._http is not None and self._http.reload():
+            read.append("tokens")
         if self._tls is not None and self.certificate is not None and self.key is not None:
             try:
                 load_certificate(self._tls, Path(self.certificate), Path(self.key))
             except CertificateError as error:
                 raise ConfigError(str(error)) from error
+            read.append("certificate")
+        return read
 
     async def __aenter__(self) -> Self:
         await self.start()

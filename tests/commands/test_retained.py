@@ -54,6 +54,29 @@ def test_an_empty_listing_says_so_beside_the_output(place: DataPlace) -> None:
     assert place.retained("ls", "b", "--json") == (0, b"", "")
 
 
+def test_columns_stand_below_their_names(place: DataPlace) -> None:
+    for topic in ("a", "plant/7/line/3/temperature"):
+        place.set(topic, b"payload")
+    header, *lines = place.retained("ls").lines
+    assert [line.index("payload") for line in lines] == [header.index("PAYLOAD")] * 2
+
+
+def test_the_history_of_a_topic_has_every_change(place: DataPlace) -> None:
+    place.set("a", b"one")
+    place.set("a", BINARY)
+    place.retained("clear", "a")
+    place.set("a", b"\x1b[2J")
+    found = [json.loads(line) for line in place.retained("history", "a", "--json").lines]
+    assert [each.get("payload") for each in found] == ["one", None, None, "\x1b[2J"]
+    assert "payload_base64" in found[1] and "payload_base64" not in found[2]
+    assert sorted(each["offset"] for each in found) == [each["offset"] for each in found]
+    header, *lines = place.retained("history", "a").lines
+    assert header.split() == ["TIME", "(UTC)", "OFFSET", "SIZE", "PAYLOAD"]
+    assert lines[2].endswith("(cleared)") and lines[3].endswith("\\x1b[2J")
+    absent = place.retained("history", "b")
+    assert (absent.code, absent.errors) == (1, "ember: nothing was retained on b as far as the log reaches\n")
+
+
 def test_a_message_is_shown_with_all_that_is_known_of_it(place: DataPlace) -> None:
     place.set("a/b", b"x" * 500, "--qos", "2")
     header, line = place.retained("ls").lines

@@ -15,7 +15,7 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "retained.md"
 THEN = "2026-11-15T14:03:00+01:00"
 BLOCKS = re.findall(r"^```console\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 _INSTANT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
-_VARIABLE = re.compile(r'process \d+|"log_bytes": \d+')
+_VARIABLE = re.compile(r'"process": \d+|process \d+|"log_bytes": \d+')
 
 
 def examples(block: str) -> list[tuple[str, str]]:

@@ -151,6 +151,12 @@ def table_line(columns: Sequence[Column], cells: Sequence[str]) -> str:
     return "  ".join(padded).rstrip()
 
 
+def fitted(columns: Sequence[Column], name: str, texts: Iterable[str], width_max: int) -> list[Column]:
+    """The columns with one of them as wide as its name and the first texts of it need, up to a bound."""
+    width = min(width_max, max([width_of(name), *map(width_of, texts)]))
+    return [column._replace(width=width) if column.name == name else column for column in columns]
+
+
 def heading(columns: Sequence[Column]) -> str:
     """The first line of a table."""
     return table_line(columns, [column.name.upper() for column in columns])

@@ -6,13 +6,14 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
 from embermq.commands.errors import errors_as_sentences, print_error
-from embermq.commands.output import Json, counted, printable
+from embermq.commands.output import Json, counted, json_line, printable
 from embermq.commands.server_access.target import Config, Data, open_target
 from embermq.errors import ConfigError
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from embermq.commands.options import Step
     from embermq.commands.server_access.target import Target
     from embermq.protocol.packets import Publish
+    from embermq.store.interface import Retained
 
 app = typer.Typer(
     help="List, change, export and import retained messages, of a running server or in the directory of a stopped one.",
@@ -29,6 +31,8 @@ app = typer.Typer(
 QUIET_S: Final = 5.0
 REFUSALS_SHOWN: Final = 10
 PROGRESS_EVERY: Final = 100
+FITTED_ROWS: Final = 200
+"""The columns of a table are as wide as its first rows need."""
 
 Filter = Annotated[str, typer.Argument(metavar="FILTER", help="Topic filter, such as home/+/temperature or home/#.")]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name, without wildcards.")]
@@ -48,7 +52,7 @@ def ls(
     topic_filter: Filter = "#", as_of: AsOf = None, json: Json = False, data: Data = None, config: Config = None
 ) -> None:
     """List the retained messages, of now or as of an instant."""
-    from embermq.commands.text.retained_text import HEADER, PREVIEW_BYTES, as_json, as_line
+    from embermq.commands.text.retained_text import PREVIEW_BYTES, as_json
 
     with errors_as_sentences():
         _check_filter(topic_filter)
@@ -58,15 +62,43 @@ def ls(
                 for retained, _ in server.messages(topic_filter, as_of_us):
                     print(as_json(retained, _instant_us(as_of_us)))
                 return
-            headed = False
-            for retained, payload_bytes in server.messages(topic_filter, as_of_us, PREVIEW_BYTES):
-                if not headed:
-                    headed = True
-                    print(HEADER)
-                print(as_line(retained, payload_bytes))
-            if not headed:
+            if not _print_messages(server.messages(topic_filter, as_of_us, PREVIEW_BYTES)):
                 then = "" if as_of is None else f" as of {as_of}"
                 print_error(f"nothing is retained that matches {topic_filter}{then}")
+
+
+def _print_messages(messages: "Iterator[tuple[Retained, int]]") -> bool:
+    """Print a table; its columns are as wide as the first messages need. False if there are none."""
+    from embermq.commands.output import heading
+    from embermq.commands.text.retained_text import as_line, columns_for
+
+    first = list(islice(messages, FITTED_ROWS))
+    if not first:
+        return False
+    columns = columns_for(retained.topic_name for retained, _ in first)
+    print(heading(columns))
+    for retained, payload_bytes in chain(first, messages):
+        print(as_line(retained, payload_bytes, columns))
+    return True
+
+
+@app.command()
+def history(topic_name: Topic, json: Json = False, data: Data = None, config: Config = None) -> None:
+    """Show when and how the retained message of a topic has changed, oldest first, as far as the log reaches."""
+    from embermq.commands.text.retained_text import change_line, change_object
+
+    with errors_as_sentences():
+        _check_name(topic_name)
+        with open_target(data, config) as server:
+            is_empty = True
+            for change in server.changes(topic_name):
+                if is_empty and not json:
+                    print(f"{'TIME (UTC)':<27}  {'OFFSET':>12}  {'SIZE':>9}  PAYLOAD")
+                is_empty = False
+                print(json_line(change_object(change)) if json else change_line(change))
+            if is_empty:
+                print_error(f"nothing was retained on {topic_name} as far as the log reaches")
+                raise typer.Exit(1)
 
 
 @app.command()

@@ -158,11 +158,11 @@ def start_up_lines(broker: "Broker", settings: "Settings") -> list[str]:
 
 def _reload(broker: "Broker") -> None:
     try:
-        broker.reload()
+        read = broker.reload()
     except ConfigError as error:
         logger.error("not reloaded, the old settings stay in use: %s", error)
     else:
-        logger.info("users, rights and certificate were read again")
+        logger.info("read again: %s", ", ".join(read))
 
 
 def _collect_rarely() -> None:

@@ -86,7 +86,7 @@ def _facts(settings: "StoreSettings", found: "Stat") -> dict[str, Any]:
     written = [segment for segment in segments if segment.blocks]
     return {
         "directory": str(settings.directory),
-        "server": f"process {found.process}" if found.process else "stopped",
+        "process": found.process or None,
         "state": found.failing or "ok",
         "retained": {"count": found.retained_count, "bytes": found.retained_bytes},
         "budgets": [
@@ -109,6 +109,8 @@ def _shown(found: dict[str, Any]) -> Iterator[tuple[str, object]]:
         if name == "budgets":
             for budget in value:
                 yield f"budget {budget['topic_filter']}", _messages(budget["count"], budget["bytes"])
+        elif name == "process":
+            yield "server", f"process {value}" if value else "stopped"
         elif name == "retained":
             yield name, _messages(value["count"], value["bytes"])
         else:

@@ -1,5 +1,6 @@
 """Options of the HTTP interface, as a server is started with them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,3 +23,14 @@ class HttpOptions:
     operators: tuple[str, ...] = ()
     has_users: bool = False
     lake: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerCalls:
+    """What the interface asks of the program that has started the server.
+
+    `reload` reads files again and says which; a ConfigError if one is wrong. `listeners` are URLs of clients.
+    """
+
+    reload: Callable[[], list[str]]
+    listeners: Callable[[], list[str]]

@@ -16,7 +16,7 @@ from embermq.http.catalog import OPERATIONS
 from embermq.http.listener import HttpListener
 from embermq.http.login import UnixLogin
 from embermq.http.operation import OPERATOR, VIEWER
-from embermq.http.options import HttpOptions
+from embermq.http.options import BrokerCalls, HttpOptions
 from embermq.http.resources.statistics_history import Sampler
 from embermq.http.service import Service
 from embermq.http.tcp_login import TcpLogin
@@ -44,8 +44,9 @@ class HttpServer:
         options: HttpOptions,
         log_directory: Path | None = None,
         settings: Mapping[str, Any] | None = None,
+        calls: BrokerCalls | None = None,
     ) -> None:
-        self.service: Final = Service(server, log_directory, settings, options.lake)
+        self.service: Final = Service(server, log_directory, settings, options.lake, calls=calls)
         self._options: Final = options
         self._listeners: Final[list[HttpListener]] = []
         self._paths: Final[list[Path]] = []
@@ -87,10 +88,12 @@ class HttpServer:
     def _read_tokens(self) -> dict[str, TokenHolder]:
         return {} if self._options.token_file is None else read_tokens(self._options.token_file)
 
-    def reload(self) -> None:
-        """Read the token file again; on a `ConfigError` the old tokens stay valid."""
-        if self._login is not None:
-            self._login.tokens = self._read_tokens()
+    def reload(self) -> bool:
+        """Read the token file again, if there is one; on a `ConfigError` the old tokens stay valid."""
+        if self._login is None or self._options.token_file is None:
+            return False
+        self._login.tokens = self._read_tokens()
+        return True
 
     async def close(self) -> None:
         """End all requests."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from embermq.broker.operator import retain
+from embermq.http.options import BrokerCalls
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.topics.level_cache import LevelCache
 from embermq.http.streaming import StreamPlaces
@@ -37,6 +38,7 @@ class Service:
     """One server. `settings` are the effective ones; `log_directory` is None for a server in memory."""
 
     __slots__ = (
+        "calls",
         "failing_check_s",
         "lake",
         "latest_views",
@@ -59,7 +61,9 @@ class Service:
         lake: Path | None = None,
         places: StreamPlaces | None = None,
         failing_check_s: float = FAILING_CHECK_S,
+        calls: BrokerCalls | None = None,
     ) -> None:
+        self.calls: Final = calls
         self.server: Final = server
         self.log_directory: Final = log_directory
         self.settings: Final = settings if settings is not None else {}

@@ -131,6 +131,16 @@ def test_the_server_is_that_of_the_settings(broker: Broker, tmp_path: Path) -> N
     assert ember("sub", "from/settings", "-C", "1", environment={"EMBERMQ_URL": url(broker)}).code == 0
 
 
+def test_the_server_that_runs_on_a_directory_says_where_it_listens(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with server(data):
+        assert ember("pub", "a", "1", "-r", "-q", "1", "--data", data).code == 0
+        assert ember("sub", "a", "-C", "1", "-W", "20", "--data", data).text == "a  1\n"
+        both = ember("pub", "a", "1", "--data", data, "--url", "mqtt://localhost")
+        assert sentence(both) == "--url and --data: expected one of them, not both"
+    assert sentence(ember("pub", "a", "1", "--data", data)) == f"no server runs on {data}"
+
+
 def test_users_rights_and_certificates(tmp_path: Path) -> None:
     passwords, acl = tmp_path / "passwords", tmp_path / "acl"
     write_password(passwords, "ann", b"secret")

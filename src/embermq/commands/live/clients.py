@@ -120,8 +120,8 @@ def _age(since: str | None) -> str:
 def _show_ended(done: dict[str, Any], what: str, noun: str, absent: str, json: bool) -> None:
     if json:
         print(json_line(done))
-    else:
-        print(f"{what} {counted(done[what], noun)}")
+    elif done[what] or not done["unknown"]:
+        print(f"{what} {counted(done[what], noun)}", flush=True)  # before the errors, also in a pipe
     for client_id in done["unknown"]:
         print_error(f"{client_id} {absent}")
     if done["unknown"]:

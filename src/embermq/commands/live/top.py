@@ -45,11 +45,18 @@ def top(
     data: Data = None,
     config: Config = None,
 ) -> None:
-    """Show a running server live: rates, sizes, and the clients with the most to do. q or Ctrl-C ends it."""
+    """Show a running server live: rates, sizes, and the clients with the most to do. q or Ctrl-C ends it.
+
+    Where the output is no terminal, one view is printed, unless --count or --json says otherwise.
+    """
     with errors_as_sentences(), running_server(data, config) as server, _screen(json) as screen:
         before: dict[str, Any] | None = None
         before_s = 0.0
         shown = 0
+        if screen is None and count is None and not json:
+            count = 1
+            before, before_s = server.get("/api/v1/statistics"), time.monotonic()
+            time.sleep(every)  # else there would be no rates
         while True:
             now_s = time.monotonic()
             found = server.get("/api/v1/statistics")

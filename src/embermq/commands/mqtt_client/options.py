@@ -1,7 +1,8 @@
 """Options that `ember pub` and `ember sub` share: which server, and who the client is.
 
-The server is the one of --url, else the one that the settings describe (--config, the environment, the defaults). A
-password is never an option: every user of the machine can read a command line.
+The server is the one of --url, or the one that runs on --data, which says where it listens; else the one that the
+settings describe (--config, the environment, the defaults). A password is never an option: every user of the machine
+can read a command line.
 """
 
 import os
@@ -12,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import typer
 
+from embermq.commands.options import directory_option
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,17 +57,30 @@ ClientId = Annotated[
 ]
 Mqtt = Annotated[Version, typer.Option("--mqtt", metavar="5|3.1.1", help="The version of MQTT.")]
 Qos = Annotated[int, typer.Option("--qos", "-q", min=0, max=2, metavar="QOS", help="The QoS.")]
+Data = Annotated[
+    Path | None,
+    directory_option("--data", "The directory of a running server, which says where it listens.", False),
+]
 Config = Annotated[
     Path | None, typer.Option("--config", envvar="EMBERMQ_CONFIG", help="The server's settings file, TOML.")
 ]
 
 
 def server_address(
-    url: str | None, config: Path | None, ca: Path | None, certificate: Path | None, key: Path | None
+    url: str | None,
+    config: Path | None,
+    ca: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    data: Path | None = None,
 ) -> "tuple[ServerAddress, str | None]":
     """The address of the server, and the user name in its URL."""
     from embermq.commands.mqtt_client.connection import ServerAddress
 
+    if url is not None and data is not None:
+        raise ConfigError("--url and --data: expected one of them, not both")
+    if data is not None:
+        url = _listener_of(data, config)
     if url is None:
         return _address_of_settings(config, ca, certificate, key), None
     try:
@@ -82,6 +97,20 @@ def server_address(
     tls = parts.scheme == "mqtts"
     address = ServerAddress(host, port or _PORTS[parts.scheme], tls, None, ca, certificate, key)
     return address, unquote(parts.username) if parts.username else None
+
+
+def _listener_of(data: Path, config: Path | None) -> str:
+    """Where the server that runs on a directory listens."""
+    from embermq.commands.live.running_server import running_server
+
+    with running_server(data, config) as server:
+        listeners: list[str] = server.get("/api/v1/statistics")["listeners"]
+    if not listeners:
+        raise ConfigError(f"the server that runs on {data} has no listener that this command can use")
+    url = listeners[0]
+    for every, reachable in (("//0.0.0.0:", "//127.0.0.1:"), ("//[::]:", "//[::1]:")):
+        url = url.replace(every, reachable)
+    return url
 
 
 def _address_of_settings(

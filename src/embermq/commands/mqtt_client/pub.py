@@ -59,6 +59,7 @@ def pub(
     cert: options.Cert = None,
     key: options.Key = None,
     json: Json = False,
+    data: options.Data = None,
     config: options.Config = None,
 ) -> None:
     """Publish a message, or one for each line of the input. Exits with 1 if the server refuses one.
@@ -77,7 +78,7 @@ def pub(
             raise ConfigError("properties: expected --mqtt 5, MQTT 3.1.1 has none")
         properties = write_properties(given)
         payloads = _payloads(payload, file, stdin, lines)
-        address = options.server_address(url, config, ca, cert, key)
+        address = options.server_address(url, config, ca, cert, key, data)
         with options.connected(address, user, password_file, client_id, mqtt) as server:
             messages = (Publish(topic_name, each, qos, retain, False, 0, properties) for each in payloads)
             _show(server.publish(messages), json)

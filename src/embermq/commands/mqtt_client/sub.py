@@ -58,6 +58,7 @@ def sub(
     ca: options.Ca = None,
     cert: options.Cert = None,
     key: options.Key = None,
+    data: options.Data = None,
     config: options.Config = None,
 ) -> None:
     """Print messages as they come, until Ctrl-C. Exits with 1 if fewer than -C have come within -W.
@@ -66,7 +67,7 @@ def sub(
     """
     _check_options(topic_filters, format, raw, json, no_retained and retained_only)
     with errors_as_sentences():
-        address = options.server_address(url, config, ca, cert, key)
+        address = options.server_address(url, config, ca, cert, key, data)
         until_s = None if wait is None else time.monotonic() + wait
         printed = 0
         with (

@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -10,9 +11,9 @@ from embermq.commands.server_access.target import Stat, Target
 from embermq.http.client import ANSWER_TIMEOUT_S, HttpClient, ServerRefusal
 from embermq.http.client import connect as connect_client
 from embermq.http.messages_json import retained_from
-from embermq.instants import utc_text
+from embermq.instants import microseconds, utc_text
 from embermq.protocol.packets import Publish
-from embermq.store.interface import Retained, StoreError
+from embermq.store.interface import Retained, RetainedChange, StoreError
 
 REQUEST_MESSAGES: Final = 1_500
 REQUEST_BYTES: Final = 2 * 1024 * 1024
@@ -63,6 +64,19 @@ class RunningServer(Target):
             if refusal.status == 404:
                 return None
             raise StoreError(str(refusal)) from None
+
+    def changes(self, topic_name: str) -> Iterator[RetainedChange]:
+        cursor: str | None = None
+        while True:
+            with _refusals_as_store_errors():
+                page = self.client.get("/api/v1/retained/history", topic=topic_name, cursor=cursor)
+            for found in page["items"]:
+                message = retained_from(found["message"]) if "message" in found else None
+                timestamp_us = microseconds(datetime.fromisoformat(found["timestamp"]))
+                yield RetainedChange(timestamp_us, found["offset"], message)
+            cursor = page.get("next")
+            if cursor is None:
+                return
 
     def retain(self, messages: Iterable[Publish]) -> Iterator[str]:
         requested: list[dict[str, Any]] = []

@@ -17,7 +17,7 @@ from embermq.commands.options import bar
 from embermq.commands.server_access.target import Stat, Target
 from embermq.engines import open_stopped_store
 from embermq.protocol.packets import Publish
-from embermq.store.interface import Retained, StoreError
+from embermq.store.interface import Retained, RetainedChange, StoreError
 
 if TYPE_CHECKING:
     from embermq.settings import Settings
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 GROUP_MESSAGES: Final = 2_000
 GROUP_BYTES: Final = 8 * 1024 * 1024
 """How much is made durable at once."""
+CHANGES_AT_ONCE: Final = 100
 FAILING_CHECK_S: Final = 1.0
 
 
@@ -53,6 +54,12 @@ class StoppedServer(Target):
 
     def message(self, topic_name: str, as_of_us: int | None = None) -> Retained | None:
         return retained_message(self._store, topic_name, as_of_us)
+
+    def changes(self, topic_name: str) -> Iterator[RetainedChange]:
+        after_offset = -1
+        while found := self._store.retained_changes(topic_name, after_offset, CHANGES_AT_ONCE):
+            yield from found
+            after_offset = found[-1].offset
 
     def retain(self, messages: Iterable[Publish]) -> Iterator[str]:
         refusals: list[str] = []

@@ -19,7 +19,7 @@ from embermq.errors import ConfigError
 if TYPE_CHECKING:
     from embermq.protocol.packets import Publish
     from embermq.settings import Settings
-    from embermq.store.interface import Retained
+    from embermq.store.interface import Retained, RetainedChange
 
 Data = Annotated[Path | None, directory_option("--data", "The server's data directory.", "ember-data")]
 Config = Annotated[
@@ -55,6 +55,10 @@ class Target(ABC):
     @abstractmethod
     def message(self, topic_name: str, as_of_us: int | None = None) -> "Retained | None":
         """The retained message of one topic, now or as of an instant."""
+
+    @abstractmethod
+    def changes(self, topic_name: str) -> "Iterator[RetainedChange]":
+        """The changes of a topic's retained message, oldest first, as far as the log reaches."""
 
     @abstractmethod
     def retain(self, messages: "Iterable[Publish]") -> Iterator[str]:

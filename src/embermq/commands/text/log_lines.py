@@ -1,6 +1,7 @@
 """Records and segments of the log as text: aligned columns for people, JSON lines for programs."""
 
 from base64 import b64encode
+from collections.abc import Sequence
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -12,6 +13,7 @@ from embermq.commands.output import (
     Size,
     counted,
     duration_text,
+    fitted,
     heading,
     json_line,
     print_table,
@@ -62,6 +64,9 @@ PAYLOADS: Final = {
     Kind.SHARED_QUEUE_ENDED: (SESSION, ("queue_id",), ""),
 }
 PREVIEW_CHARACTERS: Final = 60
+FITTED_ROWS: Final = 200
+TOPIC_WIDTH_MAX: Final = 40
+"""The topics' column is as wide as the first rows need, up to this."""
 COLUMNS: Final = (
     Column("offset", 12, right=True),
     Column("time (UTC)", len("2026-01-31T14:03:07.250000Z")),
@@ -94,13 +99,14 @@ def shown_kind(number: int) -> str:
 class Lines:
     """Chooses records and prints them."""
 
-    __slots__ = ("_topic_filter", "_kinds", "_json", "_headed")
+    __slots__ = ("_columns", "_topic_filter", "_kinds", "_json", "_headed")
 
     def __init__(self, topic_filter: str | None, kinds: list[int], json: bool) -> None:
         self._topic_filter: Final = topic_filter
         self._kinds: Final = kinds
         self._json: Final = json
         self._headed = json
+        self._columns: Sequence[Column] = COLUMNS
 
     @property
     def chooses(self) -> bool:
@@ -121,10 +127,12 @@ class Lines:
         """Print the records of a batch."""
         if not self._headed:
             self._headed = True
-            print(heading(COLUMNS))
+            topics = map(printable, batch.column("topic").to_pylist()[:FITTED_ROWS])
+            self._columns = fitted(COLUMNS, "topic", topics, TOPIC_WIDTH_MAX)
+            print(heading(self._columns))
         batch = batch.set_column(1, "timestamp", batch.column("timestamp").cast(pa.int64()))
         for row in batch.to_pylist():
-            print(json_line(as_object(row)) if self._json else as_line(row))
+            print(json_line(as_object(row)) if self._json else as_line(row, self._columns))
         # With --follow, a line must be seen at once.
         print(end="", flush=True)
 
@@ -151,7 +159,7 @@ def as_object(row: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def as_line(row: dict[str, Any]) -> str:
+def as_line(row: dict[str, Any], columns: Sequence[Column] = COLUMNS) -> str:
     """A record as one line, without control characters that a client could send to the terminal."""
     kind, flags = row["kind"] & 0xFF, row["flags"] & 0xFF
     if kind in MESSAGES:
@@ -166,7 +174,7 @@ def as_line(row: dict[str, Any]) -> str:
     if properties:
         payload = f"{payload}  {printable(properties)}"
     time, client, topic = utc_text(row["timestamp"]), printable(row["client_id"]), printable(row["topic"])
-    return table_line(COLUMNS, (str(row["offset"]), time, shown_kind(kind), quality, client, topic, payload))
+    return table_line(columns, (str(row["offset"]), time, shown_kind(kind), quality, client, topic, payload))
 
 
 def details(kind: int, payload: bytes) -> dict[str, Any]:

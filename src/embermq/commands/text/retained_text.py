@@ -3,15 +3,17 @@
 import json
 from base64 import b64decode
 from binascii import Error as Base64Error
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from embermq.broker.operator import wrong_topic_name
 from embermq.commands.output import (
     Column,
-    heading,
+    fitted,
     json_line,
     printable,
     printable_bytes,
+    shortened,
     size_text,
     table_line,
     text_or_base64,
@@ -22,7 +24,7 @@ from embermq.protocol.message_expiry import message_expires_us, with_remaining_e
 from embermq.protocol.message_fields import message_fields
 from embermq.protocol.mqtt.properties import is_utf8
 from embermq.protocol.packets import Publish
-from embermq.store.interface import Retained
+from embermq.store.interface import Retained, RetainedChange
 
 PREVIEW_CHARACTERS: Final = 60
 PREVIEW_BYTES: Final = 4 * PREVIEW_CHARACTERS
@@ -34,10 +36,16 @@ COLUMNS: Final = (
     Column("topic"),
     Column("payload"),
 )
-HEADER: Final = heading(COLUMNS)
+TOPIC_WIDTH_MAX: Final = 48
+"""A longer topic name moves the rest of its line."""
 
 
-def as_line(retained: Retained, payload_bytes: int) -> str:
+def columns_for(topic_names: Iterable[str]) -> Sequence[Column]:
+    """The columns, wide enough for the first topic names."""
+    return fitted(COLUMNS, "topic", map(printable, topic_names), TOPIC_WIDTH_MAX)
+
+
+def as_line(retained: Retained, payload_bytes: int, columns: Sequence[Column] = COLUMNS) -> str:
     """A message as one line of a table."""
     payload = printable_bytes(retained.payload)
     if len(payload) > PREVIEW_CHARACTERS or payload_bytes > len(retained.payload):
@@ -46,7 +54,7 @@ def as_line(retained: Retained, payload_bytes: int) -> str:
     if properties:
         payload = f"{payload}  {printable(properties)}"
     time, size = utc_text(retained.timestamp_us), size_text(payload_bytes)
-    return table_line(COLUMNS, (time, str(retained.qos), size, printable(retained.topic_name), payload))
+    return table_line(columns, (time, str(retained.qos), size, printable(retained.topic_name), payload))
 
 
 def as_json(retained: Retained, now_us: int) -> str:
@@ -64,6 +72,24 @@ def as_json(retained: Retained, now_us: int) -> str:
     expires_us = message_expires_us(retained.properties, retained.timestamp_us)
     shown |= properties_object(with_remaining_expiry(retained.properties, expires_us, now_us))
     return json_line(shown)
+
+
+def change_line(change: RetainedChange) -> str:
+    """A change of a topic's retained message as one line."""
+    size, payload = "", "(cleared)"
+    if change.message is not None:
+        size = size_text(len(change.message.payload))
+        payload = shortened(printable_bytes(change.message.payload[:PREVIEW_BYTES]), PREVIEW_CHARACTERS)
+    return f"{utc_text(change.timestamp_us)}  {change.offset:>12}  {size:>9}  {payload}"
+
+
+def change_object(change: RetainedChange) -> dict[str, Any]:
+    """The same for JSON; without `payload` it was cleared, or expired."""
+    shown: dict[str, Any] = {"timestamp": utc_text(change.timestamp_us), "offset": change.offset}
+    if change.message is not None:
+        shown |= text_or_base64("payload", change.message.payload)
+        shown |= {"qos": change.message.qos, "client_id": change.message.client_id}
+    return shown
 
 
 def from_json(line: bytes) -> Publish:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from embermq import __version__
+from embermq.errors import ConfigError
 from embermq.http.fields import Model, Nothing
 from embermq.http.operation import OPERATOR, PUBLIC, READER, VIEWER, Answer, Call, Operation
 from embermq.http.refusal import HttpRefusal
@@ -52,6 +53,7 @@ class Statistics(Model):
     retained_bytes: int
     budgets: list[Budget]
     log: LogFacts
+    listeners: Annotated[list[str], Field(description="Where clients of MQTT can connect, as URLs.")]
     counters: dict[str, int]
 
 
@@ -63,6 +65,12 @@ class WhoAmI(Model):
     version: str
     has_log: bool
     has_lake: bool
+
+
+class Reloaded(Model):
+    """What was read again."""
+
+    read: list[str]
 
 
 class SettingsAnswer(Model):
@@ -126,8 +134,25 @@ def statistics_of(service: Service) -> Statistics:
             first_offset=segments[0].first_offset if segments else store.next_offset(),
             next_offset=store.next_offset(),
         ),
+        listeners=service.calls.listeners() if service.calls is not None else [],
         counters=server.core.counter_values(),
     )
+
+
+async def reload(call: Call[Nothing, Nothing]) -> Answer:
+    calls = call.service.calls
+    if calls is None:
+        raise HttpRefusal(422, "this server reads no files")
+    outcome = "failed"
+    try:
+        read = calls.reload()
+        outcome = f"read {', '.join(read)} again"
+    except ConfigError as error:
+        outcome = f"not reloaded: {error}"
+        raise HttpRefusal(422, f"not reloaded, the old settings stay in use: {error}") from None
+    finally:
+        call.audit("reload", "", outcome)
+    return Reloaded(read=read)
 
 
 async def settings(call: Call[Nothing, Nothing]) -> Answer:
@@ -183,6 +208,17 @@ OPERATIONS: Final = (
         query=Nothing,
         body=Nothing,
         answer=Statistics,
+    ),
+    Operation(
+        method="POST",
+        path="/api/v1/reload",
+        role=OPERATOR,
+        summary="Read users, rights, tokens and certificate again; on an error the old ones stay in use.",
+        handle=reload,
+        query=Nothing,
+        body=Nothing,
+        answer=Reloaded,
+        statuses=(422,),
     ),
     Operation(
         method="GET",
