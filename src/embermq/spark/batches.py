@@ -17,7 +17,7 @@ from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.positions import Positions
 from embermq.spark.lake.scratch import Scratch
-from embermq.spark.lake.transactions import applied
+from embermq.spark.lake.transactions import version_after
 from embermq.spark.schedule import Plan
 from embermq.spark.source.columns import FLAGS_FIELD, SOURCE_SCHEMA
 from embermq.spark.source.logs.location import LogLocation
@@ -84,7 +84,7 @@ def _rows_of(job: Job, rows: DataFrame) -> DataFrame:
 
 
 def _versions(spark: SparkSession, lake: Lake, job: Job) -> dict[str, int]:
-    return {name: applied(spark, lake, name, job.transaction_id(name)).version for name in job.tables}
+    return {name: version_after(spark, lake, name, job.transaction_id(name)) for name in job.tables}
 
 
 def _set_for_size(spark: SparkSession, records: int) -> None:

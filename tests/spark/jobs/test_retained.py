@@ -98,7 +98,7 @@ def test_a_crash_between_the_two_commits_is_not_seen(spark: SparkSession, record
     before_us = made.published[0][1] + 40_000
     events = retained.with_successors(retained.retained_events(records(spark, made.data, job, 100, 201)))
     last = events.agg(F.max("offset")).collect()[0][0]
-    append_once(retained._closed_by(spark, lake, events), lake, "retained_closed", retained.NAME, last)
+    append_once(retained._closed_by(spark, lake, events, 0), lake, "retained_closed", retained.NAME, last)
     assert applied_offset(spark, lake, "retained_closed", retained.NAME) == last
     answer = as_of(spark, lake, made.now_us, "#") | as_of(spark, lake, made.now_us, "$ops/#")
     assert answer == made.retained(before=100)

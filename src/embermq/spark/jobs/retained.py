@@ -17,7 +17,7 @@ from embermq.spark.errors import LakeError
 from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import RETAINED_CLOSED_SCHEMA, RETAINED_SCHEMA, read_table
-from embermq.spark.lake.transactions import append_once, applied_offset, merge_once
+from embermq.spark.lake.transactions import NOTHING_APPLIED, append_once, applied_offset, merge_once
 
 NAME: Final = "retained"
 
@@ -63,17 +63,23 @@ def apply_retained(batch: Batch, lake: Lake) -> None:
             return
         if batch.through > closed_through:
             # After a crash between the two commits some are there already: the next batches may have other bounds.
-            closed = _closed_by(spark, lake, events).where(F.col("offset_to") > closed_through)
+            closed = _closed_by(spark, lake, events, through).where(F.col("offset_to") > closed_through)
             append_once(closed, lake, "retained_closed", NAME, batch.through)
+        if through == NOTHING_APPLIED:  # to an empty table they need only be appended
+            current = _last(events).where(~F.col("cleared")).drop("cleared")
+            append_once(current, lake, "retained", NAME, batch.through)
+            return
         merge_once(spark, lake, "retained", NAME, batch.through, lambda table: _merge_current(table, events))
     finally:
         events.unpersist()
 
 
-def _closed_by(spark: SparkSession, lake: Lake, events: DataFrame) -> DataFrame:
+def _closed_by(spark: SparkSession, lake: Lake, events: DataFrame, through: int) -> DataFrame:
     """The intervals that end in a batch: those that began in it, and those of `retained` that its events replace."""
     columns: list[str | Column] = [*RETAINED_SCHEMA.names, "valid_to", "offset_to"]
     began_here = events.where(~F.col("cleared") & F.col("offset_to").isNotNull()).select(*columns)
+    if through == NOTHING_APPLIED:
+        return began_here
     first = events.where("is_first").select(
         "topic", F.col("valid_from").alias("valid_to"), F.col("offset").alias("offset_to")
     )
@@ -81,8 +87,13 @@ def _closed_by(spark: SparkSession, lake: Lake, events: DataFrame) -> DataFrame:
     return began_here.unionByName(current.join(first, "topic").select(*columns))
 
 
+def _last(events: DataFrame) -> DataFrame:
+    """The last event of each topic."""
+    return events.where(F.col("offset_to").isNull()).select(*RETAINED_SCHEMA.names, "cleared")
+
+
 def _merge_current(table: DeltaTable, events: DataFrame) -> None:
-    last = events.where(F.col("offset_to").isNull()).select(*RETAINED_SCHEMA.names, "cleared")
+    last = _last(events)
     values: dict[str, str | Column] = {name: f"s.{name}" for name in RETAINED_SCHEMA.names}
     newer = "s.offset > t.offset"
     (

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import TOPIC_STATS_SCHEMA
-from embermq.spark.lake.transactions import applied_offset, merge_once
+from embermq.spark.lake.transactions import NOTHING_APPLIED, append_once, applied_offset, merge_once
 
 NAME: Final = "topic_stats"
 WINDOW: Final = "5 minutes"
@@ -55,7 +55,11 @@ def batch_stats(messages: DataFrame, window: str = WINDOW) -> DataFrame:
 def apply_topic_stats(batch: Batch, lake: Lake, window: str = WINDOW) -> None:
     """Add a batch to the statistics."""
     spark = batch.rows.sparkSession
-    stats = batch_stats(batch.rows.where(F.col("offset") > applied_offset(spark, lake, NAME, NAME)), window)
+    through = applied_offset(spark, lake, NAME, NAME)
+    stats = batch_stats(batch.rows.where(F.col("offset") > through), window)
+    if through == NOTHING_APPLIED:  # to an empty table they need only be appended
+        append_once(stats, lake, NAME, NAME, batch.through)
+        return
     merge_once(spark, lake, NAME, NAME, batch.through, lambda table: _add(table, stats, window, batch.since))
 
 

@@ -65,10 +65,19 @@ def applied_offset(spark: SparkSession, lake: Lake, table: str, job: str) -> int
 def applied(spark: SparkSession, lake: Lake, table: str, job: str) -> Applied:
     """How far a job has brought a table. LeaseLost if a newer writer than the one of this lake has it."""
     snapshot = _snapshot(_log(spark, lake.table(table)))
+    if int(snapshot.version()) == 0:  # the commit that made the table: to read its state costs a job of Spark
+        return Applied(0, 0, NOTHING_APPLIED)
     found = snapshot.transactions().get(job)
     epoch, through = epoch_and_offset(int(found.get()) if found.isDefined() else None)
     _check_epoch(lake, epoch)
     return Applied(int(snapshot.version()), epoch, through)
+
+
+def version_after(spark: SparkSession, lake: Lake, table: str, job: str) -> int:
+    """The newest version of a table after a batch of a job. LeaseLost if a newer writer than ours has it."""
+    if lake.is_local:  # its lock keeps other writers away, and the state of the table need not be read
+        return int(_snapshot(_log(spark, lake.table(table))).version())
+    return applied(spark, lake, table, job).version
 
 
 def newest_epoch(spark: SparkSession, path: str) -> int:
