@@ -55,11 +55,17 @@ MOVE: Final = """async ([at, then]) => {
     return performance.now() - began;
 }"""
 
+BACK: Final = """async (then) => {
+    location.hash = "#topics";
+    const isThen = () => [...document.querySelectorAll("#tree .row .value")].some((one) => one.textContent === then);
+    while (isThen()) await new Promise(requestAnimationFrame);
+}"""
+
 
 def topic_of(number: int, topics: int) -> str:
     branches = max(1, topics // FIRST_LEVELS // BRANCH_TOPICS)
     first, rest = divmod(number, branches * BRANCH_TOPICS)
-    return f"site-{first}/line-{rest // BRANCH_TOPICS}/sensor-{rest % BRANCH_TOPICS}"
+    return f"site-{first}/line-{rest // BRANCH_TOPICS:02}/sensor-{rest % BRANCH_TOPICS}"
 
 
 def write_topics(directory: Path, topics: int) -> None:
@@ -122,16 +128,15 @@ def measure(page: Page, opened: Opened, rounds: int) -> None:
     page.evaluate(OPEN, "site-0")
     clicks_ms: list[float] = []
     for number in range(rounds):
-        clicks_ms.append(page.evaluate(OPEN, f"site-0/line-{number % 10}"))
-        page.evaluate(CLOSE, f"site-0/line-{number % 10}")
+        clicks_ms.append(page.evaluate(OPEN, f"site-0/line-{number % 10:02}"))
+        page.evaluate(CLOSE, f"site-0/line-{number % 10:02}")
     show("click until the branch is open", clicks_ms, CLICK_MS_MAX)
-    page.evaluate(OPEN, "site-0/line-0")
+    page.evaluate(OPEN, "site-0/line-00")
     moves_ms: list[float] = []
     for number in range(rounds):
         at = datetime.fromtimestamp(time.time() - 300 - 60 * 5 - number, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         moves_ms.append(page.evaluate(MOVE, [at, THEN]))
-        page.evaluate("location.hash = '#topics'")
-        page.wait_for_selector("body[data-time=live]")
+        page.evaluate(BACK, THEN)
     show("slider moved until the values are of then", moves_ms, SLIDER_MS_MAX)
 
 

@@ -122,7 +122,7 @@ function startFeed(api, connection, tree, topic) {
     latest: ({ data }) => {
       connection.reached();
       shown.add(data.total);
-      tree.take(data.items, data.until);
+      tree.take(data.items, data.until, data.left_out);
       topic.take(data.items);
     },
   };

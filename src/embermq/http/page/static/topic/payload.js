@@ -2,7 +2,6 @@
 
 import { middleCut, size, visible } from "../core/text.js";
 
-export const EMPTY = new Uint8Array();
 const PREVIEW_CHARACTERS_MAX = 100;
 const PREVIEW_BYTES = 8;
 const JSON_CHARACTERS_MAX = 512 * 1024;

@@ -4,7 +4,7 @@ import { el } from "../core/dom.js";
 import { size, visibleLines } from "../core/text.js";
 import { hexView } from "./hex.js";
 import { jsonLines, lineElement } from "./json_lines.js";
-import { bytesOf, imageType, jsonOf, kindsOf, numberOf, textOf } from "./payload.js";
+import { bytesOf, imageType, jsonOf, kindsOf, textOf } from "./payload.js";
 
 export const KIND_NAMES = { number: "Number", json: "JSON", text: "Text", hex: "Hex", image: "Image" };
 const TEXT_CHARACTERS_MAX = 64 * 1024;
@@ -60,5 +60,3 @@ export function linesOf(message) {
   if (jsonOf(text) !== undefined) return jsonLines(text).map((line) => line.tokens.map((token) => token.text).join(""));
   return visibleLines(text).split("\n");
 }
-
-export { numberOf, textOf };

@@ -18,8 +18,9 @@ export class LiveUpdates {
     this.#branches = branches;
   }
 
-  /** Apply one event that covers the time until `until`. */
-  take(messages, until, nowMs) {
+  /** Apply one event that covers the time until `until`; it left out so many topics. */
+  take(messages, until, nowMs, leftOut) {
+    this.#hasOldCounts ||= leftOut > 0;
     for (const message of messages) {
       message.timestamp ??= until;
       const found = this.#branches.find(message.topic);

@@ -126,8 +126,8 @@ export class TreePane {
   }
 
   /** Live messages; they change nothing while the past is shown. */
-  take(messages, until) {
-    if (isLive() && !isComparing()) this.updates.take(messages, until, nowMs());
+  take(messages, until, leftOut) {
+    if (isLive() && !isComparing()) this.updates.take(messages, until, nowMs(), leftOut);
   }
 
   /** Once a second: ages grow, rates fall, and branches in which topics came or went are loaded again. */

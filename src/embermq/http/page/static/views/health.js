@@ -4,6 +4,7 @@ import { isAborted } from "../core/api.js";
 import { el, oneAtATime, show } from "../core/dom.js";
 import { plot, shownNumber } from "../core/plot.js";
 import { count, longDuration, microseconds, rate, size, visible } from "../core/text.js";
+import { nowNote } from "./listing.js";
 
 const REFRESH_MS = 10_000;
 const DROPPED = "publish/messages/dropped/";
@@ -28,7 +29,7 @@ export class HealthView {
     this.#api = api;
     this.element = element;
     this.body = el("div");
-    show(element, el("div", { class: "listing-head" }, el("h2", {}, "Health")), this.body);
+    show(element, el("div", { class: "listing-head" }, el("h2", {}, "Health")), nowNote(), this.body);
     this.load = oneAtATime(() => this.#load());
   }
 

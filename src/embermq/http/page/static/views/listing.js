@@ -2,10 +2,14 @@
 
 import { isAborted } from "../core/api.js";
 import { el, oneAtATime, show } from "../core/dom.js";
-import { isLive } from "../core/state.js";
 
 const PAGE_ITEMS = 200;
 const REFRESH_MS = 3000;
+
+/** Shown while the past is: only the topics have one. */
+export function nowNote() {
+  return el("p", { class: "now-note" }, "This is of now. The slider moves the topics only.");
+}
 
 export class Listing {
   #api;
@@ -36,11 +40,10 @@ export class Listing {
       this.#draw();
     });
     this.more = el("button", { type: "button", hidden: true, onclick: () => this.#more() }, "Load more");
-    this.pastNote = el("p", { class: "now-note" }, "This list is of now. The slider moves the topics only.");
     show(
       element,
       el("div", { class: "listing-head" }, el("h2", {}, what.title), search),
-      this.pastNote,
+      nowNote(),
       this.summary,
       el("div", { class: "table-frame", tabindex: "0", role: "region", "aria-label": `${what.title}, table` },
         el("table", {}, el("thead", {}, el("tr", {}, this.heads)), this.body)),
@@ -79,7 +82,6 @@ export class Listing {
   }
 
   async #load() {
-    this.pastNote.hidden = isLive();
     try {
       const items = [];
       let next = null;

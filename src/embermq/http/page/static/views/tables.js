@@ -4,6 +4,7 @@ import { isAborted } from "../core/api.js";
 import { nowMs } from "../core/clock.js";
 import { el, oneAtATime, show } from "../core/dom.js";
 import { count, counted, duration, microseconds, rate, visible } from "../core/text.js";
+import { nowNote } from "./listing.js";
 
 const REFRESH_MS = 3000;
 
@@ -15,7 +16,7 @@ export class TablesView {
     this.#api = api;
     this.element = element;
     this.body = el("div");
-    show(element, el("div", { class: "listing-head" }, el("h2", {}, "Tables")), this.body);
+    show(element, el("div", { class: "listing-head" }, el("h2", {}, "Tables")), nowNote(), this.body);
     this.load = oneAtATime(() => this.#load());
   }
 
@@ -45,17 +46,14 @@ export class TablesView {
       this.body,
       el("p", { class: "explanation" }, `The pipeline is ${visible(found.state ?? "unknown")}, last heard of ${duration(ageMs)} ago. `,
         worst ? `The furthest behind is ${counted(worst, "record")} behind the log.` : "Every table has all of the log."),
-      el("div", { class: "cards" }, found.jobs.map((job) => card(job, worst, found.tables))),
-      gaps(found.gaps),
+      el("div", { class: "cards" }, found.jobs.map((job) => card(job, worst))),
     );
   }
 }
 
-function card(job, worst, tables) {
+function card(job, worst) {
   const bar = el("div", { class: "lag-bar", role: "img", "aria-label": `${count(job.lag ?? 0)} records behind` }, el("i"));
   bar.firstChild.style.width = `${worst ? Math.max(1, ((job.lag ?? 0) / worst) * 100) : 0}%`;
-  const table = tables?.find((one) => one.name === job.name);
-  const rows = table?.rows ?? job.rows;
   const row = (name, value) => [el("dt", {}, name), el("dd", {}, value)];
   return el(
     "section",
@@ -63,13 +61,7 @@ function card(job, worst, tables) {
     el("h3", {}, visible(job.name)),
     el("p", { class: "big" }, job.lag === null || job.lag === undefined ? "unknown" : job.lag === 0 ? "up to date" : `${counted(job.lag, "record")} behind`),
     bar,
-    el("dl", {}, rows !== undefined && rows !== null ? row("rows", count(rows)) : [], row("records applied", count(job.records)),
+    el("dl", {}, row("records applied", count(job.records)),
       row("records a second", rate(job.rate)), job.offset ? row("offset", count(job.offset)) : []),
   );
-}
-
-function gaps(found) {
-  if (!found?.length) return null;
-  return el("section", { class: "gaps" }, el("h3", {}, "Gaps"), el("p", { class: "explanation" }, "The log was trimmed before the pipeline had read these records."),
-    el("ul", {}, found.map((gap) => el("li", {}, `${gap.table ?? gap.job ?? ""}: offsets ${count(gap.first_offset ?? gap.first)} to ${count(gap.last_offset ?? gap.last)}`))));
 }
