@@ -367,13 +367,14 @@ class Subscribe(Packet):
 
 @final
 class Suback(Packet):
-    """Granted QoS or a refusal for each filter, in order (3.9)."""
+    """Granted QoS or a refusal for each filter, in order (3.9); in MQTT 5 one Reason String for all of them."""
 
-    __slots__ = ("packet_id", "reasons")
+    __slots__ = ("packet_id", "reasons", "reason_string")
 
-    def __init__(self, packet_id: int, reasons: list[int]) -> None:
+    def __init__(self, packet_id: int, reasons: list[int], reason_string: str = "") -> None:
         self.packet_id: Final = packet_id
         self.reasons: Final = reasons
+        self.reason_string: Final = reason_string
 
 
 @final

@@ -112,7 +112,7 @@ def packet_of(plain: Mapping[str, object]) -> Packet:
     if kind == "UNSUBSCRIBE":
         return Unsubscribe(packet_id, cast(list[str], fields["topic_filters"]))
     if kind == "SUBACK":
-        return Suback(packet_id, cast(list[int], fields["reasons"]))
+        return Suback(packet_id, cast(list[int], fields["reasons"]), _text(found, 0x1F))
     if kind == "UNSUBACK":
         return Unsuback(packet_id, cast(list[int], fields["reasons"]))
     if kind == "DISCONNECT":

@@ -139,7 +139,12 @@ class Negotiation:
         if isinstance(packet, Connack):
             return self._connack(packet)
         if isinstance(packet, Suback):
-            packet = Suback(packet.packet_id, [sendable(SUBACK, reason) for reason in packet.reasons])
+            reasons = [sendable(SUBACK, reason) for reason in packet.reasons]
+            if packet.reason_string and self._has_problem_information:
+                frame = encode(Suback(packet.packet_id, reasons, packet.reason_string), MQTT_5)
+                if len(frame) <= self.maximum_packet_size:
+                    return frame
+            packet = Suback(packet.packet_id, reasons)
         elif isinstance(packet, Unsuback):
             packet = Unsuback(packet.packet_id, [sendable(UNSUBACK, reason) for reason in packet.reasons])
         frame = encode(packet, MQTT_5)

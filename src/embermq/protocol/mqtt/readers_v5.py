@@ -291,10 +291,11 @@ def read_subscribe(fields: Fields, dialect: "Dialect") -> Packet:
 def read_suback(fields: Fields, dialect: "Dialect") -> Packet:
     """SUBACK (5.0, 3.9)."""
     packet_id = _packet_id(fields, "MQTT-2.2.1-6")
-    read_section(fields, SUBACK, SERVER)
+    found = _Found(read_section(fields, SUBACK, SERVER))
     if not fields.more():
         raise ProtocolError("SUBACK without a reason code", "MQTT-3.8.4-6")
-    return Suback(packet_id, _reasons(fields, SUBACK, "SUBACK", "MQTT-3.9.3-2"))
+    reasons = _reasons(fields, SUBACK, "SUBACK", "MQTT-3.9.3-2")
+    return Suback(packet_id, reasons, found.optional_text("reason_string") or "")
 
 
 def read_unsubscribe(fields: Fields, dialect: "Dialect") -> Packet:

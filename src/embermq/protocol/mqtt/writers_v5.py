@@ -234,7 +234,8 @@ def _options(request: SubscriptionRequest) -> int:
 def write_suback(packet: Packet, dialect: "Dialect") -> bytes:
     """SUBACK (5.0, 3.9)."""
     assert isinstance(packet, Suback)
-    return _packet(0x90, packet.packet_id.to_bytes(2, "big") + _NO_PROPERTIES + bytes(packet.reasons))
+    section = write_section([("reason_string", packet.reason_string)]) if packet.reason_string else _NO_PROPERTIES
+    return _packet(0x90, packet.packet_id.to_bytes(2, "big") + section + bytes(packet.reasons))
 
 
 def write_unsubscribe(packet: Packet, dialect: "Dialect") -> bytes:
