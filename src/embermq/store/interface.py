@@ -15,6 +15,8 @@ from mypy_extensions import mypyc_attr
 from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest, Will
 from embermq.store.commit_times import CommitTimes
 from embermq.store.errors import StoreError as StoreError  # what the broker catches belongs to the interface
+from embermq.store.history.pieces import HistoryReads as HistoryReads
+from embermq.store.history.pieces import RetainedChange as RetainedChange
 from embermq.store.log_segment import LogSegment as LogSegment
 from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk
 
@@ -52,18 +54,6 @@ class Retained:
     def has_expired(self, now_us: int) -> bool:
         """Whether it is no longer retained at an instant."""
         return 0 < self.expires_us <= now_us
-
-
-@final
-class RetainedChange:
-    """A change of a topic's retained message; `message` is None where it was cleared."""
-
-    __slots__ = ("timestamp_us", "offset", "message")
-
-    def __init__(self, timestamp_us: int, offset: int, message: Retained | None) -> None:
-        self.timestamp_us: Final = timestamp_us
-        self.offset: Final = offset
-        self.message: Final = message
 
 
 @final
@@ -439,6 +429,10 @@ class Store(ABC):
 
     def commit_times(self) -> CommitTimes | None:
         """How long commits have taken; None if the engine has nothing to wait for."""
+        return None
+
+    def history(self) -> HistoryReads | None:
+        """Reads of what was (`store.history.pieces`); None if the engine has no log."""
         return None
 
     def log_segments(self) -> list[LogSegment]:

@@ -17,6 +17,7 @@ from embermq.store.budgets import BudgetLedger
 from embermq.store.commit_times import CommitTimes
 from embermq.store.committer import Committer, Done, Work
 from embermq.store.directory import DataDirectory
+from embermq.store.history.reader import HistoryReader
 from embermq.store.interface import (
     LogSegment,
     Queue,
@@ -68,6 +69,7 @@ class Journal(Store):
         "_committer",
         "_committing",
         "_directory",
+        "_history",
         "_ledger",
         "_log",
         "_open",
@@ -109,6 +111,7 @@ class Journal(Store):
         self._submitted: Final[list[ClosedGroup]] = []  # groups that are not applied yet
         self._trim_before = 0
         self._unrecorded = 0
+        self._history: Final = HistoryReader(self._log, self._state.history, self._open, call_soon)
         self._committer: Final = Committer(
             self._log,
             self._state,
@@ -353,7 +356,7 @@ class Journal(Store):
             self._submit(None)
         self._committer.close()
         # Whatever fails now, all that was acknowledged is durable in the log.
-        for part in (self._state.close, self._log.close, self._directory.keep_private):
+        for part in (self._history.close, self._state.close, self._log.close, self._directory.keep_private):
             try:
                 part()
             except (OSError, StoreError) as error:
@@ -405,9 +408,7 @@ class Journal(Store):
         if not expired:
             return expired
         # A topic with a pending record is left out: it may be retained again, and a removal would remove that.
-        pending = set(self._open.group.topics)
-        for closed in self._submitted:
-            pending.update(closed.group.topics)
+        pending = set(self._open.group.topics).union(*[closed.group.topics for closed in self._submitted])
         return [topic_name for topic_name in expired if topic_name.encode() not in pending]
 
     def retained_budget_totals(self) -> list[tuple[str, int, int]]:
@@ -415,6 +416,9 @@ class Journal(Store):
 
     def commit_times(self) -> CommitTimes:
         return self._committer.times
+
+    def history(self) -> HistoryReader:
+        return self._history
 
     def log_segments(self) -> list[LogSegment]:
         return [

@@ -156,6 +156,7 @@ class Block:
     __slots__ = (
         "first_offset",
         "next_offset",
+        "size_bytes",
         "_data",
         "timestamps_us",
         "_kinds_at",
@@ -173,6 +174,7 @@ class Block:
         count = header.records
         self.first_offset: Final = header.first_offset
         self.next_offset: Final = header.first_offset + count
+        self.size_bytes: Final = header.total_bytes
         # As bytes: compiled code cuts these without a call.
         self._data: Final = data if isinstance(data, bytes) else bytes(data)
         # One call for all columns of numbers: most blocks of a quiet server hold one record.
@@ -190,6 +192,15 @@ class Block:
 
     def __len__(self) -> int:
         return self.next_offset - self.first_offset
+
+    def kind(self, offset: int) -> int:
+        """The kind of the record at an offset that lies in this block."""
+        return self._data[self._kinds_at + offset - self.first_offset]
+
+    def topic(self, offset: int) -> bytes:
+        """The topic of the record at an offset that lies in this block."""
+        row = offset - self.first_offset
+        return self._data[self._topics[row] : self._topics[row + 1]]
 
     def record(self, offset: int) -> Record:
         """The record at an offset that lies in this block."""

@@ -6,12 +6,15 @@ Files are opened for each stretch: a segment may be trimmed at any time, and a s
 """
 
 import os
+from abc import ABC, abstractmethod
 from bisect import bisect_right, insort
 from collections import OrderedDict
 from pathlib import Path
 from typing import Final, final
 
-from embermq.store.log.blocks import Block
+from mypy_extensions import mypyc_attr
+
+from embermq.store.log.blocks import Block, Record
 from embermq.store.log.errors import BadBlock, LogCorrupt
 from embermq.store.log.recovery import Segment
 from embermq.store.log.segments import Index, consistent, index_path, log_path, rebuilt_index
@@ -21,6 +24,17 @@ STRETCH_BYTES: Final = 64 << 10
 RUN_BYTES: Final = 512 << 10
 """What is read at once where the stretch before ended: a queue is read from its beginning to its end."""
 STRETCH_BLOCKS: Final = 1024
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Records(ABC):
+    """Records by offset, for one thread."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def read(self, offset: int) -> Record | None:
+        """The record at an offset; None if it is not durable yet or was trimmed."""
 
 
 @final

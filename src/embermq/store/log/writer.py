@@ -21,7 +21,7 @@ from typing import Final, final
 from embermq.store.log.blocks import Block, Record, encode_block, read_header
 from embermq.store.log.errors import BadBlock, LogCorrupt, LogInUse
 from embermq.store.log.identity import log_identity
-from embermq.store.log.lookup import Lookup
+from embermq.store.log.lookup import Lookup, Records
 from embermq.store.log.records import Group
 from embermq.store.log.recovery import Segment, recover
 from embermq.store.log.segments import (
@@ -45,7 +45,7 @@ CACHE_BYTES: Final = 16 << 20
 
 
 @final
-class Log:
+class Log(Records):
     """The one writer of a log directory. Opening it recovers what a crash left behind.
 
     `check_bytes`: how much of the newest log has its checksums compared on opening.
@@ -221,18 +221,42 @@ class Log:
 
     def block(self, offset: int) -> Block | None:
         """The block with the record at an offset; None if it is not durable yet or was trimmed."""
+        segment = self.segment_of(offset)
+        return None if segment is None else self._lookup.block(offset, segment)
+
+    def read(self, offset: int) -> Record | None:
+        block = self.block(offset)
+        return None if block is None else block.record(offset)
+
+    def segment_of(self, offset: int) -> Segment | None:
+        """The segment that holds an offset; None if it is not durable yet or was trimmed."""
         segments = self._segments
         if not segments[0].first_offset <= offset < self.next_offset:
             return None
         number = bisect_right(segments, offset, key=lambda segment: segment.first_offset) - 1
-        if offset >= segments[number].next_offset:
-            return None  # lost with a machine
-        return self._lookup.block(offset, segments[number])
+        # Those of a gap were lost with a machine.
+        return segments[number] if offset < segments[number].next_offset else None
 
-    def read(self, offset: int) -> Record | None:
-        """The record at an offset; None if it is not durable yet or was trimmed."""
-        block = self.block(offset)
-        return None if block is None else block.record(offset)
+    def next_kept(self, offset: int) -> int:
+        """The first offset from one on that is not in a gap, which a lost machine left; else the log's end."""
+        for segment in self._segments:
+            if offset < segment.next_offset:
+                return max(offset, segment.first_offset)
+        return self.next_offset
+
+    def begins_us(self) -> int:
+        """From which instant on every record is there; 0 if none was trimmed."""
+        first = self._segments[0]
+        if first.first_offset == FIRST_OFFSET:
+            return 0
+        return first.first_timestamp_us if first.blocks else self.last_timestamp_us + 1
+
+    def segment_at(self, instant_us: int) -> Segment | None:
+        """The last segment that begins before an instant; None if none does."""
+        for segment in reversed(self._segments):
+            if segment.blocks and segment.first_timestamp_us < instant_us:
+                return segment
+        return None
 
     def read_many(self, offsets: Sequence[int]) -> list[Record]:
         """The records at some offsets, in the order asked; those that are not there are left out."""

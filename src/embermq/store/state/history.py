@@ -14,8 +14,8 @@ from rocksdict import RdictIter, WriteBatch
 from embermq.store.errors import HistoryTrimmed, StoreError
 from embermq.store.interface import Retained, RetainedChange
 from embermq.store.log.blocks import Record
+from embermq.store.log.lookup import Records
 from embermq.store.log.records import QOS_MASK, RETAIN_FLAG, Group, Kind
-from embermq.store.log.writer import Log
 from embermq.store.state.retained import (
     CLEARED,
     COPY,
@@ -82,7 +82,7 @@ class Change:
 
 
 @final
-class _TopicCursor(KeyCursor):
+class TopicCursor(KeyCursor):
     """Goes from topic to topic, whatever the number of changes of each."""
 
     __slots__ = ("_escaped", "_iterator")
@@ -105,11 +105,14 @@ class _TopicCursor(KeyCursor):
         iterator.seek(HISTORY + self._escaped + AFTER_TOPIC)
         return self._topic()
 
-    def change_at(self, instant_us: int) -> tuple[int, int, bytes] | None:
-        """Timestamp, offset and value of the current topic's last change up to an instant. Asked once for a topic."""
+    def change_at(self, instant_us: int, before_offset: int = _OFFSET_MAX) -> tuple[int, int, bytes] | None:
+        """Timestamp, offset and value of the current topic's last change up to an instant. Asked once for a topic.
+
+        Of the changes at the instant itself only those before an offset count.
+        """
         iterator = self._iterator
         prefix = HISTORY + self._escaped + TERMINATOR
-        last = prefix + CHANGED_AT.pack(instant_us, _OFFSET_MAX)
+        last = prefix + CHANGED_AT.pack(instant_us, before_offset - 1)
         found = value = b""
         for _ in range(STEPS_MAX):
             key: bytes = iterator.key() if iterator.valid() else HISTORY_END
@@ -166,14 +169,20 @@ class History:
         self._rocks.write(lambda batch: batch.put(_BEGINS, _NUMBER.pack(instant_us)))
         self._begins_us = instant_us
 
+    def cursor(self) -> TopicCursor:
+        """Goes through all topics that have changes."""
+        return TopicCursor(self._rocks.iterator(HISTORY_END))
+
     # -- as of an instant ----------------------------------------------------------------------------------------
 
-    def as_of(self, log: Log, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
+    def as_of(
+        self, log: Records, topic_filter: str, after_topic_name: str, limit: int, instant_us: int
+    ) -> list[Retained]:
         """Up to `limit` messages that were retained at an instant, in store order."""
         if limit <= 0:
             return []
         for _ in range(_ATTEMPTS):
-            self._check_known(instant_us)
+            self.check_known(instant_us)
             changes = self.changes_as_of(topic_filter, after_topic_name, limit, instant_us)
             found = [self._message(log, change) for change in changes]
             complete = [retained for retained in found if retained is not None]
@@ -182,10 +191,10 @@ class History:
         raise StoreError(f"the history of {topic_filter} names messages that are missing")
 
     def as_of_pieces(
-        self, log: Log, topic_filter: str, instant_us: int, after_topic_name: str = ""
+        self, log: Records, topic_filter: str, instant_us: int, after_topic_name: str = ""
     ) -> Iterator[list[Retained]]:
         """All messages that were retained at an instant, in store order and in pieces; a piece may be empty."""
-        self._check_known(instant_us)
+        self.check_known(instant_us)
         piece: list[Retained] = []
         changes: list[Change] = []
         topics = size_bytes = 0
@@ -195,20 +204,20 @@ class History:
             if change is not None:
                 changes.append(change)
                 if len(changes) >= together:
-                    found = self._messages(log, changes, instant_us)
+                    found = self.messages(log, changes, instant_us)
                     changes = []
                     found_bytes = sum([len(retained.payload) for retained in found])
                     together = min(2 * together, TOGETHER_MAX) if found_bytes <= TOGETHER_BYTES else 1
                     piece += found
                     size_bytes += found_bytes
             if topics >= PIECE_TOPICS or size_bytes >= PIECE_BYTES:
-                yield piece + self._messages(log, changes, instant_us)
+                yield piece + self.messages(log, changes, instant_us)
                 piece = []
                 changes = []
                 topics = size_bytes = 0
-        yield piece + self._messages(log, changes, instant_us)
+        yield piece + self.messages(log, changes, instant_us)
 
-    def _messages(self, log: Log, changes: list[Change], instant_us: int) -> list[Retained]:
+    def messages(self, log: Records, changes: list[Change], instant_us: int) -> list[Retained]:
         """The messages of some changes. Most are retained still: the state is asked for all of them at once."""
         if not changes:
             return []
@@ -247,7 +256,7 @@ class History:
                     break
         return found
 
-    def changes_of(self, log: Log, topic_name: str, after_offset: int, limit: int) -> list[RetainedChange]:
+    def changes_of(self, log: Records, topic_name: str, after_offset: int, limit: int) -> list[RetainedChange]:
         """The changes of one topic above an offset, oldest first."""
         key = topic_key(topic_name)
         found: list[RetainedChange] = []
@@ -264,7 +273,8 @@ class History:
                 break
         return found
 
-    def _check_known(self, instant_us: int) -> None:
+    def check_known(self, instant_us: int) -> None:
+        """HistoryTrimmed if the history does not reach back to an instant."""
         if instant_us < self._begins_us:
             raise HistoryTrimmed(instant_us, self._begins_us)
 
@@ -282,10 +292,10 @@ class History:
                 if not high or start < high:
                     yield from self._changes_in_range(start, high, instant_us)
             return
-        cursor = _TopicCursor(self._rocks.iterator(HISTORY_END))
+        cursor = TopicCursor(self._rocks.iterator(HISTORY_END))
         for key in walk(topic_filter, after_key, cursor):
             change = cursor.change_at(instant_us)
-            yield None if change is None else _made(key, change[0], change[1], change[2], instant_us)
+            yield None if change is None else made_change(key, change[0], change[1], change[2], instant_us)
 
     def _changes_in_range(self, low_key: bytes, high_key: bytes, instant_us: int) -> Iterator[Change | None]:
         """The last changes of all topics from a key on and before another (empty: no end)."""
@@ -316,7 +326,7 @@ class History:
                     yield None
                 else:
                     timestamp_us, offset = CHANGED_AT.unpack_from(found, len(prefix))
-                    yield _made(unescape(prefix[1:-1]), timestamp_us, offset, value, instant_us)
+                    yield made_change(unescape(prefix[1:-1]), timestamp_us, offset, value, instant_us)
             if is_end:
                 return
 
@@ -330,7 +340,7 @@ class History:
         value: bytes = iterator.value()
         return key, value
 
-    def _message(self, log: Log, change: Change) -> Retained | None:
+    def _message(self, log: Records, change: Change) -> Retained | None:
         if change.copy:
             return unpack_retained(change.key, change.copy)
         # Most messages of recent instants are retained still, and the state is quicker to ask than the log.
@@ -404,7 +414,7 @@ def _changes_before(iterator: RdictIter, key: bytes, before_offset: int) -> Iter
         iterator.next()
 
 
-def _made(key: bytes, timestamp_us: int, offset: int, value: bytes, instant_us: int) -> Change | None:
+def made_change(key: bytes, timestamp_us: int, offset: int, value: bytes, instant_us: int) -> Change | None:
     """A change that has made a message which was retained at an instant; None if it was not."""
     if value == CLEARED:
         return None

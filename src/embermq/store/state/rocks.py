@@ -217,11 +217,11 @@ class Rocks:
 
     def iterator(self, high: bytes) -> RdictIter:
         """For seeking about below the end of a key space; unset until the first seek."""
-        bounds = self._bounds.get(high)
-        if bounds is None:
-            bounds = self._bounds[high] = ReadOptions()
-            bounds.set_iterate_upper_bound(high)
-        with self.lock:
+        with self.lock:  # two threads that both made the bound would let one of the two go
+            bounds = self._bounds.get(high)
+            if bounds is None:
+                bounds = self._bounds[high] = ReadOptions()
+                bounds.set_iterate_upper_bound(high)
             return self._use().iter(bounds)
 
     def write(self, fill: Callable[[WriteBatch], Filled]) -> Filled:

@@ -1,0 +1,1 @@
+"""Reading what was: messages of the log and the retained set of an instant, off the broker's thread."""
