@@ -54,6 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store": ("protocol", "store"),
     "archive": ("protocol", "store", "errors", "instants", "archive"),
     "broker": ("protocol", "store.interface", "broker"),
+    "broker.history": ("protocol", "store.interface", "store.history.pieces", "broker", "instants"),
     "access": ("protocol", "broker.access", "errors", "access"),
     "transport": ("protocol", "store.interface", "broker", "transport"),
     "http": (

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.access import OPERATOR, Access, Identity
 from embermq.broker.counters import SYS_PREFIX, Counters
+from embermq.broker.history.history_filter import is_history
 from embermq.broker.limits import Limits
 from embermq.broker.queues.shared import filter_of, is_shared
 from embermq.broker.rates.bucket import Bucket
@@ -122,15 +123,22 @@ class Admission:
         self._counters.dropped_payload_format += 1
         return self._refuse(client_id, "PUBLISH", packet.topic_name, packet.reason, packet.detail)
 
-    def subscription_refusal(self, session: "Session", topic_filter: str, existed: bool, now_ms: int) -> int | None:
-        """Why a subscription is not granted, counted and reported; None if it is."""
+    def subscription_refusal(
+        self, session: "Session", topic_filter: str, existed: bool, now_ms: int, asked: str = ""
+    ) -> Refusal | None:
+        """Why a subscription is not granted, counted and reported; None if it is.
+
+        `asked`: the filter as the client sent it, if that is another.
+        """
         reason: ReasonCode
-        asked = topic_filter
+        asked = asked or topic_filter
         size_bytes = subscription_bytes(topic_filter)
         if is_shared(topic_filter):
-            topic_filter = filter_of(asked)
+            topic_filter = filter_of(topic_filter)
         if not topic_filter:
             reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "not $share/name/filter"
+        elif is_history(topic_filter):
+            reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "a history subscription cannot be shared"
         elif self._limits.client_subscribe_rate_max and not self._is_within_rate(session, now_ms):
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.client_subscribe_rate_max is exceeded"
         elif session.session_id and self._store.is_full():
@@ -149,8 +157,14 @@ class Admission:
             reason, detail = ReasonCode.NOT_AUTHORIZED, "no right to read all that it can match"
         else:
             return None
+        return self.refuse_subscription(session.client_id, asked, reason, detail)
+
+    def refuse_subscription(self, client_id: str, asked: str, reason: ReasonCode, detail: str) -> Refusal:
+        """Count and report a subscription that is not granted."""
         self._counters.subscriptions_refused += 1
-        return self._refuse(session.client_id, "SUBSCRIBE", asked, reason, detail)
+        refusal = Refusal(client_id, "SUBSCRIBE", asked, reason, detail)
+        self._report(refusal)
+        return refusal
 
     def _is_within_rate(self, session: "Session", now_ms: int) -> bool:
         if session.subscribe_rate is None:

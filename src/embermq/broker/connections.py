@@ -304,6 +304,7 @@ class Connections:
         session.will = None
         if will is not None:
             self.wills.schedule(session.client_id, will, session.identity, self.now_ms)
+        self._subscriptions.connection_lost(session)
         session.outbound.return_shared()
         session.outbound.record_acknowledged()
         sent = session.outbound.newest_sent_ever()

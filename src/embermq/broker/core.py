@@ -17,6 +17,7 @@ from embermq.broker.connections import Connections
 from embermq.broker.counters import Counters, SysTopics, sys_values
 from embermq.broker.delivery import MessageDelivery
 from embermq.broker.effects import CallEffect, Effects, PacketEffect
+from embermq.broker.history.delivery import HistoryDelivery
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
 from embermq.broker.queues.clock import Clock
@@ -66,6 +67,7 @@ class Core:
         "counters",
         "connections",
         "delivery",
+        "history",
         "retained",
         "subscriptions",
         "_store",
@@ -125,12 +127,16 @@ class Core:
             store, access, admission, counters, effects, self.retained, self._clock, shortcuts, report_long_queue
         )
         self.delivery: Final = delivery
+        self.history: Final = HistoryDelivery(
+            store, access, admission, limits, counters, effects, self._routes, wake, shortcuts
+        )
         self.subscriptions: Final = Subscriptions(
-            store, admission, self._routes, self._shares, self.retained, effects, self._sys_topics, limits
+            store, admission, self._routes, self._shares, self.retained, self.history, effects, self._sys_topics, limits
         )
         self.connections: Final = Connections(
             store, access, limits, counters, effects, delivery, self.subscriptions, wake, token, response_information
         )
+        self.history.connections = self.connections
         self._shortcuts: Final = Shortcuts(store, access, admission, effects, delivery, counters) if shortcuts else None
 
     # -- a client ----------------------------------------------------------------------------------------------------
@@ -408,10 +414,9 @@ class Core:
         is_ready = bool(flow.ready)
         if is_ready:
             self._process_deferred()
-        is_ending = self.subscriptions.is_ending()
-        if is_ending:
-            self.subscriptions.remove_more()
-        if self.retained.send_pieces():
+        is_ending = self.subscriptions.remove_more()
+        has_more = self.history.send_pieces()
+        if self.retained.send_pieces() or has_more:
             return True
         return is_ready or is_ending or self._effects.may_proceed()
 
@@ -431,6 +436,7 @@ class Core:
             self._store_failed(session, error)
         else:
             self.retained.resume(session)
+            self.history.resume(session)
 
     def _answer_ping(self, session: Session, link: Link) -> None:
         if session.pending:

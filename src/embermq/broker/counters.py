@@ -52,6 +52,8 @@ class Counters:
         "dropped_payload_format",
         "dropped_retained_budget",
         "subscriptions_refused",
+        "history_subscriptions",
+        "history_messages",
         "acks_unknown",
         "protocol_errors",
         "internal_errors",
@@ -95,6 +97,8 @@ class Counters:
         self.dropped_payload_format = 0  # QoS 1 and 2 with a payload that is not as announced (MQTT 5)
         self.dropped_retained_budget = 0
         self.subscriptions_refused = 0
+        self.history_subscriptions = 0  # at present
+        self.history_messages = 0  # sent for them
         self.acks_unknown = 0
         self.protocol_errors = 0
         self.internal_errors = 0
@@ -222,6 +226,8 @@ def sys_values(
         "share-groups/count": share_groups,
         "wills/pending": wills_pending,
         "subscriptions/refused": counters.subscriptions_refused,
+        "history/subscriptions": counters.history_subscriptions,
+        "history/messages/sent": counters.history_messages,
         "acks/unknown": counters.acks_unknown,
         "errors/protocol": counters.protocol_errors,
         "errors/internal": counters.internal_errors,

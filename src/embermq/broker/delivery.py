@@ -21,7 +21,7 @@ from embermq.protocol.refused_publish import RefusedPublish
 from embermq.store.interface import Store, StoreError
 
 if TYPE_CHECKING:
-    from embermq.broker.queues.shared import ShareGroup
+    from embermq.broker.queues.route_group import RouteGroup
     from embermq.broker.retained_delivery import RetainedDelivery
     from embermq.broker.routes import Route, Subscription
     from embermq.broker.session import Session
@@ -157,9 +157,9 @@ class MessageDelivery:
             if receivers is not route.receivers:
                 for receiver in route.persistent:
                     self.flow.rising[receiver.session] = None
-        shares: list[tuple[ShareGroup, int]] = []
+        shares: list[tuple[RouteGroup, int]] = []
         if route.groups:
-            shares = [(group, group.enqueue(message, offset) if message.qos else 0) for group in route.groups]
+            shares = [(group, group.enqueue(message, offset, client_id)) for group in route.groups]
         if must_be_durable or (publisher is not None and publisher.pending):
             has_subscribers = bool(route.receivers or shares)
             self._effects.add(
@@ -284,5 +284,5 @@ class MessageDelivery:
         """PUBACK or PUBCOMP: QoS 1 or 2 to the client is done, if the packet identifier was known."""
         if not is_known:
             self._counters.acks_unknown += 1
-        elif session.outbound.is_waiting() or session.streams.is_flowing() or session.groups:
+        elif session.outbound.is_waiting() or session.streams.waiting or session.groups:
             self.dirty[session] = None

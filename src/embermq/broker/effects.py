@@ -18,7 +18,7 @@ from embermq.store.interface import Store, StoreError
 
 if TYPE_CHECKING:
     from embermq.broker.core import Core
-    from embermq.broker.queues.shared import ShareGroup
+    from embermq.broker.queues.route_group import RouteGroup
     from embermq.broker.routes import Subscription
     from embermq.broker.session import Session
 
@@ -247,7 +247,7 @@ class PublishEffect(Effect):
         message: Publish,
         offset: int,
         receivers: "list[Subscription]",
-        shares: "list[tuple[ShareGroup, int]]",
+        shares: "list[tuple[RouteGroup, int]]",
         has_subscribers: bool,
         client_id: str,
         publisher: "Session | None",
@@ -259,7 +259,7 @@ class PublishEffect(Effect):
         self.offset: Final = offset
         self._message: Final = message
         self._receivers = receivers
-        self._shares: Final = shares  # groups, each with what `ShareGroup.enqueue` returned
+        self._shares: Final = shares  # groups, each with what `RouteGroup.enqueue` returned
         self._has_subscribers: Final = has_subscribers
         self._client_id: Final = client_id
 

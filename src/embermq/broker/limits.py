@@ -20,6 +20,8 @@ TOPIC_LEVELS_MAX: Final = 128
 SUBSCRIPTIONS_MAX: Final = 20_000
 SUBSCRIPTION_BYTES_MAX: Final = 32 * 1024 * 1024
 ALL_SUBSCRIPTION_BYTES_MAX: Final = 256 * 1024 * 1024
+HISTORY_SUBSCRIPTIONS_MAX: Final = 32
+ALL_HISTORY_SUBSCRIPTIONS_MAX: Final = 1_000
 KEEP_ALIVE_MAX_S: Final = KEEP_ALIVE_UNCAPPED_S
 CONNECT_TIMEOUT_S: Final = 10
 SESSION_EXPIRY_MAX_S: Final = 30 * 24 * 3600
@@ -48,6 +50,8 @@ class Limits:
         "subscriptions_max",
         "subscription_bytes_max",
         "all_subscription_bytes_max",
+        "history_subscriptions_max",
+        "all_history_subscriptions_max",
         "keep_alive_max_s",
         "connect_timeout_s",
         "session_expiry_max_s",
@@ -77,6 +81,8 @@ class Limits:
         subscriptions_max: int = SUBSCRIPTIONS_MAX,
         subscription_bytes_max: int = SUBSCRIPTION_BYTES_MAX,
         all_subscription_bytes_max: int = ALL_SUBSCRIPTION_BYTES_MAX,
+        history_subscriptions_max: int = HISTORY_SUBSCRIPTIONS_MAX,
+        all_history_subscriptions_max: int = ALL_HISTORY_SUBSCRIPTIONS_MAX,
         keep_alive_max_s: int = KEEP_ALIVE_MAX_S,
         connect_timeout_s: int = CONNECT_TIMEOUT_S,
         session_expiry_max_s: int = SESSION_EXPIRY_MAX_S,
@@ -102,6 +108,8 @@ class Limits:
         self.subscriptions_max: Final = subscriptions_max  # of one client
         self.subscription_bytes_max: Final = subscription_bytes_max  # in memory, of one client
         self.all_subscription_bytes_max: Final = all_subscription_bytes_max  # in memory, of all clients together
+        self.history_subscriptions_max: Final = history_subscriptions_max  # `$asof` and `$replay`, of one client
+        self.all_history_subscriptions_max: Final = all_history_subscriptions_max  # of all clients together
         self.keep_alive_max_s: Final = keep_alive_max_s
         self.connect_timeout_s: Final = connect_timeout_s  # from the accepted socket to a whole CONNECT
         self.session_expiry_max_s: Final = session_expiry_max_s

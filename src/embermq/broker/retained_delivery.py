@@ -107,11 +107,13 @@ class SessionStreams:
     """The streams of one session: those whose SUBACK is pending, by SUBSCRIBE, and those that flow, oldest first.
 
     A client may have one stream for each of its subscriptions, so nothing here walks through all of them.
+    `waiting`: how many streams follow an acknowledgement: those that flow, and history streams that are not live.
     """
 
-    __slots__ = ("_flowing", "_pending", "_by_filter", "_count")
+    __slots__ = ("waiting", "_flowing", "_pending", "_by_filter", "_count")
 
     def __init__(self) -> None:
+        self.waiting = 0
         self._flowing: Final[OrderedDict[RetainedStream, None]] = OrderedDict()
         self._pending: Final[list[list[RetainedStream]]] = []  # a list for each SUBACK that is pending
         self._by_filter: Final[dict[str, list[RetainedStream]]] = {}
@@ -134,8 +136,19 @@ class SessionStreams:
     def restore(self, position: RetainedPosition) -> None:
         """A stream that was not finished before the server stopped."""
         stream = RetainedStream(position)
-        self._flowing[stream] = None
+        self._flow(stream)
         self._remember(stream)
+
+    def _flow(self, stream: RetainedStream) -> None:
+        self._flowing[stream] = None
+        self.waiting += 1
+
+    def _stop(self, stream: RetainedStream) -> None:
+        stream.is_dropped = True
+        if stream in self._flowing:
+            del self._flowing[stream]
+            self.waiting -= 1
+        self._count -= 1
 
     def _remember(self, stream: RetainedStream) -> None:
         self._by_filter.setdefault(stream.position.topic_filter, []).append(stream)
@@ -145,7 +158,7 @@ class SessionStreams:
         """The oldest pending SUBACK has been sent: its streams, which flow from now on."""
         started = [stream for stream in self._pending.pop(0) if not stream.is_dropped]
         for stream in started:
-            self._flowing[stream] = None
+            self._flow(stream)
         return started
 
     def pending(self) -> list[RetainedStream]:
@@ -162,21 +175,17 @@ class SessionStreams:
 
     def finish(self, stream: RetainedStream) -> None:
         """A stream has sent everything, or is not wanted any more."""
-        stream.is_dropped = True
-        self._flowing.pop(stream, None)
+        self._stop(stream)
         topic_filter = stream.position.topic_filter
         same = self._by_filter[topic_filter]
         same.remove(stream)
         if not same:
             del self._by_filter[topic_filter]
-        self._count -= 1
 
     def drop(self, topic_filter: str) -> None:
         """Give up what the streams of a topic filter have still to send."""
         for stream in self._by_filter.pop(topic_filter, ()):
-            stream.is_dropped = True
-            self._flowing.pop(stream, None)
-            self._count -= 1
+            self._stop(stream)
 
     def drop_qos_0(self) -> None:
         """The connection has ended: QoS 0 is not part of the session's state."""
@@ -238,7 +247,7 @@ class RetainedDelivery:
         if pending is not None:
             return pending if pending.payload else None
         retained = self._store.retained_get(topic_name)
-        return None if retained is None else _as_message(retained)
+        return None if retained is None else as_message(retained)
 
     def publish_durable(self, message: Publish) -> None:
         """A retained PUBLISH has become durable and was sent live, as all before it."""
@@ -330,7 +339,7 @@ class RetainedDelivery:
             before = retained.topic_name
             if before in self._pending_publishes:
                 continue
-            self._send(session, link, _as_message(retained), stream.position)
+            self._send(session, link, as_message(retained), stream.position)
         self._turn_bytes += stream.piece_cost_bytes
         if granted and outbound.queue is not None:
             self._store.append_position(session.session_id, session.client_id, stream.position, stream.is_done)
@@ -351,7 +360,8 @@ class RetainedDelivery:
             outbound.offer(link, message, qos, True, ids)
 
 
-def _as_message(retained: Retained) -> Publish:
+def as_message(retained: Retained) -> Publish:
+    """A retained message as it is sent."""
     properties = retained.properties
     expires_us = message_expires_us(properties, retained.timestamp_us) if properties else 0
     return Publish(retained.topic_name, retained.payload, retained.qos, True, False, 0, properties, expires_us)

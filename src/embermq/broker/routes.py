@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.protocol.packets import Publish
 
 if TYPE_CHECKING:
-    from embermq.broker.queues.shared import ShareGroup
+    from embermq.broker.queues.route_group import RouteGroup
     from embermq.broker.session import Session
 
 
@@ -59,14 +59,14 @@ class Subscription:
 class Route:
     """The sessions that a topic name reaches, each once.
 
-    `receivers` get every message; of each of `groups`, one member gets it.
+    `receivers` get every message; `groups` decide themselves who gets it.
     `persistent` are the receivers whose queue takes a QoS 1 or 2 message in the open commit group.
     `is_plain`: no receiver has an option that makes its copy of a QoS 0 message differ from the others'.
     """
 
     __slots__ = ("receivers", "groups", "persistent", "is_plain")
 
-    def __init__(self, receivers: list[Subscription], groups: "list[ShareGroup]") -> None:
+    def __init__(self, receivers: list[Subscription], groups: "list[RouteGroup]") -> None:
         self.receivers: Final = receivers
         self.groups: Final = groups
         self.persistent: Final = [
@@ -101,7 +101,7 @@ _NO_RECEIVERS: Final = Route([], [])  # one for all names without a subscription
 # One empty one for all nodes, never changed: most nodes have one child, and no subscription or group of their own.
 _NO_CHILDREN: Final[dict[str, "_Node"]] = {}
 _NO_SUBSCRIPTIONS: Final[dict["Session", Subscription]] = {}
-_NO_GROUPS: Final[list["ShareGroup"]] = []
+_NO_GROUPS: Final[list["RouteGroup"]] = []
 
 
 @final
@@ -112,8 +112,8 @@ class _Node:
         self.children = _NO_CHILDREN
         self.here = _NO_SUBSCRIPTIONS  # topic filters that end at this level
         self.below = _NO_SUBSCRIPTIONS  # topic filters that end in '#' after this level
-        self.groups_here: list[ShareGroup] = _NO_GROUPS
-        self.groups_below: list[ShareGroup] = _NO_GROUPS
+        self.groups_here: list[RouteGroup] = _NO_GROUPS
+        self.groups_below: list[RouteGroup] = _NO_GROUPS
 
 
 @final
@@ -149,8 +149,8 @@ class Routes:
         place[subscription.session] = subscription
         self._changed(subscription.topic_filter)
 
-    def add_group(self, group: "ShareGroup") -> None:
-        """Add a share group, which the trie does not have."""
+    def add_group(self, group: "RouteGroup") -> None:
+        """Add a group, which the trie does not have."""
         levels, is_multi = _levels(group.topic_filter)
         node = self._node(levels)
         if is_multi:
@@ -172,8 +172,8 @@ class Routes:
         _remove_empty(path, levels)
         self._changed(topic_filter)
 
-    def remove_group(self, group: "ShareGroup") -> None:
-        """Remove a share group, with the nodes that are empty then."""
+    def remove_group(self, group: "RouteGroup") -> None:
+        """Remove a group, with the nodes that are empty then."""
         levels, _ = _levels(group.topic_filter)
         path = self._path(levels)
         if path is None:
@@ -276,11 +276,11 @@ class _Found:
     __slots__ = ("groups", "_by_session", "_overlapping")
 
     def __init__(self) -> None:
-        self.groups: list[ShareGroup] = []
+        self.groups: list[RouteGroup] = []
         self._by_session: dict[Session, Subscription] = {}
         self._overlapping: dict[Session, list[Subscription]] = {}  # of sessions with more than one
 
-    def collect(self, place: "dict[Session, Subscription]", groups: "list[ShareGroup]") -> None:
+    def collect(self, place: "dict[Session, Subscription]", groups: "list[RouteGroup]") -> None:
         self.groups += groups
         for session, subscription in place.items():
             other = self._by_session.setdefault(session, subscription)

@@ -15,6 +15,7 @@ from embermq.broker.retained_delivery import SessionStreams
 from embermq.protocol.packets import SESSION_NEVER_EXPIRES, Will
 
 if TYPE_CHECKING:
+    from embermq.broker.history.stream import HistoryStream
     from embermq.broker.queues.outbound import Outbound
     from embermq.broker.queues.shared import ShareGroup
     from embermq.broker.rates.bucket import Bucket
@@ -45,6 +46,7 @@ class Session:
         "received_ids",
         "outbound",
         "streams",
+        "history",
         "groups",
         "will",
         "session_expiry_s",
@@ -72,6 +74,7 @@ class Session:
         self.subscribe_rate: Bucket | None = None  # from its first SUBSCRIBE on, if there is a bound
         self.outbound: Final = outbound
         self.streams: Final = SessionStreams()
+        self.history: dict[str, HistoryStream] | None = None  # history subscriptions of its connection, by filter
         self.groups: Final[list[ShareGroup]] = []
         self.will: Will | None = None
         self.session_expiry_s = 0

@@ -133,7 +133,7 @@ class Shortcuts:
         `Outbound.puback` and `MessageDelivery.acknowledged`.
         """
         outbound = session.outbound
-        if outbound.queue is not None or outbound.backlog or outbound.resend_ids or session.streams.is_flowing():
+        if outbound.queue is not None or outbound.backlog or outbound.resend_ids or session.streams.waiting:
             return False
         if session.groups:
             return False

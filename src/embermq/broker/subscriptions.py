@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.counters import SysTopics
 from embermq.broker.effects import Effects, PacketEffect
+from embermq.broker.history.delivery import HistoryDelivery, StartEffect
+from embermq.broker.history.history_filter import is_history
+from embermq.broker.history.stream import HistoryStream
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
 from embermq.broker.queues.shared import Shares, is_shared
@@ -27,6 +30,8 @@ REMOVED_AT_ONCE: Final = 256
 """A session that ends with more subscriptions loses them in the next turns."""
 REMOVED_LEVELS: Final = 8_192
 """How many levels of their topic filters one turn removes."""
+DETAILS_MAX: Final = 4
+"""How many refusals the Reason String of one SUBACK explains."""
 
 
 @final
@@ -39,6 +44,7 @@ class Subscriptions:
         "_routes",
         "_shares",
         "_retained",
+        "_history",
         "_effects",
         "_sys_topics",
         "_streams_max",
@@ -52,6 +58,7 @@ class Subscriptions:
         routes: Routes,
         shares: Shares,
         retained: "RetainedDelivery",
+        history: HistoryDelivery,
         effects: Effects,
         sys_topics: SysTopics,
         limits: Limits,
@@ -61,6 +68,7 @@ class Subscriptions:
         self._routes: Final = routes
         self._shares: Final = shares
         self._retained: Final = retained
+        self._history: Final = history
         self._effects: Final = effects
         self._sys_topics: Final = sys_topics
         # From this number of unfinished streams of retained messages on, a repeated filter replaces the stream it had.
@@ -97,6 +105,10 @@ class Subscriptions:
         else:
             self._routes.remove(session, topic_filter)
 
+    def connection_lost(self, session: "Session") -> None:
+        """A connection has ended, and with it the subscriptions that last no longer."""
+        self._history.connection_lost(session)
+
     def remove_all(self, session: "Session") -> None:
         """A session has ended: it is in no route from now on. If it has many subscriptions, they are removed in the
         next turns. No record depends on that: `SESSION_ENDED` says it all, and a share group without a member ends at
@@ -111,12 +123,10 @@ class Subscriptions:
             self._routes.has_ended_sessions = True
             self._admission.forget_routes()
 
-    def is_ending(self) -> bool:
-        """Whether subscriptions of sessions that have ended are to be removed."""
-        return bool(self._ending)
-
-    def remove_more(self) -> None:
-        """Remove the next subscriptions of sessions that have ended, as many as one turn may."""
+    def remove_more(self) -> bool:
+        """Remove the next subscriptions of sessions that have ended, as many as one turn may. False: there are none."""
+        if not self._ending:
+            return False
         levels_left = REMOVED_LEVELS
         while self._ending and levels_left > 0:
             session = self._ending[0]
@@ -127,6 +137,7 @@ class Subscriptions:
             else:
                 self._ending.popleft()
         self._routes.has_ended_sessions = bool(self._ending)
+        return True
 
     def subscribe(self, session: "Session", link: Link, packet: Subscribe, now_ms: int) -> None:
         """Answer a SUBSCRIBE."""
@@ -135,26 +146,51 @@ class Subscriptions:
             raise StoreError(f"the store cannot keep subscriptions now: {failing}")
         is_at_once = self._need_not_wait(session)
         self._retained.subscribe_pending(session)
-        reasons = [self._subscribe_one(session, request, is_at_once, now_ms) for request in packet.requests]
-        suback = Suback(packet.packet_id, reasons)
+        reasons: list[int] = []
+        details: list[str] = []
+        streams: list[HistoryStream] = []
+        for request in packet.requests:
+            if is_history(request.topic_filter):
+                reason, detail = self._subscribe_history(session, request, now_ms, streams)
+            else:
+                reason, detail = self._subscribe_one(session, request, is_at_once, now_ms)
+            reasons.append(reason)
+            if detail and len(details) < DETAILS_MAX and detail not in details:
+                details.append(detail)
+        suback = Suback(packet.packet_id, reasons, "; ".join(details))
         if is_at_once:
             link.send(suback)
             self.send_retained(session)
+            self._history.start(streams)
         else:
             self._effects.add(PacketEffect(session, link, suback))
+            if streams:
+                self._effects.add(StartEffect(streams))
+
+    def _subscribe_history(
+        self, session: "Session", request: SubscriptionRequest, now_ms: int, streams: list[HistoryStream]
+    ) -> tuple[int, str]:
+        reason, detail = self._history.subscribe(session, request, now_ms, streams)
+        if not detail:
+            # Not part of the session's state: the record is for readers of the log.
+            self._store.append_subscribed(session.client_id, 0, request, request.qos, False)
+        return reason, detail
 
     def _need_not_wait(self, session: "Session") -> bool:
         """While the disk fails, a client whose session is not stored goes on: it may be the one that reads `$SYS`."""
         return session.session_id == 0 and session.pending == 0 and bool(self._store.failing())
 
-    def _subscribe_one(self, session: "Session", request: SubscriptionRequest, is_at_once: bool, now_ms: int) -> int:
+    def _subscribe_one(
+        self, session: "Session", request: SubscriptionRequest, is_at_once: bool, now_ms: int
+    ) -> tuple[int, str]:
+        """The reason code, and why it is refused; empty if it is not."""
         topic_filter = request.topic_filter
         if is_shared(topic_filter) and request.no_local:
             raise ProtocolError("No Local on a shared subscription", "MQTT-3.8.3-4")
         existed = topic_filter in session.subscriptions
-        reason = self._admission.subscription_refusal(session, topic_filter, existed, now_ms)
-        if reason is not None:
-            return reason
+        refusal = self._admission.subscription_refusal(session, topic_filter, existed, now_ms)
+        if refusal is not None:
+            return refusal.reason, refusal.detail
         subscription = self.add(session, request)
         wants_retained = request.retain_handling == 0 or (request.retain_handling == 1 and not existed)
         wants_retained = wants_retained and not is_shared(topic_filter)  # 5.0, 4.8.2: none for shared subscriptions
@@ -166,7 +202,7 @@ class Subscriptions:
             session.streams.drop(topic_filter)
         if wants_retained:
             session.streams.add(RetainedPosition(topic_filter, request.qos, before_offset))
-        return request.qos
+        return request.qos, ""
 
     def send_retained(self, session: "Session") -> None:
         """SUBACK has been sent: the retained messages follow; `$SYS`, which no store holds, at once."""
@@ -187,6 +223,10 @@ class Subscriptions:
         """Answer an UNSUBSCRIBE, also where there was no subscription (MQTT-3.10.4-5)."""
         reasons: list[int] = []
         for topic_filter in packet.topic_filters:
+            if session.history is not None and self._history.unsubscribe(session, topic_filter):
+                self._store.append_unsubscribed(session.client_id, 0, topic_filter)
+                reasons.append(ReasonCode.SUCCESS)
+                continue
             if session.subscriptions.pop(topic_filter, None) is None:
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
                 continue

@@ -250,7 +250,7 @@ def test_a_filter_that_names_no_group_is_refused_and_those_beside_it_are_granted
     bench = Bench()
     client = bench.join("c")
     bench.send(client, Subscribe(1, [SubscriptionRequest(bad, 1), SubscriptionRequest(GROUP, 1)]))
-    assert client.take() == [Suback(1, [ReasonCode.TOPIC_FILTER_INVALID, 1])]
+    assert client.take() == [Suback(1, [ReasonCode.TOPIC_FILTER_INVALID, 1], "not $share/name/filter")]
 
 
 def test_rights_and_levels_are_judged_by_the_filter_behind_the_share_name() -> None:
@@ -259,7 +259,8 @@ def test_rights_and_levels_are_judged_by_the_filter_behind_the_share_name() -> N
     asked = ["$share/g/open/a", "$share/g/closed", "$share/open/closed", "$share/g/open/a/b"]
     bench.send(client, Subscribe(1, [SubscriptionRequest(each, 1) for each in asked]))
     refused = ReasonCode.NOT_AUTHORIZED
-    assert client.take() == [Suback(1, [1, refused, refused, ReasonCode.TOPIC_FILTER_INVALID])]
+    why = "no right to read all that it can match; more levels than limits.topic_levels_max"
+    assert client.take() == [Suback(1, [1, refused, refused, ReasonCode.TOPIC_FILTER_INVALID], why)]
 
 
 def test_a_group_ends_with_its_last_member_and_leaves_nothing() -> None:

@@ -57,7 +57,8 @@ def test_topic_filters_beyond_the_rate_are_refused() -> None:
     bench = Bench(limits=Limits(client_subscribe_rate_max=2))
     client, other = bench.join("c"), bench.join("o")
     bench.send(client, Subscribe(1, [SubscriptionRequest(name, 1) for name in "abc"]))
-    assert client.take() == [Suback(1, [1, 1, ReasonCode.QUOTA_EXCEEDED])]
+    why = "limits.client_subscribe_rate_max is exceeded"
+    assert client.take() == [Suback(1, [1, 1, ReasonCode.QUOTA_EXCEEDED], why)]
     bench.subscribed(other, "a")
     bench.pass_s(1)
     bench.send(client, Subscribe(2, [SubscriptionRequest("c", 1)]))

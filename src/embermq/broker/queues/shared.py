@@ -19,6 +19,7 @@ from embermq.broker.counters import Counters
 from embermq.broker.effects import Effects, SharedOfferEffect
 from embermq.broker.limits import Limits
 from embermq.broker.queues.clock import Clock
+from embermq.broker.queues.route_group import RouteGroup
 from embermq.protocol.packets import Delivery, Publish
 from embermq.protocol.topics import check_topic_filter
 from embermq.store.interface import Queue, Store
@@ -46,12 +47,11 @@ def filter_of(share_filter: str) -> str:
 
 
 @final
-class ShareGroup:
+class ShareGroup(RouteGroup):
     """The members of one share name and filter, and the messages that no member has got yet."""
 
     __slots__ = (
         "share_filter",
-        "topic_filter",
         "members",
         "has_ended",
         "_shares",
@@ -71,8 +71,8 @@ class ShareGroup:
     )
 
     def __init__(self, shares: "Shares", share_filter: str) -> None:
+        super().__init__(filter_of(share_filter))
         self.share_filter: Final = share_filter
-        self.topic_filter: Final = filter_of(share_filter)
         self.members: Final[dict[Session, Subscription]] = {}
         self.has_ended = False
         self._shares: Final = shares
@@ -150,12 +150,12 @@ class ShareGroup:
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
-    def enqueue(self, message: Publish, offset: int) -> int:
-        """Add a QoS 1 or 2 message to the stored queue, in the open commit group. Returns its sequence number; 0 if no
-        queue is stored; -1 if it is full, counted.
+    def enqueue(self, message: Publish, offset: int, client_id: str) -> int:
+        """Add a QoS 1 or 2 message to the stored queue, in the open commit group. Returns its sequence number; 0 at
+        QoS 0 or if no queue is stored; -1 if it is full, counted.
         """
         queue = self._queue
-        if queue is None:
+        if queue is None or message.qos == 0:
             return 0
         if queue.last() - self._acknowledged >= self._shares.length_max:
             self._shares.counters.dropped_queue_full += 1

@@ -144,8 +144,8 @@ class MqttConnection:
         while pending:
             yield from self._acknowledged(pending)
 
-    def subscribe(self, requests: list[SubscriptionRequest]) -> list[int]:
-        """Subscribe; returns the reason code of each filter. Messages that come before are kept for `messages`."""
+    def subscribe(self, requests: list[SubscriptionRequest]) -> Suback:
+        """Subscribe; returns the answer. Messages that come before it are kept for `messages`."""
         packet_id = self._next_id()
         self._send(Subscribe(packet_id, requests))
         kept: list[Packet] = []
@@ -155,7 +155,7 @@ class MqttConnection:
             for number, packet in enumerate(packets):
                 if isinstance(packet, Suback) and packet.packet_id == packet_id:
                     self._waiting = [*kept, *packets[:number], *packets[number + 1 :]]
-                    return list(packet.reasons)
+                    return packet
             kept += packets
 
     def messages(self, until_s: float | None = None) -> Iterator[Publish]:

@@ -113,10 +113,12 @@ def _subscribe(server: "MqttConnection", topic_filters: list[str], qos: int, as_
     from embermq.protocol.packets import SubscriptionRequest
 
     requests = [SubscriptionRequest(each, qos, False, as_published, handling) for each in topic_filters]
-    reasons = server.subscribe(requests)
-    refused = [(each, reason) for each, reason in zip(topic_filters, reasons, strict=True) if reason >= REFUSED]
+    suback = server.subscribe(requests)
+    refused = [(each, reason) for each, reason in zip(topic_filters, suback.reasons, strict=True) if reason >= REFUSED]
     for topic_filter, reason in refused:
         print_error(f"the server refuses the subscription to {topic_filter}: {reason_text(reason)}")
+    if refused and suback.reason_string:
+        print_error(f"it says: {suback.reason_string}")
     if len(refused) == len(topic_filters):
         raise typer.Exit(1)
 

@@ -88,7 +88,7 @@ def client_of(service: Service, session: Session) -> Client | None:
         since=utc_text(connected_us),
         is_persistent=session.session_id != 0,
         keep_alive_s=session.keep_alive_ms // 1000,
-        subscriptions=len(session.subscriptions),
+        subscriptions=len(session.subscriptions) + (0 if session.history is None else len(session.history)),
         in_flight=in_flight,
         queued=max(0, outbound.owed() - in_flight),
         queued_bytes=outbound.memory_bytes,

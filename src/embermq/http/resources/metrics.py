@@ -139,6 +139,8 @@ class ServerCollector(Collector):
         yield _counter("sessions_expired", "Sessions that have expired.", counters.clients_expired)
         yield _gauge("subscriptions", "Subscriptions.", server.core.subscription_count())
         yield _counter("subscriptions_refused", "Refused subscriptions.", counters.subscriptions_refused)
+        yield _gauge("history_subscriptions", "History subscriptions.", counters.history_subscriptions)
+        yield _counter("history_messages_sent", "Messages sent for history subscriptions.", counters.history_messages)
         yield _gauge("share_groups", "Share groups.", len(server.core.share_groups()))
         yield _gauges(
             "clients_slowed",

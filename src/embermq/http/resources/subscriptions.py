@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from embermq.broker.history.history_filter import is_history, plain_filter
 from embermq.broker.queues.shared import ShareGroup, filter_of, is_shared
 from embermq.broker.routes import Subscription
 from embermq.http.fields import PAGE_ITEMS, ClientId, Cursor, Limit, Model, Nothing, Page, TopicFilter, TopicName
@@ -59,6 +60,8 @@ def _is_chosen(query: SubscriptionsQuery, subscription: Subscription) -> bool:
     topic_filter = subscription.topic_filter
     if is_shared(topic_filter):
         topic_filter = filter_of(topic_filter)
+    elif is_history(topic_filter):
+        topic_filter = plain_filter(topic_filter)
     if query.filter is not None and not covers(query.filter, topic_filter):
         return False
     return query.topic is None or matches(topic_filter, query.topic)
@@ -71,7 +74,8 @@ def _found(call: Call[SubscriptionsQuery, Nothing]) -> Iterator[Subscription | N
     session = core.connections.sessions.get(client_id) if client_id is not None else None
     sessions = core.sessions() if client_id is None else [] if session is None else [session]
     for each in sessions:
-        for subscription in list(each.subscriptions.values()):
+        streams = [] if each.history is None else list(each.history.values())
+        for subscription in [*each.subscriptions.values(), *[stream.subscription for stream in streams]]:
             yield subscription if _is_chosen(call.query, subscription) else None
 
 

@@ -1,0 +1,423 @@
+"""History subscriptions: what was, to clients that ask for it, as fast as they read (docs/history.md).
+
+Owns: all history streams, whose turn it is, and what each client gets next.
+Never: reading. The store reads pieces on another thread; here they are asked for, and sent when they have come.
+
+A stream has at most one piece asked for, and only when its client can take messages. At most `READS_MAX` pieces are
+asked for at a time, the longest waiting stream first, and a turn sends at most `PIECES_A_TURN` of them. So neither a
+client that does not read nor a thousand that do take more than a bounded part of the memory and of a turn.
+
+A replay without an end goes through these states: pieces of the log until everything durable was read; then a place in
+the trie is added (`LiveTail`), at a fence; pieces of the log up to the fence; then live messages. If its client falls
+behind, it goes back to the log, and begins again.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
+
+from embermq.broker.access import Access
+from embermq.broker.admission import Admission
+from embermq.broker.counters import Counters
+from embermq.broker.effects import Effect, Effects
+from embermq.broker.history.history_filter import HistoryFilter, read_history_filter
+from embermq.broker.history.sender import HistorySender
+from embermq.broker.history.stream import BLOCKED, ENDED, FOLLOWING, LIVE, PENDING, READING, READY, HistoryStream
+from embermq.broker.history.tail import WAITING_MESSAGES_MAX, LiveTail
+from embermq.broker.limits import Limits
+from embermq.broker.retained_delivery import as_message
+from embermq.broker.routes import Routes, Subscription
+from embermq.instants import utc_text
+from embermq.protocol.packets import SubscriptionRequest
+from embermq.protocol.reasons import ReasonCode
+from embermq.store.history.pieces import HistoryPiece, LogSpan, RetainedSpan
+from embermq.store.interface import Store, StoreError
+
+if TYPE_CHECKING:
+    from embermq.broker.connections import Connections
+    from embermq.broker.core import Core
+    from embermq.broker.session import Session
+
+PIECE_BYTES: Final = 256 * 1024
+"""About how many bytes of messages one piece has; a larger message is a piece of its own."""
+READS_MAX: Final = 4
+"""How many pieces are asked for at a time."""
+PIECES_A_TURN: Final = 2
+"""How many pieces one turn sends, so that live messages are not delayed for long."""
+JOIN_AGAIN_US: Final = 1_000_000
+"""A replay that has left the live messages stays with the log for so long: each change empties the cache of routes."""
+NEAR_PART: Final = 4
+"""A persistent session's queue refers to records that keep less than this part of `limits.queue_log_bytes_max`."""
+
+_WITH_PROPERTIES: Final = "MQTT 5.0"
+
+
+@final
+class StartEffect(Effect):
+    """SUBACK has been sent: the streams of its history subscriptions begin."""
+
+    __slots__ = ("_streams",)
+
+    def __init__(self, streams: list[HistoryStream]) -> None:
+        self.session = None
+        self.link = None
+        self.weight = len(streams)
+        self._streams: Final = streams
+
+    def release(self, core: "Core") -> None:
+        core.history.start(self._streams)
+
+
+@final
+class HistoryDelivery:
+    """The history streams of all clients."""
+
+    __slots__ = (
+        "_store",
+        "_reads",
+        "_access",
+        "_admission",
+        "_limits",
+        "_counters",
+        "_sender",
+        "_routes",
+        "_wake",
+        "connections",
+        "_tail_messages_max",
+        "_streams",
+        "_ready",
+        "_following",
+        "_arrived",
+        "reading",
+        "_joining",
+        "_followed_offset",
+    )
+
+    def __init__(
+        self,
+        store: Store,
+        access: Access,
+        admission: Admission,
+        limits: Limits,
+        counters: Counters,
+        effects: Effects,
+        routes: Routes,
+        wake: Callable[[], None],
+        with_shortcuts: bool,
+        tail_messages_max: int = WAITING_MESSAGES_MAX,
+    ) -> None:
+        """`wake` asks the shell for a turn."""
+        self._store: Final = store
+        self._reads: Final = store.history()
+        self._access: Final = access
+        self._admission: Final = admission
+        self._limits: Final = limits
+        self._counters: Final = counters
+        self._sender: Final = HistorySender(self._reads, counters, effects, with_shortcuts)
+        self._routes: Final = routes
+        self._wake: Final = wake
+        self.connections: Connections | None = None  # set by the core, which makes them later
+        self._tail_messages_max: Final = tail_messages_max
+        self._streams = 0
+        self._ready: Final[dict[HistoryStream, None]] = {}  # the longest waiting first
+        self._following: Final[dict[HistoryStream, None]] = {}
+        self._arrived: Final[deque[tuple[HistoryStream, HistoryPiece | None, StoreError | None]]] = deque()
+        self.reading = 0  # pieces that were asked for and not taken yet
+        self._joining = 0  # tails whose fence the log part has not reached
+        self._followed_offset = 0  # how much was durable when those that follow were last looked at
+
+    # -- subscriptions -------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self, session: "Session", request: SubscriptionRequest, now_ms: int, started: list[HistoryStream]
+    ) -> tuple[int, str]:
+        """A history subscription of a SUBSCRIBE: the reason code, and why it is refused; its stream is `started`."""
+        text = request.topic_filter
+        reads = self._reads
+        if reads is None:
+            detail = "the store is in memory and keeps no history"
+            return self._refuse(session, text, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, detail)
+        if self._store.failing():
+            detail = "the store cannot write now, so its history is not complete"
+            return self._refuse(session, text, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, detail)
+        now_us = reads.now_us()
+        try:
+            asked = read_history_filter(text, now_us)
+        except ValueError as error:
+            return self._refuse(session, text, ReasonCode.TOPIC_FILTER_INVALID, str(error))
+        existing = session.history.get(text) if session.history is not None else None
+        refusal = self._admission.subscription_refusal(session, asked.topic_filter, existing is not None, now_ms, text)
+        if refusal is not None:
+            return refusal.reason, refusal.detail
+        if existing is None:
+            full = self._full(session)
+            if full:
+                return self._refuse(session, text, ReasonCode.QUOTA_EXCEEDED, full)
+        begins_us = reads.retained_begins_us() if asked.is_as_of else reads.log_begins_us()
+        if 0 < asked.from_us < begins_us:
+            detail = f"the history begins at {utc_text(begins_us)}"
+            return self._refuse(session, text, ReasonCode.TOPIC_FILTER_INVALID, detail)
+        if existing is not None:
+            self.end(existing)
+        started.append(self._add(session, request, asked, now_us))
+        return request.qos, ""
+
+    def _refuse(self, session: "Session", text: str, reason: ReasonCode, detail: str) -> tuple[int, str]:
+        refusal = self._admission.refuse_subscription(session.client_id, text, reason, detail)
+        return refusal.reason, refusal.detail
+
+    def _full(self, session: "Session") -> str:
+        if session.history is not None and len(session.history) >= self._limits.history_subscriptions_max:
+            return "limits.history_subscriptions_max is reached"
+        if self._limits.history_subscriptions_max == 0:
+            return "limits.history_subscriptions_max is 0"
+        if self._streams >= self._limits.all_history_subscriptions_max:
+            return "limits.all_history_subscriptions_max is reached"
+        return ""
+
+    def _add(
+        self, session: "Session", request: SubscriptionRequest, asked: HistoryFilter, now_us: int
+    ) -> HistoryStream:
+        subscription = Subscription(
+            session,
+            request.topic_filter,
+            request.qos,
+            request.no_local,
+            request.retain_as_published,
+            (request.subscription_id,) if request.subscription_id else (),
+        )
+        has_properties = session.protocol == _WITH_PROPERTIES
+        fence_offset = self._store.next_offset()
+        stream = HistoryStream(subscription, asked, has_properties, fence_offset, now_us, self._piece_has_come)
+        if session.history is None:
+            session.history = {}
+        session.history[request.topic_filter] = stream
+        session.streams.waiting += 1
+        self._streams += 1
+        self._counters.history_subscriptions = self._streams
+        return stream
+
+    def start(self, streams: list[HistoryStream]) -> None:
+        """SUBACK has been sent."""
+        for stream in streams:
+            if stream.state == PENDING:
+                stream.state = READY
+                self._ready[stream] = None
+
+    def unsubscribe(self, session: "Session", text: str) -> bool:
+        """Whether there was such a history subscription, which has ended now."""
+        stream = session.history.get(text) if session.history is not None else None
+        if stream is None:
+            return False
+        self.end(stream)
+        return True
+
+    def connection_lost(self, session: "Session") -> None:
+        """A connection has ended, and with it its history subscriptions."""
+        if session.history is not None:
+            for stream in list(session.history.values()):
+                self.end(stream)
+
+    def end(self, stream: HistoryStream) -> None:
+        """A stream has sent everything, or is not wanted any more."""
+        if stream.state == ENDED:
+            return
+        if stream.state == READING:
+            self.reading -= 1
+        self._remove_tail(stream)
+        session = stream.subscription.session
+        if stream.state != LIVE:
+            session.streams.waiting -= 1
+        stream.state = ENDED
+        stream.is_cancelled = True
+        self._ready.pop(stream, None)
+        self._following.pop(stream, None)
+        if session.history is not None:
+            del session.history[stream.subscription.topic_filter]
+            if not session.history:
+                session.history = None
+        self._streams -= 1
+        self._counters.history_subscriptions = self._streams
+
+    # -- pieces --------------------------------------------------------------------------------------------------
+
+    def resume(self, session: "Session") -> None:
+        """A client may be able to take more."""
+        if session.history is not None:
+            for stream in session.history.values():
+                if stream.state == BLOCKED:
+                    stream.state = READY
+                    self._ready[stream] = None
+
+    def send_pieces(self) -> bool:
+        """At the end of a turn: send pieces that have come, and ask for others. True: the next turn has work."""
+        if not self._streams:
+            return False
+        for _ in range(min(PIECES_A_TURN, len(self._arrived))):
+            stream, piece, error = self._arrived.popleft()
+            if stream.state != ENDED:
+                self._take(stream, piece, error)
+        reads = self._reads
+        assert reads is not None
+        if self._following:
+            self._look_at_following(reads.durable_offset())
+        while self._ready and self.reading < READS_MAX:
+            stream = next(iter(self._ready))
+            del self._ready[stream]
+            self._ask(stream)
+        return bool(self._arrived)
+
+    def _look_at_following(self, durable_offset: int) -> None:
+        if self._joining:
+            # What is before a fence may be QoS 0 that no effect waits for: it would be written only when it is old.
+            self._store.commit_in_background(self._wake)
+        if durable_offset > self._followed_offset:
+            self._followed_offset = durable_offset
+            for stream in list(self._following):
+                if stream.offset < durable_offset:
+                    del self._following[stream]
+                    stream.state = READY
+                    self._ready[stream] = None
+
+    def _ask(self, stream: HistoryStream) -> None:
+        limit = self._sender.limit(stream)
+        if limit <= 0:
+            stream.state = BLOCKED
+            return
+        reads = self._reads
+        assert reads is not None
+        stream.state = READING
+        self.reading += 1
+        asked = stream.asked
+        if asked.is_as_of:
+            span = RetainedSpan(
+                asked.topic_filter, asked.from_us, stream.before_offset, stream.after_topic_name, limit, PIECE_BYTES
+            )
+            reads.read_retained(stream, span)
+        else:
+            reads.read_log(
+                stream,
+                LogSpan(
+                    asked.topic_filter,
+                    stream.offset,
+                    asked.from_us,
+                    stream.before_offset,
+                    stream.before_us,
+                    limit,
+                    PIECE_BYTES,
+                ),
+            )
+
+    def _piece_has_come(self, stream: HistoryStream, piece: HistoryPiece | None, error: StoreError | None) -> None:
+        self._arrived.append((stream, piece, error))
+        self._wake()
+
+    def _end_client(self, session: "Session", reason: ReasonCode, detail: str) -> None:
+        """What a client asked for cannot go on: end its connection, so that it notices."""
+        assert self.connections is not None
+        self.connections.end(session, reason, detail, detail)
+
+    def _take(self, stream: HistoryStream, piece: HistoryPiece | None, error: StoreError | None) -> None:
+        self.reading -= 1
+        stream.state = READY
+        session = stream.subscription.session
+        link = session.link
+        access = self._access
+        if link is None:
+            self.end(stream)
+        elif error is not None or piece is None:
+            self._counters.store_refusals += 1
+            self._end_client(session, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, f"a history subscription: {error}")
+        elif not access.unrestricted and not access.may_subscribe(session.identity, stream.asked.topic_filter):
+            detail = "a history subscription has lost its right to read"
+            self._end_client(session, ReasonCode.NOT_AUTHORIZED, detail)
+        elif not self._send_messages(stream, piece) or not self._send_retained(stream, piece):
+            stream.state = BLOCKED
+        elif piece.is_done:
+            self.end(stream)
+        elif piece.is_end:
+            self._caught_up(stream)
+        else:
+            self._ready[stream] = None
+
+    def _send_messages(self, stream: HistoryStream, piece: HistoryPiece) -> bool:
+        """False: the client must read or acknowledge first; the rest of the piece is read again then."""
+        if stream.asked.is_as_of:
+            return True
+        subscription = stream.subscription
+        own_id = subscription.session.client_id if subscription.no_local else ""
+        is_near = self._is_near(stream, piece)
+        for found in piece.messages:
+            if found.client_id != own_id or not subscription.no_local:
+                if not self._sender.has_place(stream, found.message.qos):
+                    stream.offset = found.offset
+                    return False
+                self._sender.send(stream, found.message, found.offset, found.timestamp_us, is_near)
+        stream.offset = piece.next_offset
+        if stream.tail is not None:
+            stream.tail.drop_before(stream.offset)
+        return True
+
+    def _send_retained(self, stream: HistoryStream, piece: HistoryPiece) -> bool:
+        for retained in piece.retained:
+            if not self._sender.has_place(stream, retained.qos):
+                return False
+            self._sender.send(stream, as_message(retained), retained.offset, retained.timestamp_us, False)
+            stream.after_topic_name = retained.topic_name
+        stream.after_topic_name = piece.after_topic_name
+        return True
+
+    def _is_near(self, stream: HistoryStream, piece: HistoryPiece) -> bool:
+        """Whether a persistent queue may refer to the records: old ones would count as a long queue."""
+        if stream.subscription.session.outbound.queue is None or not piece.messages:
+            return True
+        reads = self._reads
+        assert reads is not None
+        kept_bytes = reads.log_bytes_from(piece.messages[0].offset)
+        return kept_bytes * NEAR_PART < self._limits.queue_log_bytes_max
+
+    # -- live ----------------------------------------------------------------------------------------------------
+
+    def _caught_up(self, stream: HistoryStream) -> None:
+        """Everything that was durable has been sent."""
+        if stream.tail is None and not stream.before_offset and self._sender.now_us() >= stream.left_us + JOIN_AGAIN_US:
+            stream.tail = LiveTail(self.leave, self._sender, self._store, stream, self._tail_messages_max)
+            self._routes.add_group(stream.tail)
+            self._joining += 1
+        tail = stream.tail
+        if tail is not None and stream.offset >= tail.fence_offset:
+            self._joining -= 1
+            stream.state = LIVE
+            stream.subscription.session.streams.waiting -= 1
+            tail.advance()
+        else:
+            stream.state = FOLLOWING
+            self._following[stream] = None
+            self._followed_offset = min(self._followed_offset, stream.offset)
+
+    def leave(self, stream: HistoryStream) -> None:
+        """The client does not keep up with the live messages: go on in the log, from the first that it has not got."""
+        tail = stream.tail
+        if tail is None:
+            return
+        if stream.state == LIVE:
+            first_offset = tail.first_offset()
+            if first_offset:
+                stream.offset = first_offset
+            stream.subscription.session.streams.waiting += 1
+            self._remove_tail(stream)
+            stream.state = READY
+            self._ready[stream] = None
+            self._wake()
+        else:
+            self._remove_tail(stream)
+        stream.left_us = self._sender.now_us()
+
+    def _remove_tail(self, stream: HistoryStream) -> None:
+        tail = stream.tail
+        if tail is not None:
+            if stream.state != LIVE:
+                self._joining -= 1
+            self._routes.remove_group(tail)
+            self._counters.dropped_output_full += tail.end()
+            stream.tail = None
