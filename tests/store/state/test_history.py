@@ -11,7 +11,7 @@ from embermq.store.errors import StoreError
 from embermq.store.journal import Journal
 from embermq.store.log.records import Group
 from embermq.store.memory import MemoryStore
-from embermq.store.state.history import PIECE_BYTES, PIECE_TOPICS, STEPS_MAX
+from embermq.store.state.history import ENTRIES_AT_ONCE, PIECE_BYTES, PIECE_TOPICS, STEPS_MAX
 from embermq.store.state.retained_keys import history_key, key_topic
 from embermq.store.state.state import State
 from support.state_samples import retained
@@ -51,6 +51,24 @@ def test_pieces_give_what_one_answer_gives(tmp_path: Path) -> None:
         at_once = journal.retained_as_of("a/#", "", 10 * topics, instant_us)
         assert found == [(kept.topic_name, kept.payload) for kept in at_once]
     assert len(found) == topics - 1
+    journal.close()
+
+
+def test_pieces_find_an_instant_among_more_changes_than_are_read_at_once(tmp_path: Path) -> None:
+    journal, calls = open_journal(tmp_path / "data")
+    for change in range(2 * ENTRIES_AT_ONCE + 10):
+        hot = {"b": b"" if change % 7 == 6 else b"%d" % change}
+        others = {f"{name}/{change}": b"x" for name in "ac"} if change % 50 == 0 else {}
+        publish(journal, calls, FIRST_US + change, hot | others)
+    last_us = FIRST_US + 2 * ENTRIES_AT_ONCE + 9
+    for instant_us in (FIRST_US - 1, FIRST_US, FIRST_US + 6, FIRST_US + ENTRIES_AT_ONCE + 3, last_us):
+        for topic_filter in ("#", "b/#", "a/#", "b"):
+            pieces = journal.retained_as_of_pieces(topic_filter, instant_us)
+            found = [(kept.topic_name, kept.payload) for piece in pieces for kept in piece]
+            at_once = journal.retained_as_of(topic_filter, "", 1_000, instant_us)
+            assert found == [(kept.topic_name, kept.payload) for kept in at_once]
+    rest = [kept.topic_name for piece in journal.retained_as_of_pieces("#", last_us, "b") for kept in piece]
+    assert rest and all(name.startswith("c/") for name in rest)
     journal.close()
 
 

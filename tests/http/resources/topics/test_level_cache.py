@@ -7,7 +7,6 @@ import pytest
 from embermq.http.resources.topics.level_cache import FRESH_PART, FRESH_S, PAST_FRESH_S, Found, Key, LevelCache
 
 NOW: Key = (None, "", 100, 0, 0)
-PAST: Key = (None, "", 100, 5, 0)
 
 
 class Walk:
@@ -35,14 +34,18 @@ class Walk:
 
 def test_levels_are_given_again_until_they_are_old() -> None:
     async def test() -> None:
-        for took_s, key, fresh_s in ((0.0, NOW, FRESH_S), (1.0, NOW, FRESH_PART), (0.0, PAST, PAST_FRESH_S)):
+        for took_s, is_past, fresh_s in (
+            (0.0, False, FRESH_S),
+            (0.5, False, 0.5 * FRESH_PART),
+            (0.0, True, PAST_FRESH_S),
+        ):
             walk = Walk(took_s)
             cache = LevelCache(now_s=walk.now_s)
-            assert await cache.get(key, walk.find) == ([], "1")
+            assert await cache.get(NOW, walk.find, is_past) == ([], "1")
             walk.clock_s += fresh_s - 0.01
-            assert await cache.get(key, walk.find) == ([], "1")
+            assert await cache.get(NOW, walk.find, is_past) == ([], "1")
             walk.clock_s += 0.02
-            assert await cache.get(key, walk.find) == ([], "2")
+            assert await cache.get(NOW, walk.find, is_past) == ([], "2")
 
     asyncio.run(test())
 

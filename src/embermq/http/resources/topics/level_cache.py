@@ -35,8 +35,11 @@ class LevelCache:
         self._now_s: Final = now_s
         self._kept: Final[OrderedDict[Key, tuple[asyncio.Future[Found], float]]] = OrderedDict()  # until when
 
-    async def get(self, key: Key, find: Callable[[], Awaitable[Found]]) -> Found:
-        """What was found for a key, or is being found, or else what `find` finds."""
+    async def get(self, key: Key, find: Callable[[], Awaitable[Found]], is_past: bool = False) -> Found:
+        """What was found for a key, or is being found, or else what `find` finds.
+
+        `is_past`: its instants are so long ago that all records of them are applied.
+        """
         kept = self._kept.get(key)
         if kept is not None and (not kept[0].done() or self._now_s() < kept[1]):
             return await asyncio.shield(kept[0])
@@ -54,7 +57,7 @@ class LevelCache:
                     del self._kept[key]
             elif is_kept:
                 now_s = self._now_s()
-                fresh_s = PAST_FRESH_S if key[3] else min(FRESH_S_MAX, max(FRESH_S, FRESH_PART * (now_s - began_s)))
+                fresh_s = PAST_FRESH_S if is_past else min(FRESH_S_MAX, max(FRESH_S, FRESH_PART * (now_s - began_s)))
                 self._kept[key] = found, now_s + fresh_s
 
         task.add_done_callback(done)

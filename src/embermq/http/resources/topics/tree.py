@@ -18,6 +18,7 @@ from embermq.http.fields import (
     Timestamp,
     TopicPrefix,
     json_text,
+    now_us,
 )
 from embermq.http.messages_json import RetainedMessage, retained_json
 from embermq.http.operation import VIEWER, Answer, Call, Operation
@@ -32,6 +33,8 @@ from embermq.store.topic_tree import UNKNOWN_COUNT, Moments, TreeLevel, position
 
 PAYLOAD_BYTES: Final = 200
 SIGNS: Final = ("", "+", "~", "-")  # by the numbers of `store.topic_tree`
+APPLIED_US: Final = 10_000_000
+"""The records of an instant are applied so long after it, unless the disk fails."""
 UNBOUNDED_WORK: Final = 1 << 60
 
 
@@ -103,7 +106,8 @@ async def list_level(call: Call[TreeQuery, Nothing]) -> Answer:
     moments = moments_of(call.service, query)
     try:
         key = query.below, query.cursor, query.limit, moments.as_of_us, moments.compare_us
-        levels, following = await call.service.levels.get(key, lambda: _levels(call, moments))
+        is_past = 0 < moments.as_of_us < now_us() - APPLIED_US
+        levels, following = await call.service.levels.get(key, lambda: _levels(call, moments), is_past)
         lines, following = await _lines(call, moments, levels, following)
     except HistoryTrimmed as error:
         raise HttpRefusal(410, str(error)) from None
