@@ -63,6 +63,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "store.errors",
         "store.log",
         "store.topic_tree",
+        "archive",
         "broker",
         "access.tokens",
         "transport",
@@ -83,7 +84,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark.jobs",
     ),
     "spark": ("protocol", "archive", "store.errors", "store.log", "instants", "spark"),
-    "sql": ("protocol", "store.log", "instants", "spark.errors", "spark.lake", "spark.local", "spark.source", "sql"),
+    "sql": (
+        "archive",
+        "protocol",
+        "store.log",
+        "instants",
+        "spark.errors",
+        "spark.lake",
+        "spark.local",
+        "spark.source",
+        "sql",
+    ),
 }
 # third-party parts that only certain packages may know; "" is the top and the commands
 ONLY_IN: dict[str, tuple[str, ...]] = {

@@ -19,7 +19,7 @@ from embermq.store.log.errors import LogLost
 from embermq.store.log.identity import read_identity
 from embermq.store.log.reader import LogReader
 from embermq.store.log.verify import verify
-from support.archives import engine_with, publish, read_all, upload_closed, wait_until, writer_of
+from support.archives import engine_with, publish, publish_slowly, read_all, upload_closed, wait_until, writer_of
 from support.store_contract import Engine
 from support.trimmed_log import SETTINGS, STEP_US, everything, fill_trimmed, first_offset, open_journal
 
@@ -62,7 +62,7 @@ def test_messages_that_a_session_is_owed_come_back_with_their_segments(tmp_path:
     message = Publish("a/b", b"owed", 1)
     session.queue.push(message, engine.store.append_publish(message, "publisher"), 1, False)
     engine.commit()
-    publish(engine, 200, STEP_US)
+    publish_slowly(engine, 200, STEP_US)
     engine.store.close()
     assert len(checkpoint_offsets(data / "log")) > 2
     truth = seen(data)
@@ -75,7 +75,7 @@ def test_messages_that_a_session_is_owed_come_back_with_their_segments(tmp_path:
 def test_only_what_is_needed_is_fetched(tmp_path: Path) -> None:
     data, place = tmp_path / "data", str(tmp_path / "archive")
     engine = engine_with(data, place, SETTINGS)
-    publish(engine, 400, STEP_US)
+    publish_slowly(engine, 400, STEP_US)
     engine.store.close()
     newest = open_archive(place).checkpoints()[-1].offset
     progress: list[tuple[int, int]] = []
@@ -201,7 +201,7 @@ def test_of_two_restored_servers_one_goes_on(tmp_path: Path, caplog: pytest.LogC
 def test_a_gap_in_the_archive_is_not_restored_over(tmp_path: Path) -> None:
     data, place = tmp_path / "data", str(tmp_path / "archive")
     engine = engine_with(data, place, SETTINGS)
-    publish(engine, 400, STEP_US)
+    publish_slowly(engine, 400, STEP_US)
     engine.store.close()
     archive = open_archive(place)
     gone = archive.segments()[-2]
@@ -217,7 +217,7 @@ def test_a_gap_in_the_archive_is_not_restored_over(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     data, place = tmp_path / "data", str(tmp_path / "archive")
     engine = engine_with(data, place, SETTINGS)
-    publish(engine, 400, STEP_US)
+    publish_slowly(engine, 400, STEP_US)
     engine.store.close()
     truth = seen(data)
     older, newest = open_archive(place).checkpoints()[-2:]

@@ -14,7 +14,7 @@ from embermq.store.journal import Journal
 from embermq.store.log.identity import LogIdentity, log_identity, write_identity
 from embermq.store.log.reader import LogReader
 from embermq.store.opening import JournalSettings
-from support.archives import engine_with, publish, read_all, wait_until, writer_of
+from support.archives import engine_with, publish, publish_slowly, read_all, wait_until, writer_of
 from support.store_contract import Engine
 from support.trimmed_log import SETTINGS, STEP_US, first_offset
 
@@ -244,7 +244,7 @@ def test_a_damaged_segment_is_left_out_and_said(
 def test_the_archive_has_a_retention_of_its_own(tmp_path: Path) -> None:
     data, place = tmp_path / "data", str(tmp_path / "archive")
     engine = engine_with(data, place, SETTINGS, retention=ArchiveRetention(size_bytes=200_000))
-    publish(engine, 400, STEP_US)
+    publish_slowly(engine, 400, STEP_US)
     engine.store.close()
     archive = open_archive(place)
     size_bytes = sum(segment.size_bytes for segment in archive.segments())

@@ -2,19 +2,25 @@
 
 import json
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
+from embermq import Broker
 from embermq.archive.archive import open_archive
-from support.archives import engine_with, publish
-from support.ember_command import ember, sentence
-from support.trimmed_log import SETTINGS, STEP_US
+from embermq.config import load
+from embermq.embed import BrokerThread
+from support.archives import engine_with, publish, publish_slowly, wait_until
+from support.ember_command import Done, ember, sentence
+from support.trimmed_log import SETTINGS, STEP_US, first_offset
 
 
 def archived(tmp_path: Path, rounds: int = 40) -> tuple[Path, Path]:
     """A stopped server's data directory and its archive."""
     data, place = tmp_path / "data", tmp_path / "archive"
     engine = engine_with(data, str(place), SETTINGS)
-    publish(engine, rounds, STEP_US)
+    publish_slowly(engine, rounds, STEP_US)
     engine.store.close()
     return data, place
 
@@ -90,3 +96,37 @@ def test_a_server_does_not_begin_a_new_log_where_one_can_be_restored(tmp_path: P
     said = sentence(ember("serve", "--port", "0", "--data", new, environment={"EMBERMQ_STORE__ARCHIVE": str(place)}))
     assert f"{new} has no log, and the archive {place} has one up to offset 160" in said
     assert f"`ember log restore --from {place} --data {new}`" in said
+
+
+@pytest.mark.parametrize("is_running", [False, True], ids=["stopped", "running"])
+def test_as_of_reaches_an_instant_that_only_the_archive_has(is_running: bool, tmp_path: Path) -> None:
+    data, place = tmp_path / "data", tmp_path / "archive"
+    engine = engine_with(data, str(place), SETTINGS)
+    truth: dict[int, int] = {}
+    for number in range(300):
+        publish(engine, 1, STEP_US, payload=b"%d" % number)
+        truth[engine.now_us] = number
+        if number % 20 == 0:
+            wait_until(lambda: engine.store.counts()["archive/pending-bytes"] == 0)
+    engine.store.close()
+    instant_us = 1_000_000 + 31 * STEP_US
+    assert first_offset(data) > 4 * 100
+    environment = {"EMBERMQ_STORE__ARCHIVE": str(place)}
+    shown = (instant_us + 5) / 1_000_000
+
+    def ask(*arguments: str) -> Done:
+        return ember("retained", *arguments, "--as-of", f"{shown}", "--data", data, environment=environment)
+
+    with ExitStack() as stack:
+        if is_running:
+            store = {"directory": data, "archive": str(place)}
+            broker = Broker.from_settings(load(None, {"listeners": {"port": 0}, "store": store}))
+            stack.enter_context(BrokerThread(broker))
+        listed = [json.loads(line) for line in ask("ls", "--json").lines]
+        assert [row["topic"] for row in listed] == [f"much/{number}" for number in range(4)]
+        assert [row["payload"].partition("\0")[0] for row in listed] == [str(truth[instant_us])] * 4
+        assert ask("get", "much/2").text.startswith(f"{truth[instant_us]}\\x00")
+        before = ember("retained", "ls", "--as-of", f"{shown}", "--data", data)
+        if not is_running:
+            assert "the history is kept from" in sentence(before)
+    wait_until(lambda: not list((data / "archive-cache").glob("as-of-*")))

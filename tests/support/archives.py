@@ -78,12 +78,20 @@ def engine_with(data: Path, place: str, settings: JournalSettings = KEPT, **opti
     return Engine(opener)
 
 
-def publish(engine: Engine, rounds: int, step_us: int = 1_000) -> None:
+def publish(engine: Engine, rounds: int, step_us: int = 1_000, payload: bytes = b"") -> None:
+    """In each round a retained message of some 500 bytes on each of four topics, as one group."""
     for number in range(rounds):
         engine.turn(step_us)
         for topic in range(4):
-            engine.publish(f"much/{topic}", b"%d" % number + bytes(500))
+            engine.publish(f"much/{topic}", (payload or b"%d" % number) + bytes(500))
         engine.commit()
+
+
+def publish_slowly(engine: Engine, rounds: int, step_us: int) -> None:
+    """As `publish`, waiting for the uploads now and then, so that the log can be trimmed."""
+    for done in range(0, rounds, 10):
+        publish(engine, min(10, rounds - done), step_us)
+        wait_until(lambda: engine.store.counts()["archive/pending-bytes"] == 0)
 
 
 def wait_until(is_so: Callable[[], bool], within_s: float = 30) -> None:

@@ -118,8 +118,8 @@ class Uploader(Archiver):
     def _run(self) -> None:
         retry_s = self._settings.retry_first_s
         while True:
-            is_last = self._closing.is_set()
             self._awake.clear()
+            is_last = self._closing.is_set()  # after that: `close` sets this one first
             try:
                 self._upload_all()
             except _Stopped:

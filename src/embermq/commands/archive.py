@@ -9,7 +9,7 @@ import typer
 
 from embermq.commands.options import bar
 from embermq.commands.output import Size, counted, json_line, print_table, size_text
-from embermq.commands.server_access.target import log_directory, settings_of
+from embermq.commands.server_access.target import archive_address, log_directory
 from embermq.errors import ConfigError
 from embermq.instants import utc_seconds_text, utc_text
 
@@ -47,7 +47,7 @@ def list_places(address: str | None, data: Path | None, config: Path | None, as_
     from embermq.archive.archive import open_archive
 
     if address is None:
-        address = settings_of(data, config).store.archive
+        address = archive_address(data, config)
         directory: Path | None = log_directory(data, config)
     else:  # a machine that has nothing but the archive's address can list it too
         directory = log_directory(data, config) if data is not None or config is not None else None

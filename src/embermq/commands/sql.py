@@ -12,7 +12,7 @@ import typer
 from embermq.commands.errors import errors_as_sentences, print_error
 from embermq.commands.options import directory_option
 from embermq.commands.output import Csv, Format, Json, chosen_format, counted, print_rows
-from embermq.commands.server_access.target import Config, Data, log_directory, open_target
+from embermq.commands.server_access.target import Config, Data, archive_address, log_directory, open_target
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def sql(
                 for found, _ in server.messages("#", as_of_us):
                     yield found.topic_name, found.payload, found.qos, found.offset, found.timestamp_us
 
-        with open_session(log_directory(data, config), retained, Lake(lake_directory)) as session:
+        archive = archive_address(data, config)
+        with open_session(log_directory(data, config), retained, Lake(lake_directory), archive) as session:
             if query is None:
                 _prompt(session, format)
             elif parquet is not None:

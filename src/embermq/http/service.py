@@ -1,12 +1,14 @@
 """The service: what the handlers of requests need of a running server.
 
-Owns: the places for streams, and how a change is published and waited for.
+Owns: the places for streams, how a change is published and waited for, and that the event loop never waits for a file
+or an archive.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
@@ -16,8 +18,10 @@ from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.topics.level_cache import LevelCache
 from embermq.http.streaming import StreamPlaces
 from embermq.protocol.packets import Publish
+from embermq.store.interface import Retained
 
 if TYPE_CHECKING:
+    from embermq.archive.past import ArchivedPast
     from embermq.http.resources.live.latest import LatestView
     from embermq.http.resources.statistics_history import Sample
     from embermq.transport.server import Server
@@ -34,6 +38,48 @@ T = TypeVar("T")
 
 
 @final
+class Past:
+    """As of instants that only the archive has: on a thread of its own, one question after the other."""
+
+    __slots__ = ("_address", "_data", "_past", "_thread")
+
+    def __init__(self, address: str, data: Path) -> None:
+        self._address: Final = address
+        self._data: Final = data
+        self._past: ArchivedPast | None = None
+        self._thread: Final = ThreadPoolExecutor(1, "ember-past")
+
+    async def pieces(self, topic_filter: str, instant_us: int, after_topic_name: str) -> AsyncIterator[list[Retained]]:
+        """As `ArchivedPast.pieces`."""
+        opened = await self._on_thread(self._opened)
+        pieces = opened.pieces(topic_filter, instant_us, after_topic_name)
+        while (piece := await self._on_thread(partial(next, pieces, None))) is not None:
+            yield piece
+
+    async def message(self, topic_name: str, instant_us: int) -> Retained | None:
+        """As `ArchivedPast.message`."""
+        opened = await self._on_thread(self._opened)
+        return await self._on_thread(partial(opened.message, topic_name, instant_us))
+
+    def close(self) -> None:
+        """No question follows; what was made for one is removed when that has ended."""
+        if self._past is not None:
+            self._thread.submit(self._past.close)
+        self._thread.shutdown(wait=False)
+
+    async def _on_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    def _opened(self) -> "ArchivedPast":
+        if self._past is None:
+            from embermq.archive.past import CACHE, ArchivedPast, remove_leftovers
+
+            remove_leftovers(self._data / CACHE)
+            self._past = ArchivedPast(self._address, self._data / CACHE)
+        return self._past
+
+
+@final
 class Service:
     """One server. `settings` are the effective ones; `log_directory` is None for a server in memory."""
 
@@ -46,6 +92,7 @@ class Service:
         "log_directory",
         "page_places",
         "places",
+        "past",
         "samples",
         "server",
         "settings",
@@ -76,6 +123,8 @@ class Service:
         self.stopping: Final = asyncio.Event()
         self.failing_check_s: Final = failing_check_s
         self._threads: Final = ThreadPoolExecutor(THREADS, "http")
+        address = self.settings.get("store", {}).get("archive", "")
+        self.past: Final = Past(address, log_directory.parent) if address and log_directory is not None else None
 
     async def on_thread(self, call: Callable[[], T]) -> T:
         """Do something that reads files away from the event loop."""
@@ -84,6 +133,8 @@ class Service:
     def close(self) -> None:
         """No call follows."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        if self.past is not None:
+            self.past.close()
 
     def publish_retained(self, message: Publish, pending: "Pending") -> str:
         """Retain a message, or clear its topic; returns why it was refused."""

@@ -5,7 +5,6 @@ Owns: what a filter, which pyarrow shows as an expression and nothing more, says
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final, Self, final
 
 import numpy as np
@@ -18,7 +17,8 @@ from pyarrow import fs
 from embermq.spark.source.arrow_columns import MESSAGES_ARROW
 from embermq.spark.source.rows import log_columns, of_kinds, shown_columns
 from embermq.sql.scan import Scan
-from embermq.store.log.by_topic.chosen_blocks import BlockChooser, ChosenBlocks, ReadCount
+from embermq.sql.whole_log import WholeLog
+from embermq.store.log.by_topic.chosen_blocks import BlockChooser, ReadCount
 from embermq.store.log.records import Kind
 
 _TIMESTAMP: Final = MESSAGES_ARROW.field("timestamp").type
@@ -29,14 +29,14 @@ _NULL_TEST: Final = re.compile(r"\bis_(valid|null)\(|coalesce|if_else|true_unles
 class MessagesDataset(pads.InMemoryDataset):  # type: ignore[misc] # untyped there
     """Every accepted PUBLISH of a log. Made by `of`; each scan sees the log as it is then."""
 
-    _directory: Path
+    _log: WholeLog
     count: ReadCount
 
     @classmethod
-    def of(cls, directory: Path) -> Self:
-        """The messages of the log in a log directory."""
+    def of(cls, log: WholeLog) -> Self:
+        """The messages of a log."""
         dataset = cls(MESSAGES_ARROW.empty_table())
-        dataset._directory = directory
+        dataset._log = log
         dataset.count = ReadCount()
         return dataset
 
@@ -52,13 +52,13 @@ class MessagesDataset(pads.InMemoryDataset):  # type: ignore[misc] # untyped the
         return Scan(self._batches(schema, filter), schema, names, filter)
 
     def _batches(self, schema: pa.Schema, filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
-        blocks = ChosenBlocks(self._directory, ExpressionChooser(filter))
-        for batch in blocks.batches(log_columns(schema.names, True, False)):
+        count = ReadCount()
+        for batch in self._log.chosen(ExpressionChooser(filter), log_columns(schema.names, True, False), count):
             kept = of_kinds(batch, (Kind.PUBLISH,))
             if kept.num_rows:
                 yield pa.RecordBatch.from_arrays([*shown_columns(kept, schema.names)], schema=schema)
-        self.count.read_bytes += blocks.count.read_bytes
-        self.count.log_bytes = blocks.count.log_bytes
+        self.count.read_bytes += count.read_bytes
+        self.count.log_bytes = count.log_bytes
 
 
 @final

@@ -20,8 +20,8 @@ from embermq.spark.source.arrow_columns import MESSAGES_ARROW
 from embermq.spark.source.rows import log_columns, of_kinds, shown_columns
 from embermq.spark.source.topic_masks import arrow_mask, valid_filter
 from embermq.sql.dataset import MessagesDataset
-from embermq.store.log.by_topic.chosen_blocks import BlockChooser, ChosenBlocks
-from embermq.store.log.reader import LogReader
+from embermq.sql.whole_log import WholeLog
+from embermq.store.log.by_topic.chosen_blocks import BlockChooser, ReadCount
 from embermq.store.log.records import Kind
 
 Instant = datetime | str | None
@@ -30,13 +30,15 @@ Instant = datetime | str | None
 _END_US: Final = 1 << 62
 
 
-def open_log(directory: str | os.PathLike[str]) -> "OpenLog":
+def open_log(directory: str | os.PathLike[str], archive: str | None = None) -> "OpenLog":
     """The log of a server, by its data directory or by the log directory in it. The server may run.
 
-    Raises `embermq.store.log.errors.NotALog` if there is none.
+    With the address of its archive, what was trimmed from the directory is read from there. Raises
+    `embermq.store.log.errors.NotALog` if there is no log, `embermq.archive.errors.ArchiveError` if the archive cannot
+    be used.
     """
     path = Path(directory)
-    return OpenLog(path / "log" if (path / "log").is_dir() else path)
+    return OpenLog(path / "log" if (path / "log").is_dir() else path, archive)
 
 
 @final
@@ -46,11 +48,11 @@ class OpenLog:
     No file stays open between calls, and each call sees the log as it is then.
     """
 
-    __slots__ = ("directory",)
+    __slots__ = ("_log", "directory")
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, archive: str | None = None) -> None:
         self.directory: Final = directory
-        LogReader(directory)
+        self._log: Final = WholeLog(directory, archive)
 
     @property
     def schema(self) -> pa.Schema:
@@ -59,7 +61,7 @@ class OpenLog:
 
     def bounds(self) -> tuple[int, int]:
         """The first durable offset, and the one after the last."""
-        return LogReader(self.directory).bounds()
+        return self._log.bounds()
 
     def batches(
         self,
@@ -86,7 +88,7 @@ class OpenLog:
     def _batches(self, wanted: "_Wanted", columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([MESSAGES_ARROW.field(name) for name in columns])
         needed = log_columns([*columns, "timestamp"], True, wanted.topic_filter is not None)
-        for batch in ChosenBlocks(self.directory, wanted).batches(needed):
+        for batch in self._log.chosen(wanted, needed, ReadCount()):
             kept = wanted.rows(of_kinds(batch, (Kind.PUBLISH,)))
             if kept.num_rows:
                 yield pa.RecordBatch.from_arrays([*shown_columns(kept, columns)], schema=schema)
@@ -104,7 +106,7 @@ class OpenLog:
 
     def dataset(self) -> MessagesDataset:
         """All messages as a dataset of pyarrow: what queries it passes its filters on topic and timestamp down."""
-        return MessagesDataset.of(self.directory)
+        return MessagesDataset.of(self._log)
 
 
 @final

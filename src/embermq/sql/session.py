@@ -20,8 +20,8 @@ from embermq.spark.local.tables import open_connection, open_table, sentence_of
 from embermq.sql.dataset import MessagesDataset
 from embermq.sql.events import CLIENTS_ARROW, client_events
 from embermq.sql.scan import Scan
+from embermq.sql.whole_log import WholeLog
 from embermq.store.log.by_topic.chosen_blocks import ReadCount
-from embermq.store.log.reader import LogReader
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -71,13 +71,18 @@ class SqlSession:
     __slots__ = ("_connection", "_messages", "_retained", "_moments")
 
     def __init__(
-        self, connection: "DuckDBPyConnection", log_directory: Path, retained: RetainedRows, lake: Lake | None
+        self,
+        connection: "DuckDBPyConnection",
+        log_directory: Path,
+        retained: RetainedRows,
+        lake: Lake | None,
+        archive: str | None = None,
     ) -> None:
-        LogReader(log_directory)  # says if it is none
+        log = WholeLog(log_directory, archive)  # says if it is none
         self._connection: Final = connection
         self._retained: Final = retained
         self._moments: Final[dict[int, str]] = {}
-        self._messages: Final = MessagesDataset.of(log_directory)
+        self._messages: Final = MessagesDataset.of(log)
         connection.register("messages", self._messages)
         connection.register("retained", RowsDataset.of(RETAINED_ARROW, lambda: _batches(retained(None))))
         connection.register("clients", RowsDataset.of(CLIENTS_ARROW, lambda: client_events(log_directory)))
@@ -160,10 +165,12 @@ class SqlSession:
 
 
 @contextmanager
-def open_session(log_directory: Path, retained: RetainedRows, lake: Lake | None = None) -> Iterator[SqlSession]:
-    """The tables of one server for queries; closed at the end."""
+def open_session(
+    log_directory: Path, retained: RetainedRows, lake: Lake | None = None, archive: str | None = None
+) -> Iterator[SqlSession]:
+    """The tables of one server for queries; closed at the end. `archive` is the address of its archive."""
     with open_connection() as connection:
-        yield SqlSession(connection, log_directory, retained, lake)
+        yield SqlSession(connection, log_directory, retained, lake, archive)
 
 
 def _batches(rows: Iterator[RetainedRow]) -> Iterator[pa.RecordBatch]:

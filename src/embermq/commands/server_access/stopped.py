@@ -5,7 +5,8 @@ Messages are published with a core without connections, so that its limits apply
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, closing, suppress
+from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, final
 
@@ -17,9 +18,11 @@ from embermq.commands.options import bar
 from embermq.commands.server_access.target import Stat, Target
 from embermq.engines import open_stopped_store
 from embermq.protocol.packets import Publish
+from embermq.store.errors import HistoryTrimmed
 from embermq.store.interface import Retained, RetainedChange, StoreError
 
 if TYPE_CHECKING:
+    from embermq.archive.past import ArchivedPast
     from embermq.settings import Settings
 
 GROUP_MESSAGES: Final = 2_000
@@ -33,11 +36,13 @@ FAILING_CHECK_S: Final = 1.0
 class StoppedServer(Target):
     """A data directory, locked until it is closed."""
 
-    __slots__ = ("_bug", "_calls", "_core", "_limits", "_pending", "_store")
+    __slots__ = ("_archive", "_bug", "_calls", "_core", "_directory", "_limits", "_pending", "_store")
 
     def __init__(self, settings: "Settings") -> None:
         self._calls: Final[SimpleQueue[Callable[[], None]]] = SimpleQueue()
         self._limits: Final = settings.limits.limits()
+        self._archive: Final = settings.store.archive
+        self._directory: Final = settings.store.directory
         self._core: Core | None = None
         self._pending = 0
         self._bug: Exception | None = None
@@ -48,12 +53,34 @@ class StoppedServer(Target):
     def messages(
         self, topic_filter: str, as_of_us: int | None = None, payload_bytes_max: int | None = None
     ) -> Iterator[tuple[Retained, int]]:
-        for piece in retained_pieces(self._store, topic_filter, as_of_us):
+        pieces = retained_pieces(self._store, topic_filter, as_of_us)
+        try:
+            first = next(pieces, [])
+        except HistoryTrimmed:
+            if not self._archive or as_of_us is None:
+                raise
+            with self._past() as past:
+                for piece in past.pieces(topic_filter, as_of_us):
+                    for retained in piece:
+                        yield retained, len(retained.payload)
+            return
+        for piece in chain([first], pieces):
             for retained in piece:
                 yield retained, len(retained.payload)
 
     def message(self, topic_name: str, as_of_us: int | None = None) -> Retained | None:
-        return retained_message(self._store, topic_name, as_of_us)
+        try:
+            return retained_message(self._store, topic_name, as_of_us)
+        except HistoryTrimmed:
+            if not self._archive or as_of_us is None:
+                raise
+        with self._past() as past:
+            return past.message(topic_name, as_of_us)
+
+    def _past(self) -> "AbstractContextManager[ArchivedPast]":
+        from embermq.archive.past import CACHE, ArchivedPast
+
+        return closing(ArchivedPast(self._archive, self._directory / CACHE))
 
     def changes(self, topic_name: str) -> Iterator[RetainedChange]:
         after_offset = -1

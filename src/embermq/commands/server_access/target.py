@@ -104,6 +104,13 @@ def log_directory(data: Path | None, config: Path | None) -> Path:
     return settings_of(data, config).store.directory / "log"
 
 
+def archive_address(data: Path | None, config: Path | None) -> str | None:
+    """The address of the log's archive in the settings; None if there is none."""
+    if data is not None and not (data / "log").is_dir():
+        return None
+    return settings_of(data, config).store.archive or None
+
+
 def open_target(data: Path | None, config: Path | None) -> Target:
     """The server that runs on the directory; if none runs, the directory itself."""
     from embermq.commands.server_access.running import connect

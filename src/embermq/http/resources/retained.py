@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from aiohttp import web
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from embermq.archive.errors import ArchiveError
 from embermq.broker.operator import cleared, retained_message, retained_pieces
 from embermq.http.fields import (
     PAGE_ITEMS,
@@ -136,6 +137,34 @@ def as_of_us(service: Service, text: str | None, name: str = "as_of") -> int | N
     return asked_us
 
 
+async def pieces_of(
+    service: Service, topic_filter: str, instant_us: int | None, after_topic_name: str
+) -> AsyncIterator[list[Retained]]:
+    """What a filter matches, now or as of an instant, which may be one that only the archive has."""
+    pieces = retained_pieces(service.server.store, topic_filter, instant_us, after_topic_name)
+    try:
+        first = next(pieces, [])
+    except HistoryTrimmed:
+        if service.past is None or instant_us is None:
+            raise
+        async for piece in service.past.pieces(topic_filter, instant_us, after_topic_name):
+            yield piece
+        return
+    yield first
+    for piece in pieces:
+        yield piece
+
+
+async def message_of(service: Service, topic_name: str, instant_us: int | None) -> Retained | None:
+    """The retained message of a topic, now or as of an instant, which may be one that only the archive has."""
+    try:
+        return retained_message(service.server.store, topic_name, instant_us)
+    except HistoryTrimmed:
+        if service.past is None or instant_us is None:
+            raise
+    return await service.past.message(topic_name, instant_us)
+
+
 async def list_retained(call: Call[RetainedQuery, Nothing]) -> Answer:
     instant_us = as_of_us(call.service, call.query.as_of)
     try:
@@ -144,17 +173,19 @@ async def list_retained(call: Call[RetainedQuery, Nothing]) -> Answer:
         return await _page(call, instant_us)
     except HistoryTrimmed as error:
         raise HttpRefusal(410, str(error)) from None
+    except ArchiveError as error:
+        raise HttpRefusal(503, str(error)) from None
 
 
 async def _stream(call: Call[RetainedQuery, Nothing], instant_us: int | None) -> web.StreamResponse:
     query = call.query
-    pieces = retained_pieces(call.service.server.store, query.filter, instant_us, query.cursor)
-    first = next(pieces, [])  # an error must come before the status does
+    pieces = pieces_of(call.service, query.filter, instant_us, query.cursor)
+    first: list[Retained] = await anext(pieces, [])  # an error must come before the status does
     slices = Slices()
     async with Stream(call.request, call.service.places, stall_s(call.request)) as stream:
         try:
             await stream.lines([retained_json(retained, query.payload_bytes) for retained in first])
-            for piece in pieces:
+            async for piece in pieces:
                 await stream.lines([retained_json(retained, query.payload_bytes) for retained in piece])
                 await slices.rest()
         except StoreError as error:
@@ -168,7 +199,7 @@ async def _page(call: Call[RetainedQuery, Nothing], instant_us: int | None) -> w
     found: list[Retained] = []
     size_bytes = 0
     is_more = False
-    for piece in retained_pieces(call.service.server.store, query.filter, instant_us, query.cursor):
+    async for piece in pieces_of(call.service, query.filter, instant_us, query.cursor):
         for retained in piece:
             if len(found) == query.limit or size_bytes >= PAGE_BYTES_MAX:
                 is_more = True
@@ -186,9 +217,11 @@ async def _page(call: Call[RetainedQuery, Nothing], instant_us: int | None) -> w
 async def get_message(call: Call[OneQuery, Nothing]) -> Answer:
     instant_us = as_of_us(call.service, call.query.as_of)
     try:
-        retained = retained_message(call.service.server.store, call.query.topic, instant_us)
+        retained = await message_of(call.service, call.query.topic, instant_us)
     except HistoryTrimmed as error:
         raise HttpRefusal(410, str(error)) from None
+    except ArchiveError as error:
+        raise HttpRefusal(503, str(error)) from None
     if retained is None:
         raise HttpRefusal(404, "nothing is retained on this topic")
     return json_response(retained_json(retained))

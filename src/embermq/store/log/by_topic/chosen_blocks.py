@@ -64,9 +64,11 @@ class ReadCount:
 class ChosenBlocks:
     """The blocks of a log that a chooser wants. The end of the log is that of the moment of `batches`."""
 
-    __slots__ = ("_chooser", "_directory", "_log", "_verify", "count")
+    __slots__ = ("_are_closed", "_chooser", "_directory", "_log", "_verify", "count")
 
-    def __init__(self, directory: Path, chooser: BlockChooser, verify: bool = True) -> None:
+    def __init__(self, directory: Path, chooser: BlockChooser, verify: bool = True, are_closed: bool = False) -> None:
+        """`are_closed`: the newest segment is closed too, as those of an archive are."""
+        self._are_closed: Final = are_closed
         self._directory: Final = directory
         self._chooser: Final = chooser
         self._verify: Final = verify
@@ -103,7 +105,11 @@ class ChosenBlocks:
         self.count.log_bytes = sum(info.size_bytes for info in segments)
         spans = [(info.first_timestamp_us, info.last_timestamp_us) for info in segments]
         wanted = self._chooser.times(spans) if spans else []
-        return [(info, info is not segments[-1]) for info, is_wanted in zip(segments, wanted, strict=True) if is_wanted]
+        return [
+            (info, self._are_closed or info is not segments[-1])
+            for info, is_wanted in zip(segments, wanted, strict=True)
+            if is_wanted
+        ]
 
     def _of_segment(
         self,
