@@ -6,11 +6,12 @@ import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from embermq.spark import session
-from embermq.spark.errors import JavaMissing
+from embermq.spark.errors import JavaMissing, PipelineError
 from support.recorded import Recorder
 
 
@@ -74,6 +75,22 @@ def test_the_server_and_its_commands_import_no_spark() -> None:
     code = "import sys, embermq, embermq.cli, embermq.spark; print([m for m in sys.modules if m.startswith('pyspark')])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
+
+
+def test_a_session_that_the_pipeline_cannot_use_is_refused_with_a_sentence() -> None:
+    class Settings:
+        def get(self, key: str, default: str) -> str:
+            return default
+
+    class Session:
+        conf = Settings()
+
+    session_type: Any = Session
+    with pytest.raises(PipelineError, match=r"^the session has no Delta Lake: it needs the package io.delta:"):
+        session.check_session(session_type())
+    session_type.__module__ = "pyspark.sql.connect.session"
+    with pytest.raises(PipelineError, match=r"^the pipeline cannot run over Spark Connect"):
+        session.check_session(session_type())
 
 
 def test_the_extra_names_the_versions_that_were_tested() -> None:

@@ -222,7 +222,7 @@ def check_session(spark: "SparkSession") -> None:
     if "connect" in type(spark).__module__:
         raise PipelineError(
             "the pipeline cannot run over Spark Connect, which gives no access to the lake's files: give it a session "
-            "in the driver's own process; the source and the sink work over Spark Connect"
+            "in the driver's own process"
         )
     if "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
         raise PipelineError(
