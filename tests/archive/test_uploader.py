@@ -44,8 +44,8 @@ def test_a_stopped_server_has_archived_everything(place: str, tmp_path: Path) ->
 def test_segments_are_archived_before_they_are_trimmed(tmp_path: Path) -> None:
     data, place = tmp_path / "data", str(tmp_path / "archive")
     engine = engine_with(data, place, SETTINGS)
-    for _ in range(2_000):
-        publish(engine, 1, STEP_US)
+    for _ in range(200):
+        publish_slowly(engine, 10, STEP_US)
         if first_offset(data) > 200:
             break
     engine.store.close()
@@ -243,12 +243,12 @@ def test_a_damaged_segment_is_left_out_and_said(
 
 def test_the_archive_has_a_retention_of_its_own(tmp_path: Path) -> None:
     data, place = tmp_path / "data", str(tmp_path / "archive")
-    engine = engine_with(data, place, SETTINGS, retention=ArchiveRetention(size_bytes=200_000))
-    publish_slowly(engine, 400, STEP_US)
+    engine = engine_with(data, place, SETTINGS, retention=ArchiveRetention(size_bytes=150_000))
+    publish_slowly(engine, 200, STEP_US)
     engine.store.close()
     archive = open_archive(place)
     size_bytes = sum(segment.size_bytes for segment in archive.segments())
-    assert 150_000 < size_bytes < 320_000
+    assert 100_000 < size_bytes < 270_000
     assert archive.bounds()[0] == archive.checkpoints()[0].offset > 1
     names = {path.name.partition("-")[0] for path in (tmp_path / "archive" / "segments").iterdir()}
     assert names == {f"{segment.first_offset:020d}" for segment in archive.segments()}

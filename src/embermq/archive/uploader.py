@@ -24,7 +24,7 @@ from embermq.store.log.checkpoint import Checkpoint, checkpoint_offsets
 from embermq.store.log.errors import LogError
 from embermq.store.log.identity import log_identity
 from embermq.store.log.reader import LogReader
-from embermq.store.log.segments import SegmentInfo
+from embermq.store.log.segments import SegmentInfo, first_offsets
 from embermq.store.retention import Archiver
 
 CHECK_S: Final = 10.0
@@ -68,6 +68,7 @@ class Uploader(Archiver):
         self._segments: dict[int, ArchivedSegment] = {}
         self._checkpoints: dict[int, ArchivedCheckpoint] = {}
         self._damaged: Final[set[tuple[str, int]]] = set()  # what cannot be uploaded, by suffix and offset
+        self._done: tuple[list[int], list[int]] = [], []  # the segments and checkpoints of the last look at the log
         self._archived_before = 0
         self._pending_bytes = 0
         self._uploaded_bytes = 0
@@ -138,28 +139,34 @@ class Uploader(Archiver):
             self._awake.wait(self._settings.check_s)
 
     def _upload_all(self) -> None:
-        """Upload everything that is closed and not in the archive."""
+        """Upload everything that is closed and not in the archive, by offset."""
+        files = first_offsets(self._directory), checkpoint_offsets(self._directory)
+        if files == self._done and self._writer is not None:
+            return
         reader = LogReader(self._directory)
+        self._count(reader.segments()[:-1])
         if self._writer is None:
             self._writer = self._open()
             self._know(self._writer)
         segments = reader.segments()[:-1]
         self._count(segments)
+        checkpoints = self._new_checkpoints(segments[-1].next_offset if segments else 0)
         has_news = False
         for info in segments:
-            for offset in self._new_checkpoints(info.first_offset):
+            while checkpoints and checkpoints[0] <= info.first_offset:
                 has_news = self._claimed(has_news)
-                self._upload_checkpoint(offset)
+                self._upload_checkpoint(checkpoints.pop(0))
             if self._is_new(info):
                 has_news = self._claimed(has_news)
                 self._upload_segment(reader, info)
+                self._count(segments)
             self._archived_before = info.next_offset
-            self._count(segments)
-        for offset in self._new_checkpoints(segments[-1].next_offset if segments else 0):
+        for offset in checkpoints:
             has_news = self._claimed(has_news)
             self._upload_checkpoint(offset)
         if has_news:
             self._delete_expired(self._writer)
+        self._done = files
 
     def _open(self) -> ArchiveWriter:
         objects = Objects(parse_address(self._settings.address))

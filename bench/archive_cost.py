@@ -1,0 +1,108 @@
+"""What uploading to an archive costs the broker: `python -m bench.archive_cost [--rate N] [--seconds S] [--rounds N]`.
+
+Two servers on the disk get the same paced QoS 1 traffic in turn, round by round: one with an archive on an S3 server
+(moto, a process of its own, with a CPU time of its own), one without. Segments are small, so that many are uploaded in
+each round; a round ends when all that is closed is uploaded. It prints the CPU time of both and the difference.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from typing import Final
+
+from pyarrow import fs
+
+from bench.machine import pin
+from bench.paced import Paced, paced
+from bench.servers import Server, ember, ember_path
+from embermq.http.client import HttpClient
+
+COST_MAX: Final = 0.03
+PUBLISHERS: Final = 50
+BUCKET: Final = "bench"
+SETTINGS: Final = """\
+[store]
+segment_bytes = {segment_bytes}
+archive = "{archive}"
+"""
+S3_SERVER: Final = """
+import threading
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+threading.Event().wait()
+"""
+
+
+def pending_bytes(server: Server) -> int:
+    with HttpClient(server.data / "control.sock") as http:
+        found = re.search(r"^embermq_archive_pending_bytes (\S+)", http.text("/metrics"), re.MULTILINE)
+    assert found is not None
+    return int(float(found[1]))
+
+
+def uploaded_bytes(server: Server) -> int:
+    with HttpClient(server.data / "control.sock") as http:
+        found = re.search(r"^embermq_archive_uploaded_bytes_total (\S+)", http.text("/metrics"), re.MULTILINE)
+    assert found is not None
+    return int(float(found[1]))
+
+
+def measured(server: Server, rate: int, seconds: float, has_archive: bool) -> tuple[Paced, float]:
+    """One round: the traffic, and the CPU time of the server until all is uploaded, without that of the questions."""
+    before_s = server.cpu_seconds()
+    done = paced(server, 1, PUBLISHERS, rate, seconds)
+    time.sleep(1)  # for the last upload; the same for both
+    cpu_s = server.cpu_seconds() - before_s
+    while has_archive and pending_bytes(server):
+        time.sleep(0.1)
+    return done, cpu_s
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=int, default=4_000)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--segment-bytes", type=int, default=1 << 20)
+    given = parser.parse_args()
+    path = ember_path()
+    assert path is not None, "`ember` is not installed"
+    environment = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench", "AWS_EC2_METADATA_DISABLED": "true"}
+    os.environ.update(environment)
+    with ExitStack() as stack:
+        s3 = subprocess.Popen([sys.executable, "-c", S3_SERVER], stdout=subprocess.PIPE, text=True)
+        stack.callback(s3.wait)
+        stack.callback(s3.kill)
+        assert s3.stdout is not None
+        query = f"endpoint_override=127.0.0.1:{int(s3.stdout.readline())}&scheme=http&region=us-east-1"
+        filesystem, _ = fs.FileSystem.from_uri(f"s3://{BUCKET}?{query}&allow_bucket_creation=true")
+        filesystem.create_dir(BUCKET)
+        servers: dict[str, Server] = {}
+        for name, archive in (("without", ""), ("with", f"s3://{BUCKET}/log?{query}")):
+            settings = SETTINGS.format(segment_bytes=given.segment_bytes, archive=archive)
+            servers[name] = stack.enter_context(ember(path, settings, True, pin(False), [], name))
+        cpu_s = dict.fromkeys(servers, 0.0)
+        sent = dict.fromkeys(servers, 0)
+        for number in range(given.rounds):
+            order = list(servers) if number % 2 else list(reversed(servers))
+            for name in order:
+                done, took_s = measured(servers[name], given.rate, given.seconds, name == "with")
+                cpu_s[name] += took_s
+                sent[name] += done.delivered
+                print(f"round {number + 1}, {name:>7} an archive: {took_s:.2f} s of CPU, {done.lost} lost", flush=True)
+        uploaded = uploaded_bytes(servers["with"])
+    each = {name: cpu_s[name] * 1e6 / sent[name] for name in servers}
+    cost = each["with"] / each["without"] - 1
+    print(f"{uploaded / (1 << 20):.1f} MiB uploaded in segments of {given.segment_bytes:,} bytes")
+    print(f"{each['without']:.2f} us of CPU for a message without, {each['with']:.2f} us with an archive: {cost:+.1%}")
+    print("(met)" if cost < COST_MAX else "(missed)")
+
+
+if __name__ == "__main__":
+    main()
