@@ -1,5 +1,6 @@
 """The benchmark's arithmetic: counts and acknowledgements are right however the bytes are cut."""
 
+import json
 import select
 import socket
 import threading
@@ -16,6 +17,7 @@ from bench.flood import flood, open_traffic
 from bench.load import LoadFailed, Publisher, Subscriber, open_client, subscribe
 from bench.machine import Cores
 from bench.packets import PUBCOMP, PUBREC, PUBREL, Shape
+from bench.picture import PAGE, PICTURE, RESULT, lines_of, picture, with_table
 from bench.retained_load import PAYLOAD_BYTES, RetainedReader
 from bench.servers import sink
 from bench.wires import WebSocketSocket
@@ -196,6 +198,14 @@ def test_an_attack_ends_in_time_and_the_pair_beside_it_loses_nothing(name: str) 
         pair.close()
     assert (seen.sent, seen.lost) == (20, 0)
     assert 0 < seen.p99_ms < float("inf")
+
+
+def test_the_picture_and_the_table_of_the_docs_come_from_the_run_that_is_kept() -> None:
+    result = json.loads(RESULT.read_text(encoding="utf-8"))
+    page = PAGE.read_text(encoding="utf-8")
+    assert PICTURE.read_text(encoding="utf-8") == picture(result)
+    assert page == with_table(page, result)
+    assert len(lines_of(result)) >= 10
 
 
 @pytest.mark.parametrize("step", [1, 2, 7, 1000])
