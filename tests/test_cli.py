@@ -251,7 +251,8 @@ def test_an_empty_directory_name_is_not_the_current_directory(
     arguments: tuple[str, ...], refusal: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert refusal(*arguments) == f"ember: {arguments[-2]}: expected a directory, not ''"
+    expected = "a directory or a URL" if "--lake" in arguments else "a directory"
+    assert refusal(*arguments) == f"ember: {arguments[-2]}: expected {expected}, not ''"
     assert list(tmp_path.iterdir()) == []
 
 

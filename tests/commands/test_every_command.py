@@ -20,6 +20,7 @@ WITHOUT_JSON = {
     "pipeline compact",
     "pipeline report",
     "pipeline run",
+    "pipeline submit",
     "retained clear",
     "retained export",
     "retained import",

@@ -74,7 +74,7 @@ def run(
     window: Annotated[str, typer.Option(help="The length of a window of topic_stats.")] = "5 minutes",
     catalog: CatalogName = None,
     schema: NameOfSchema = None,
-    submitted: Annotated[bool, typer.Option("--submitted", hidden=True)] = False,
+    submitted: Annotated[bool, typer.Option("--submitted", help="Run in the Spark session of spark-submit.")] = False,
 ) -> None:
     """Bring all tables up to date, and with --continuous keep them so. SIGTERM and Ctrl-C stop cleanly."""
     with errors_as_sentences(needs_spark=not submitted):
