@@ -1,11 +1,10 @@
 """Messages of the log that a topic filter matches, in order, in pieces.
 
-Owns: going through the blocks of the log, and passing over segments and blocks without such messages.
+Owns: going through the blocks of the log.
 Never: writing, or what is not durable. For one thread, which is not the one that appends.
 
 A piece is bounded in messages, in bytes, and in the bytes of the log that are read for it: a filter may match nothing
-in gigabytes of log, and others want their pieces too. After `MISSED_BYTES` without a message of the span, closed
-segments are asked for their topics first (`store.log.topic_index`).
+in gigabytes of log, and others want their pieces too.
 """
 
 from bisect import bisect_left
