@@ -44,9 +44,14 @@ print(count, time.monotonic() - began_s, flush=True)
 """
 
 
+def topic_names(count: int) -> list[str]:
+    """Topics that the paced traffic does not have."""
+    return [topic_name(index).replace("plant", "state", 1) for index in range(count)]
+
+
 def frames(count: int) -> Bytes:
-    """Retained messages on topics that the paced traffic does not have."""
-    names = [topic_name(index).replace("plant", "state", 1).encode() for index in range(count)]
+    """Retained messages, one on each of these topics, in their order."""
+    names = [name.encode() for name in topic_names(count)]
     made = WRITE.frames(np.array(names, dtype=f"S{TOPIC_BYTES}"), retain=True)
     WRITE.number(made, np.arange(count))
     return made
