@@ -10,7 +10,6 @@ from embermq.http.resources import (
     log,
     log_blocks,
     messages,
-    pipeline,
     rate,
     retained,
     sessions,
@@ -18,6 +17,7 @@ from embermq.http.resources import (
     subscriptions,
 )
 from embermq.http.resources.live import latest, tail
+from embermq.http.resources.pipeline import progress
 from embermq.http.resources.topics import search, tree, values
 
 OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
@@ -37,5 +37,5 @@ OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *log.OPERATIONS,
     *log_blocks.OPERATIONS,
     *latest.OPERATIONS,
-    *pipeline.OPERATIONS,
+    *progress.OPERATIONS,
 )

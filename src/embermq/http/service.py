@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from embermq.broker.operator import retain
 from embermq.http.options import BrokerCalls
 from embermq.http.refusal import HttpRefusal
+from embermq.http.resources.pipeline.lake_tables import LakeTables
 from embermq.http.resources.topics.level_cache import LevelCache
 from embermq.http.streaming import StreamPlaces
 from embermq.protocol.packets import Publish
@@ -87,6 +88,7 @@ class Service:
         "calls",
         "failing_check_s",
         "lake",
+        "lake_tables",
         "latest_views",
         "levels",
         "log_directory",
@@ -115,6 +117,7 @@ class Service:
         self.log_directory: Final = log_directory
         self.settings: Final = settings if settings is not None else {}
         self.lake: Final = lake
+        self.lake_tables: Final = LakeTables()
         self.places: Final = places if places is not None else StreamPlaces()
         self.page_places: Final = StreamPlaces(PAGES_MAX)
         self.latest_views: Final[dict[tuple[str, int], LatestView]] = {}  # by filter and interval

@@ -14,7 +14,7 @@ from embermq import Broker
 from embermq.access.tokens import write_token
 from embermq.http.options import HttpOptions
 from embermq.http.resources.metrics import SessionSums, metrics_text
-from embermq.http.resources.pipeline import JobFacts, PipelineFacts
+from embermq.http.resources.pipeline.progress import JobFacts, PipelineFacts
 from support.ember_command import wire
 from support.http_place import Place, run
 from support.transports import joined

@@ -7,7 +7,7 @@ from aiohttp import web
 from embermq.http.fields import Nothing, json_text
 from embermq.http.operation import PUBLIC, VIEWER, Answer, Call, Operation
 from embermq.http.paging import json_response
-from embermq.http.resources.pipeline import facts_of, read_progress
+from embermq.http.resources.pipeline.progress import facts_of, read_progress
 
 METRICS_TYPE: Final = "text/plain"
 

@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from embermq import __version__
-from embermq.http.resources.pipeline import PipelineFacts
+from embermq.http.resources.pipeline.progress import PipelineFacts
 from embermq.http.service import Service
 from embermq.http.streaming import Slices
 

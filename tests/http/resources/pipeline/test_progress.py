@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from embermq.http.resources.pipeline import facts_of, read_progress
+from embermq.http.resources.pipeline.progress import facts_of, read_progress
 
 
 def test_lags_are_as_of_now(tmp_path: Path) -> None:

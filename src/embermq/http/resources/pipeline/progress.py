@@ -1,4 +1,4 @@
-"""The pipeline's progress, from the file that it writes in the lake."""
+"""The pipeline's progress, from the file that it writes in the lake, with what its tables hold."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ from pydantic import Field
 
 from embermq.http.fields import Model, Nothing, Timestamp
 from embermq.http.operation import VIEWER, Answer, Call, Operation
+from embermq.http.resources.pipeline.lake_tables import NOTHING_KNOWN, GapFacts, LakeFacts, TableFacts, read_tables
 from embermq.instants import utc_text
 
 PROGRESS: Final = "progress.json"
@@ -26,11 +27,16 @@ class JobFacts(Model):
 
 
 class PipelineFacts(Model):
-    """What the last pipeline has written; without `written` there was none."""
+    """What the last pipeline has written; without `written` there was none.
+
+    `tables` and `gaps` are left out where they cannot be read: without a local lake, or without delta-rs.
+    """
 
     state: str | None = None
     written: Timestamp | None = None
     jobs: list[JobFacts]
+    tables: list[TableFacts] | None = None
+    gaps: Annotated[list[GapFacts] | None, Field(description="The newest, at most 100.")] = None
 
 
 def read_progress(lake: Path | None) -> dict[str, Any]:
@@ -45,7 +51,7 @@ def read_progress(lake: Path | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def facts_of(progress: dict[str, Any], log_end: int) -> PipelineFacts:
+def facts_of(progress: dict[str, Any], log_end: int, lake: LakeFacts = NOTHING_KNOWN) -> PipelineFacts:
     """Lags are as of now: a pipeline that has stopped falls behind."""
     jobs: list[JobFacts] = []
     found = progress.get("jobs")
@@ -70,13 +76,16 @@ def facts_of(progress: dict[str, Any], log_end: int) -> PipelineFacts:
         state=state if isinstance(state, str) else None,
         written=utc_text(int(written * 1_000_000)) if isinstance(written, int | float) else None,
         jobs=jobs,
+        tables=lake.tables,
+        gaps=lake.gaps,
     )
 
 
 async def pipeline(call: Call[Nothing, Nothing]) -> Answer:
     service = call.service
     progress = await service.on_thread(lambda: read_progress(service.lake))
-    return facts_of(progress, service.server.store.next_offset())
+    lake = await service.lake_tables.get(lambda: service.on_thread(lambda: read_tables(service.lake)))
+    return facts_of(progress, service.server.store.next_offset(), lake)
 
 
 OPERATIONS: Final = (
@@ -84,7 +93,7 @@ OPERATIONS: Final = (
         method="GET",
         path="/api/v1/pipeline",
         role=VIEWER,
-        summary="How far the pipeline is with each of its tables.",
+        summary="How far the pipeline is with each of its tables, what they hold, and the gaps.",
         handle=pipeline,
         query=Nothing,
         body=Nothing,
