@@ -1,5 +1,6 @@
 """`$asof` and `$replay` in the core: what a client gets, in which order, and what is refused."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -221,6 +222,22 @@ def test_a_client_that_falls_behind_live_messages_gets_them_from_the_log(bench: 
     bench.until(lambda: bench.is_live(client))
     assert bench.acknowledge(client) == [b"live"]
     assert bench.core.counters.dropped() == 0
+
+
+def test_the_history_subscriptions_of_a_client_take_turns(bench: HistoryBench) -> None:
+    filled(bench, 700)
+    client = bench.join("reader", receive_maximum=5)
+    for number in range(3):
+        bench.ask(client, f"$replay/-1h/plant/{number}", 1)
+    got: Counter[str] = Counter()
+    for _ in range(30):
+        bench.drain()
+        messages = client.take_messages()
+        got.update(each.topic_name for each in messages)
+        bench.send(client, *(Puback(each.packet_id) for each in messages))
+        bench.commit()
+    assert got.total() == 150
+    assert min(got[f"plant/{number}"] for number in range(3)) >= 40, got
 
 
 def test_live_messages_keep_the_order_of_offsets(bench: HistoryBench) -> None:

@@ -331,7 +331,7 @@ class HistoryDelivery:
         elif not access.unrestricted and not access.may_subscribe(session.identity, stream.asked.topic_filter):
             detail = "a history subscription has lost its right to read"
             self._end_client(session, ReasonCode.NOT_AUTHORIZED, detail)
-        elif not self._send_messages(stream, piece) or not self._send_retained(stream, piece):
+        elif not self._send(stream, piece):
             stream.state = BLOCKED
         elif piece.is_done:
             self.end(stream)
@@ -340,8 +340,18 @@ class HistoryDelivery:
         else:
             self._ready[stream] = None
 
-    def _send_messages(self, stream: HistoryStream, piece: HistoryPiece) -> bool:
+    def _send(self, stream: HistoryStream, piece: HistoryPiece) -> bool:
         """False: the client must read or acknowledge first; the rest of the piece is read again then."""
+        sent = self._counters.history_messages
+        has_sent_all = self._send_messages(stream, piece) and self._send_retained(stream, piece)
+        history = stream.subscription.session.history
+        if history is not None and stream.state != ENDED and self._counters.history_messages > sent:
+            # The client's other streams are before it when there is place again: one piece may take all the place.
+            del history[stream.subscription.topic_filter]
+            history[stream.subscription.topic_filter] = stream
+        return has_sent_all
+
+    def _send_messages(self, stream: HistoryStream, piece: HistoryPiece) -> bool:
         if stream.asked.is_as_of:
             return True
         subscription = stream.subscription
