@@ -60,9 +60,11 @@ lint: setup
 	$(BIN)/mypy
 
 # Everything in the form that `make setup` has made, and the packages that are compiled once more as sources.
+# The page's tests start a browser for each module, so a module stays in one process.
 # The pipeline's tests share one Spark session, so they run in one process, after the others.
 test: lint
-	$(BIN)/python -m pytest -m 'not spark and not long' -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -m 'not spark and not long' --ignore tests/page -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -m 'not long' tests/page -n 2 --dist loadfile
 	EMBERMQ_PURE=1 $(BIN)/python -m pytest tests/protocol tests/broker tests/store -n $(WORKERS) --dist worksteal
 	$(BIN)/python -m pytest -m 'spark and not long' tests/spark
 
