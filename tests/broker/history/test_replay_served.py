@@ -1,18 +1,22 @@
 """`$replay` over sockets, from a server that takes messages at full speed meanwhile, or is killed."""
 
+import os
+import signal
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from support.archives import wait_until
 from support.server_process import ServerProcess
-from support.wire import PUBACK, Wire, publish
-from support.wire_v5 import USER_PROPERTY, Message, WireV5
+from support.wire import PUBACK, Wire, ack, publish
+from support.wire_v5 import RECEIVE_MAXIMUM, USER_PROPERTY, Message, WireV5
 
 HOST = "127.0.0.1"
 MESSAGES_MAX = 8_000
 END = b"end"
+MIB = 1024 * 1024
 
 
 class Publisher:
@@ -113,3 +117,44 @@ def test_a_replay_from_the_last_time_seen_misses_nothing_after_a_crash(tmp_path:
 def time_of(message: Message) -> str:
     stamp = dict(pair for pair in message.valued(USER_PROPERTY) if isinstance(pair, tuple))
     return stamp["ember-time"]
+
+
+def waiting_reader(server: ServerProcess) -> tuple[WireV5, list[bytes]]:
+    """A client whose replay waits for ten acknowledgements, which come with it."""
+    with Wire((HOST, server.port)) as publisher:
+        publisher.connect("publisher")
+        for number in range(30):
+            publisher.publish("f/a", b"%d" % number, qos=1)
+    reader = WireV5((HOST, server.port))
+    reader.connect("reader", properties=[(RECEIVE_MAXIMUM, 10)])
+    assert reader.subscribe(("$replay/../f/#", 1)) == [1]
+    messages = [reader.receive_message(answer=False) for _ in range(10)]
+    assert [int(each.payload) for each in messages] == list(range(10))
+    return reader, [ack(PUBACK, each.packet_id) for each in messages]
+
+
+def test_a_replay_under_which_the_log_is_trimmed_ends_the_connection(tmp_path: Path) -> None:
+    small = {"store.segment_bytes": str(MIB), "store.retention_bytes": str(MIB)}
+    with ServerProcess(tmp_path / "data", tmp_path / "log", small) as server:
+        reader, answers = waiting_reader(server)
+        with reader, Wire((HOST, server.port)) as publisher:
+            publisher.connect("publisher")
+            for _ in range(500):
+                publisher.publish("other", bytes(MIB // 8), qos=1)
+                if "trimmed " in server.log():
+                    break
+            reader.send(*answers)
+            reader.assert_disconnected(0x83)
+
+
+def test_a_reload_of_the_access_list_that_takes_the_right_ends_the_connection(tmp_path: Path) -> None:
+    rights = tmp_path / "acl"
+    rights.write_text("all\nread,write #\n")
+    with ServerProcess(tmp_path / "data", tmp_path / "log", {"access.acl_file": str(rights)}) as server:
+        reader, answers = waiting_reader(server)
+        with reader:
+            rights.write_text("all\nwrite #\n")
+            os.kill(server.pid, signal.SIGHUP)
+            wait_until(lambda: "read again" in server.log())
+            reader.send(*answers)
+            reader.assert_disconnected(0x87)

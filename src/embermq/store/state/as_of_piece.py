@@ -28,8 +28,8 @@ def as_of_piece(
 
     `limit` bounds the topics that are looked at. Changes at the instant count only if they are before an offset.
     """
-    history.check_known(instant_us)
     cursor = history.cursor()
+    history.check_known(instant_us)  # after it: the cursor sees nothing that is forgotten from now on
     seeks = BoundedSeeks(cursor, PIECE_SEEKS)
     found: list[Retained] = []
     changes: list[Change] = []
