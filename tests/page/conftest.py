@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, sync_playwright
 
+from support.lake_files import write_small_lake
 from support.page.browser import MISSING, Opened, chromium_path, started
 from support.page.plant import write_past
 from support.page.served import PageServer
@@ -33,10 +34,14 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    """A plant with half an hour of history. Tests of several modules publish to it, each below a topic of its own."""
+    """A plant with half an hour of history and a small lake.
+
+    Tests of several modules publish to it, each below a topic of its own.
+    """
     directory = tmp_path_factory.mktemp("plant")
     write_past(directory / "data", time.time_ns() // 1000 - 1_000_000, PAST_MINUTES)
-    with PageServer(directory) as server:
+    write_small_lake(directory / "lake")
+    with PageServer(directory, {"http.lake": str(directory / "lake")}) as server:
         yield server
 
 

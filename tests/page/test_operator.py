@@ -1,4 +1,6 @@
-"""What an operator changes: connections, sessions, retained messages. Every change asks first."""
+"""What an operator sees and changes: connections, sessions, retained messages, tables. Every change asks first."""
+
+import re
 
 from playwright.sync_api import expect
 
@@ -98,3 +100,17 @@ def test_share_groups_are_listed_with_their_members(opened: Opened, server: Page
     expect(row).to_contain_text("worker-1")
     client.disconnect()
     client.loop_stop()
+
+
+def test_tables_have_their_rows_last_commit_lag_and_gaps(opened: Opened) -> None:
+    opened.go("#tables")
+    card = opened.page.locator("#view-tables .card").filter(has=opened.page.get_by_role("heading", name="messages"))
+    expect(card.locator(".big")).to_have_text(re.compile(r"^[\d,]+ records behind$"))
+    expect(card.locator("dl")).to_contain_text(re.compile(r"^rows3last commit.*\d\d:\d\d:\d\drecords applied3"))
+    other = opened.page.locator("#view-tables .card").filter(has_text="retained_closed")
+    expect(other.locator("dl")).to_contain_text(re.compile(r"^rows2last commit"))
+    expect(opened.page.locator("#view-tables .card")).to_have_count(2)
+    gap = opened.page.get_by_role("region", name="Gaps, table").locator("tbody tr")
+    expect(gap).to_have_count(1)
+    clock_time = re.compile(r"\d\d:\d\d:\d\d$")
+    expect(gap.locator("td")).to_have_text(["messages", "0", "5", clock_time, clock_time, "trimmed"])

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,29 +19,7 @@ from embermq.http.resources.pipeline.lake_tables import (
 )
 from embermq.http.resources.pipeline.progress import facts_of
 from embermq.instants import instant_us
-
-NOTICED = datetime(2026, 1, 31, 14, 3, 7, tzinfo=UTC)
-
-
-def write_gaps(lake: Path, count: int) -> None:
-    rows = [
-        {
-            "job": "retained",
-            "from_offset": 10 * number,
-            "to_offset": 10 * number + 5,
-            "from_timestamp": None,
-            "to_timestamp": NOTICED,
-            "why": "trimmed",
-            "noticed": NOTICED,
-        }
-        for number in range(count)
-    ]
-    instant = pa.timestamp("us", "UTC")
-    schema = pa.schema({
-        "job": pa.string(), "from_offset": pa.int64(), "to_offset": pa.int64(), "from_timestamp": instant,
-        "to_timestamp": instant, "why": pa.string(), "noticed": instant,
-    })  # fmt: skip
-    write_deltalake(lake / "gaps", pa.Table.from_pylist(rows, schema))
+from support.lake_files import write_gaps
 
 
 def test_rows_last_commit_and_gaps(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-// The tables of the pipeline: how far each is behind the log.
+// The tables of the pipeline: how far each is behind the log, what it holds, and what was trimmed before it was read.
 
 import { isAborted } from "../core/api.js";
-import { nowMs } from "../core/clock.js";
+import { nowMs, nowUs } from "../core/clock.js";
 import { el, oneAtATime, show } from "../core/dom.js";
-import { count, counted, duration, microseconds, rate, visible } from "../core/text.js";
+import { count, counted, duration, instant, microseconds, rate, utc, visible } from "../core/text.js";
 import { nowNote } from "./listing.js";
 
 const REFRESH_MS = 3000;
@@ -16,7 +16,8 @@ export class TablesView {
     this.#api = api;
     this.element = element;
     this.body = el("div");
-    show(element, el("div", { class: "listing-head" }, el("h2", {}, "Tables")), nowNote(), this.body);
+    this.gaps = new Gaps();
+    show(element, el("div", { class: "listing-head" }, el("h2", {}, "Tables")), nowNote(), this.body, this.gaps.element);
     this.load = oneAtATime(() => this.#load());
   }
 
@@ -36,32 +37,76 @@ export class TablesView {
   }
 
   #draw(found) {
+    this.gaps.draw(found.written ? (found.gaps ?? []) : []);
     if (!found.written) {
       show(this.body, el("p", { class: "hint" }, "No pipeline has written tables yet. ", el("code", {}, "ember up"), " runs one beside the server; ", el("code", {}, "http.lake"), " names its directory."));
       return;
     }
     const ageMs = nowMs() - microseconds(found.written) / 1000;
+    const tables = new Map((found.tables ?? []).map((table) => [table.name, table]));
+    const jobs = new Set(found.jobs.map((job) => job.name));
+    const others = [...tables.values()].filter((table) => !jobs.has(table.name) && table.name !== "gaps");
     const worst = found.jobs.reduce((most, job) => Math.max(most, job.lag ?? 0), 0);
     show(
       this.body,
       el("p", { class: "explanation" }, `The pipeline is ${visible(found.state ?? "unknown")}, last heard of ${duration(ageMs)} ago. `,
         worst ? `The furthest behind is ${counted(worst, "record")} behind the log.` : "Every table has all of the log."),
-      el("div", { class: "cards" }, found.jobs.map((job) => card(job, worst))),
+      found.tables ? null : el("p", { class: "hint" }, "Rows and gaps are not known: the server reads them if the lake is a directory and the extra ", el("code", {}, "sql"), " is installed."),
+      el("div", { class: "cards" }, found.jobs.map((job) => card(job, worst, tables.get(job.name))), others.map(otherCard)),
     );
   }
 }
 
-function card(job, worst) {
+/** The gaps. The element stays from one answer to the next: it can be scrolled and focused. */
+class Gaps {
+  constructor() {
+    this.body = el("tbody");
+    const heads = ["Job", "From offset", "Through offset", "Known again from", "Noticed", "Why"];
+    this.element = el("section", { class: "drops", hidden: true }, el("h3", {}, "Gaps"),
+      el("p", { class: "explanation" }, "Records that were trimmed before a job had read them, the newest first."),
+      el("div", { class: "table-frame", tabindex: "0", role: "region", "aria-label": "Gaps, table" },
+        el("table", {}, el("thead", {}, el("tr", {}, heads.map((name) => el("th", { scope: "col", class: name.endsWith("offset") ? "number" : null }, name)))), this.body)));
+  }
+
+  draw(gaps) {
+    this.element.hidden = gaps.length === 0;
+    show(this.body, gaps.map((gap) => el("tr", {}, el("td", {}, visible(gap.job)),
+      el("td", { class: "number" }, count(gap.from_offset)), el("td", { class: "number" }, count(gap.to_offset)),
+      el("td", {}, moment(gap.to_timestamp)), el("td", {}, moment(gap.noticed)),
+      el("td", { title: visible(gap.why ?? "") }, visible(gap.why ?? "")))));
+  }
+}
+
+function moment(text) {
+  const us = microseconds(text);
+  return Number.isNaN(us) ? "–" : el("span", { title: utc(us) }, instant(us, nowUs()));
+}
+
+function row(name, value) {
+  return [el("dt", {}, name), el("dd", {}, value)];
+}
+
+/** What the server has read of a table; nothing if it cannot. */
+function holds(table) {
+  if (!table) return [];
+  return [row("rows", table.rows === undefined ? "unknown" : count(table.rows)), row("last commit", table.committed ? moment(table.committed) : "unknown")];
+}
+
+/** A table that a job fills beside its own: it has no lag of its own. */
+function otherCard(table) {
+  return el("section", { class: "card" }, el("h3", {}, visible(table.name)), el("dl", {}, holds(table)));
+}
+
+function card(job, worst, table) {
   const bar = el("div", { class: "lag-bar", role: "img", "aria-label": `${count(job.lag ?? 0)} records behind` }, el("i"));
   bar.firstChild.style.width = `${worst ? Math.max(1, ((job.lag ?? 0) / worst) * 100) : 0}%`;
-  const row = (name, value) => [el("dt", {}, name), el("dd", {}, value)];
   return el(
     "section",
     { class: "card" },
     el("h3", {}, visible(job.name)),
     el("p", { class: "big" }, job.lag === null || job.lag === undefined ? "unknown" : job.lag === 0 ? "up to date" : `${counted(job.lag, "record")} behind`),
     bar,
-    el("dl", {}, row("records applied", count(job.records)),
+    el("dl", {}, holds(table), row("records applied", count(job.records)),
       row("records a second", rate(job.rate)), job.offset ? row("offset", count(job.offset)) : []),
   );
 }
