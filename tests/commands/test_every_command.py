@@ -82,7 +82,8 @@ def test_a_command_that_needs_a_server_finds_it_in_one_way(path: tuple[str, ...]
     found = {option: parameter for parameter in command.params for option in parameter.opts}
     if "--data" in found:
         assert found["--data"].metavar == "DIR"
-    if path[0] in ("retained", "log", "store", "sql", "clients", "sessions", "top", "reload"):
+    groups = ("retained", "log", "store", "sql", "clients", "sessions", "top", "reload")
+    if path[0] in groups or path in (("pipeline", "status"), ("pipeline", "audit"), ("pipeline", "query")):
         assert {"--data", "--config"} <= set(found)
         assert found["--config"].envvar == "EMBERMQ_CONFIG"
 

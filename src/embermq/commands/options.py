@@ -40,8 +40,8 @@ def directory_option(name: str, help: str, default: str | bool = True) -> Any:
     return typer.Option(name, parser=named_directory(name), metavar="DIR", show_default=default, help=help)
 
 
-def lake_option(help: str) -> Any:
-    """The option --lake: a directory, or a URL of a scheme that a lake can have, as text."""
+def lake_option(help: str, default: str | bool = True) -> Any:
+    """The option --lake: a directory, or a URL of a scheme that a lake can have, as text. `default` as above."""
 
     def read(text: str | Path) -> str:
         from embermq.spark.errors import LakeError
@@ -54,7 +54,7 @@ def lake_option(help: str) -> Any:
         except LakeError as error:
             raise ConfigError(f"--lake: {error}") from None
 
-    return typer.Option("--lake", parser=read, metavar="PLACE", help=help)
+    return typer.Option("--lake", parser=read, metavar="PLACE", show_default=default, help=help)
 
 
 def past_instant_us(option: str, text: str) -> int:

@@ -19,11 +19,15 @@ from embermq.commands.pipeline_queries import (
     DATA,
     LAKE,
     LOCAL,
+    KnownLake,
     LakePlace,
     Master,
     errors_as_sentences,
+    known_data,
+    known_lake,
     starting_spark,
 )
+from embermq.commands.server_access.target import Config
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,7 +39,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The log as tables on Spark: run the pipeline, query its tables.", no_args_is_help=True)
 
 KnownData = Annotated[
-    Path | None, directory_option("--data", "The server's data directory.", "the one that the tables were made from")
+    Path | None,
+    directory_option("--data", "The server's data directory.", "the settings', or what the tables were made from"),
 ]
 CatalogName = Annotated[
     str | None, typer.Option(metavar="NAME", help="Give the tables names in this catalog of Spark, in --schema.")
@@ -136,7 +141,8 @@ def status(
     server: Server = None,
     token_file: TokenFile = None,
     ca_file: CaFile = None,
-    lake_place: LakePlace = LAKE,
+    lake_place: KnownLake = None,
+    config: Config = None,
     json: Json = False,
 ) -> None:
     """Show how far the tables are, without starting Spark."""
@@ -147,11 +153,11 @@ def status(
         from embermq.spark.lake.progress import read_progress
         from embermq.spark.source.logs.opening import open_log
 
-        lake = Lake(lake_place)
+        lake = Lake(known_lake(lake_place, config))
         if not lake.exists():
-            raise ConfigError(f"{lake_place} is no lake: `ember pipeline run` makes one")
+            raise ConfigError(f"{lake.place} is no lake: `ember pipeline run` makes one")
         if archive is None and server is None:
-            data = data or lake.data_directory()
+            data = known_data(data, config) or lake.data_directory()
         log = open_log(log_location(data, archive, server, token_file, ca_file))
         end = log.bounds()[1]
         Positions(lake, log)  # refuses the lake of another log
@@ -201,7 +207,7 @@ def compact(
 
 
 @app.command()
-def audit(data: KnownData = None, lake_place: LakePlace = LAKE, master: Master = LOCAL) -> None:
+def audit(data: KnownData = None, lake_place: KnownLake = None, config: Config = None, master: Master = LOCAL) -> None:
     """Check the rules of retained messages over the tables. Exits with 1 if one is broken."""
     with errors_as_sentences():
         from embermq.spark.lake.lake import Lake
@@ -209,10 +215,11 @@ def audit(data: KnownData = None, lake_place: LakePlace = LAKE, master: Master =
         from embermq.spark.queries.audit import audit as find_violations
         from embermq.spark.queries.sql import query_session
 
-        lake = Lake(lake_place)
+        lake = Lake(known_lake(lake_place, config))
+        named = known_data(data, config)
         with starting_spark(master), query_session(lake, master) as spark:
-            directory = data or lake.data_directory() or DATA
-            violations = list(find_violations(spark, lake, directory, _own_set(directory)))
+            directory = named or lake.data_directory() or DATA
+            violations = list(find_violations(spark, lake, directory, _own_set(directory, config)))
         for violation in violations:
             print(f"broken [{violation.clause}]: {violation.rule}: {violation.count} times")
             for example in violation.examples:
@@ -238,13 +245,13 @@ def _seconds(option: str, text: str) -> float:
     return float(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[found[2]]
 
 
-def _own_set(data: Path) -> list[tuple[str, int]] | None:
+def _own_set(data: Path, config: Path | None) -> list[tuple[str, int]] | None:
     """What the server of a data directory has retained, running or stopped; None if there is no server's state."""
     from embermq.commands.server_access.target import open_target
 
     if not (data / "state").is_dir():
         return None
-    with open_target(data, None) as server:
+    with open_target(data, config) as server:
         return [(retained.topic_name, retained.offset) for retained, _ in server.messages("#", payload_bytes_max=0)]
 
 

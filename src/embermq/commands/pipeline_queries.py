@@ -14,12 +14,16 @@ import typer
 
 from embermq.commands.options import directory_option, lake_option, past_instant_us
 from embermq.commands.output import Csv, Format, Json, chosen_format, print_rows, printable
+from embermq.commands.server_access.target import Config
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
     from embermq.spark.local.tables import LocalTables
 
 LakePlace = Annotated[str, lake_option("The directory of the tables, or their URL (hdfs://, s3a://).")]
+KnownLake = Annotated[
+    str | None, lake_option("The directory of the tables, or their URL (hdfs://, s3a://).", "the settings' http.lake")
+]
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")]
 Rows = Annotated[int, typer.Option("--limit", min=1, help="Show at most this many rows.")]
 DATA = Path("ember-data")
@@ -39,8 +43,9 @@ EngineName = Annotated[Engine, typer.Option("--engine", help="What answers: Duck
 
 def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="A query over the tables' names.")],
-    lake_place: LakePlace = LAKE,
+    lake_place: KnownLake = None,
     data: Annotated[Path | None, directory_option("--data", "The log too, as the table `log`.")] = None,
+    config: Config = None,
     engine: EngineName = Engine.DUCKDB,
     master: Master = LOCAL,
     limit: Rows = 1000,
@@ -52,7 +57,7 @@ def query(
     with errors_as_sentences(needs_spark=engine is Engine.SPARK):
         from embermq.spark.lake.lake import Lake
 
-        lake = Lake(lake_place)
+        lake = Lake(known_lake(lake_place, config))
         if engine is Engine.SPARK:
             from embermq.spark.queries.sql import query_session, run_sql
 
@@ -124,6 +129,23 @@ def report(
 
         write_report(Lake(lake_place), output)
         print(output)
+
+
+def known_lake(lake_place: str | None, config: Path | None) -> str:
+    """The lake that an option names, or else the settings."""
+    from embermq.config import load_unchecked
+
+    return str(load_unchecked(config).http.lake) if lake_place is None else lake_place
+
+
+def known_data(data: Path | None, config: Path | None) -> Path | None:
+    """The data directory that an option names, or else the settings; None if neither does."""
+    from embermq.config import load_unchecked
+
+    if data is not None:
+        return data
+    store = load_unchecked(config).store
+    return store.directory if "directory" in store.model_fields_set else None
 
 
 @contextmanager
