@@ -7,6 +7,7 @@ import pytest
 
 from embermq.commands.cluster.submit import DeployMode, Submission, submit_line
 from embermq.errors import ConfigError
+from embermq.spark.lake.lake import S3_STORE, S3_STORE_SETTING
 from embermq.spark.session import DELTA_PACKAGE
 from support.ember_command import ember, sentence
 
@@ -37,7 +38,7 @@ def test_the_line_has_what_the_pipeline_needs_of_a_session() -> None:
 
 def test_the_settings_of_the_lake_are_those_that_it_needs() -> None:
     line = submit_line(Submission("yarn", arguments=("--lake=s3a://bucket/lake",)))
-    assert settings_of(line)["spark.hadoop.fs.s3a.performance.flags"] == "create"
+    assert settings_of(line)[S3_STORE_SETTING] == S3_STORE
     assert settings_of(line)["spark.sql.warehouse.dir"].startswith("s3a://bucket/lake/")
 
 

@@ -105,11 +105,11 @@ class HistoryReader(HistoryReads):
                 piece = self._piece(asked)
             except StoreError as error:
                 trouble = error
-            except OSError as error:
-                trouble = StoreError(f"the history cannot be read: {error}")
-            except Exception as error:  # a bug of ours: it ends this subscription, not the thread
+            except OSError as failure:
+                trouble = StoreError(f"the history cannot be read: {failure}")
+            except Exception as fault:  # a bug of ours: it ends this subscription, not the thread
                 _logger.exception("a read of the history failed")
-                trouble = StoreError(f"the history cannot be read: {error!r}")
+                trouble = StoreError(f"the history cannot be read: {fault!r}")
             self._call_soon(partial(asked.read.done, piece, trouble))
 
     def _piece(self, asked: _Asked) -> HistoryPiece:

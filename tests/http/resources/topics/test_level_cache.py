@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 
-from embermq.http.resources.topics.level_cache import FRESH_PART, FRESH_S, PAST_FRESH_S, Found, Key, LevelCache
+from embermq.http.resources.topics.level_cache import FRESH_S, Found, Key, LevelCache
 
-NOW: Key = (None, "", 100, 0, 0)
+THEN: Key = (None, "", 100, 1_000_000, 0)
 
 
 class Walk:
-    """A walk that ends when it is told to; `took_s` passes on the clock."""
+    """A walk that ends when it is told to, and may fail then."""
 
-    def __init__(self, took_s: float = 0.0) -> None:
+    def __init__(self, is_wrong: bool = False) -> None:
         self.clock_s = 0.0
         self.count = 0
-        self._took_s = took_s
+        self._is_wrong = is_wrong
         self.may_end = asyncio.Event()
         self.may_end.set()
 
@@ -26,26 +26,20 @@ class Walk:
         self.count += 1
         found: Found = ([], str(self.count))
         await self.may_end.wait()
-        self.clock_s += self._took_s
-        if self._took_s < 0:
+        if self._is_wrong:
             raise ValueError("the walk failed")
         return found
 
 
 def test_levels_are_given_again_until_they_are_old() -> None:
     async def test() -> None:
-        for took_s, is_past, fresh_s in (
-            (0.0, False, FRESH_S),
-            (0.5, False, 0.5 * FRESH_PART),
-            (0.0, True, PAST_FRESH_S),
-        ):
-            walk = Walk(took_s)
-            cache = LevelCache(now_s=walk.now_s)
-            assert await cache.get(NOW, walk.find, is_past) == ([], "1")
-            walk.clock_s += fresh_s - 0.01
-            assert await cache.get(NOW, walk.find, is_past) == ([], "1")
-            walk.clock_s += 0.02
-            assert await cache.get(NOW, walk.find, is_past) == ([], "2")
+        walk = Walk()
+        cache = LevelCache(now_s=walk.now_s)
+        assert await cache.get(THEN, walk.find) == ([], "1")
+        walk.clock_s += FRESH_S - 0.01
+        assert await cache.get(THEN, walk.find) == ([], "1")
+        walk.clock_s += 0.02
+        assert await cache.get(THEN, walk.find) == ([], "2")
 
     asyncio.run(test())
 
@@ -55,7 +49,7 @@ def test_those_who_ask_together_wait_for_one_walk() -> None:
         walk = Walk()
         walk.may_end.clear()
         cache = LevelCache(now_s=walk.now_s)
-        first, *others = [asyncio.ensure_future(cache.get(NOW, walk.find)) for _ in range(20)]
+        first, *others = [asyncio.ensure_future(cache.get(THEN, walk.find)) for _ in range(20)]
         await asyncio.sleep(0)
         first.cancel()  # the walk goes on for the others
         walk.may_end.set()
@@ -67,11 +61,11 @@ def test_those_who_ask_together_wait_for_one_walk() -> None:
 
 def test_a_failed_walk_is_not_kept_and_few_are() -> None:
     async def test() -> None:
-        walk = Walk(-1.0)
+        walk = Walk(is_wrong=True)
         cache = LevelCache(levels_max=2, now_s=walk.now_s)
         for _ in range(2):
             with pytest.raises(ValueError, match="the walk failed"):
-                await cache.get(NOW, walk.find)
+                await cache.get(THEN, walk.find)
         assert walk.count == 2
         good = Walk()
         cache = LevelCache(levels_max=2, now_s=good.now_s)

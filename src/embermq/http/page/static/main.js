@@ -115,7 +115,7 @@ function startFeed(api, connection, tree, topic) {
   };
   const kinds = {
     lost: () => connection.lost(),
-    open: () => connection.reached(),
+    open: reload, // what changed before the stream began is in no event
     refused: reload, // too many pages are open: this one asks instead
     "left-out": reload,
     expired: () => api.get("whoami").catch(() => {}),

@@ -1,4 +1,4 @@
-"""Levels of the topic tree that were found a moment ago: many pages show the same ones, and counting takes long.
+"""Levels of the topic tree in the past that were found a moment ago: many pages show the same, and counting takes long.
 
 Owns: how long levels are given again, and that those who ask at the same time wait for one walk.
 """
@@ -13,12 +13,8 @@ from embermq.store.topic_tree import TreeLevel
 
 LEVELS_MAX: Final = 64
 """How many pages of levels are kept."""
-FRESH_S: Final = 1.0
-FRESH_PART: Final = 10.0
-FRESH_S_MAX: Final = 10.0
-"""Levels of now are given again for a second, or for FRESH_PART times what the walk has taken, if that is longer."""
-PAST_FRESH_S: Final = 60.0
-"""Levels of the past change only when the log is trimmed."""
+FRESH_S: Final = 60.0
+"""How long levels are given again: those of the past change only when the log is trimmed."""
 
 Key = tuple[str | None, str, int, int, int]  # below, cursor, limit, the two instants
 Found = tuple[list[TreeLevel], str | None]  # the levels, and the cursor to go on
@@ -35,10 +31,10 @@ class LevelCache:
         self._now_s: Final = now_s
         self._kept: Final[OrderedDict[Key, tuple[asyncio.Future[Found], float]]] = OrderedDict()  # until when
 
-    async def get(self, key: Key, find: Callable[[], Awaitable[Found]], is_past: bool = False) -> Found:
+    async def get(self, key: Key, find: Callable[[], Awaitable[Found]]) -> Found:
         """What was found for a key, or is being found, or else what `find` finds.
 
-        `is_past`: its instants are so long ago that all records of them are applied.
+        The instants of the key are so long ago that all records of them are applied.
         """
         kept = self._kept.get(key)
         if kept is not None and (not kept[0].done() or self._now_s() < kept[1]):
@@ -48,7 +44,6 @@ class LevelCache:
         self._kept.move_to_end(key)
         if len(self._kept) > self._levels_max:
             self._kept.popitem(last=False)
-        began_s = self._now_s()
 
         def done(found: asyncio.Future[Found]) -> None:
             is_kept = self._kept.get(key, (None, 0.0))[0] is found
@@ -56,9 +51,7 @@ class LevelCache:
                 if is_kept:
                     del self._kept[key]
             elif is_kept:
-                now_s = self._now_s()
-                fresh_s = PAST_FRESH_S if is_past else min(FRESH_S_MAX, max(FRESH_S, FRESH_PART * (now_s - began_s)))
-                self._kept[key] = found, now_s + fresh_s
+                self._kept[key] = found, self._now_s() + FRESH_S
 
         task.add_done_callback(done)
         return await asyncio.shield(task)

@@ -105,9 +105,11 @@ async def list_level(call: Call[TreeQuery, Nothing]) -> Answer:
     query = call.query
     moments = moments_of(call.service, query)
     try:
-        key = query.below, query.cursor, query.limit, moments.as_of_us, moments.compare_us
-        is_past = 0 < moments.as_of_us < now_us() - APPLIED_US
-        levels, following = await call.service.levels.get(key, lambda: _levels(call, moments), is_past)
+        if 0 < moments.as_of_us < now_us() - APPLIED_US:
+            key = query.below, query.cursor, query.limit, moments.as_of_us, moments.compare_us
+            levels, following = await call.service.levels.get(key, lambda: _levels(call, moments))
+        else:  # found anew: a page asks when it knows of a change
+            levels, following = await _levels(call, moments)
         lines, following = await _lines(call, moments, levels, following)
     except HistoryTrimmed as error:
         raise HttpRefusal(410, str(error)) from None
