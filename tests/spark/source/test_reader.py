@@ -280,7 +280,7 @@ def test_spark_reads_what_was_recorded(spark: SparkSession, recorder: Recorders)
 
 
 def test_spark_names_a_bad_option(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(PySparkException, match="option 'filtre' is 'a': expected one of the options path, filter"):
+    with pytest.raises(PySparkException, match="option 'filtre' is 'a': expected one of the options path, server"):
         spark.read.format("embermq").option("filtre", "a").load(str(tmp_path)).count()
     with pytest.raises(PySparkException, match="no such directory"):
         spark.read.format("embermq").load(str(tmp_path / "nowhere")).count()
