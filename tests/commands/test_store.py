@@ -1,4 +1,4 @@
-"""`ember store`: what is kept, and the state made anew."""
+"""`ember store`: what is kept, and the state rebuilt from the log."""
 
 import json
 import os

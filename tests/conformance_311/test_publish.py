@@ -1,4 +1,4 @@
-"""PUBLISH (3.3): what goes through the server unchanged, and what the server decides anew."""
+"""PUBLISH (3.3): what goes through the server unchanged, and what the server decides itself."""
 
 import pytest
 

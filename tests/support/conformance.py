@@ -3,7 +3,7 @@
 Owns: the format of the clause lists and of the generated page.
 Never: a judgement whether a test is a good proof; the mark is the author's claim.
 
-Run as `python tests/conformance.py` (or `make conformance`) to write the page anew.
+Run as `python tests/conformance.py` (or `make conformance`) to write the page again.
 """
 
 import contextlib

@@ -108,7 +108,7 @@ async def list_level(call: Call[TreeQuery, Nothing]) -> Answer:
         if 0 < moments.as_of_us < now_us() - APPLIED_US:
             key = query.below, query.cursor, query.limit, moments.as_of_us, moments.compare_us
             levels, following = await call.service.levels.get(key, lambda: _levels(call, moments))
-        else:  # found anew: a page asks when it knows of a change
+        else:  # not kept: a page asks because something has changed
             levels, following = await _levels(call, moments)
         lines, following = await _lines(call, moments, levels, following)
     except HistoryTrimmed as error:

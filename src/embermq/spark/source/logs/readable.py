@@ -1,6 +1,6 @@
 """What the source and the pipeline ask of a log, wherever it is read from.
 
-Owns: the questions. The same offsets give the same records, whoever answers.
+Owns: the questions. The same offsets give the same records from a directory, an archive and a server.
 """
 
 from abc import ABC, abstractmethod
