@@ -176,6 +176,7 @@ def test_a_reader_that_is_full_gets_qos_1_later_and_qos_0_never(persistent: bool
     bench.publish("t", b"lost", qos=0)
     assert client.payloads() == [b"0"]
     assert bench.core.counters.dropped_output_full == 1
+    assert bench.core.connections.sessions["c"].outbound.dropped == 1
     client.room = 100
     bench.core.writable(client)
     bench.turn()

@@ -214,6 +214,7 @@ class MessageDelivery:
                         sent += 1
                     else:
                         self._counters.dropped_output_full += 1
+                        session.outbound.dropped += 1
             elif not session.has_ended:
                 granted = receiver.qos if receiver.qos < qos else qos
                 outbound = session.outbound

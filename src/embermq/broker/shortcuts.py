@@ -122,6 +122,7 @@ class Shortcuts:
                     sent += 1
                 else:
                     counters.dropped_output_full += 1
+                    receiver.session.outbound.dropped += 1
         counters.publish_sent += sent
         counters.publish_bytes_sent += sent * payload_bytes
         return True

@@ -75,6 +75,7 @@ def test_a_persistent_queue_is_bounded_by_the_log_that_it_keeps(tmp_path: Path) 
         bench.commit()
     dropped = bench.core.counters.dropped_queue_full
     assert 0 < dropped < count - LOG_CHECK_MESSAGES
+    assert bench.core.connections.sessions["c"].outbound.dropped == dropped
     assert bench.core.counters.queues_long == 1
     back = bench.join("c", clean=False)
     got: list[bytes] = []

@@ -67,7 +67,7 @@ def test_sessions_are_listed_with_the_log_that_they_hold_and_ended(broker: Broke
         assert [session["client_id"] for session in found] == ["idle", "sensor-1"]
         assert found[0]["owed"] == 1 and int(str(found[0]["log_bytes"])) > 1000
         lines = run(data, "sessions").lines
-        assert lines[0].split() == ["CLIENT", "USER", "OWED", "HOLDS", "ABSENT", "EXPIRES", "IN", "FILTERS"]
+        assert lines[0].split() == ["CLIENT", "USER", "OWED", "DROPPED", "HOLDS", "ABSENT", "EXPIRES", "IN", "FILTERS"]
         assert lines[1].startswith("idle ") and "KiB" in lines[1] and "29d 23h" in lines[1]
         assert run(data, "sessions", "--end", "idle").text == "ended 1 session\n"
         assert [session["client_id"] for session in objects(data, "sessions")] == ["sensor-1"]

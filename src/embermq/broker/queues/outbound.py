@@ -53,8 +53,7 @@ class Outbound:
     """What one session is owed at QoS 1 and 2, from the moment a message is durable until the client acknowledged it.
 
     `backlog` is the queue of a session without a persistent one; with one it holds only what was read ahead.
-    What is in memory, in flight or in the backlog, is bounded in bytes as well as in messages: a few large messages
-    take more than many small ones. One message is always sent, however large.
+    What is in memory is bounded in bytes as well as in messages. One message is always sent, however large.
     """
 
     __slots__ = (
@@ -84,6 +83,7 @@ class Outbound:
         "_log_bytes_max",
         "_log_bytes",
         "is_reported_long",
+        "dropped",
         "_counters",
         "_acknowledged",
     )
@@ -119,6 +119,7 @@ class Outbound:
         self.high_water_bytes: Final = bytes_max // HIGH_WATER_PART
         self.is_congested = False  # publishers wait for it (`flow`)
         self.is_slow = False  # it has not drained while they waited
+        self.dropped = 0  # messages for this session, at any QoS, since the session or the server began
         self._clock: Final = clock if clock is not None else Clock()
         self._live = 0  # the sequence number of a message that has not waited: it does not expire
         self._length_max: Final = length_max
@@ -145,6 +146,7 @@ class Outbound:
         is_long_in_memory = self._log_bytes < 0 and number - self._acknowledged >= self._length_max
         if is_long_in_memory or self._log_bytes >= self._log_bytes_max:
             self._counters.dropped_queue_full += 1
+            self.dropped += 1
             return False
         queue.push(message, offset, qos, retain, ids)
         return True
@@ -175,6 +177,7 @@ class Outbound:
             self._own_backlog().append(Delivery(message, qos, retain, False, packet_id, ids, sequence))
         else:
             self._counters.dropped_queue_full += 1
+            self.dropped += 1
             return
         if link is not None and is_next and packet_id not in self.inflight:
             self._live = sequence if is_live else 0
@@ -252,6 +255,7 @@ class Outbound:
                 message = delivery.message
                 self.memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
                 self._counters.dropped_expired += 1
+                self.dropped += 1
                 continue
             if delivery.sequence <= self.sent_before:
                 delivery = delivery.repeated()
@@ -397,8 +401,7 @@ class Outbound:
     def space(self) -> int:
         """How many more messages may be added without making the queue longer than the window."""
         newest = self.durable if self.queue is None else self.queue.last()
-        owed = newest - self.newest_sent() + len(self.inflight) + len(self.shared)
-        return min(self.window, self._length_max) - owed
+        return min(self.window, self._length_max) - newest + self.newest_sent() - len(self.inflight) - len(self.shared)
 
     def puback(self, packet_id: int) -> bool:
         """QoS 1 is done. False: no message with this identifier was waiting for it."""
@@ -441,9 +444,7 @@ class Outbound:
         """Once a turn: tell the persistent queue how far everything is acknowledged."""
         if self.queue is None:
             return
-        done = self.newest_sent()
-        if self.inflight:
-            done = self.inflight[next(iter(self.inflight))].sequence - 1
+        done = self.inflight[next(iter(self.inflight))].sequence - 1 if self.inflight else self.newest_sent()
         if done > self._acknowledged:
             self._acknowledged = done
             self.queue.acknowledge(done)

@@ -67,7 +67,7 @@ def sessions(
             for session in found:
                 print(json_line(session))
         else:
-            names = ["client", "user", "owed", "holds", "absent", "expires in", "filters"]
+            names = ["client", "user", "owed", "dropped", "holds", "absent", "expires in", "filters"]
             print_table(names, [_session_row(session) for session in found])
         _exit_if_absent(client_id, found, "has no session")
 
@@ -96,6 +96,7 @@ def _session_row(session: dict[str, Any]) -> list[object]:
         session["client_id"],
         session["user_name"],
         session["owed"],
+        session["dropped"],
         Size(session["log_bytes"]),
         _age(session.get("disconnected_since")),
         "never" if never else _left(session),

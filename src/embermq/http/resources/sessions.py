@@ -28,6 +28,8 @@ class SessionFacts(Model):
     """A session. `owed` are the messages that its client is still to get.
 
     The retained messages of one subscription count as one of them.
+    `dropped` are messages that it did not get because its client was too slow or away for too long, or because they
+    expired, since the session or the server began.
     `oldest_owed_offset` is the oldest record of the log that it needs, `oldest_owed_since` when the segment with it
     begins, and `log_bytes` the size of the log from that segment on: the log is not trimmed beyond.
     `expires_s` counts from the end of the connection; without it the session never expires.
@@ -42,6 +44,7 @@ class SessionFacts(Model):
     disconnected_since: Timestamp | None = None
     subscriptions: int
     owed: int
+    dropped: int
     oldest_owed_offset: int | None = None
     oldest_owed_since: Timestamp | None = None
     log_bytes: int
@@ -95,6 +98,7 @@ def facts_of(service: Service, session: Session, holds: LogHolds) -> SessionFact
         disconnected_since=None if is_connected else utc_text(now_us() + (session.lost_ms - now_ms) * 1000),
         subscriptions=len(session.subscriptions),
         owed=session.owed(),
+        dropped=session.outbound.dropped,
         oldest_owed_offset=oldest or None,
         oldest_owed_since=utc_text(since_us) if since_us else None,
         log_bytes=log_bytes,

@@ -5,6 +5,7 @@ import { el, oneAtATime, show } from "../core/dom.js";
 import { plot, shownNumber } from "../core/plot.js";
 import { count, longDuration, microseconds, rate, size, visible } from "../core/text.js";
 import { nowNote } from "./listing.js";
+import { refreshWhileShown } from "./refresh.js";
 
 const REFRESH_MS = 10_000;
 const DROPPED = "publish/messages/dropped/";
@@ -23,7 +24,6 @@ const PLOTS = [
 
 export class HealthView {
   #api;
-  #timer = 0;
 
   constructor(api, element) {
     this.#api = api;
@@ -31,13 +31,7 @@ export class HealthView {
     this.body = el("div");
     show(element, el("div", { class: "listing-head" }, el("h2", {}, "Health")), nowNote(), this.body);
     this.load = oneAtATime(() => this.#load());
-  }
-
-  setShown(isShown) {
-    clearInterval(this.#timer);
-    if (!isShown) return;
-    this.load();
-    this.#timer = setInterval(() => this.load(), REFRESH_MS);
+    this.setShown = refreshWhileShown(this.load, REFRESH_MS);
   }
 
   async #load() {
@@ -92,7 +86,7 @@ function drops(counters) {
     reasons.length
       ? el("dl", { class: "bars" }, reasons.map(([reason, value]) => [el("dt", {}, reason), bar(value, reasons[0][1])]).flat())
       : el("p", { class: "hint" }, "No message was dropped."),
-    reasons.length > 0 && el("p", { class: "hint" }, "Who causes it: the clients with the most unread and queued messages, in the view Clients."),
+    reasons.length > 0 && el("p", { class: "hint" }, "For whom: sort the view Sessions by Dropped. Who is slow now: the view Clients."),
   );
 }
 

@@ -2,6 +2,7 @@
 
 import { isAborted } from "../core/api.js";
 import { el, oneAtATime, show } from "../core/dom.js";
+import { refreshWhileShown } from "./refresh.js";
 
 const PAGE_ITEMS = 200;
 const REFRESH_MS = 3000;
@@ -18,7 +19,6 @@ export class Listing {
   #pages = 1;
   #error = null;
   #isLoaded = false;
-  #timer = 0;
   #sort = null;
   #wanted = "";
 
@@ -31,6 +31,7 @@ export class Listing {
     this.element = element;
     this.what = what;
     this.load = oneAtATime(() => this.#load());
+    this.setShown = refreshWhileShown(this.load, REFRESH_MS);
     this.body = el("tbody");
     this.summary = el("p", { class: "explanation", role: "status" });
     this.heads = what.columns.map((column, place) => this.#head(column, place));
@@ -66,14 +67,6 @@ export class Listing {
       else head.removeAttribute("aria-sort");
     });
     this.#draw();
-  }
-
-  /** Called when the view comes into sight, and when it goes. */
-  setShown(isShown) {
-    clearInterval(this.#timer);
-    if (!isShown) return;
-    this.load();
-    this.#timer = setInterval(() => this.load(), REFRESH_MS);
   }
 
   #more() {

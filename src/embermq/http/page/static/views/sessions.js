@@ -23,6 +23,7 @@ export function sessionsView(api, who, element) {
       { name: "Expires", of: (one) => expiry(one), by: (one) => one.expires ?? "z" },
       { name: "Subscriptions", isNumber: true, of: (one) => count(one.subscriptions), by: (one) => one.subscriptions },
       { name: "Owed", isNumber: true, of: (one) => count(one.owed), by: (one) => one.owed },
+      { name: "Dropped", isNumber: true, of: (one) => count(one.dropped), by: (one) => one.dropped },
       { name: "Holds of the log", isNumber: true, of: (one) => (one.log_bytes ? size(one.log_bytes) : "–"), by: (one) => one.log_bytes },
       who.role === "operator" && { name: "", isKept: true, of: (one) => endButton(api, one, () => listing.load()) },
     ].filter(Boolean),

@@ -5,12 +5,12 @@ import { nowMs, nowUs } from "../core/clock.js";
 import { el, oneAtATime, show } from "../core/dom.js";
 import { count, counted, duration, instant, microseconds, rate, utc, visible } from "../core/text.js";
 import { nowNote } from "./listing.js";
+import { refreshWhileShown } from "./refresh.js";
 
 const REFRESH_MS = 3000;
 
 export class TablesView {
   #api;
-  #timer = 0;
 
   constructor(api, element) {
     this.#api = api;
@@ -19,13 +19,7 @@ export class TablesView {
     this.gaps = new Gaps();
     show(element, el("div", { class: "listing-head" }, el("h2", {}, "Tables")), nowNote(), this.body, this.gaps.element);
     this.load = oneAtATime(() => this.#load());
-  }
-
-  setShown(isShown) {
-    clearInterval(this.#timer);
-    if (!isShown) return;
-    this.load();
-    this.#timer = setInterval(() => this.load(), REFRESH_MS);
+    this.setShown = refreshWhileShown(this.load, REFRESH_MS);
   }
 
   async #load() {
