@@ -2,11 +2,12 @@
 
 import asyncio
 import socket
+import sys
 from pathlib import Path
 
 from aiohttp import web
 
-from embermq.http.streaming import SliceTurns, Stream, StreamPlaces
+from embermq.http.streaming import USUAL_SWITCH_S, SliceTurns, Stream, StreamPlaces
 
 
 def test_each_pass_of_the_loop_has_one_slice() -> None:
@@ -35,6 +36,20 @@ def test_each_pass_of_the_loop_has_one_slice() -> None:
         assert len({at for at, _ in slices}) == len(slices) == 15
         assert [name for _, name in slices[:6]] == ["a", "b", "c", "a", "b", "c"]
         await asyncio.wait_for(work("alone"), 10)
+
+    asyncio.run(test())
+
+
+def test_other_threads_get_the_interpreter_sooner_as_long_as_there_are_slices() -> None:
+    async def test() -> None:
+        turns = SliceTurns(asyncio.get_running_loop(), switch_check_s=0.01)
+        await turns.next()
+        while_working_s = sys.getswitchinterval()
+        assert while_working_s < USUAL_SWITCH_S
+        async with asyncio.timeout(10):
+            while sys.getswitchinterval() != USUAL_SWITCH_S:
+                assert sys.getswitchinterval() == while_working_s
+                await asyncio.sleep(0)
 
     asyncio.run(test())
 

@@ -17,10 +17,12 @@ from embermq.http.fields import NDJSON, json_text
 from embermq.http.refusal import HttpRefusal
 
 STREAMS_MAX: Final = 16
-SLICE_S: Final = 0.0005
+SLICE_S: Final = 0.0003
 """How long a long answer is worked on before the clients of the broker have their turn."""
-SWITCH_S: Final = 0.0005
+SWITCH_S: Final = 0.00005
 """While there is long work, this thread is never idle: so long may the store's thread wait for the interpreter."""
+SWITCH_CHECK_S: Final = 0.2
+"""When no slice was wanted for so long, the interpreter's usual interval is set again."""
 USUAL_SWITCH_S: Final = sys.getswitchinterval()
 CHUNK_BYTES: Final = 64 * 1024
 
@@ -30,12 +32,16 @@ class SliceTurns:
     """Whose slice is next. Each pass of an event loop has one, however many answers are worked on: the clients of the
     broker wait no longer for many of them than for one."""
 
-    __slots__ = ("_is_scheduled", "_loop", "_waiting")
+    __slots__ = ("_checked", "_given", "_has_short_switches", "_is_scheduled", "_loop", "_switch_check_s", "_waiting")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, switch_check_s: float = SWITCH_CHECK_S) -> None:
         self._loop: Final = loop
         self._waiting: Final[deque[asyncio.Future[None]]] = deque()
         self._is_scheduled = False
+        self._has_short_switches = False
+        self._switch_check_s: Final = switch_check_s
+        self._given = 0
+        self._checked = 0
 
     async def next(self) -> None:
         """Wait for a turn."""
@@ -43,11 +49,15 @@ class SliceTurns:
         self._waiting.append(turn)
         if not self._is_scheduled:
             self._is_scheduled = True
-            sys.setswitchinterval(SWITCH_S)
             self._loop.call_soon(self._give)
+        if not self._has_short_switches:
+            self._has_short_switches = True
+            sys.setswitchinterval(SWITCH_S)
+            self._loop.call_later(self._switch_check_s, self._check)
         await turn
 
     def _give(self) -> None:
+        self._given += 1
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():  # else its request was cancelled
@@ -57,6 +67,13 @@ class SliceTurns:
             self._loop.call_soon(self._give)
         else:
             self._is_scheduled = False
+
+    def _check(self) -> None:
+        if self._given != self._checked:
+            self._checked = self._given
+            self._loop.call_later(self._switch_check_s, self._check)
+        else:
+            self._has_short_switches = False
             sys.setswitchinterval(USUAL_SWITCH_S)
 
 

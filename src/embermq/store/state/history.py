@@ -48,7 +48,7 @@ from embermq.store.state.rocks import Rocks
 CHUNK_TOPICS: Final = 4_000
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 """How much of a log that is to be trimmed is read before other groups may be applied."""
-PIECE_TOPICS: Final = 64
+PIECE_TOPICS: Final = 32
 PIECE_BYTES: Final = 1024 * 1024
 """How many topics, and how many bytes of payload, one piece of an answer covers."""
 TOGETHER_MAX: Final = 64
