@@ -1,8 +1,9 @@
 """What uploading to an archive costs the broker: `python -m bench.archive_cost [--rate N] [--seconds S] [--rounds N]`.
 
 Two servers on the disk get the same paced QoS 1 traffic in turn, round by round: one with an archive on an S3 server
-(moto, a process of its own, with a CPU time of its own), one without. Segments are small, so that many are uploaded in
-each round; a round ends when all that is closed is uploaded. It prints the CPU time of both and the difference.
+(moto, a process of its own, with a CPU time of its own), one without. Segments are smaller than by default, so that some
+are uploaded in each round; a round ends when all that is closed is uploaded. It prints the CPU time of both and the
+difference.
 """
 
 import argparse
@@ -67,9 +68,9 @@ def measured(server: Server, rate: int, seconds: float, has_archive: bool) -> tu
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=int, default=4_000)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--segment-bytes", type=int, default=1 << 20)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--segment-bytes", type=int, default=8 << 20)
     given = parser.parse_args()
     path = ember_path()
     assert path is not None, "`ember` is not installed"

@@ -110,7 +110,8 @@ def ceiling_rows(spark: "SparkSession", data: Path, rows: int) -> "DataFrame":
 
 
 def message_columns() -> "StructType":
-    return source_schema((Kind.PUBLISH,), MESSAGES_SCHEMA.names)
+    """The columns of `messages` that come from the log: the pipeline adds the day."""
+    return source_schema((Kind.PUBLISH,), [name for name in MESSAGES_SCHEMA.names if name != "day"])
 
 
 def register_ceiling(spark: "SparkSession") -> None:
