@@ -1,9 +1,9 @@
 """What uploading to an archive costs the broker: `python -m bench.archive_cost [--rate N] [--seconds S] [--rounds N]`.
 
 Two servers on the disk get the same paced QoS 1 traffic in turn, round by round: one with an archive on an S3 server
-(moto, a process of its own, with a CPU time of its own), one without. Segments are smaller than by default, so that some
-are uploaded in each round; a round ends when all that is closed is uploaded. It prints the CPU time of both and the
-difference.
+(moto, a process of its own, with a CPU time of its own), one without. Segments are smaller than by default, so that
+some are uploaded in each round; a round ends when all that is closed is uploaded. It prints the CPU time of both and
+the difference.
 """
 
 import argparse
