@@ -39,19 +39,19 @@ class Shown:
 
 
 SHOWN: Final = (
-    Shown("flood 1->1, QoS 0", "cpu_us", "flood 1 to 1, QoS 0", True),
-    Shown("flood 1->1, QoS 1", "cpu_us", "flood 1 to 1, QoS 1", True),
-    Shown("flood 1->1, QoS 2", "cpu_us", "flood 1 to 1, QoS 2", True),
-    Shown("flood 1->1, QoS 0, TLS", "cpu_us", "flood 1 to 1, QoS 0, TLS", True),
-    Shown("flood 1->1, QoS 0, WebSocket", "cpu_us", "flood 1 to 1, QoS 0, WebSocket", True),
-    Shown("flood 1->50, QoS 0", "cpu_us", "flood 1 to 50, QoS 0", True),
-    Shown("flood 50->1, QoS 1", "cpu_us", "flood 50 to 1, QoS 1", True),
+    Shown("flood 1->1, QoS 0", "rate", "flood 1 to 1, QoS 0"),
+    Shown("flood 1->1, QoS 1", "rate", "flood 1 to 1, QoS 1"),
+    Shown("flood 1->1, QoS 2", "rate", "flood 1 to 1, QoS 2"),
+    Shown("flood 1->1, QoS 0, TLS", "rate", "flood 1 to 1, QoS 0, TLS"),
+    Shown("flood 1->1, QoS 0, WebSocket", "rate", "flood 1 to 1, QoS 0, WebSocket"),
+    Shown("flood 1->50, QoS 0", "rate", "flood 1 to 50, QoS 0"),
+    Shown("flood 50->1, QoS 1", "rate", "flood 50 to 1, QoS 1"),
     Shown("paced, 200 publishers, 4,000 messages/s, QoS 0", "cpu_us", "4,000 messages/s, QoS 0", True),
     Shown("paced, 200 publishers, 4,000 messages/s, QoS 1", "cpu_us", "4,000 messages/s, QoS 1", True),
     Shown("paced, 200 publishers, 10,000 messages/s, QoS 0", "cpu_us", "10,000 messages/s, QoS 0", True),
     Shown("paced, 200 publishers, 10,000 messages/s, QoS 1", "cpu_us", "10,000 messages/s, QoS 1", True),
-    Shown("retained publishes, QoS 1, 1 publisher", "cpu_us", "retained publishes, QoS 1", True),
-    Shown("CONNECT, CONNACK, DISCONNECT", "cpu_us", "connections opened and closed", True),
+    Shown("retained publishes, QoS 1, 1 publisher", "rate", "retained publishes, QoS 1"),
+    Shown("CONNECT, CONNACK, DISCONNECT", "rate", "connections opened and closed"),
     Shown("an offline session's queue of 50,000, QoS 1", "rate", "offline queue, drained a second"),
 )
 
