@@ -1,8 +1,8 @@
 """What questions over HTTP cost beside load: `python -m bench.http_cost [--topics N] [--rate N]`.
 
 Fills a server on the disk with retained messages, measures paced QoS 1 traffic alone, then beside the retained set as
-of now over HTTP (whole, as NDJSON, read by another process), and counts what is lost. Then it asks for the metrics many
-times and divides the server's CPU time.
+of now over HTTP (whole, as NDJSON, read by another process, once counting and once parsing its lines), and counts what
+is lost. Then it asks for the metrics many times and divides the server's CPU time.
 """
 
 import argparse
@@ -30,8 +30,8 @@ LOAD_S_MAX: Final = 600.0
 WINDOW: Final = 1_000
 
 READER: Final = """
-import http.client, socket, sys, time
-path, instant = sys.argv[1:]
+import http.client, json, socket, sys, time
+path, instant, parses = sys.argv[1:]
 sys.stdin.readline()
 began_s = time.monotonic()
 connection = http.client.HTTPConnection("server")
@@ -40,11 +40,14 @@ connection.sock.connect(path)
 connection.request("GET", f"/api/v1/retained?as_of={instant}", headers={"Accept": "application/x-ndjson"})
 response = connection.getresponse()
 count = 0
-while data := response.read1(1 << 20):
-    count += data.count(b"\\n")
+if parses == "True":
+    count = sum(1 for line in response if json.loads(line))
+else:
+    while data := response.read1(1 << 20):
+        count += data.count(b"\\n")
 print(count, time.monotonic() - began_s, flush=True)
 """
-"""Counts lines only: readers are on other machines, and take nothing from the server."""
+"""Parses every line, as a program on the same machine does, or only counts them, as if it were on another."""
 
 
 def topic_names(count: int) -> list[str]:
@@ -60,12 +63,15 @@ def frames(count: int) -> Bytes:
     return made
 
 
-def as_of(server: Server, rate: int, seconds: float) -> tuple[Paced, int, float]:
+def as_of(server: Server, rate: int, seconds: float, parses: bool) -> tuple[Paced, int, float]:
     """Paced traffic while another process reads the retained set as of now."""
     path = server.data / "control.sock"
     now = f"{time.time():.6f}"
     reader = subprocess.Popen(
-        [sys.executable, "-c", READER, str(path), now], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", READER, str(path), now, str(parses)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert reader.stdin is not None and reader.stdout is not None
     time.sleep(2)  # until it has started
@@ -106,16 +112,26 @@ def main() -> None:
         loaded = write(server, [frames(given.topics)], WINDOW, LOAD_S_MAX, each_once=True)
         print(f"{given.topics:,} retained messages, {loaded.rate:,.0f}/s")
         quiet = paced(server, 1, PUBLISHERS, given.rate, given.seconds)
-        beside, count, took_s = as_of(server, given.rate, given.seconds)
-        median_ms = [float(np.median(each.latency_us)) / 1000 for each in (quiet, beside)]
+        _show("alone", quiet)
+        for parses in (False, True):
+            beside, count, took_s = as_of(server, given.rate, given.seconds, parses)
+            is_complete = count >= given.topics and took_s <= AS_OF_S_MAX
+            reader = "parses" if parses else "counts"
+            print(f"as of now, a reader that {reader} lines: {count:,} in {took_s:.1f} s {_verdict(is_complete)}")
+            slower = _show("beside it", beside) / median_ms(quiet)
+            print(f"  lost {_verdict(beside.lost == 0)}, {slower:.1f} times the median {_verdict(slower < SLOWER_MAX)}")
         cpu_ms, answer_ms = scrape_ms(server.data / "control.sock")
-    slower = median_ms[1] / median_ms[0]
-    print(
-        f"as of now: {count:,} messages in {took_s:.1f} s {_verdict(count >= given.topics and took_s <= AS_OF_S_MAX)}"
-    )
-    print(f"paced at {given.rate:,}/s: {quiet.lost} lost alone, {beside.lost} beside it {_verdict(beside.lost == 0)}")
-    print(f"median {median_ms[0]:.2f} ms alone, {median_ms[1]:.2f} ms beside it {_verdict(slower < SLOWER_MAX)}")
     print(f"a scrape: {cpu_ms:.2f} ms of CPU, answered in {answer_ms:.2f} ms {_verdict(cpu_ms < SCRAPE_MS_MAX)}")
+
+
+def median_ms(measured: Paced) -> float:
+    return float(np.median(measured.latency_us)) / 1000
+
+
+def _show(what: str, measured: Paced) -> float:
+    median = median_ms(measured)
+    print(f"paced {what}: {measured.lost} lost, median {median:.2f} ms", flush=True)
+    return median
 
 
 def _verdict(is_met: bool) -> str:
