@@ -93,6 +93,14 @@ def test_a_session_that_the_pipeline_cannot_use_is_refused_with_a_sentence() -> 
         session.check_session(session_type())
 
 
+def test_where_spark_is_started_here_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PipelineError, match=r"^this cannot run over Spark Connect, and the master is sc://there: "):
+        session.prepare_environment("sc://there")
+    monkeypatch.setenv("SPARK_REMOTE", "sc://elsewhere")
+    with pytest.raises(PipelineError, match=r", and SPARK_REMOTE is sc://elsewhere: unset it$"):
+        session.build_session()
+
+
 def test_the_extra_names_the_versions_that_were_tested() -> None:
     root = Path(__file__).parent.parent.parent
     extra = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]

@@ -146,11 +146,25 @@ def _require_packages() -> None:
 def prepare_environment(master: str) -> None:
     """Set the environment variables that Spark's launcher reads."""
     _require_packages()
+    _refuse_connect(master)
     os.environ["JAVA_HOME"] = java_home()
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # `python3` may not have this package
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # without it Spark prints a warning
         os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # Java's threads would get memory areas of their own
+
+
+def _refuse_connect(master: str) -> None:
+    """PipelineError where Spark cannot be started beside this process because it would be that of Spark Connect."""
+    if master.startswith("sc:"):
+        instead = f"the master is {master}: expected that of a cluster, or local[*]"
+    elif os.environ.get("SPARK_REMOTE"):
+        instead = f"SPARK_REMOTE is {os.environ['SPARK_REMOTE']}: unset it"
+    elif "SPARK_CONNECT_MODE_ENABLED" in os.environ:  # PySpark sets it with the first session of this kind
+        instead = "this process has such a session already: use another process"
+    else:
+        return
+    raise PipelineError(f"this cannot run over Spark Connect, and {instead}")
 
 
 def session_settings(master: str, settings: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -217,9 +231,14 @@ def submitted_session() -> "SparkSession":
     return SparkSession.builder.getOrCreate()
 
 
+def is_connect(spark: "SparkSession") -> bool:
+    """Whether Spark runs in a server of Spark Connect, and not beside this process."""
+    return "connect" in type(spark).__module__
+
+
 def check_session(spark: "SparkSession") -> None:
     """PipelineError if the pipeline cannot run in a session that it has not made."""
-    if "connect" in type(spark).__module__:
+    if is_connect(spark):
         raise PipelineError(
             "the pipeline cannot run over Spark Connect, which gives no access to the lake's files: give it a session "
             "in the driver's own process"

@@ -1,7 +1,7 @@
 """Files of a lake at a URL, through the Hadoop file system of a Spark session.
 
 Owns: the calls of Hadoop's FileSystem, and one sentence for its errors.
-A Spark Connect session has no such file system on this side: a lake at a URL needs a session of its own Java process.
+Spark Connect has no such file system on this side: only a session whose Java process is beside this one has it.
 """
 
 from pathlib import Path
@@ -31,7 +31,10 @@ class HadoopFiles(LakeFiles):
         """LakeError if the file system cannot be opened."""
         self._jvm: Final[Any] = getattr(spark, "_jvm", None)
         if self._jvm is None:
-            raise LakeError(f"the lake {place} cannot be opened with Spark Connect: expected a classic Spark session")
+            raise LakeError(
+                f"the files of the lake {place} cannot be reached over Spark Connect: `Lake` without a session reads "
+                "them with delta-rs"
+            )
         self._gateway: Final[Any] = spark.sparkContext._gateway
         self._hadoop: Final[Any] = spark._jsparkSession.sessionState().newHadoopConf()
         try:

@@ -7,7 +7,6 @@ Never: what goes into a table; each job knows its own.
 from collections.abc import Sequence
 from typing import Final
 
-from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -131,24 +130,34 @@ def table_names(lake: Lake) -> list[str]:
 def create_table(spark: SparkSession, lake: Lake, name: str, schema: StructType) -> None:
     """Create a table unless it exists.
 
-    Without deletion vectors: readers outside Spark often lack them, and a MERGE was no faster with them.
+    Without deletion vectors: readers outside Spark often lack them, and a MERGE was no faster with them. In SQL, which
+    Spark Connect knows without a plugin of Delta Lake.
     """
     if lake.has_table(name):
         return
-    builder = (
-        DeltaTable.createIfNotExists(spark)
-        .location(lake.table(name))
-        .comment(table_comment(name))
-        .addColumns(with_comments(name, schema))
-        .property("delta.enableDeletionVectors", "false")
-        .property("delta.logRetentionDuration", "interval 7 days")
-        .property("delta.checkpointInterval", "50")
-    )
-    if DAY in schema.names:
-        builder = builder.partitionedBy(DAY)
+    properties = {
+        "delta.enableDeletionVectors": "false",
+        "delta.logRetentionDuration": "interval 7 days",
+        "delta.checkpointInterval": "50",
+    }
     if name in STATS_COLUMNS:
-        builder = builder.property("delta.dataSkippingStatsColumns", STATS_COLUMNS[name])
-    builder.execute()
+        properties["delta.dataSkippingStatsColumns"] = STATS_COLUMNS[name]
+    given = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    divided = f"partitioned by ({DAY})" if DAY in schema.names else ""
+    spark.sql(
+        f"create table if not exists delta.{quoted(lake.table(name))} ({with_comments(name, schema).toDDL()}) "
+        f"using delta {divided} comment {text_literal(table_comment(name))} tblproperties ({given})"
+    )
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def text_literal(text: str) -> str:
+    """A text as SQL takes it."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def read_table(spark: SparkSession, lake: Lake, name: str) -> DataFrame:

@@ -15,7 +15,7 @@ from embermq.spark.jobs.retained import RETAINED_JOB
 from embermq.spark.lake.gaps import check_no_gap
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import HISTORY_VIEW, RETAINED_CLOSED_SCHEMA, read_table
-from embermq.spark.lake.transactions import applied
+from embermq.spark.queries.applied import applied
 from embermq.spark.source.topic_filters import matches
 
 

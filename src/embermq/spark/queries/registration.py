@@ -23,8 +23,10 @@ from embermq.spark.lake.tables import (
     HISTORY_VIEW,
     RETAINED_CLOSED_SCHEMA,
     create_table,
+    quoted,
     read_table,
     table_names,
+    text_literal,
 )
 from embermq.spark.source.topic_filters import matches_function_sql
 
@@ -67,12 +69,12 @@ class SchemaName:
     schema: str
 
     def __str__(self) -> str:
-        return f"{_quoted(self.catalog)}.{_quoted(self.schema)}"
+        return f"{quoted(self.catalog)}.{quoted(self.schema)}"
 
     @property
     def of_functions(self) -> str:
         """The schema as Spark takes it in the name of a function: of its own catalog by one word only."""
-        return _quoted(self.schema) if self.catalog == "spark_catalog" else str(self)
+        return quoted(self.schema) if self.catalog == "spark_catalog" else str(self)
 
 
 def register_tables(spark: SparkSession, lake: Lake, name: SchemaName) -> list[str]:
@@ -89,7 +91,7 @@ def register_tables(spark: SparkSession, lake: Lake, name: SchemaName) -> list[s
     if not refused and lake.has_table("retained") and lake.has_table("retained_closed"):
         with _unless_refused(f"the view {HISTORY_VIEW} in {name}", refused):
             columns = ", ".join(
-                f"{one} comment {_text(column_comment('retained_closed', one))}" for one in _HISTORY_COLUMNS
+                f"{one} comment {text_literal(column_comment('retained_closed', one))}" for one in _HISTORY_COLUMNS
             )
             spark.sql(_HISTORY.format(schema=name, view=HISTORY_VIEW, columns=columns))
         with _unless_refused(f"the function {AS_OF_FUNCTION} in {name}", refused):
@@ -104,13 +106,15 @@ _HISTORY_COLUMNS: Final = tuple(RETAINED_CLOSED_SCHEMA.names)
 
 def _as_of_columns() -> str:
     types = {field.name: field.dataType.simpleString() for field in RETAINED_CLOSED_SCHEMA}
-    return ", ".join(f"{one} {types[one]} comment {_text(column_comment('retained', one))}" for one in _AS_OF_COLUMNS)
+    return ", ".join(
+        f"{one} {types[one]} comment {text_literal(column_comment('retained', one))}" for one in _AS_OF_COLUMNS
+    )
 
 
 def _register_table(spark: SparkSession, lake: Lake, name: SchemaName, table: str) -> None:
-    whole = f"{name}.{_quoted(table)}"
+    whole = f"{name}.{quoted(table)}"
     _add_comments(spark, lake, table)
-    spark.sql(f"create table if not exists {whole} using delta location {_text(lake.table(table))}")
+    spark.sql(f"create table if not exists {whole} using delta location {text_literal(lake.table(table))}")
     place = str(spark.sql(f"describe detail {whole}").select("location").collect()[0][0])
     if place.removeprefix("file:") != lake.table(table).removeprefix("file:"):
         raise PipelineError(f"it is there already, and lies in {place}")
@@ -120,9 +124,9 @@ def _add_comments(spark: SparkSession, lake: Lake, table: str) -> None:
     """A table of an earlier version gets its comments, in one commit."""
     lacking = [field.name for field in read_table(spark, lake, table).schema if not field.metadata.get("comment")]
     if lacking:
-        columns = ", ".join(f"{_quoted(one)} comment {_text(column_comment(table, one))}" for one in lacking)
-        spark.sql(f"alter table delta.{_quoted(lake.table(table))} alter column {columns}")
-        spark.sql(f"comment on table delta.{_quoted(lake.table(table))} is {_text(table_comment(table))}")
+        columns = ", ".join(f"{quoted(one)} comment {text_literal(column_comment(table, one))}" for one in lacking)
+        spark.sql(f"alter table delta.{quoted(lake.table(table))} alter column {columns}")
+        spark.sql(f"comment on table delta.{quoted(lake.table(table))} is {text_literal(table_comment(table))}")
 
 
 @contextmanager
@@ -132,11 +136,3 @@ def _unless_refused(what: str, refused: list[str]) -> Iterator[None]:
     except (PySparkException, Py4JError, PipelineError) as error:
         reason = str(error).strip().splitlines()[0]
         refused.append(f"the catalog has refused {what}: {reason}")
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
