@@ -1,5 +1,6 @@
 """What a session needs: Java, the packages, and settings that keep others out. No Spark session is needed."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from embermq.spark import session
 from embermq.spark.errors import JavaMissing, PipelineError
@@ -101,12 +103,25 @@ def test_where_spark_is_started_here_spark_connect_is_refused(monkeypatch: pytes
         session.build_session()
 
 
-def test_the_extra_names_the_versions_that_were_tested() -> None:
+def test_the_extra_allows_the_versions_that_were_tested() -> None:
     root = Path(__file__).parent.parent.parent
     extra = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]
-    tested = (root / "constraints.txt").read_text().splitlines()
-    assert sorted(requirement.partition("==")[0] for requirement in extra) == ["delta-spark", "pyspark"]
-    assert set(extra) <= set(tested)
+    allowed = {requirement.name: requirement.specifier for requirement in map(Requirement, extra)}
+    pinned = dict(line.split("==") for line in (root / "constraints.txt").read_text().splitlines() if "==" in line)
+    oldest = re.findall(r"pyspark==([0-9.]+)", (root / "tools" / "oldest-spark").read_text())
+    assert sorted(allowed) == ["delta-spark", "pyspark"]
+    assert str(allowed["delta-spark"]) == f"=={pinned['delta-spark']}" == f"=={metadata.version('delta-spark')}"
+    assert str(allowed["pyspark"]) == f"<={pinned['pyspark']},>={oldest[0]}"
+
+
+def test_delta_lake_is_the_one_for_the_installed_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     delta, pyspark = (metadata.version(name) for name in ("delta-spark", "pyspark"))
-    assert {f"delta-spark=={delta}", f"pyspark=={pyspark}"} == set(extra)
     assert f"io.delta:delta-spark_{pyspark.rpartition('.')[0]}_2.13:{delta}" == session.DELTA_PACKAGE
+    monkeypatch.setattr(session, "version", lambda name: "4.1.3")
+    assert session.delta_package() == f"io.delta:delta-spark_4.1_2.13:{delta}"
+
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(session, "version", missing)  # a Spark that pip does not know
+    assert session.delta_package() == f"io.delta:delta-spark_4.2_2.13:{delta}"

@@ -22,6 +22,8 @@ uses. Options and columns to write are in `sink.writer`.
 Owns: the class that Spark asks for readers and writers.
 """
 
+from importlib.util import find_spec
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -31,11 +33,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from embermq.spark.errors import bad_option
+from embermq.spark.errors import PipelineError, bad_option
 from embermq.spark.options import parse_sink_options, parse_source_options
 from embermq.spark.sink.writer import EmberStreamWriter, EmberWriter, check_sink_schema
 from embermq.spark.source.columns import source_schema
-from embermq.spark.source.reader import EmberReader, EmberStreamReader, wanted_columns
+from embermq.spark.source.reader import EmberReader, wanted_columns
 
 
 class EmberDataSource(DataSource):
@@ -53,6 +55,10 @@ class EmberDataSource(DataSource):
         return EmberReader(options, wanted_columns(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        if find_spec("pyspark.sql.streaming.datasource") is None:  # with which Spark says where a batch begins
+            raise PipelineError("a stream of the log needs Spark 4.2 or newer: read it as a batch, or use the pipeline")
+        from embermq.spark.source.stream_reader import EmberStreamReader
+
         options = parse_source_options(self.options)
         return EmberStreamReader(options, wanted_columns(schema, options))
 

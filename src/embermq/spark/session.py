@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,9 +23,22 @@ from embermq.spark.errors import JavaMissing, JavaNotStarted, PipelineError, Spa
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DELTA_PACKAGE: Final = "io.delta:delta-spark_4.2_2.13:4.4.0"
+TESTED_SPARK: Final = "4.2"
+DELTA: Final = "4.4.0"
 JAVA_VERSION_MIN: Final = 17
 DEFAULT_MASTER: Final = "local[*]"
+
+
+def delta_package() -> str:
+    """Delta Lake for the Spark that is installed: it has a package for each of its versions."""
+    try:
+        spark = ".".join(version("pyspark").split(".")[:2])
+    except PackageNotFoundError:
+        spark = TESTED_SPARK
+    return f"io.delta:delta-spark_{spark}_2.13:{DELTA}"
+
+
+DELTA_PACKAGE: Final = delta_package()
 
 # Spark has these, newer or equal; without them 13 MB are fetched instead of 87, and there are no two versions of any.
 _BROUGHT_BY_SPARK: Final = (

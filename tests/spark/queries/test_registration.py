@@ -46,6 +46,7 @@ def test_every_table_and_column_has_a_name_and_a_comment(
     assert register_tables(spark, registered[0], NAME) == []  # once more changes nothing
 
 
+@pytest.mark.newest_spark
 def test_the_function_answers_as_the_model_does(spark: SparkSession, registered: tuple[Lake, Recorder]) -> None:
     _, made = registered
     for at_us in (START_US, START_US + 9_000, START_US + 17_500, made.now_us):
@@ -60,6 +61,7 @@ def test_the_function_answers_as_the_model_does(spark: SparkSession, registered:
     )
 
 
+@pytest.mark.newest_spark
 def test_in_a_gap_the_function_says_that_nothing_is_known(
     spark: SparkSession, registered: tuple[Lake, Recorder]
 ) -> None:

@@ -55,6 +55,7 @@ def test_a_frame_of_retained_messages_is_loaded_with_one_line(spark: SparkSessio
     assert len(found) == 4999 and "load/1" not in found and found["load/2"] == (b"new", 2) and "x" not in found
 
 
+@pytest.mark.newest_spark
 def test_a_stream_goes_from_one_log_to_a_server(spark: SparkSession, url: str, data: Path, tmp_path: Path) -> None:
     made = Recorder(tmp_path / "from")
     for number in range(60):
@@ -84,6 +85,7 @@ def test_a_stream_goes_from_one_log_to_a_server(spark: SparkSession, url: str, d
     assert LogReader(data / "log").bounds()[1] > 120
 
 
+@pytest.mark.newest_spark
 def test_a_stream_in_the_order_of_a_column(spark: SparkSession, url: str, data: Path, tmp_path: Path) -> None:
     made = Recorder(tmp_path / "from")
     for number in range(900):

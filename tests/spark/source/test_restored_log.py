@@ -13,7 +13,7 @@ from embermq.spark.options import parse_source_options
 from embermq.spark.source.arrow_columns import SOURCE_ARROW
 from embermq.spark.source.logs.location import directory_location
 from embermq.spark.source.logs.opening import open_log
-from embermq.spark.source.reader import EmberReader, EmberStreamReader, OffsetRange
+from embermq.spark.source.reader import EmberReader, OffsetRange
 from embermq.spark.source.staging import stage
 from embermq.store.log.errors import LogLost
 from support.archives import engine_with, publish
@@ -50,7 +50,10 @@ def test_a_read_has_the_records_on_both_sides_of_the_hole(tmp_path: Path, restor
     assert offsets(reader) == [*range(1, 81), *range(2_000_000_000, 2_000_000_012)]
 
 
+@pytest.mark.newest_spark
 def test_a_stream_passes_the_hole_in_one_step(tmp_path: Path, restored: Restored) -> None:
+    from embermq.spark.source.stream_reader import EmberStreamReader
+
     options = parse_source_options({"path": str(tmp_path / "data"), "maxRecordsPerTrigger": "50"})
     reader = EmberStreamReader(options, SOURCE_ARROW)
     limit = reader.getDefaultReadLimit()
@@ -66,7 +69,10 @@ def test_a_stream_passes_the_hole_in_one_step(tmp_path: Path, restored: Restored
     assert found == [*range(1, 81), *range(2_000_000_000, 2_000_000_012)]
 
 
+@pytest.mark.newest_spark
 def test_a_stream_that_has_read_lost_records_is_told(tmp_path: Path, restored: Restored) -> None:
+    from embermq.spark.source.stream_reader import EmberStreamReader
+
     old = EmberStreamReader(parse_source_options({"path": str(tmp_path / "old")}), SOURCE_ARROW)
     shutil.rmtree(tmp_path / "archive")
     engine = engine_with(tmp_path / "old", str(tmp_path / "archive"))

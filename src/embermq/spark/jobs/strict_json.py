@@ -15,7 +15,6 @@ from math import isinf
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -34,6 +33,8 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
+from embermq.spark.jobs.arrow_types import arrow_type
 
 NOT_UTF8: Final = "not UTF-8"
 MISFIT_FIELDS: Final = (StructField("field", StringType()), StructField("reason", StringType()))
@@ -97,7 +98,7 @@ class DocumentReader:
 
     def read_array(self, payloads: pa.Array) -> pa.Array:
         """The values, or the field and the reason, of each payload."""
-        kind = to_arrow_type(self.result_type(), timezone="UTC")
+        kind = arrow_type(self.result_type())
         parsed = kind.field("parsed")
         columns, misfit_fields, reasons = self.read(payloads.to_pylist())
         arrays = [pa.array(column, field.type) for column, field in zip(columns, parsed.type, strict=True)]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from embermq.spark.data_source import EmberDataSource
 from embermq.spark.errors import PipelineError
@@ -106,6 +105,7 @@ def test_every_way_finds_instants_segments_and_bounds(ways: Ways) -> None:
     assert ways.log("server").offset_at(1 << 62) == ways.log("both").offset_at(1 << 62) == directory.bounds()[1]
 
 
+@pytest.mark.newest_spark
 def test_a_stream_goes_on_another_way(ways: Ways) -> None:
     """Offsets are the log's own, so a Spark checkpoint of one way is good for the others."""
     seen: list[int] = []
@@ -114,7 +114,7 @@ def test_a_stream_goes_on_another_way(ways: Ways) -> None:
         source = EmberDataSource(ways.options[way] | {"endingOffsets": str(until)})
         reader: Any = source.streamReader(SOURCE_SCHEMA)
         begin = reader.initialOffset() if offset is None else offset
-        offset = json.loads(json.dumps(reader.latestOffset(begin, ReadAllAvailable())))
+        offset = json.loads(json.dumps(reader.latestOffset(begin, reader.getDefaultReadLimit())))
         for _ in range(2):  # a batch that is done again is the same
             batches = [batch for part in reader.partitions(begin, offset) for batch in reader.read(part)]
             rows = pa.Table.from_batches(batches)["offset"].to_pylist()
@@ -122,18 +122,19 @@ def test_a_stream_goes_on_another_way(ways: Ways) -> None:
     assert seen == list(range(1, 2_041))
 
 
+@pytest.mark.newest_spark
 def test_a_checkpoint_of_another_log_is_refused_every_way(ways: Ways, recorder: Recorders) -> None:
     other = recorder("other", segment_bytes=20_000)
     other.now_us += 77
     for number in range(2_000):
         other.publish("b", b"%d" % number)
     other.flush()
-    foreign = EmberDataSource({"path": str(other.data)}).streamReader(SOURCE_SCHEMA)
-    start = foreign.latestOffset({"offset": 1}, ReadAllAvailable())
+    foreign: Any = EmberDataSource({"path": str(other.data)}).streamReader(SOURCE_SCHEMA)
+    start = foreign.latestOffset({"offset": 1}, foreign.getDefaultReadLimit())
     for way in ways.options:
         reader: Any = EmberDataSource(ways.options[way]).streamReader(SOURCE_SCHEMA)
         with pytest.raises(PipelineError, match="the checkpoint belongs to another log than "):
-            reader.latestOffset(start, ReadAllAvailable())
+            reader.latestOffset(start, reader.getDefaultReadLimit())
 
 
 def test_what_was_trimmed_is_told_by_the_server_and_read_from_the_archive(ways: Ways, tmp_path: Path) -> None:
