@@ -18,7 +18,7 @@ WORKERS ?= 4
 
 # What the compiled modules are made from. `embermq.compiled` leaves them unused when one of these has changed.
 COMPILED := src/embermq/_compiled/manifest.json
-HOT      := setup.py $(shell find src/embermq/protocol src/embermq/broker src/embermq/store src/embermq/transport -name '*.py')
+HOT      := setup.py $(shell find src/embermq/protocol src/embermq/broker src/embermq/store src/embermq/transport -name '*.py') src/embermq/http/messages_json.py
 
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE

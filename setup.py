@@ -28,6 +28,7 @@ HOT = (
     "protocol",
     "broker",
     "store",
+    "http/messages_json.py",
     "transport/fair_share.py",
     "transport/pauses.py",
     "transport/stream.py",

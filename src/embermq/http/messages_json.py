@@ -1,14 +1,15 @@
 """Messages as JSON: retained messages and records of the log, written and read.
 
-Owns: the fields of a message in answers, their models, and the quick way to write one for streams of millions.
+Owns: the fields of a message in answers, and the quick way to write one for streams of millions.
+`resources/message_models` says the same fields for the OpenAPI document.
 """
 
 from base64 import b64decode, b64encode
 from datetime import datetime
+from json import dumps
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, Final
+from typing import Any, Final, final
 
-from embermq.http.fields import Model, Timestamp
 from embermq.instants import EPOCH, microseconds
 from embermq.protocol.errors import PeerError
 from embermq.protocol.mqtt.fields import Fields
@@ -16,36 +17,19 @@ from embermq.protocol.mqtt.properties import EITHER, read_properties
 from embermq.protocol.packets import PUBLISH
 from embermq.store.interface import Retained
 
-
-class MessageProperties(Model):
-    """The properties of MQTT 5 that a message has."""
-
-    payload_format_indicator: int | None = None
-    message_expiry_interval: int | None = None
-    content_type: str | None = None
-    response_topic: str | None = None
-    correlation_data: str | None = None
-    correlation_data_base64: str | None = None
-    user_properties: list[tuple[str, str]] | None = None
-
-
-class RetainedMessage(Model):
-    """A retained message. Its payload is `payload` if it is UTF-8, else `payload_base64`; `payload_bytes` is its size,
-    also where only its beginning was asked for."""
-
-    topic: str
-    payload: str | None = None
-    payload_base64: str | None = None
-    payload_bytes: int
-    qos: int
-    timestamp: Timestamp
-    client_id: str
-    offset: int
-    expires: Timestamp | None = None
-    properties: MessageProperties | None = None
-    properties_base64: str | None = None
+PROPERTY_NAMES: Final = (
+    "payload_format_indicator",
+    "message_expiry_interval",
+    "content_type",
+    "response_topic",
+    "correlation_data",
+    "correlation_data_base64",
+    "user_properties",
+)
+"""What a message's properties are called in JSON."""
 
 
+@final
 class InstantTexts:
     """Instants as text, UTC; many that follow one another are of the same second."""
 
@@ -56,11 +40,12 @@ class InstantTexts:
         self._text = ""
 
     def text(self, instant_us: int) -> str:
-        second, rest = divmod(instant_us, 1_000_000)
+        second = instant_us // 1_000_000
         if second != self._second:
             self._second = second
             self._text = datetime.fromtimestamp(second, EPOCH.tzinfo).strftime("%Y-%m-%dT%H:%M:%S")
-        return f"{self._text}.{rest:06}Z"
+        digits = str(1_000_000 + instant_us % 1_000_000)  # a format with leading zeros takes most of a line's time
+        return f"{self._text}.{digits[1:]}Z"
 
 
 _texts: Final = InstantTexts()
@@ -121,11 +106,9 @@ def payload_of(found: dict[str, Any]) -> bytes:
 
 def properties_json(properties: bytes) -> str:
     """The properties as parts of an object: as they are and, if they can be read, by name."""
-    from embermq.http.fields import json_text
-
     raw = f'"properties_base64":"{b64encode(properties).decode()}"'
     shown = shown_properties(properties)
-    return f'{raw},"properties":{json_text(shown)}' if shown is not None else raw
+    return f'{raw},"properties":{dumps(shown, separators=(",", ":"))}' if shown is not None else raw
 
 
 def shown_properties(properties: bytes) -> dict[str, Any] | None:
@@ -144,7 +127,7 @@ def shown_properties(properties: bytes) -> dict[str, Any] | None:
                 shown[name] = value.decode()
             except UnicodeDecodeError:
                 shown[f"{name}_base64"] = b64encode(value).decode()
-        elif name in MessageProperties.model_fields:
+        elif name in PROPERTY_NAMES:
             shown[name] = value
     if pairs:
         shown["user_properties"] = pairs

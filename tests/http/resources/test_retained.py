@@ -5,7 +5,7 @@ from base64 import b64encode
 from pathlib import Path
 
 from embermq.broker.limits import Limits
-from embermq.http.messages_json import RetainedMessage
+from embermq.http.resources.message_models import RetainedMessage
 from embermq.protocol.packets import Publish
 from embermq.store.budgets import RetainedBudget
 from embermq.store.memory import MemoryStore

@@ -5,10 +5,9 @@ from binascii import Error as Base64Error
 from collections.abc import Mapping
 from typing import Any, Final
 
-from embermq.http.messages_json import MessageProperties, shown_properties
+from embermq.http.messages_json import PROPERTY_NAMES, shown_properties
 from embermq.protocol.message_fields import FieldValue, message_fields, message_properties
 
-_NAMES: Final = tuple(MessageProperties.model_fields)
 _NUMBERS: Final = {"message_expiry_interval": "expiry", "payload_format_indicator": "payload_format"}
 _TEXTS: Final = ("content_type", "response_topic")
 
@@ -42,9 +41,9 @@ def properties_from(given: Mapping[str, Any]) -> bytes:
     found = given.get("properties", {})
     if not isinstance(found, dict):
         raise ValueError("expected properties as an object")
-    unknown = found.keys() - set(_NAMES)
+    unknown = found.keys() - set(PROPERTY_NAMES)
     if unknown:
-        raise ValueError(f"expected properties among {', '.join(_NAMES)}, not {min(unknown)}")
+        raise ValueError(f"expected properties among {', '.join(PROPERTY_NAMES)}, not {min(unknown)}")
     fields: dict[str, FieldValue] = {}
     for name, value in found.items():
         if name in _NUMBERS:

@@ -28,11 +28,12 @@ from embermq.http.fields import (
     past_us,
     whole_number,
 )
-from embermq.http.messages_json import RetainedMessage, retained_json
+from embermq.http.messages_json import retained_json
 from embermq.http.operation import OPERATOR, VIEWER, Answer, Call, Operation
 from embermq.http.paging import json_page, json_response, wants_lines
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.listing import stall_s
+from embermq.http.resources.message_models import RetainedMessage
 from embermq.http.service import Pending, Service
 from embermq.http.streaming import Slices, Stream
 from embermq.instants import utc_text

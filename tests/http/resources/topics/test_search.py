@@ -5,7 +5,7 @@ from typing import Any
 
 from embermq import Broker
 from embermq.http.client import HttpClient
-from embermq.http.messages_json import RetainedMessage
+from embermq.http.resources.message_models import RetainedMessage
 from support.ember_command import wire
 from support.http_place import Place, run
 

@@ -17,10 +17,11 @@ from embermq.http.fields import (
     Size,
     TopicFilter,
 )
-from embermq.http.messages_json import RetainedMessage, retained_json
+from embermq.http.messages_json import retained_json
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.paging import json_page
 from embermq.http.refusal import HttpRefusal
+from embermq.http.resources.message_models import RetainedMessage
 from embermq.http.resources.retained import PAGE_BYTES_MAX, as_of_us
 from embermq.http.resources.topics.tree import PAYLOAD_BYTES
 from embermq.http.streaming import Slices
