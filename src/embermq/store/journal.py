@@ -51,6 +51,7 @@ from embermq.store.opening import JournalSettings, open_log, open_state
 from embermq.store.queue import SessionQueue
 from embermq.store.replay import Progress
 from embermq.store.retention import Archiver
+from embermq.store.state.as_of_piece import as_of_pieces
 from embermq.store.state.topic_walks import LevelWalk, WordSearch
 from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk
 
@@ -386,7 +387,7 @@ class Journal(Store):
     def retained_as_of_pieces(
         self, topic_filter: str, instant_us: int, after_topic_name: str = ""
     ) -> Iterator[list[Retained]]:
-        return self._state.history.as_of_pieces(self._log, topic_filter, instant_us, after_topic_name)
+        return as_of_pieces(self._state.history, self._log, topic_filter, instant_us, after_topic_name)
 
     def retained_levels(self, below: str | None, position: str, moments: Moments, work_max: int = WORK_MAX) -> TreeWalk:
         return LevelWalk(self._state.topics(moments, self._open.now_us), below, position, work_max)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Final, final
 
+from librt.strings import read_i64_be
 from rocksdict import RdictIter, WriteBatch
 
 from embermq.store.errors import HistoryTrimmed, StoreError
@@ -38,7 +39,6 @@ from embermq.store.state.retained_keys import (
     KeyCursor,
     escape,
     key_topic,
-    ranges,
     topic_key,
     unescape,
     walk,
@@ -48,20 +48,13 @@ from embermq.store.state.rocks import Rocks
 CHUNK_TOPICS: Final = 4_000
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 """How much of a log that is to be trimmed is read before other groups may be applied."""
-PIECE_TOPICS: Final = 32
-PIECE_BYTES: Final = 1024 * 1024
-"""How many topics, and how many bytes of payload, one piece of an answer covers."""
-TOGETHER_MAX: Final = 64
-TOGETHER_BYTES: Final = 64 * 1024
-"""How many messages are asked for at once, and the bytes of payload from which on the next are asked for one by one."""
-ENTRIES_AT_ONCE: Final = 256
-"""How many changes are read at once where all topics of a range are asked for: a quarter of a step's time for each."""
 STEPS_MAX: Final = 8
 """Up to this many changes of a topic are stepped over before a seek: most have few, a step costs a tenth of a seek."""
 
+OFFSET_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
+
 _BEGINS: Final = b"\x00history"
 _NUMBER: Final = Struct("<Q")
-_OFFSET_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
 _ATTEMPTS: Final = 3  # a trim may move a message from the log to the state between two reads
 
 
@@ -79,6 +72,19 @@ class Change:
         self.offset: Final = offset
         self.copy: Final = copy
         self.expires_us: Final = expires_us
+
+
+@final
+class ChangesInRange:
+    """What one read of a range has found: `topics` topics up to `last_key`. `is_end`: all of the range."""
+
+    __slots__ = ("changes", "is_end", "last_key", "topics")
+
+    def __init__(self, changes: list[Change], topics: int, last_key: bytes, is_end: bool) -> None:
+        self.changes: Final = changes
+        self.topics: Final = topics
+        self.last_key: Final = last_key
+        self.is_end: Final = is_end
 
 
 @final
@@ -105,7 +111,7 @@ class TopicCursor(KeyCursor):
         iterator.seek(HISTORY + self._escaped + AFTER_TOPIC)
         return self._topic()
 
-    def change_at(self, instant_us: int, before_offset: int = _OFFSET_MAX) -> tuple[int, int, bytes] | None:
+    def change_at(self, instant_us: int, before_offset: int = OFFSET_MAX) -> tuple[int, int, bytes] | None:
         """Timestamp, offset and value of the current topic's last change up to an instant. Asked once for a topic.
 
         Of the changes at the instant itself only those before an offset count.
@@ -169,6 +175,11 @@ class History:
         self._rocks.write(lambda batch: batch.put(_BEGINS, _NUMBER.pack(instant_us)))
         self._begins_us = instant_us
 
+    def mean_bytes(self) -> int:
+        """How large a retained message is on average."""
+        count, size_bytes = self._retained.totals()
+        return size_bytes // count if count else 0
+
     def cursor(self) -> TopicCursor:
         """Goes through all topics that have changes."""
         return TopicCursor(self._rocks.iterator(HISTORY_END))
@@ -190,33 +201,6 @@ class History:
                 return complete
         raise StoreError(f"the history of {topic_filter} names messages that are missing")
 
-    def as_of_pieces(
-        self, log: Records, topic_filter: str, instant_us: int, after_topic_name: str = ""
-    ) -> Iterator[list[Retained]]:
-        """All messages that were retained at an instant, in store order and in pieces; a piece may be empty."""
-        self.check_known(instant_us)
-        piece: list[Retained] = []
-        changes: list[Change] = []
-        topics = size_bytes = 0
-        together = 1  # how many messages are asked for at once: few while they are large
-        for change in self._last_changes(topic_filter, topic_key(after_topic_name), instant_us, in_ranges=True):
-            topics += 1
-            if change is not None:
-                changes.append(change)
-                if len(changes) >= together:
-                    found = self.messages(log, changes, instant_us)
-                    changes = []
-                    found_bytes = sum([len(retained.payload) for retained in found])
-                    together = min(2 * together, TOGETHER_MAX) if found_bytes <= TOGETHER_BYTES else 1
-                    piece += found
-                    size_bytes += found_bytes
-            if topics >= PIECE_TOPICS or size_bytes >= PIECE_BYTES:
-                yield piece + self.messages(log, changes, instant_us)
-                piece = []
-                changes = []
-                topics = size_bytes = 0
-        yield piece + self.messages(log, changes, instant_us)
-
     def messages(self, log: Records, changes: list[Change], instant_us: int) -> list[Retained]:
         """The messages of some changes. Most are retained still: the state is asked for all of them at once."""
         if not changes:
@@ -235,16 +219,19 @@ class History:
         """What is retained now on the topics of some changes, which are in order."""
         # In one pass a message takes a quarter of the time. What lies behind many others is asked for by its key.
         passed = self._rocks.items_from(RETAINED + changes[0].key, RETAINED + changes[-1].key + SEPARATOR, len(changes))
-        by_key = dict(passed)
-        current = [by_key.get(RETAINED + change.key) for change in changes]
+        current: list[bytes | None] = []
+        at = 0
+        for change in changes:
+            key = RETAINED + change.key
+            while at < len(passed) and passed[at][0] < key:
+                at += 1
+            if at == len(passed):
+                break
+            current.append(passed[at][1] if passed[at][0] == key else None)
+        behind = changes[len(current) :]
         if len(passed) < len(changes):
-            return current
-        last = passed[-1][0]
-        behind = [number for number, change in enumerate(changes) if RETAINED + change.key > last]
-        values = self._rocks.get_many([RETAINED + changes[number].key for number in behind]) if behind else []
-        for number, value in zip(behind, values, strict=True):
-            current[number] = value
-        return current
+            return current + [None for _ in behind]
+        return current + self._rocks.get_many([RETAINED + change.key for change in behind])
 
     def changes_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Change]:
         """For up to `limit` topics that had a retained message at an instant, the change that made it so."""
@@ -260,7 +247,7 @@ class History:
         """The changes of one topic above an offset, oldest first."""
         key = topic_key(topic_name)
         found: list[RetainedChange] = []
-        for stored, value in _changes_before(self._rocks.iterator(HISTORY_END), key, _OFFSET_MAX):
+        for stored, value in _changes_before(self._rocks.iterator(HISTORY_END), key, OFFSET_MAX):
             timestamp_us, offset = CHANGED_AT.unpack_from(stored, len(stored) - CHANGED_AT.size)
             if offset <= after_offset:
                 continue
@@ -278,67 +265,48 @@ class History:
         if instant_us < self._begins_us:
             raise HistoryTrimmed(instant_us, self._begins_us)
 
-    def _last_changes(
-        self, topic_filter: str, after_key: bytes, instant_us: int, in_ranges: bool = False
-    ) -> Iterator[Change | None]:
-        """For each topic the change that was its last at an instant; None if nothing was retained then.
-
-        `in_ranges`: all will be asked for, so much may be read at once.
-        """
-        spans = ranges(topic_filter) if in_ranges else None
-        if spans is not None:
-            for low, high in spans:
-                start = after_key + SEPARATOR if after_key and after_key >= low else low
-                if not high or start < high:
-                    yield from self._changes_in_range(start, high, instant_us)
-            return
-        cursor = TopicCursor(self._rocks.iterator(HISTORY_END))
+    def _last_changes(self, topic_filter: str, after_key: bytes, instant_us: int) -> Iterator[Change | None]:
+        """For each topic the change that was its last at an instant; None if nothing was retained then."""
+        cursor = self.cursor()
         for key in walk(topic_filter, after_key, cursor):
             change = cursor.change_at(instant_us)
             yield None if change is None else made_change(key, change[0], change[1], change[2], instant_us)
 
-    def _changes_in_range(self, low_key: bytes, high_key: bytes, instant_us: int) -> Iterator[Change | None]:
-        """The last changes of all topics from a key on and before another (empty: no end)."""
+    def changes_in_range(
+        self, low_key: bytes, high_key: bytes, instant_us: int, before_offset: int, limit: int
+    ) -> "ChangesInRange":
+        """The last changes of topics from a key on and before another (empty: no end), as far as one read goes.
+
+        One read has up to `limit` changes, which takes a quarter of the time of a step for each. Where topics have
+        many changes a cursor is quicker: a topic of which the read does not have all is left to it.
+        """
         low = HISTORY + escape(low_key)
         end = HISTORY + escape(high_key) if high_key else HISTORY_END
-        until = CHANGED_AT.pack(instant_us, _OFFSET_MAX)
-        while True:
-            entries = self._rocks.items_from(low, end, ENTRIES_AT_ONCE)
-            is_end = len(entries) < ENTRIES_AT_ONCE
-            at = 0
-            while at < len(entries):
-                begins = at
-                first = entries[at][0]
-                prefix = first[: first.index(TERMINATOR, 1) + 1]
-                last = prefix + until
-                found = value = b""
-                while at < len(entries) and entries[at][0].startswith(prefix):
-                    if entries[at][0] <= last:
-                        found, value = entries[at]
-                    at += 1
-                if at == len(entries) and not is_end:
-                    low = prefix
-                    if begins:
-                        break  # it may have more changes, which the next read has
-                    found, value = self._last_entry(prefix, last)
-                    low = prefix[:-1] + AFTER_TOPIC
-                if not found:
-                    yield None
-                else:
-                    timestamp_us, offset = CHANGED_AT.unpack_from(found, len(prefix))
-                    yield made_change(unescape(prefix[1:-1]), timestamp_us, offset, value, instant_us)
-            if is_end:
-                return
-
-    def _last_entry(self, prefix: bytes, last: bytes) -> tuple[bytes, bytes]:
-        """The last change of a topic up to a key, and its value; both empty if there is none."""
-        iterator = self._rocks.iterator(HISTORY_END)
-        iterator.seek_for_prev(last)
-        key: bytes = iterator.key() if iterator.valid() else b""
-        if not key.startswith(prefix):
-            return b"", b""
-        value: bytes = iterator.value()
-        return key, value
+        entries = self._rocks.items_from(low, end, limit)
+        is_end = len(entries) < limit
+        until = CHANGED_AT.pack(instant_us, before_offset - 1)
+        found: list[Change] = []
+        topics = at = 0
+        last_key = b""
+        while at < len(entries):
+            first = entries[at][0]
+            prefix = first[: first.index(TERMINATOR, 1) + 1]
+            last = prefix + until
+            stored = value = b""
+            while at < len(entries) and entries[at][0].startswith(prefix):
+                if entries[at][0] <= last:
+                    stored, value = entries[at]
+                at += 1
+            if at == len(entries) and not is_end:
+                break
+            topics += 1
+            last_key = unescape(prefix[1:-1])
+            if stored:
+                timestamp_us, offset = read_i64_be(stored, len(prefix)), read_i64_be(stored, len(prefix) + 8)
+                change = made_change(last_key, timestamp_us, offset, value, instant_us)
+                if change is not None:
+                    found.append(change)
+        return ChangesInRange(found, topics, last_key, is_end)
 
     def _message(self, log: Records, change: Change) -> Retained | None:
         if change.copy:
