@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 PIECE_BYTES: Final = 256 * 1024
 """About how many bytes of messages one piece has; a larger message is a piece of its own."""
+AS_OF_TOPICS: Final = 32
+"""How many topics one read of a retained set looks at: the thread that reads has the interpreter while it does."""
 READS_MAX: Final = 4
 """How many pieces are asked for at a time."""
 PIECES_A_TURN: Final = 2
@@ -290,8 +292,9 @@ class HistoryDelivery:
         self.reading += 1
         asked = stream.asked
         if asked.is_as_of:
+            topics = min(limit, AS_OF_TOPICS)
             span = RetainedSpan(
-                asked.topic_filter, asked.from_us, stream.before_offset, stream.after_topic_name, limit, PIECE_BYTES
+                asked.topic_filter, asked.from_us, stream.before_offset, stream.after_topic_name, topics, PIECE_BYTES
             )
             reads.read_retained(stream, span)
         else:
