@@ -1,8 +1,8 @@
 """What questions over HTTP cost beside load: `python -m bench.http_cost [--topics N] [--rate N]`.
 
 Fills a server on the disk with retained messages, measures paced QoS 1 traffic alone, then beside the retained set as
-of now over HTTP (whole, as NDJSON, read by another process, once counting and once parsing its lines), and counts what
-is lost. Then it asks for the metrics many times and divides the server's CPU time.
+of now over HTTP (whole, as NDJSON, read by another process, which does little or much with its lines), and counts
+what is lost. Then it asks for the metrics many times and divides the server's CPU time.
 """
 
 import argparse
@@ -31,7 +31,7 @@ WINDOW: Final = 1_000
 
 READER: Final = """
 import http.client, json, socket, sys, time
-path, instant, parses = sys.argv[1:]
+path, instant, kind = sys.argv[1:]
 sys.stdin.readline()
 began_s = time.monotonic()
 connection = http.client.HTTPConnection("server")
@@ -40,14 +40,23 @@ connection.sock.connect(path)
 connection.request("GET", f"/api/v1/retained?as_of={instant}", headers={"Accept": "application/x-ndjson"})
 response = connection.getresponse()
 count = 0
-if parses == "True":
+rest = b""
+if kind == "slow":
     count = sum(1 for line in response if json.loads(line))
-else:
-    while data := response.read1(1 << 20):
+while data := response.read1(1 << 20):
+    if kind == "parses":
+        *lines, rest = (rest + data).split(b"\\n")
+        count += sum(1 for line in lines if json.loads(line))
+    else:
         count += data.count(b"\\n")
-print(count, time.monotonic() - began_s, flush=True)
+print(count, time.monotonic() - began_s, time.process_time(), flush=True)
 """
-"""Parses every line, as a program on the same machine does, or only counts them, as if it were on another."""
+READERS: Final = {
+    "counts": "that counts lines, as if it were on another machine",
+    "parses": "that parses every line",
+    "slow": "that asks http.client for one line after the other and parses it",
+}
+"""The readers, from little to much work on the same cores."""
 
 
 def topic_names(count: int) -> list[str]:
@@ -63,12 +72,12 @@ def frames(count: int) -> Bytes:
     return made
 
 
-def as_of(server: Server, rate: int, seconds: float, parses: bool) -> tuple[Paced, int, float]:
+def as_of(server: Server, rate: int, seconds: float, kind: str) -> tuple[Paced, int, float, float]:
     """Paced traffic while another process reads the retained set as of now."""
     path = server.data / "control.sock"
     now = f"{time.time():.6f}"
     reader = subprocess.Popen(
-        [sys.executable, "-c", READER, str(path), now, str(parses)],
+        [sys.executable, "-c", READER, str(path), now, kind],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -78,9 +87,9 @@ def as_of(server: Server, rate: int, seconds: float, parses: bool) -> tuple[Pace
     reader.stdin.write("go\n")
     reader.stdin.flush()
     beside = paced(server, 1, PUBLISHERS, rate, seconds)
-    count, took_s = reader.stdout.readline().split()
+    count, took_s, cpu_s = reader.stdout.readline().split()
     reader.wait()
-    return beside, int(count), float(took_s)
+    return beside, int(count), float(took_s), float(cpu_s)
 
 
 def scrape_ms(path: Path) -> tuple[float, float]:
@@ -113,11 +122,11 @@ def main() -> None:
         print(f"{given.topics:,} retained messages, {loaded.rate:,.0f}/s")
         quiet = paced(server, 1, PUBLISHERS, given.rate, given.seconds)
         _show("alone", quiet)
-        for parses in (False, True):
-            beside, count, took_s = as_of(server, given.rate, given.seconds, parses)
+        for kind, description in READERS.items():
+            beside, count, took_s, cpu_s = as_of(server, given.rate, given.seconds, kind)
             is_complete = count >= given.topics and took_s <= AS_OF_S_MAX
-            reader = "parses" if parses else "counts"
-            print(f"as of now, a reader that {reader} lines: {count:,} in {took_s:.1f} s {_verdict(is_complete)}")
+            print(f"as of now, a reader {description}: {count:,} in {took_s:.1f} s {_verdict(is_complete)}")
+            print(f"  the reader took {100 * cpu_s / took_s:.0f} % of a core")
             slower = _show("beside it", beside) / median_ms(quiet)
             print(f"  lost {_verdict(beside.lost == 0)}, {slower:.1f} times the median {_verdict(slower < SLOWER_MAX)}")
         cpu_ms, answer_ms = scrape_ms(server.data / "control.sock")
