@@ -38,6 +38,7 @@ from embermq.store.interface import Store
 from embermq.store.journal import Journal
 from embermq.store.memory import MemoryStore
 from embermq.store.opening import JournalSettings
+from embermq.store.retention import Archiver
 from support.crashed_directory import copy_as_crashed
 from support.stores import ScriptedStore
 
@@ -57,6 +58,7 @@ class ScriptedLink(Link):
         self.got: list[Packet] = []
         self.ids: list[tuple[int, ...]] = []  # the Subscription Identifiers of each message
         self.closed: ReasonCode | None = None
+        self.closed_detail = ""
         self.room = room  # how many more messages the client takes before it is a slow reader
         self.is_open = False
         self.is_held_back = False
@@ -93,7 +95,7 @@ class ScriptedLink(Link):
         self.on_open()
 
     def close(self, reason: ReasonCode, detail: str) -> None:
-        self.closed = reason
+        self.closed, self.closed_detail = reason, detail
 
     def take(self) -> list[Packet]:
         """All since the last time."""
@@ -295,11 +297,21 @@ class Bench:
 class DiskBench(Bench):
     """A core on a journal in a directory, which can be left as a crash would leave it."""
 
-    def __init__(self, directory: Path, limits: Limits | None = None, *, now_ms: int = 1_000_000) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        limits: Limits | None = None,
+        access: Access | None = None,
+        *,
+        now_ms: int = 1_000_000,
+        settings: JournalSettings | None = None,
+        archiver: Archiver | None = None,
+    ) -> None:
         self.directory = directory
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.journal = Journal(directory, self.calls.put, JournalSettings(durability="os"))
-        super().__init__(self.journal, limits, now_ms=now_ms)
+        settings = settings or JournalSettings(durability="os")
+        self.journal = Journal(directory, self.calls.put, settings, archiver=archiver)
+        super().__init__(self.journal, limits, access, now_ms=now_ms)
 
     def commit(self) -> None:
         """Wait until everything that was appended is durable, and released."""

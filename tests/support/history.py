@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from embermq.broker.access import Access
 from embermq.broker.history.stream import LIVE
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import (
@@ -16,6 +17,8 @@ from embermq.protocol.packets import (
     Subscribe,
     SubscriptionRequest,
 )
+from embermq.store.opening import JournalSettings
+from embermq.store.retention import Archiver
 from support.core import DiskBench, ScriptedLink
 
 START_MS = 1_700_000_000_000
@@ -38,8 +41,17 @@ class HistoryLink(ScriptedLink):
 class HistoryBench(DiskBench):
     """A core on a journal; reads of the past are answered when the bench waits for them."""
 
-    def __init__(self, directory: Path, limits: Limits | None = None, *, now_ms: int = START_MS) -> None:
-        super().__init__(directory, limits, now_ms=now_ms)
+    def __init__(
+        self,
+        directory: Path,
+        limits: Limits | None = None,
+        access: Access | None = None,
+        *,
+        now_ms: int = START_MS,
+        settings: JournalSettings | None = None,
+        archiver: Archiver | None = None,
+    ) -> None:
+        super().__init__(directory, limits, access, now_ms=now_ms, settings=settings, archiver=archiver)
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Run what the store's threads ask for until something is so."""

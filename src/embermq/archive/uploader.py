@@ -15,10 +15,12 @@ from typing import Final, final
 
 from embermq.archive.address import parse_address
 from embermq.archive.archive import missing
+from embermq.archive.blocks import ArchivedBlocks
 from embermq.archive.errors import ArchiveError
 from embermq.archive.manifest import ArchivedCheckpoint, ArchivedSegment
 from embermq.archive.objects import Objects
 from embermq.archive.retention import ArchiveRetention, expired
+from embermq.archive.stretches import ArchivedStretches
 from embermq.archive.writer import ArchiveWriter
 from embermq.store.log.checkpoint import Checkpoint, checkpoint_offsets
 from embermq.store.log.errors import LogError
@@ -64,6 +66,7 @@ class Uploader(Archiver):
         self._settings: Final = settings
         self._now_s: Final = now_s
         self._directory = Path()
+        self._trimmed: ArchivedStretches | None = None
         self._writer: ArchiveWriter | None = None
         self._segments: dict[int, ArchivedSegment] = {}
         self._checkpoints: dict[int, ArchivedCheckpoint] = {}
@@ -83,6 +86,10 @@ class Uploader(Archiver):
         self._closing: Final = Event()
         self._thread: Final = Thread(target=self._run, name="ember-archive", daemon=True)
 
+    def trimmed(self, log_directory: Path) -> ArchivedStretches:
+        self._trimmed = ArchivedStretches(ArchivedBlocks(self._settings.address, log_directory))
+        return self._trimmed
+
     def begin(self, log_directory: Path) -> None:
         self._directory = log_directory
         self._thread.start()
@@ -100,6 +107,7 @@ class Uploader(Archiver):
             "archive/pending-bytes": self._pending_bytes,
             "archive/failures": self._failures,
             "archive/success-age-s": int(self._now_s() - self._succeeded_s),
+            "archive/fetched-bytes": 0 if self._trimmed is None else self._trimmed.fetched_bytes(),
         }
 
     def close(self) -> None:

@@ -112,7 +112,8 @@ class Journal(Store):
         self._submitted: Final[list[ClosedGroup]] = []  # groups that are not applied yet
         self._trim_before = 0
         self._unrecorded = 0
-        self._history: Final = HistoryReader(self._log, self._state.history, self._open, call_soon)
+        trimmed = None if archiver is None else archiver.trimmed(self._log.directory)
+        self._history: Final = HistoryReader(self._log, self._state.history, self._open, call_soon, trimmed)
         self._committer: Final = Committer(
             self._log,
             self._state,

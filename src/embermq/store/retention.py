@@ -14,6 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, final
 
+from embermq.store.history.trimmed import TrimmedLog
 from embermq.store.log.readers import registered_readers
 from embermq.store.log.segments import SegmentInfo
 
@@ -41,6 +42,10 @@ class Retention:
 
 class Archiver(ABC):
     """Copies closed segments and checkpoints on a thread of its own. No method waits for that, except `close`."""
+
+    @abstractmethod
+    def trimmed(self, log_directory: Path) -> TrimmedLog:
+        """What the log no longer has, for those who read it. Opens nothing yet."""
 
     @abstractmethod
     def begin(self, log_directory: Path) -> None:

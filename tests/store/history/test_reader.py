@@ -83,7 +83,7 @@ def test_the_log_is_read_and_answered_on_the_brokers_thread(opened: Opened) -> N
     reads = opened.journal.history()
     assert (reads.now_us(), reads.log_begins_us(), reads.durable_offset()) == (NOW_US, 0, 3)
     read = Read()
-    reads.read_log(read, LogSpan("+", 0, 0, 0, 0, 10, 1000))
+    reads.read_log(read, LogSpan("+", 0, 0, 0, 0, 10, 1000), False)
     answer = opened.calls.get(timeout=30)
     assert read.piece is None
     answer()
@@ -97,8 +97,8 @@ def test_a_cancelled_read_is_not_answered(opened: Opened) -> None:
     reads = opened.journal.history()
     cancelled, other = Read(), Read()
     cancelled.is_cancelled = True
-    reads.read_log(cancelled, LogSpan("+", 0, 0, 0, 0, 10, 1000))
-    reads.read_log(other, LogSpan("+", 0, 0, 0, 0, 10, 1000))
+    reads.read_log(cancelled, LogSpan("+", 0, 0, 0, 0, 10, 1000), False)
+    reads.read_log(other, LogSpan("+", 0, 0, 0, 0, 10, 1000), False)
     opened.calls.get(timeout=30)()
     assert other.piece is not None and cancelled.piece is None and opened.calls.empty()
 
@@ -133,7 +133,7 @@ def test_an_instant_that_the_history_does_not_reach_is_an_error(opened: Opened) 
 def test_closing_ends_the_thread_and_leaves_reads_unanswered(tmp_path: Path) -> None:
     opened = Opened(tmp_path / "data")
     for _ in range(100):
-        opened.journal.history().read_log(Read(), LogSpan("+", 0, 0, 0, 0, 10, 1000))
+        opened.journal.history().read_log(Read(), LogSpan("+", 0, 0, 0, 0, 10, 1000), False)
     opened.journal.close()
     worker = opened.journal.history()._worker
     assert worker is not None and not worker.is_alive()

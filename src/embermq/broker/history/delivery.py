@@ -3,9 +3,10 @@
 Owns: all history streams, whose turn it is, and what each client gets next.
 Never: reading. The store reads pieces on another thread; here they are asked for, and sent when they have come.
 
-A stream has at most one piece asked for, and only when its client can take messages. At most `READS_MAX` pieces are
-asked for at a time, the longest waiting stream first, and a turn sends at most `PIECES_A_TURN` of them. So neither a
-client that does not read nor a thousand that do take more than a bounded part of the memory and of a turn.
+A stream has at most one piece asked for, and only when its client can take messages. At most `READS_MAX` pieces of the
+log and as many of the archive are asked for at a time, the longest waiting stream first, and a turn sends at most
+`PIECES_A_TURN` of them. So neither a client that does not read nor a thousand that do take more than a bounded part of
+the memory and of a turn.
 
 A replay without an end goes through these states: pieces of the log until everything durable was read; then a place in
 the trie is added (`LiveTail`), at a fence; pieces of the log up to the fence; then live messages. If its client falls
@@ -21,6 +22,7 @@ from embermq.broker.admission import Admission
 from embermq.broker.counters import Counters
 from embermq.broker.effects import Effect, Effects
 from embermq.broker.history.history_filter import HistoryFilter, read_history_filter
+from embermq.broker.history.lane import Lane
 from embermq.broker.history.sender import HistorySender
 from embermq.broker.history.stream import BLOCKED, ENDED, FOLLOWING, LIVE, PENDING, READING, READY, HistoryStream
 from embermq.broker.history.tail import WAITING_MESSAGES_MAX, LiveTail
@@ -43,7 +45,7 @@ PIECE_BYTES: Final = 256 * 1024
 AS_OF_TOPICS: Final = 32
 """How many topics one read of a retained set looks at: the thread that reads has the interpreter while it does."""
 READS_MAX: Final = 4
-"""How many pieces are asked for at a time."""
+"""How many pieces of the log, and of the archive, are asked for at a time."""
 PIECES_A_TURN: Final = 2
 """How many pieces one turn sends, so that live messages are not delayed for long."""
 JOIN_AGAIN_US: Final = 1_000_000
@@ -87,10 +89,10 @@ class HistoryDelivery:
         "connections",
         "_tail_messages_max",
         "_streams",
-        "_ready",
+        "_of_log",
+        "_of_archive",
         "_following",
         "_arrived",
-        "reading",
         "_joining",
         "_followed_offset",
     )
@@ -121,12 +123,17 @@ class HistoryDelivery:
         self.connections: Connections | None = None  # set by the core, which makes them later
         self._tail_messages_max: Final = tail_messages_max
         self._streams = 0
-        self._ready: Final[dict[HistoryStream, None]] = {}  # the longest waiting first
+        self._of_log: Final = Lane(False, READS_MAX)
+        self._of_archive: Final = Lane(True, READS_MAX)
         self._following: Final[dict[HistoryStream, None]] = {}
         self._arrived: Final[deque[tuple[HistoryStream, HistoryPiece | None, StoreError | None]]] = deque()
-        self.reading = 0  # pieces that were asked for and not taken yet
         self._joining = 0  # tails whose fence the log part has not reached
         self._followed_offset = 0  # how much was durable when those that follow were last looked at
+
+    @property
+    def reading(self) -> int:
+        """How many pieces were asked for and not taken yet."""
+        return self._of_log.reading + self._of_archive.reading
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
@@ -190,7 +197,9 @@ class HistoryDelivery:
         )
         has_properties = session.protocol == _WITH_PROPERTIES
         fence_offset = self._store.next_offset()
-        stream = HistoryStream(subscription, asked, has_properties, fence_offset, now_us, self._piece_has_come)
+        stream = HistoryStream(
+            subscription, asked, has_properties, self._of_log, fence_offset, now_us, self._piece_has_come
+        )
         if session.history is None:
             session.history = {}
         session.history[request.topic_filter] = stream
@@ -203,8 +212,7 @@ class HistoryDelivery:
         """SUBACK has been sent."""
         for stream in streams:
             if stream.state == PENDING:
-                stream.state = READY
-                self._ready[stream] = None
+                stream.make_ready()
 
     def unsubscribe(self, session: "Session", text: str) -> bool:
         """Whether there was such a history subscription, which has ended now."""
@@ -225,14 +233,14 @@ class HistoryDelivery:
         if stream.state == ENDED:
             return
         if stream.state == READING:
-            self.reading -= 1
+            stream.lane.reading -= 1
         self._remove_tail(stream)
         session = stream.subscription.session
         if stream.state != LIVE:
             session.streams.waiting -= 1
         stream.state = ENDED
         stream.is_cancelled = True
-        self._ready.pop(stream, None)
+        stream.lane.ready.pop(stream, None)
         self._following.pop(stream, None)
         if session.history is not None:
             del session.history[stream.subscription.topic_filter]
@@ -248,8 +256,7 @@ class HistoryDelivery:
         if session.history is not None:
             for stream in session.history.values():
                 if stream.state == BLOCKED:
-                    stream.state = READY
-                    self._ready[stream] = None
+                    stream.make_ready()
 
     def send_pieces(self) -> bool:
         """At the end of a turn: send pieces that have come, and ask for others. True: the next turn has work."""
@@ -263,10 +270,9 @@ class HistoryDelivery:
         assert reads is not None
         if self._following:
             self._look_at_following(reads.durable_offset())
-        while self._ready and self.reading < READS_MAX:
-            stream = next(iter(self._ready))
-            del self._ready[stream]
-            self._ask(stream)
+        for lane in (self._of_log, self._of_archive):
+            while (ready := lane.next()) is not None:
+                self._ask(ready)
         return bool(self._arrived)
 
     def _look_at_following(self, durable_offset: int) -> None:
@@ -278,8 +284,7 @@ class HistoryDelivery:
             for stream in list(self._following):
                 if stream.offset < durable_offset:
                     del self._following[stream]
-                    stream.state = READY
-                    self._ready[stream] = None
+                    stream.make_ready()
 
     def _ask(self, stream: HistoryStream) -> None:
         limit = self._sender.limit(stream)
@@ -289,7 +294,7 @@ class HistoryDelivery:
         reads = self._reads
         assert reads is not None
         stream.state = READING
-        self.reading += 1
+        stream.lane.reading += 1
         asked = stream.asked
         if asked.is_as_of:
             topics = min(limit, AS_OF_TOPICS)
@@ -298,18 +303,16 @@ class HistoryDelivery:
             )
             reads.read_retained(stream, span)
         else:
-            reads.read_log(
-                stream,
-                LogSpan(
-                    asked.topic_filter,
-                    stream.offset,
-                    asked.from_us,
-                    stream.before_offset,
-                    stream.before_us,
-                    limit,
-                    PIECE_BYTES,
-                ),
+            log_span = LogSpan(
+                asked.topic_filter,
+                stream.offset,
+                asked.from_us,
+                stream.before_offset,
+                stream.before_us,
+                limit,
+                PIECE_BYTES,
             )
+            reads.read_log(stream, log_span, stream.lane.is_archived)
 
     def _piece_has_come(self, stream: HistoryStream, piece: HistoryPiece | None, error: StoreError | None) -> None:
         self._arrived.append((stream, piece, error))
@@ -321,7 +324,9 @@ class HistoryDelivery:
         self.connections.end(session, reason, detail, detail)
 
     def _take(self, stream: HistoryStream, piece: HistoryPiece | None, error: StoreError | None) -> None:
-        self.reading -= 1
+        stream.lane.reading -= 1
+        if piece is not None:
+            stream.lane = self._of_archive if piece.is_archived else self._of_log
         stream.state = READY
         session = stream.subscription.session
         link = session.link
@@ -341,7 +346,7 @@ class HistoryDelivery:
         elif piece.is_end:
             self._caught_up(stream)
         else:
-            self._ready[stream] = None
+            stream.make_ready()
 
     def _send(self, stream: HistoryStream, piece: HistoryPiece) -> bool:
         """False: the client must read or acknowledge first; the rest of the piece is read again then."""
@@ -419,8 +424,7 @@ class HistoryDelivery:
                 stream.offset = first_offset
             stream.subscription.session.streams.waiting += 1
             self._remove_tail(stream)
-            stream.state = READY
-            self._ready[stream] = None
+            stream.make_ready()
             self._wake()
         else:
             self._remove_tail(stream)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.history.history_filter import HistoryFilter
+from embermq.broker.history.lane import Lane
 from embermq.broker.routes import Subscription
 from embermq.store.history.pieces import HistoryPiece, HistoryRead
 from embermq.store.interface import StoreError
@@ -31,6 +32,7 @@ class HistoryStream(HistoryRead):
         "subscription",
         "asked",
         "has_properties",
+        "lane",
         "state",
         "offset",
         "before_offset",
@@ -46,6 +48,7 @@ class HistoryStream(HistoryRead):
         subscription: Subscription,
         asked: HistoryFilter,
         has_properties: bool,
+        lane: Lane,
         fence_offset: int,
         now_us: int,
         arrived: "Callable[[HistoryStream, HistoryPiece | None, StoreError | None], None]",
@@ -55,6 +58,7 @@ class HistoryStream(HistoryRead):
         self.subscription: Final = subscription
         self.asked: Final = asked
         self.has_properties: Final = has_properties  # whether the client gets properties (MQTT 5)
+        self.lane = lane  # of its next read
         self.state = PENDING
         self.offset = 0  # of the next record to read; 0 until the first piece has come
         has_end = asked.is_as_of or asked.to_us > 0
@@ -65,6 +69,11 @@ class HistoryStream(HistoryRead):
         self.tail: LiveTail | None = None
         self.left_us = 0  # when it left the live messages for the log again
         self._arrived: Final = arrived
+
+    def make_ready(self) -> None:
+        """Its next piece may be asked for."""
+        self.state = READY
+        self.lane.ready[self] = None
 
     def done(self, piece: HistoryPiece | None, error: StoreError | None) -> None:
         if not self.is_cancelled:

@@ -212,6 +212,7 @@ class ServerCollector(Collector):
         yield _gauge("archive_pending_bytes", "Closed segments that the archive lacks.", count("pending-bytes"))
         yield _counter("archive_failures", "Failed attempts to archive.", count("failures"))
         yield _gauge("archive_success_age_seconds", "Since the archive was up to date at last.", count("success-age-s"))
+        yield _counter("archive_fetched_bytes", "Bytes of the archive fetched for replays.", count("fetched-bytes"))
         yield _counter("archive_lost_records", "Records trimmed before they were archived.", count("lost-records"))
 
     def _jobs(self) -> Iterator[Family]:

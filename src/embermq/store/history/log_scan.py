@@ -4,7 +4,8 @@ Owns: going through the blocks of the log.
 Never: writing, or what is not durable. For one thread, which is not the one that appends.
 
 A piece is bounded in messages, in bytes, and in the bytes of the log that are read for it: a filter may match nothing
-in gigabytes of log, and others want their pieces too.
+in gigabytes of log, and others want their pieces too. What the log no longer has comes as a stretch that was fetched
+before: here nothing waits for an archive.
 """
 
 from bisect import bisect_left
@@ -14,6 +15,7 @@ from embermq.protocol.message_expiry import message_expires_us
 from embermq.protocol.packets import Publish
 from embermq.protocol.topics import matches
 from embermq.store.history.pieces import HistoryPiece, LogMessage, LogSpan
+from embermq.store.history.trimmed import Fetched
 from embermq.store.log.blocks import Block, Record
 from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.lookup import Lookup, Records
@@ -52,16 +54,25 @@ class LogScan(Records):
         block = None if segment is None else self._lookup.block(offset, segment)
         return None if block is None else block.record(offset)
 
-    def piece(self, span: LogSpan) -> HistoryPiece:
-        """The next messages of a span. LogTrimmed if the log no longer has what comes next."""
+    def piece(self, span: LogSpan, fetched: Fetched | None = None) -> HistoryPiece:
+        """The next messages of a span. LogTrimmed if the log no longer has what comes next.
+
+        `fetched` has where to begin and, of what the log no longer has, the first blocks: the piece ends with them.
+        """
         log = self._log
         durable = log.next_offset
         end = min(durable, span.before_offset) if span.before_offset else durable
-        offset = span.offset if span.offset else self.offset_at(span.from_us)
+        stretch = None if fetched is None else fetched.stretch
+        if fetched is not None:
+            offset = fetched.offset
+        else:
+            offset = span.offset if span.offset else self.offset_at(span.from_us)
+        if stretch is not None:
+            end = min(end, stretch.next_offset)
         found = _Found(span, self._topics(span.topic_filter))
         records = log_bytes = 0
         while offset < end and not found.is_full and log_bytes < self._scan_bytes and records < self._scan_records:
-            block = self._kept_block(offset)
+            block = self._kept_block(offset) if stretch is None else stretch.block(offset)
             if block is None:
                 offset = log.next_kept(offset)  # a machine was lost with what was there
                 continue
@@ -70,7 +81,15 @@ class LogScan(Records):
             records += offset - first
             log_bytes += block.size_bytes * (offset - first) // len(block)
         is_done = found.is_past or bool(span.before_offset and offset >= span.before_offset)
-        return HistoryPiece(found.messages, [], offset, "", offset >= durable, is_done)
+        return HistoryPiece(
+            found.messages,
+            [],
+            offset,
+            "",
+            offset >= durable,
+            is_done,
+            stretch is not None and offset < log.first_offset,
+        )
 
     def offset_at(self, instant_us: int) -> int:
         """The offset of the first record that is not older than an instant, 0 for the log's beginning."""

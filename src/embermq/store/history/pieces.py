@@ -45,10 +45,10 @@ class HistoryPiece:
     """What one read has found: messages of the log (`messages`) or of the retained set of an instant (`retained`).
 
     The next read goes on at `next_offset`, or after `after_topic_name`. `is_done`: there is nothing more, also later.
-    `is_end`: everything that was durable has been read.
+    `is_end`: everything that was durable has been read. `is_archived`: only the archive has what comes next.
     """
 
-    __slots__ = ("messages", "retained", "next_offset", "after_topic_name", "is_end", "is_done")
+    __slots__ = ("messages", "retained", "next_offset", "after_topic_name", "is_end", "is_done", "is_archived")
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class HistoryPiece:
         after_topic_name: str,
         is_end: bool,
         is_done: bool,
+        is_archived: bool = False,
     ) -> None:
         self.messages: Final = messages
         self.retained: Final = retained
@@ -65,6 +66,7 @@ class HistoryPiece:
         self.after_topic_name: Final = after_topic_name
         self.is_end: Final = is_end
         self.is_done: Final = is_done
+        self.is_archived: Final = is_archived
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -132,7 +134,10 @@ class RetainedSpan:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HistoryReads(ABC):
-    """Reads of what was. They are answered one after the other, in the order in which they were asked for."""
+    """Reads of what was. They are answered one after the other, in the order in which they were asked for.
+
+    A read that waits for the archive is answered later, and the others do not wait for it.
+    """
 
     __slots__ = ()
 
@@ -142,7 +147,10 @@ class HistoryReads(ABC):
 
     @abstractmethod
     def log_begins_us(self) -> int:
-        """From which instant on the log has every message; 0 if nothing was trimmed."""
+        """From which instant on the log, or its archive, has every message; 0 if nothing was trimmed.
+
+        How far the archive reaches is known only after it was read: until then this is 0 if there is one.
+        """
 
     @abstractmethod
     def retained_begins_us(self) -> int:
@@ -154,11 +162,14 @@ class HistoryReads(ABC):
 
     @abstractmethod
     def log_bytes_from(self, offset: int) -> int:
-        """How many bytes of the log must be kept for a record."""
+        """How many bytes of the log must be kept for a record; more than any log has if it was trimmed."""
 
     @abstractmethod
-    def read_log(self, read: HistoryRead, span: LogSpan) -> None:
-        """Ask for the next messages of a span, without those of which the log is sure to have none."""
+    def read_log(self, read: HistoryRead, span: LogSpan, is_archived: bool) -> None:
+        """Ask for the next messages of a span, without those of which the log is sure to have none.
+
+        `is_archived`: as the piece before has told, only the archive has them.
+        """
 
     @abstractmethod
     def read_retained(self, read: HistoryRead, span: RetainedSpan) -> None:

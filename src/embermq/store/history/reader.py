@@ -3,9 +3,11 @@
 Owns: the thread, its way through the log, and the answers to the broker's thread.
 Never: a decision about a subscription. A read is bounded, so each waits at most for a bounded read of every other.
 The thread starts with the first read: a server without history subscriptions has none.
+
+What the log no longer has is fetched from the archive by other threads, and then read by this one: a read that waits
+for the archive keeps no other waiting.
 """
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -14,51 +16,51 @@ from threading import Thread
 from typing import Final, final
 
 from embermq.store.errors import StoreError
+from embermq.store.history.fetchers import Asked, Fetchers, as_store_error
 from embermq.store.history.log_scan import LogScan
 from embermq.store.history.pieces import HistoryPiece, HistoryRead, HistoryReads, LogSpan, RetainedSpan
+from embermq.store.history.trimmed import TrimmedLog
+from embermq.store.log.errors import LogTrimmed
+from embermq.store.log.segments import FIRST_OFFSET
 from embermq.store.log.writer import Log
 from embermq.store.open_group import OpenGroup
 from embermq.store.state.as_of_piece import as_of_piece
 from embermq.store.state.history import History
 
-_logger: Final = logging.getLogger("embermq.store")
-
-
-@final
-class _Asked:
-    """A read and what it is to read: of the log or, without a span of it, of the retained set."""
-
-    __slots__ = ("read", "log_span", "retained_span")
-
-    def __init__(self, read: HistoryRead, log_span: LogSpan | None, retained_span: RetainedSpan | None) -> None:
-        self.read: Final = read
-        self.log_span: Final = log_span
-        self.retained_span: Final = retained_span
+_TRIMMED_BYTES: Final = 1 << 62
 
 
 @final
 class HistoryReader(HistoryReads):
     """Reads until it is closed."""
 
-    __slots__ = ("_asked", "_call_soon", "_history", "_log", "_open", "_scan", "_worker")
+    __slots__ = ("_asked", "_call_soon", "_fetchers", "_history", "_log", "_open", "_scan", "_trimmed", "_worker")
 
     def __init__(
-        self, log: Log, history: History, open_group: OpenGroup, call_soon: Callable[[Callable[[], None]], None]
+        self,
+        log: Log,
+        history: History,
+        open_group: OpenGroup,
+        call_soon: Callable[[Callable[[], None]], None],
+        trimmed: TrimmedLog | None = None,
     ) -> None:
-        """`call_soon` runs a function on the broker's thread."""
+        """`call_soon` runs a function on the broker's thread; `trimmed` has what the log no longer has."""
         self._log: Final = log
         self._history: Final = history
         self._open: Final = open_group
         self._call_soon: Final = call_soon
         self._scan: Final = LogScan(log)
-        self._asked: Final[SimpleQueue[_Asked | None]] = SimpleQueue()
+        self._asked: Final[SimpleQueue[Asked | None]] = SimpleQueue()
         self._worker: Thread | None = None
+        self._trimmed: Final = trimmed
+        self._fetchers: Final = None if trimmed is None else Fetchers(trimmed, log, self._has_fetched)
 
     def now_us(self) -> int:
         return self._open.now_us
 
     def log_begins_us(self) -> int:
-        return self._log.begins_us()
+        begins_us = self._log.begins_us()
+        return begins_us if self._trimmed is None else min(begins_us, self._trimmed.begins_us())
 
     def retained_begins_us(self) -> int:
         return self._history.begins_us()
@@ -67,16 +69,18 @@ class HistoryReader(HistoryReads):
         return self._log.next_offset
 
     def log_bytes_from(self, offset: int) -> int:
-        return self._log.bytes_from(offset)
+        return self._log.bytes_from(offset) if offset >= self._log.first_offset else _TRIMMED_BYTES
 
-    def read_log(self, read: HistoryRead, span: LogSpan) -> None:
-        self._ask(_Asked(read, span, None))
+    def read_log(self, read: HistoryRead, span: LogSpan, is_archived: bool) -> None:
+        self._ask(Asked(read, span, None, is_archived))
 
     def read_retained(self, read: HistoryRead, span: RetainedSpan) -> None:
-        self._ask(_Asked(read, None, span))
+        self._ask(Asked(read, None, span))
 
     def close(self) -> None:
         """End the thread. Reads that it has not begun are not answered."""
+        if self._fetchers is not None:
+            self._fetchers.close()
         if self._worker is not None:
             with suppress(Empty):
                 while True:
@@ -84,7 +88,7 @@ class HistoryReader(HistoryReads):
             self._asked.put(None)
             self._worker.join()
 
-    def _ask(self, asked: _Asked) -> None:
+    def _ask(self, asked: Asked) -> None:
         self._asked.put(asked)
         if self._worker is None:
             self._worker = Thread(target=self._run, name="ember-history", daemon=True)
@@ -97,24 +101,37 @@ class HistoryReader(HistoryReads):
             asked = self._asked.get()
             if asked is None:
                 break
-            if asked.read.is_cancelled:
+            if asked.read.is_cancelled or self._must_fetch(asked):
                 continue
             piece: HistoryPiece | None = None
             trouble: StoreError | None = None
             try:
                 piece = self._piece(asked)
-            except StoreError as error:
-                trouble = error
-            except OSError as failure:
-                trouble = StoreError(f"the history cannot be read: {failure}")
-            except Exception as fault:  # a bug of ours: it ends this subscription, not the thread
-                _logger.exception("a read of the history failed")
-                trouble = StoreError(f"the history cannot be read: {fault!r}")
+            except Exception as error:
+                trouble = as_store_error(error)
             self._call_soon(partial(asked.read.done, piece, trouble))
 
-    def _piece(self, asked: _Asked) -> HistoryPiece:
+    def _must_fetch(self, asked: Asked) -> bool:
+        """Whether a read waits for the archive now: it comes back with what it needs."""
+        if not asked.is_archived or asked.fetched is not None:
+            return False
+        assert self._trimmed is not None and self._fetchers is not None and asked.log_span is not None
+        asked.fetched = self._trimmed.in_memory(asked.log_span.offset)
+        if asked.fetched is None:
+            self._fetchers.add(asked)
+            return True
+        return False
+
+    def _has_fetched(self, asked: Asked, trouble: StoreError | None) -> None:
+        """Called on the threads that fetch."""
+        if trouble is None:
+            self._asked.put(asked)
+        else:
+            self._call_soon(partial(asked.read.done, None, trouble))
+
+    def _piece(self, asked: Asked) -> HistoryPiece:
         if asked.log_span is not None:
-            return self._scan.piece(asked.log_span)
+            return self._log_piece(asked, asked.log_span)
         span = asked.retained_span
         assert span is not None
         found = as_of_piece(
@@ -128,3 +145,16 @@ class HistoryReader(HistoryReads):
             span.bytes_max,
         )
         return HistoryPiece([], found.found, 0, found.after_topic_name, False, found.done)
+
+    def _log_piece(self, asked: Asked, span: LogSpan) -> HistoryPiece:
+        log = self._log
+        if self._trimmed is None:
+            return self._scan.piece(span)
+        is_from_beginning = not span.offset and not span.from_us
+        if asked.is_archived or not is_from_beginning or log.first_offset == FIRST_OFFSET:
+            try:
+                return self._scan.piece(span, asked.fetched)
+            except LogTrimmed as error:
+                if asked.is_archived and error.offset >= log.first_offset:
+                    raise  # the archive has not got it, nor has the log, although it should
+        return HistoryPiece([], [], span.offset, "", False, False, True)

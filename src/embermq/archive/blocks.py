@@ -1,0 +1,211 @@
+"""Blocks of an archive by offset and by instant: only those bytes are read that are asked for.
+
+Owns: which segments lead without a gap to the beginning of the local log, and their indexes, bounded in bytes.
+Never: what the local log has. Any thread may use it; each call takes as long as the archive does.
+"""
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Final, final
+
+import numpy as np
+
+from embermq.archive.archive import Archive, open_archive
+from embermq.archive.errors import ArchiveDamaged, ArchiveError, NotArchived
+from embermq.archive.manifest import ArchivedSegment
+from embermq.store.errors import HistoryTrimmed
+from embermq.store.log.blocks import HEADER_BYTES
+from embermq.store.log.errors import LogTrimmed
+from embermq.store.log.identity import LostRange, goes_on_at, read_identity
+from embermq.store.log.reader import runs
+from embermq.store.log.segments import (
+    FIRST_OFFSET,
+    INDEX_DTYPE,
+    SEGMENT_HEADER_BYTES,
+    Entries,
+    consistent,
+    first_mismatch,
+)
+
+READ_BYTES: Final = 1 << 20
+"""What is read at once; a block may be larger."""
+INDEX_BYTES: Final = 32 << 20
+"""The indexes that are kept for the next question: a segment of 128 MiB with blocks of 1 KiB has one of 6 MiB."""
+UNREACHED_US: Final = 1 << 62
+"""An instant after every record."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRun:
+    """Neighbouring blocks of a segment, compared with their checksums, and their index entries."""
+
+    segment: ArchivedSegment
+    entries: Entries
+    data: bytes
+
+
+@final
+class ArchivedBlocks:
+    """The blocks of the archive of one log. Nothing is opened before the first question."""
+
+    __slots__ = (
+        "_address",
+        "_archive",
+        "_index_bytes",
+        "_indexes",
+        "_lock",
+        "_log_directory",
+        "_lost",
+        "_segments",
+        "begins_us",
+    )
+
+    def __init__(self, address: str, log_directory: Path, index_bytes: int = INDEX_BYTES) -> None:
+        """`log_directory` says which log it must be the archive of."""
+        self._address: Final = address
+        self._log_directory: Final = log_directory
+        self._archive: Archive | None = None
+        self._lost: tuple[LostRange, ...] = ()
+        self._segments: list[ArchivedSegment] = []  # as the archive was listed last; replaced, never changed
+        self._lock: Final = Lock()  # of the indexes; nobody waits for the archive with it
+        self._indexes: Final[OrderedDict[str, Entries]] = OrderedDict()  # by segment, least used first
+        self._index_bytes: Final = index_bytes
+        self.begins_us = 0
+        """From which instant on no record was missing when that was last asked; 0 if it was not, or has all."""
+
+    def first_offset(self, log_begins: int) -> int:
+        """The oldest offset from which on no record is missing before the log's beginning."""
+        reach = self._reach(log_begins)
+        return reach[0].first_offset if reach else log_begins
+
+    def offset_at(self, instant_us: int, log_begins: int) -> int:
+        """The offset of the first record that is not older than an instant; the log's beginning if it is after those.
+
+        HistoryTrimmed if records may be missing from there on.
+        """
+        reach = self._reach(log_begins)
+        if instant_us < self.begins_us:
+            if not reach:
+                raise LogTrimmed(log_begins - 1, log_begins)
+            raise HistoryTrimmed(instant_us, self.begins_us)
+        number = bisect_right(reach, instant_us - 1, key=lambda segment: segment.last_timestamp_us)
+        if number == len(reach):
+            return log_begins
+        segment = reach[number]
+        if segment.first_timestamp_us >= instant_us:
+            return segment.first_offset
+        entries = self._entries(segment)
+        block = int(entries["first_timestamp_us"].searchsorted(instant_us)) - 1
+        position, records = int(entries["position"][block]), int(entries["records"][block])
+        begin = position + HEADER_BYTES
+        timestamps_us = np.frombuffer(self._opened().read(segment, begin, begin + 8 * records), "<i8")
+        return int(entries["first_offset"][block]) + int(timestamps_us.searchsorted(instant_us))
+
+    def goes_on_at(self, offset: int) -> int:
+        """Where somebody goes on who has read all before an offset: there, or behind what was lost with a machine."""
+        self._opened()
+        return goes_on_at(self._lost, offset)
+
+    def run(self, offset: int, log_begins: int, size_bytes: int = READ_BYTES) -> BlockRun | None:
+        """Blocks from the one on that has an offset: as many of its segment as have so many bytes, at least one.
+
+        None if the archive does not have it, but the log does; LogTrimmed if both have not.
+        """
+        segment = self._segment_of(offset)
+        if segment is None:
+            if offset >= log_begins:
+                return None
+            raise LogTrimmed(
+                offset,
+                min((one.first_offset for one in self._segments if one.first_offset > offset), default=log_begins),
+            )
+        try:
+            return self._run(segment, offset, size_bytes)
+        except NotArchived:
+            self._list()
+            first = self.first_offset(log_begins)
+            if first > offset:  # its retention is over
+                raise LogTrimmed(offset, first) from None
+            raise
+
+    def _run(self, segment: ArchivedSegment, offset: int, size_bytes: int) -> BlockRun:
+        entries = self._entries(segment)
+        block = int(entries["first_offset"].searchsorted(offset, "right")) - 1
+        wanted = next(runs(entries[block:], 1 << 62, size_bytes))
+        begin = int(wanted["position"][0])
+        end = int(wanted["position"][-1]) + int(wanted["total_bytes"][-1])
+        data = self._opened().read(segment, begin, end)
+        bad = first_mismatch(data, wanted, True)
+        if bad is not None:
+            raise ArchiveDamaged(
+                f"{segment.name}.log of the archive {self._opened().shown} is damaged: the block at byte {bad} does not"
+                " match its checksum or its index entry"
+            )
+        return BlockRun(segment, wanted, data)
+
+    def _opened(self) -> Archive:
+        if self._archive is None:
+            archive = open_archive(self._address)
+            identity = read_identity(self._log_directory)
+            if identity is None or identity.log_id != archive.log_id:
+                raise ArchiveError(f"{archive.shown} is the archive of another log")
+            self._lost = identity.lost
+            self._archive = archive
+        return self._archive
+
+    def _list(self) -> list[ArchivedSegment]:
+        self._segments = self._opened().segments()
+        return self._segments
+
+    def _segment_of(self, offset: int) -> ArchivedSegment | None:
+        return _holding(self._segments, offset) or _holding(self._list(), offset)
+
+    def _reach(self, log_begins: int) -> list[ArchivedSegment]:
+        """The segments from which on no record is missing before the log's beginning, oldest first."""
+        reach = _leading_to(self._list(), self._lost, log_begins)
+        if not reach:
+            self.begins_us = UNREACHED_US
+        else:
+            self.begins_us = 0 if reach[0].first_offset == FIRST_OFFSET else reach[0].first_timestamp_us
+        return reach
+
+    def _entries(self, segment: ArchivedSegment) -> Entries:
+        with self._lock:
+            known = self._indexes.get(segment.name)
+            if known is not None:
+                self._indexes.move_to_end(segment.name)
+                return known
+        entries = np.frombuffer(self._opened().read_index(segment), INDEX_DTYPE)
+        if not len(entries) or consistent(entries, SEGMENT_HEADER_BYTES, segment.first_offset) < len(entries):
+            raise ArchiveDamaged(
+                f"{segment.name}.idx of the archive {self._opened().shown} is damaged: it is not consistent in itself"
+            )
+        with self._lock:
+            self._indexes[segment.name] = entries
+            while len(self._indexes) > 1 and sum(one.nbytes for one in self._indexes.values()) > self._index_bytes:
+                self._indexes.popitem(last=False)
+        return entries
+
+
+def _holding(segments: Sequence[ArchivedSegment], offset: int) -> ArchivedSegment | None:
+    number = bisect_right(segments, offset, key=lambda segment: segment.first_offset) - 1
+    return segments[number] if number >= 0 and offset < segments[number].next_offset else None
+
+
+def _leading_to(
+    segments: Sequence[ArchivedSegment], lost: Sequence[LostRange], log_begins: int
+) -> list[ArchivedSegment]:
+    leading: list[ArchivedSegment] = []
+    following = log_begins
+    for segment in reversed(segments):
+        if segment.first_offset >= log_begins:
+            continue
+        if segment.next_offset < following and (segment.next_offset, following) not in lost:
+            break
+        leading.append(segment)
+        following = segment.first_offset
+    return leading[::-1]
