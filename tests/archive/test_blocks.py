@@ -118,6 +118,20 @@ def test_the_indexes_in_memory_are_bounded(log: Path, tmp_path: Path) -> None:
     assert len(blocks._indexes) == 1
 
 
+def test_a_directory_that_is_not_mounted_any_more_is_not_taken_for_an_empty_archive(
+    blocks: ArchivedBlocks, tmp_path: Path
+) -> None:
+    assert blocks.first_offset(BEGINS) == 1
+    (tmp_path / "archive").rename(tmp_path / "away")
+    (tmp_path / "archive").mkdir()
+    with pytest.raises(NotArchived, match="archive is not an archive"):
+        blocks.first_offset(BEGINS)
+    assert blocks.begins_us == 0
+    (tmp_path / "archive").rmdir()
+    (tmp_path / "away").rename(tmp_path / "archive")
+    assert blocks.first_offset(BEGINS) == 1
+
+
 def test_the_archive_of_another_log_is_not_read(tmp_path: Path, log: Path) -> None:
     filled_log(tmp_path / "other")
     with pytest.raises(ArchiveError, match="is the archive of another log"):

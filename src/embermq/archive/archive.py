@@ -111,6 +111,15 @@ class Archive:
         """The index of a segment (docs/log-format.md), compared with its checksum."""
         return self._read_checked(f"{segment.name}.idx", segment.index)
 
+    def read_topics(self, segment: ArchivedSegment) -> bytes | None:
+        """The topic index of a segment; None if there is none, or not as it was uploaded: nothing depends on it."""
+        if segment.topics is None:
+            return None
+        try:
+            return self._read_checked(f"{segment.name}{TOPIC_INDEX_SUFFIX}", segment.topics)
+        except (NotArchived, ArchiveDamaged):
+            return None
+
     def fetch(self, segment: ArchivedSegment, into: Path) -> Path:
         """Copy a segment with its index into a directory, under the names that a log has; returns its path.
 

@@ -19,6 +19,7 @@ from embermq.archive.errors import ArchiveDamaged, ArchiveError, NotArchived
 from embermq.archive.manifest import ArchivedSegment
 from embermq.store.errors import HistoryTrimmed
 from embermq.store.log.blocks import HEADER_BYTES
+from embermq.store.log.by_topic.topic_index import TopicIndex, parse_topic_index
 from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.identity import LostRange, goes_on_at, read_identity
 from embermq.store.log.reader import runs
@@ -35,6 +36,7 @@ READ_BYTES: Final = 1 << 20
 """What is read at once; a block may be larger."""
 INDEX_BYTES: Final = 32 << 20
 """The indexes that are kept for the next question: a segment of 128 MiB with blocks of 1 KiB has one of 6 MiB."""
+OFFSET_MAX: Final = 1 << 62
 UNREACHED_US: Final = 1 << 62
 """An instant after every record."""
 
@@ -79,7 +81,7 @@ class ArchivedBlocks:
 
     def first_offset(self, log_begins: int) -> int:
         """The oldest offset from which on no record is missing before the log's beginning."""
-        reach = self._reach(log_begins)
+        reach = self.reach(log_begins)
         return reach[0].first_offset if reach else log_begins
 
     def offset_at(self, instant_us: int, log_begins: int) -> int:
@@ -87,7 +89,7 @@ class ArchivedBlocks:
 
         HistoryTrimmed if records may be missing from there on.
         """
-        reach = self._reach(log_begins)
+        reach = self.reach(log_begins)
         if instant_us < self.begins_us:
             if not reach:
                 raise LogTrimmed(log_begins - 1, log_begins)
@@ -98,7 +100,7 @@ class ArchivedBlocks:
         segment = reach[number]
         if segment.first_timestamp_us >= instant_us:
             return segment.first_offset
-        entries = self._entries(segment)
+        entries = self.entries(segment)
         block = int(entries["first_timestamp_us"].searchsorted(instant_us)) - 1
         position, records = int(entries["position"][block]), int(entries["records"][block])
         begin = position + HEADER_BYTES
@@ -110,10 +112,13 @@ class ArchivedBlocks:
         self._opened()
         return goes_on_at(self._lost, offset)
 
-    def run(self, offset: int, log_begins: int, size_bytes: int = READ_BYTES) -> BlockRun | None:
+    def run(
+        self, offset: int, log_begins: int, size_bytes: int = READ_BYTES, before_offset: int = OFFSET_MAX
+    ) -> BlockRun | None:
         """Blocks from the one on that has an offset: as many of its segment as have so many bytes, at least one.
 
-        None if the archive does not have it, but the log does; LogTrimmed if both have not.
+        Blocks with records from `before_offset` on only are left out. None if the archive does not have the offset, but
+        the log does; LogTrimmed if neither has it.
         """
         segment = self._segment_of(offset)
         if segment is None:
@@ -124,7 +129,7 @@ class ArchivedBlocks:
                 min((one.first_offset for one in self._segments if one.first_offset > offset), default=log_begins),
             )
         try:
-            return self._run(segment, offset, size_bytes)
+            return self._run(segment, offset, size_bytes, before_offset)
         except NotArchived:
             self._list()
             first = self.first_offset(log_begins)
@@ -132,20 +137,29 @@ class ArchivedBlocks:
                 raise LogTrimmed(offset, first) from None
             raise
 
-    def _run(self, segment: ArchivedSegment, offset: int, size_bytes: int) -> BlockRun:
-        entries = self._entries(segment)
+    def _run(self, segment: ArchivedSegment, offset: int, size_bytes: int, before_offset: int) -> BlockRun:
+        entries = self.entries(segment)
         block = int(entries["first_offset"].searchsorted(offset, "right")) - 1
-        wanted = next(runs(entries[block:], 1 << 62, size_bytes))
-        begin = int(wanted["position"][0])
-        end = int(wanted["position"][-1]) + int(wanted["total_bytes"][-1])
+        end = max(block + 1, int(entries["first_offset"].searchsorted(before_offset)))
+        return self.read(segment, next(runs(entries[block:end], OFFSET_MAX, size_bytes)))
+
+    def topic_index(self, segment: ArchivedSegment) -> tuple[TopicIndex | None, int]:
+        """Which topics a segment has in which blocks, if the archive knows it, and how many bytes were read for it."""
+        data = self._opened().read_topics(segment)
+        return (None, 0) if data is None else (parse_topic_index(data, segment.next_offset), len(data))
+
+    def read(self, segment: ArchivedSegment, entries: Entries) -> BlockRun:
+        """The blocks of neighbouring index entries."""
+        begin = int(entries["position"][0])
+        end = int(entries["position"][-1]) + int(entries["total_bytes"][-1])
         data = self._opened().read(segment, begin, end)
-        bad = first_mismatch(data, wanted, True)
+        bad = first_mismatch(data, entries, True)
         if bad is not None:
             raise ArchiveDamaged(
                 f"{segment.name}.log of the archive {self._opened().shown} is damaged: the block at byte {bad} does not"
                 " match its checksum or its index entry"
             )
-        return BlockRun(segment, wanted, data)
+        return BlockRun(segment, entries, data)
 
     def _opened(self) -> Archive:
         if self._archive is None:
@@ -158,13 +172,16 @@ class ArchivedBlocks:
         return self._archive
 
     def _list(self) -> list[ArchivedSegment]:
-        self._segments = self._opened().segments()
-        return self._segments
+        segments = self._opened().segments()
+        if not segments:  # a directory that is not mounted is empty too: that is an error
+            open_archive(self._address)
+        self._segments = segments
+        return segments
 
     def _segment_of(self, offset: int) -> ArchivedSegment | None:
         return _holding(self._segments, offset) or _holding(self._list(), offset)
 
-    def _reach(self, log_begins: int) -> list[ArchivedSegment]:
+    def reach(self, log_begins: int) -> list[ArchivedSegment]:
         """The segments from which on no record is missing before the log's beginning, oldest first."""
         reach = _leading_to(self._list(), self._lost, log_begins)
         if not reach:
@@ -173,7 +190,8 @@ class ArchivedBlocks:
             self.begins_us = 0 if reach[0].first_offset == FIRST_OFFSET else reach[0].first_timestamp_us
         return reach
 
-    def _entries(self, segment: ArchivedSegment) -> Entries:
+    def entries(self, segment: ArchivedSegment) -> Entries:
+        """The index entries of a segment."""
         with self._lock:
             known = self._indexes.get(segment.name)
             if known is not None:

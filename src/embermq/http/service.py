@@ -6,23 +6,22 @@ or an archive.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from embermq.broker.operator import retain
 from embermq.http.options import BrokerCalls
+from embermq.http.past.as_of import Past
+from embermq.http.past.messages import ArchivedMessages
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.pipeline.lake_tables import LakeTables
 from embermq.http.resources.topics.level_cache import LevelCache
 from embermq.http.streaming import StreamPlaces
 from embermq.protocol.packets import Publish
-from embermq.store.interface import Retained
 
 if TYPE_CHECKING:
-    from embermq.archive.past import ArchivedPast
     from embermq.http.resources.live.latest import LatestView
     from embermq.http.resources.statistics_history import Sample
     from embermq.transport.server import Server
@@ -39,52 +38,11 @@ T = TypeVar("T")
 
 
 @final
-class Past:
-    """As of instants that only the archive has: on a thread of its own, one question after the other."""
-
-    __slots__ = ("_address", "_data", "_past", "_thread")
-
-    def __init__(self, address: str, data: Path) -> None:
-        self._address: Final = address
-        self._data: Final = data
-        self._past: ArchivedPast | None = None
-        self._thread: Final = ThreadPoolExecutor(1, "ember-past")
-
-    async def pieces(self, topic_filter: str, instant_us: int, after_topic_name: str) -> AsyncIterator[list[Retained]]:
-        """As `ArchivedPast.pieces`."""
-        opened = await self._on_thread(self._opened)
-        pieces = opened.pieces(topic_filter, instant_us, after_topic_name)
-        while (piece := await self._on_thread(partial(next, pieces, None))) is not None:
-            yield piece
-
-    async def message(self, topic_name: str, instant_us: int) -> Retained | None:
-        """As `ArchivedPast.message`."""
-        opened = await self._on_thread(self._opened)
-        return await self._on_thread(partial(opened.message, topic_name, instant_us))
-
-    def close(self) -> None:
-        """No question follows; what was made for one is removed when that has ended."""
-        if self._past is not None:
-            self._thread.submit(self._past.close)
-        self._thread.shutdown(wait=False)
-
-    async def _on_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
-
-    def _opened(self) -> "ArchivedPast":
-        if self._past is None:
-            from embermq.archive.past import CACHE, ArchivedPast, remove_leftovers
-
-            remove_leftovers(self._data / CACHE)
-            self._past = ArchivedPast(self._address, self._data / CACHE)
-        return self._past
-
-
-@final
 class Service:
     """One server. `settings` are the effective ones; `log_directory` is None for a server in memory."""
 
     __slots__ = (
+        "archived",
         "calls",
         "failing_check_s",
         "lake",
@@ -127,7 +85,9 @@ class Service:
         self.failing_check_s: Final = failing_check_s
         self._threads: Final = ThreadPoolExecutor(THREADS, "http")
         address = self.settings.get("store", {}).get("archive", "")
-        self.past: Final = Past(address, log_directory.parent) if address and log_directory is not None else None
+        archived_log = log_directory if address else None
+        self.past: Final = Past(address, archived_log.parent) if archived_log is not None else None
+        self.archived: Final = ArchivedMessages(address, archived_log) if archived_log is not None else None
 
     async def on_thread(self, call: Callable[[], T]) -> T:
         """Do something that reads files away from the event loop."""
@@ -138,6 +98,8 @@ class Service:
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self.past is not None:
             self.past.close()
+        if self.archived is not None:
+            self.archived.close()
 
     def publish_retained(self, message: Publish, pending: "Pending") -> str:
         """Retain a message, or clear its topic; returns why it was refused."""

@@ -7,7 +7,6 @@ import ssl
 from pathlib import Path
 
 import aiohttp
-import numpy as np
 import pytest
 
 from embermq import Broker
@@ -17,12 +16,13 @@ from embermq.http.resources import file_range
 from embermq.http.resources.log_blocks import COUNT
 from embermq.store.log.checkpoint import checkpoint_path
 from embermq.store.log.reader import LogReader
-from embermq.store.log.segments import ENTRY_BYTES, INDEX_DTYPE, first_mismatch
+from embermq.store.log.segments import ENTRY_BYTES
 from embermq.transport.addresses import unix_address
 from support.certificates import Authority
 from support.checkpoints import trim_with_checkpoint
 from support.ember_command import wire
 from support.http_place import Place, run
+from support.log_blocks import all_blocks, blocks_on_disk, bytes_of
 from support.recorded import Recorder
 
 
@@ -31,33 +31,6 @@ def recorded(data: Path, records: int = 200, segment_bytes: int = 4_000) -> Reco
     for number in range(records):
         made.publish(f"a/{number}", bytes(number % 50), retain=number % 3 == 0)
     return made.flush()
-
-
-async def bytes_of(session: aiohttp.ClientSession, url: str, **query: int) -> bytes:
-    async with session.get(url, params=query) as response:
-        assert response.status == 200, await response.text()
-        return await response.read()
-
-
-async def all_blocks(session: aiohttp.ClientSession, url: str, start: int, end: int, **query: int) -> tuple[bytes, int]:
-    """All blocks of a range, one answer after the other, each checked; and how many answers there were."""
-    gathered, answers = b"", 0
-    while start < end:
-        data = await bytes_of(session, f"{url}/api/v1/log/blocks", from_offset=start, to_offset=end, **query)
-        (count,) = COUNT.unpack_from(data)
-        entries = np.frombuffer(data, INDEX_DTYPE, count, COUNT.size)
-        blocks = data[COUNT.size + count * ENTRY_BYTES :]
-        assert int(entries["first_offset"][0]) <= start < int(entries["first_offset"][0] + entries["records"][0])
-        assert len(blocks) == int(entries["total_bytes"].sum())
-        assert first_mismatch(blocks, entries, True) is None
-        start = int(entries["first_offset"][-1] + entries["records"][-1])
-        gathered += blocks
-        answers += 1
-    return gathered, answers
-
-
-def blocks_on_disk(data: Path) -> bytes:
-    return b"".join(info.path.read_bytes()[32:] for info in LogReader(data / "log").segments())
 
 
 def test_blocks_come_as_they_are_on_disk(tmp_path: Path) -> None:

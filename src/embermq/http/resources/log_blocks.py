@@ -8,22 +8,26 @@ import os
 from functools import partial
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Annotated, Final
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from pydantic import Field
 
 from embermq.http.fields import Model, Nothing, Offset, Size
 from embermq.http.operation import VIEWER, Answer, Call, Operation
+from embermq.http.past.messages import ArchivedMessages
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.file_range import OCTETS, send_file_range
 from embermq.http.resources.log import directory_of
 from embermq.store.log.errors import LogTrimmed
 
 if TYPE_CHECKING:
-    from embermq.store.log.reader import BlockRange
+    from embermq.store.log.segments import Entries
 
 ANSWER_BYTES: Final = 4 << 20
 ANSWER_BYTES_MAX: Final = 16 << 20
+ARCHIVED_BYTES_MAX: Final = 1 << 20
+"""The same of what only the archive has."""
 BLOCKS_MAX: Final = 16_384
 COUNT: Final = Struct("<Q")
 
@@ -47,8 +51,14 @@ async def blocks(call: Call[BlocksQuery, Nothing]) -> Answer:
     query = call.query
     if query.to_offset <= query.from_offset:
         raise HttpRefusal(422, "to_offset: expected an offset above from_offset")
+    archived = call.service.archived
     try:
-        found = await call.service.on_thread(partial(_block_range, directory, query))
+        try:
+            found = await call.service.on_thread(partial(_of_log, directory, query))
+        except LogTrimmed:
+            if archived is None:
+                raise
+            found = await archived.on_thread(partial(_of_archive, archived, directory, query))
     except LogTrimmed as error:
         raise HttpRefusal(410, str(error)) from None
     except ValueError as error:
@@ -60,11 +70,32 @@ async def blocks(call: Call[BlocksQuery, Nothing]) -> Answer:
         os.close(found.descriptor)
 
 
-def _block_range(directory: Path, query: BlocksQuery) -> "BlockRange":
+class FoundBlocks(NamedTuple):
+    """Index entries, and the open file that has their blocks between two positions."""
+
+    entries: "Entries"
+    descriptor: int
+    position: int
+    end: int
+
+
+def _of_log(directory: Path, query: BlocksQuery) -> FoundBlocks:
     from embermq.store.log.reader import LogReader
 
     size = min(query.bytes_max, ANSWER_BYTES_MAX)
-    return LogReader(directory).block_range(query.from_offset, query.to_offset, size, BLOCKS_MAX)
+    found = LogReader(directory).block_range(query.from_offset, query.to_offset, size, BLOCKS_MAX)
+    return FoundBlocks(found.entries, found.descriptor, found.position, found.end)
+
+
+def _of_archive(archived: ArchivedMessages, directory: Path, query: BlocksQuery) -> FoundBlocks:
+    """Blocks that only the archive has, in a file without a name."""
+    run = archived.log().archived_blocks(query.from_offset, query.to_offset, min(query.bytes_max, ARCHIVED_BYTES_MAX))
+    if run is None:
+        return _of_log(directory, query)
+    with TemporaryFile() as file:
+        file.write(run.data)
+        file.flush()
+        return FoundBlocks(run.entries, os.dup(file.fileno()), 0, len(run.data))
 
 
 async def checkpoint(call: Call[CheckpointQuery, Nothing]) -> Answer:

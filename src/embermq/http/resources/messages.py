@@ -1,17 +1,17 @@
-"""Messages of the log: by filter, from an offset or an instant on.
+"""Messages of the log, and of its archive: by filter, from an offset or an instant on.
 
-The log is read on a thread, where Arrow chooses records; only what is chosen becomes Python objects, in slices.
+They are read on a thread, where Arrow chooses records; only what is chosen becomes Python objects, in slices.
 """
 
 from collections.abc import Iterator
 from functools import partial
 from json.encoder import encode_basestring_ascii as quoted
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from aiohttp import web
 from pydantic import Field
 
+from embermq.archive.errors import ArchiveError
 from embermq.http.fields import (
     PAGE_ITEMS,
     Instant,
@@ -28,21 +28,23 @@ from embermq.http.fields import (
 from embermq.http.messages_json import InstantTexts, beginning, payload_json, properties_json
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.paging import json_page, wants_lines
+from embermq.http.past.log_reading import LogReading
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.listing import stall_s
 from embermq.http.resources.message_models import MessageProperties
 from embermq.http.streaming import Slices, Stream
-from embermq.protocol.topics import matches
+from embermq.store.errors import HistoryTrimmed
 from embermq.store.interface import StoreError
 from embermq.store.log.errors import LogTrimmed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH_RECORDS: Final = 2_000
-BATCH_BYTES: Final = 1024 * 1024
+    from embermq.archive.joined import JoinedLog
+
 SCANNED_MAX: Final = 200_000
-"""After this many records a page ends, whether or not it is full; `next` leads on."""
+SCANNED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""After this many records, or bytes of them, a page ends, whether or not it is full; `next` leads on."""
 PAGE_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
@@ -74,67 +76,47 @@ class LogMessage(Model):
 
 async def list_messages(call: Call[MessagesQuery, Nothing]) -> Answer:
     query = call.query
-    directory = call.service.log_directory
+    service = call.service
+    directory = service.log_directory
     if directory is None:
         raise HttpRefusal(409, "a store in memory keeps no log")
     if query.since is not None and query.from_offset is not None:
         raise HttpRefusal(422, "from_offset and since: expected one of them")
-    try:
-        start, end = await call.service.on_thread(partial(_bounds, directory, query))
-        if wants_lines(call.request):
-            return await _stream(call, directory, start, end)
-        return await _page(call, directory, start, end)
-    except LogTrimmed as error:
-        raise HttpRefusal(410, str(error)) from None
-
-
-def _bounds(directory: Path, query: MessagesQuery) -> tuple[int, int]:
-    """The first offset to read, and the one after the last."""
-    from embermq.store.log.reader import LogReader
-
-    reader = LogReader(directory)
-    first, end = reader.bounds()
-    start = first
     since_us, until_us = past_us("since", query.since), past_us("until", query.until)
-    if since_us is not None:
-        start = reader.offset_at(max(0, since_us))
-        if start == first > 1 and since_us < reader.segments()[0].first_timestamp_us:
-            raise LogTrimmed(first - 1, first)
-    if until_us is not None:
-        end = min(end, reader.offset_at(max(0, until_us)))
-    if query.from_offset is not None:
-        start = query.from_offset
-    if query.cursor is not None:
-        start = max(start, query.cursor)
-    if 1 <= start < first:
+    reading = LogReading(service, directory, query.filter)
+    try:
+        await reading.begin(partial(_bounds, query, since_us, until_us, service.archived is not None))
+        if wants_lines(call.request):
+            return await _stream(call, reading)
+        return await _page(call, reading)
+    except (LogTrimmed, HistoryTrimmed) as error:
+        raise HttpRefusal(410, str(error)) from None
+    except ArchiveError as error:
+        raise HttpRefusal(503, str(error)) from None
+
+
+def _bounds(
+    query: MessagesQuery, since_us: int | None, until_us: int | None, is_archived: bool, log: "JoinedLog"
+) -> tuple[int, int]:
+    """The first offset to read, and the one after the last; LogTrimmed if the archive is to be asked for them."""
+    first, end = log.bounds()
+    is_part = is_archived and not log.has_archive and first > 1
+    if query.cursor:
+        start = query.cursor
+    elif since_us is not None:
+        start = log.offset_at(max(0, since_us))
+    else:
+        start = query.from_offset or (1 if is_part else first)
+    if start < first:
         raise LogTrimmed(start, first)
-    return max(first, start), end
-
-
-def _chosen(batches: "Iterator[pa.RecordBatch]", topic_filter: str | None) -> "tuple[int, pa.RecordBatch] | None":
-    """The next batch: the offset after it, and the messages of it that a filter matches; None at the end."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from embermq.store.log.records import Kind
-
-    batch = next(batches, None)
-    if batch is None:
-        return None
-    following = batch.column("offset")[-1].as_py() + 1
-    batch = batch.filter(pc.equal(batch.column("kind"), pa.scalar(int(Kind.PUBLISH), pa.int8())))
-    if topic_filter is not None:
-        topics = pc.unique(batch.column("topic")).to_pylist()
-        matching = [topic for topic in topics if matches(topic_filter, topic)]
-        batch = batch.filter(pc.is_in(batch.column("topic"), pa.array(matching, pa.string())))
-    return following, batch.set_column(1, "timestamp", batch.column("timestamp").cast(pa.int64()))
-
-
-def _batches(directory: Path, start: int, end: int) -> "Iterator[pa.RecordBatch]":
-    from embermq.store.log.reader import LogReader
-
-    if start < end:
-        yield from LogReader(directory).batches(start, end, rows=BATCH_RECORDS, bytes=BATCH_BYTES)
+    if until_us is not None:
+        try:
+            end = min(end, log.offset_at(max(0, until_us)))
+        except (LogTrimmed, HistoryTrimmed):
+            if is_part:
+                raise
+            end = first
+    return start, end
 
 
 def lines_of(batch: "pa.RecordBatch", payload_bytes_max: int | None, texts: InstantTexts) -> Iterator[tuple[int, str]]:
@@ -159,39 +141,38 @@ def lines_of(batch: "pa.RecordBatch", payload_bytes_max: int | None, texts: Inst
         yield offset, f"{line},{properties_json(properties)}}}" if properties else f"{line}}}"
 
 
-async def _page(call: Call[MessagesQuery, Nothing], directory: Path, start: int, end: int) -> web.Response:
+async def _page(call: Call[MessagesQuery, Nothing], reading: LogReading) -> web.Response:
     query = call.query
     slices = Slices()
     texts = InstantTexts()
-    batches = _batches(directory, start, end)
     lines: list[str] = []
     size_bytes = 0
-    following = start
-    while following < end and following - start < SCANNED_MAX:
-        found = await call.service.on_thread(partial(_chosen, batches, query.filter))
-        if found is None:
-            break
-        following, batch = found
+    start = reading.following
+    while reading.following - start < SCANNED_MAX and reading.read_bytes < SCANNED_BYTES_MAX:
+        batch = await reading.next()
+        if batch is None:
+            return json_page(lines, None)
         for offset, line in lines_of(batch, query.payload_bytes, texts):
             if len(lines) == query.limit or size_bytes >= PAGE_BYTES_MAX:
                 return json_page(lines, str(offset))
             lines.append(line)
             size_bytes += len(line)
             await slices.rest()
-    return json_page(lines, str(following) if following < end else None)
+    return json_page(lines, None if reading.is_at_end else str(reading.following))
 
 
-async def _stream(call: Call[MessagesQuery, Nothing], directory: Path, start: int, end: int) -> web.StreamResponse:
+async def _stream(call: Call[MessagesQuery, Nothing], reading: LogReading) -> web.StreamResponse:
     slices = Slices()
     texts = InstantTexts()
-    batches = _batches(directory, start, end)
+    batch = await reading.next()  # an error must come before the status does
     async with Stream(call.request, call.service.places, stall_s(call.request)) as stream:
         try:
-            while (found := await call.service.on_thread(partial(_chosen, batches, call.query.filter))) is not None:
-                for _, line in lines_of(found[1], call.query.payload_bytes, texts):
+            while batch is not None:
+                for _, line in lines_of(batch, call.query.payload_bytes, texts):
                     await stream.line(line)
                     await slices.rest()
                 stream.check_reader()
+                batch = await reading.next()
         except StoreError as error:
             return await stream.fail(str(error))
         return await stream.complete()

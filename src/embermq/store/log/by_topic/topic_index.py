@@ -51,7 +51,19 @@ def read_topic_index(path: Path, next_offset: int) -> TopicIndex | None:
     """The index in a file; None if there is none, or it is not that of a segment that ends before this offset."""
     try:
         with pa.memory_map(str(path)) as file:
-            table = pa.ipc.open_file(file).read_all()
+            return _parsed(file, next_offset)
+    except OSError:
+        return None
+
+
+def parse_topic_index(data: bytes, next_offset: int) -> TopicIndex | None:
+    """As `read_topic_index`, of the bytes of such a file."""
+    return _parsed(pa.BufferReader(data), next_offset)
+
+
+def _parsed(file: pa.NativeFile, next_offset: int) -> TopicIndex | None:
+    try:
+        table = pa.ipc.open_file(file).read_all()
     except (OSError, pa.ArrowInvalid):
         return None
     metadata = table.schema.metadata or {}

@@ -1,0 +1,109 @@
+"""A log with its archive, read as one: what was trimmed from the directory comes from the archive.
+
+Owns: which part is read where. What the directory has is never read from the archive.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, final
+
+import pyarrow as pa
+
+from embermq.archive.blocks import ArchivedBlocks, BlockRun
+from embermq.archive.topic_runs import newest_topic_runs
+from embermq.store.log.arrow import SCHEMA, gather
+from embermq.store.log.errors import LogTrimmed
+from embermq.store.log.reader import LogReader, cut
+
+
+@final
+class JoinedLog:
+    """The log in a directory and, if it is given, its archive. Any thread may use it.
+
+    With an archive each call takes as long as that does, and may raise ArchiveError, and HistoryTrimmed for an instant
+    that the archive does not reach back to; without one LogTrimmed says what the log no longer has.
+    """
+
+    __slots__ = ("_archived", "_directory")
+
+    def __init__(self, directory: Path, archived: ArchivedBlocks | None = None) -> None:
+        self._directory: Final = directory
+        self._archived: Final = archived
+
+    @property
+    def has_archive(self) -> bool:
+        return self._archived is not None
+
+    def bounds(self) -> tuple[int, int]:
+        """The first offset that can be read, and the one after the last."""
+        first, end = LogReader(self._directory).bounds()
+        return first if self._archived is None else self._archived.first_offset(first), end
+
+    def offset_at(self, instant_us: int) -> int:
+        """The offset of the first record that is not older than an instant; the log's end if there is none."""
+        reader = LogReader(self._directory)
+        first = reader.bounds()[0]
+        found = reader.offset_at(instant_us)
+        if found > first or first == 1:
+            return found
+        oldest = next(reader.segments_from(first), None)
+        if oldest is not None and instant_us >= oldest.first_timestamp_us:
+            return found
+        if self._archived is None:
+            raise LogTrimmed(first - 1, first)
+        return self._archived.offset_at(instant_us, first)
+
+    def batches(self, start: int, end: int, rows: int, size: int) -> Iterator[pa.RecordBatch]:
+        """The records from `start` up to, not including, `end`, which must be durable; as `LogReader.batches`.
+
+        If they are trimmed meanwhile, the archive is read from there on.
+        """
+        while start < end:
+            reader = LogReader(self._directory)
+            try:
+                for batch in reader.batches(start, end, rows=rows, bytes=size):
+                    start = batch.column("offset")[-1].as_py() + 1
+                    yield batch
+                return
+            except LogTrimmed as error:
+                if self._archived is None:
+                    raise
+                start = self._archived.goes_on_at(error.offset)
+            run = self._archived.run(start, reader.bounds()[0], size)
+            if run is not None:
+                yield from cut(_records(run, start, end), rows, size)
+                start = int(run.entries["first_offset"][-1]) + int(run.entries["records"][-1])
+
+    def archived_blocks(self, start: int, end: int, size_bytes: int) -> BlockRun | None:
+        """The first blocks of those that hold the records from `start` on, before `end`; None if the log has them.
+
+        They have at most so many bytes together, but are at least one. LogTrimmed if neither has them.
+        """
+        if self._archived is None:
+            return None
+        return self._archived.run(
+            self._archived.goes_on_at(start), LogReader(self._directory).bounds()[0], size_bytes, end
+        )
+
+    def archived_topic(
+        self, topic_name: str, since_us: int, until_us: int, before_offset: int
+    ) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
+        """Records among which are all of one topic that only the archive has, before an offset, the newest batch first.
+
+        Each batch with its lowest offset and the bytes that were read for it; None if nothing was found in these.
+        """
+        if self._archived is None:
+            return
+        log_begins = LogReader(self._directory).bounds()[0]
+        before_offset = min(before_offset, log_begins)
+        for found in newest_topic_runs(self._archived, topic_name, since_us, until_us, before_offset, log_begins):
+            batch = None if found.run is None else _records(found.run, 0, before_offset)
+            yield found.first_offset, found.read_bytes, batch
+
+
+def _records(run: BlockRun, start: int, end: int) -> pa.RecordBatch:
+    """The records of a run from an offset on and before another."""
+    batch = gather(run.data, run.entries, SCHEMA.names)
+    first = int(run.entries["first_offset"][0])
+    skipped = max(0, start - first)
+    return batch.slice(skipped, max(0, min(batch.num_rows, end - first) - skipped))

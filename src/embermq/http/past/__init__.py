@@ -1,0 +1,1 @@
+"""What only the archive has, for requests that ask for it; no other request waits for it."""

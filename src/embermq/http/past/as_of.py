@@ -1,0 +1,57 @@
+"""The retained set as of instants that only the archive has, for requests."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar, final
+
+from embermq.store.interface import Retained
+
+if TYPE_CHECKING:
+    from embermq.archive.past import ArchivedPast
+
+T = TypeVar("T")
+
+
+@final
+class Past:
+    """As of instants that only the archive has: on a thread of its own, one question after the other."""
+
+    __slots__ = ("_address", "_data", "_past", "_thread")
+
+    def __init__(self, address: str, data: Path) -> None:
+        self._address: Final = address
+        self._data: Final = data
+        self._past: ArchivedPast | None = None
+        self._thread: Final = ThreadPoolExecutor(1, "ember-past")
+
+    async def pieces(self, topic_filter: str, instant_us: int, after_topic_name: str) -> AsyncIterator[list[Retained]]:
+        """As `ArchivedPast.pieces`."""
+        opened = await self._on_thread(self._opened)
+        pieces = opened.pieces(topic_filter, instant_us, after_topic_name)
+        while (piece := await self._on_thread(partial(next, pieces, None))) is not None:
+            yield piece
+
+    async def message(self, topic_name: str, instant_us: int) -> Retained | None:
+        """As `ArchivedPast.message`."""
+        opened = await self._on_thread(self._opened)
+        return await self._on_thread(partial(opened.message, topic_name, instant_us))
+
+    def close(self) -> None:
+        """No question follows; what was made for one is removed when that has ended."""
+        if self._past is not None:
+            self._thread.submit(self._past.close)
+        self._thread.shutdown(wait=False)
+
+    async def _on_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    def _opened(self) -> "ArchivedPast":
+        if self._past is None:
+            from embermq.archive.past import CACHE, ArchivedPast, remove_leftovers
+
+            remove_leftovers(self._data / CACHE)
+            self._past = ArchivedPast(self._address, self._data / CACHE)
+        return self._past

@@ -1,0 +1,45 @@
+"""Messages that only the archive has, for requests."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar, final
+
+if TYPE_CHECKING:
+    from embermq.archive.joined import JoinedLog
+
+ARCHIVE_THREADS: Final = 2
+"""How many requests wait for the archive at a time."""
+
+T = TypeVar("T")
+
+
+@final
+class ArchivedMessages:
+    """Messages that only the archive has: on threads of their own, so that no other request waits for it."""
+
+    __slots__ = ("_address", "_joined", "_log_directory", "_threads")
+
+    def __init__(self, address: str, log_directory: Path) -> None:
+        self._address: Final = address
+        self._log_directory: Final = log_directory
+        self._joined: JoinedLog | None = None
+        self._threads: Final = ThreadPoolExecutor(ARCHIVE_THREADS, "ember-archived")
+
+    def log(self) -> "JoinedLog":
+        """The log with its archive. Its calls are for the threads."""
+        if self._joined is None:
+            from embermq.archive.blocks import ArchivedBlocks
+            from embermq.archive.joined import JoinedLog
+
+            self._joined = JoinedLog(self._log_directory, ArchivedBlocks(self._address, self._log_directory))
+        return self._joined
+
+    async def on_thread(self, call: Callable[[], T]) -> T:
+        """Do something that waits for the archive."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def close(self) -> None:
+        """No call follows."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,87 @@
+"""A log and its archive as one: every record once, wherever the log begins."""
+
+from pathlib import Path
+
+import pytest
+
+from embermq.archive.blocks import ArchivedBlocks
+from embermq.archive.joined import JoinedLog
+from embermq.store.errors import HistoryTrimmed
+from embermq.store.log.errors import LogTrimmed
+from embermq.store.log.reader import LogReader
+from support.archives import filled_log, upload_closed, writer_of
+from support.log_samples import open_log
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Records 1 to 240; those up to 180 are archived."""
+    filled_log(tmp_path / "log")
+    upload_closed(str(tmp_path / "archive"), tmp_path / "log")
+    return tmp_path / "log"
+
+
+def joined(log: Path) -> JoinedLog:
+    return JoinedLog(log, ArchivedBlocks(str(log.parent / "archive"), log))
+
+
+def trim(log: Path, before: int) -> None:
+    writer = open_log(log)
+    writer.trim(before)
+    writer.close()
+
+
+def offsets(log: JoinedLog, start: int, end: int, rows: int = 7) -> list[int]:
+    found: list[int] = []
+    for batch in log.batches(start, end, rows, 1_000):
+        assert 0 < batch.num_rows <= rows
+        found += batch["offset"].to_pylist()
+    return found
+
+
+def test_every_record_once_wherever_the_log_begins(log: Path) -> None:
+    whole = list(LogReader(log).batches(1))
+    for before in (0, 61, 121, 181):
+        trim(log, before)
+        assert joined(log).bounds() == (1, 241)
+        for start, end in ((1, 241), (50, 70), (61, 61), (119, 122), (200, 241), (300, 241)):
+            assert offsets(joined(log), start, end) == list(range(start, end))
+    rows = [row for batch in joined(log).batches(1, 241, 50, 1 << 20) for row in batch.to_pylist()]
+    assert rows == [row for batch in whole for row in batch.to_pylist()]
+
+
+def test_what_is_trimmed_while_it_is_read_comes_from_the_archive(log: Path) -> None:
+    batches = joined(log).batches(1, 241, 10, 1_000)
+    found = next(batches)["offset"].to_pylist()
+    for before in (121, 181):
+        trim(log, before)
+        for _ in range(5):
+            found += next(batches)["offset"].to_pylist()
+    assert found + [one for batch in batches for one in batch["offset"].to_pylist()] == list(range(1, 241))
+
+
+def test_instants_lead_to_offsets_in_both(log: Path) -> None:
+    times = [one.value for batch in LogReader(log).batches(1) for one in batch["timestamp"]]
+    instants = [times[0] - 1, *times[::17], times[-1] + 1]
+    expected = [LogReader(log).offset_at(instant) for instant in instants]
+    trim(log, 121)
+    assert [joined(log).offset_at(instant) for instant in instants] == expected
+
+
+def test_what_neither_has_is_trimmed(log: Path) -> None:
+    first_us = LogReader(log).segments()[0].first_timestamp_us
+    trim(log, 121)
+    alone = JoinedLog(log)
+    assert alone.bounds() == (121, 241) and offsets(alone, 121, 241) == list(range(121, 241))
+    with pytest.raises(LogTrimmed):
+        alone.offset_at(first_us)
+    with pytest.raises(LogTrimmed, match="offset 120 is no longer in the log"):
+        offsets(alone, 120, 241)
+    archive = joined(log)
+    writer = writer_of(str(log.parent / "archive"), log)
+    writer.delete(writer.archive.segments()[0])
+    assert archive.bounds() == (61, 241)
+    with pytest.raises(HistoryTrimmed):
+        archive.offset_at(first_us)
+    with pytest.raises(LogTrimmed, match="offset 60 is no longer in the log, which now begins at offset 61"):
+        offsets(archive, 60, 241)
