@@ -288,7 +288,8 @@ def test_the_offsets_that_were_lost_with_a_machine_are_passed_over(tmp_path: Pat
     bench.journal.close()
 
 
-def test_what_a_persistent_session_has_in_flight_comes_again_after_a_restart(bench: ArchivedBench) -> None:
+def test_what_a_persistent_session_has_in_flight_comes_again_after_a_restart(tmp_path: Path) -> None:
+    bench = ArchivedBench(tmp_path / "data", str(tmp_path / "archive"))
     payloads = bench.fill()
     bench.trim(0.6)
     client = bench.join("reader", clean=False, receive_maximum=4)

@@ -1,10 +1,10 @@
 """Messages that only the archive has, for requests."""
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, final
+
+from embermq.http.past.threads import ArchiveThreads
 
 if TYPE_CHECKING:
     from embermq.archive.joined import JoinedLog
@@ -25,7 +25,7 @@ class ArchivedMessages:
         self._address: Final = address
         self._log_directory: Final = log_directory
         self._joined: JoinedLog | None = None
-        self._threads: Final = ThreadPoolExecutor(ARCHIVE_THREADS, "ember-archived")
+        self._threads: Final = ArchiveThreads(ARCHIVE_THREADS, "ember-archived")
 
     def log(self) -> "JoinedLog":
         """The log with its archive. Its calls are for the threads."""
@@ -38,8 +38,8 @@ class ArchivedMessages:
 
     async def on_thread(self, call: Callable[[], T]) -> T:
         """Do something that waits for the archive."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        return await self._threads.run(call)
 
     def close(self) -> None:
         """No call follows."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()

@@ -79,14 +79,14 @@ class HistoryReader(HistoryReads):
 
     def close(self) -> None:
         """End the thread. Reads that it has not begun are not answered."""
-        if self._fetchers is not None:
-            self._fetchers.close()
         if self._worker is not None:
             with suppress(Empty):
                 while True:
                     self._asked.get_nowait()
             self._asked.put(None)
             self._worker.join()
+        if self._fetchers is not None:  # which only that thread has asked
+            self._fetchers.close()
 
     def _ask(self, asked: Asked) -> None:
         self._asked.put(asked)
