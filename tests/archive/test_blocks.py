@@ -79,6 +79,31 @@ def test_an_archive_that_does_not_lead_to_the_log_reaches_nothing(blocks: Archiv
         blocks.run(BEGINS + 5, BEGINS + 20)
 
 
+@pytest.mark.parametrize("list_age_s", [0, 3600])
+def test_a_list_is_used_for_a_while_as_long_as_it_leads_to_the_log(
+    log: Path, tmp_path: Path, list_age_s: float
+) -> None:
+    blocks = ArchivedBlocks(str(tmp_path / "archive"), log, list_age_s=list_age_s)
+    assert blocks.first_offset(BEGINS) == 1
+    first, second, _ = segments(tmp_path)
+    writer_of(str(tmp_path / "archive"), log).delete(first)
+    assert blocks.first_offset(BEGINS) == (1 if list_age_s else second.first_offset)
+    (log / f"{1:020d}.log").unlink()
+    filled_log(log, 3)
+    upload_closed(str(tmp_path / "archive"), log)
+    assert blocks.first_offset(BEGINS + 60) == second.first_offset
+
+
+def test_a_damaged_block_leads_to_no_offset(blocks: ArchivedBlocks, tmp_path: Path) -> None:
+    segment = segments(tmp_path)[1]
+    path = tmp_path / "archive" / f"{segment.name}.log"
+    whole = bytearray(path.read_bytes())
+    whole[32 + 48 + 8] ^= 1  # a byte of the timestamps of its first block
+    path.write_bytes(whole)
+    with pytest.raises(ArchiveDamaged):
+        blocks.offset_at(segment.first_timestamp_us + 1, BEGINS)
+
+
 def test_segments_that_are_archived_later_are_found(log: Path, blocks: ArchivedBlocks, tmp_path: Path) -> None:
     assert blocks.first_offset(BEGINS) == 1
     filled_log(log, 3)
@@ -118,9 +143,8 @@ def test_the_indexes_in_memory_are_bounded(log: Path, tmp_path: Path) -> None:
     assert len(blocks._indexes) == 1
 
 
-def test_a_directory_that_is_not_mounted_any_more_is_not_taken_for_an_empty_archive(
-    blocks: ArchivedBlocks, tmp_path: Path
-) -> None:
+def test_a_directory_that_is_not_mounted_any_more_is_not_taken_for_an_empty_archive(log: Path, tmp_path: Path) -> None:
+    blocks = ArchivedBlocks(str(tmp_path / "archive"), log, list_age_s=0)
     assert blocks.first_offset(BEGINS) == 1
     (tmp_path / "archive").rename(tmp_path / "away")
     (tmp_path / "archive").mkdir()

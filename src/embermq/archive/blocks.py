@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 from typing import Final, final
 
 import numpy as np
@@ -36,6 +37,8 @@ READ_BYTES: Final = 1 << 20
 """What is read at once; a block may be larger."""
 INDEX_BYTES: Final = 32 << 20
 """The indexes that are kept for the next question: a segment of 128 MiB with blocks of 1 KiB has one of 6 MiB."""
+LIST_AGE_S: Final = 60.0
+"""So long it is not asked again which segments there are, while those lead to the log: a long list takes seconds."""
 OFFSET_MAX: Final = 1 << 62
 UNREACHED_US: Final = 1 << 62
 """An instant after every record."""
@@ -59,6 +62,8 @@ class ArchivedBlocks:
         "_archive",
         "_index_bytes",
         "_indexes",
+        "_list_age_s",
+        "_listed_s",
         "_lock",
         "_log_directory",
         "_lost",
@@ -66,13 +71,17 @@ class ArchivedBlocks:
         "begins_us",
     )
 
-    def __init__(self, address: str, log_directory: Path, index_bytes: int = INDEX_BYTES) -> None:
+    def __init__(
+        self, address: str, log_directory: Path, index_bytes: int = INDEX_BYTES, list_age_s: float = LIST_AGE_S
+    ) -> None:
         """`log_directory` says which log it must be the archive of."""
         self._address: Final = address
         self._log_directory: Final = log_directory
         self._archive: Archive | None = None
         self._lost: tuple[LostRange, ...] = ()
         self._segments: list[ArchivedSegment] = []  # as the archive was listed last; replaced, never changed
+        self._listed_s = -list_age_s
+        self._list_age_s: Final = list_age_s
         self._lock: Final = Lock()  # of the indexes; nobody waits for the archive with it
         self._indexes: Final[OrderedDict[str, Entries]] = OrderedDict()  # by segment, least used first
         self._index_bytes: Final = index_bytes
@@ -102,9 +111,8 @@ class ArchivedBlocks:
             return segment.first_offset
         entries = self.entries(segment)
         block = int(entries["first_timestamp_us"].searchsorted(instant_us)) - 1
-        position, records = int(entries["position"][block]), int(entries["records"][block])
-        begin = position + HEADER_BYTES
-        timestamps_us = np.frombuffer(self._opened().read(segment, begin, begin + 8 * records), "<i8")
+        data = self.read(segment, entries[block : block + 1]).data
+        timestamps_us = np.frombuffer(data, "<i8", int(entries["records"][block]), HEADER_BYTES)
         return int(entries["first_offset"][block]) + int(timestamps_us.searchsorted(instant_us))
 
     def goes_on_at(self, offset: int) -> int:
@@ -132,7 +140,7 @@ class ArchivedBlocks:
             return self._run(segment, offset, size_bytes, before_offset)
         except NotArchived:
             self._list()
-            first = self.first_offset(log_begins)
+            first = self.first_offset(log_begins)  # of that list
             if first > offset:  # its retention is over
                 raise LogTrimmed(offset, first) from None
             raise
@@ -175,7 +183,7 @@ class ArchivedBlocks:
         segments = self._opened().segments()
         if not segments:  # a directory that is not mounted is empty too: that is an error
             open_archive(self._address)
-        self._segments = segments
+        self._segments, self._listed_s = segments, monotonic()
         return segments
 
     def _segment_of(self, offset: int) -> ArchivedSegment | None:
@@ -183,7 +191,10 @@ class ArchivedBlocks:
 
     def reach(self, log_begins: int) -> list[ArchivedSegment]:
         """The segments from which on no record is missing before the log's beginning, oldest first."""
-        reach = _leading_to(self._list(), self._lost, log_begins)
+        is_new = monotonic() - self._listed_s < self._list_age_s
+        reach = _leading_to(self._segments, self._lost, log_begins) if is_new else []
+        if not reach:
+            reach = _leading_to(self._list(), self._lost, log_begins)
         if not reach:
             self.begins_us = UNREACHED_US
         else:
