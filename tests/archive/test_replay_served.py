@@ -31,7 +31,7 @@ class Publisher:
         self.published += count
 
 
-def number(payload: bytes) -> int:
+def number(payload: bytes | bytearray) -> int:
     return int(payload.partition(b" ")[0])
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from functools import partial
 from threading import Event
 
 import pytest
@@ -33,9 +34,7 @@ print("ended")
 def test_calls_are_answered_in_turn_and_errors_are_raised() -> None:
     async def test() -> None:
         threads = ArchiveThreads(2, "test")
-        assert await asyncio.gather(*(threads.run(lambda number=number: number) for number in range(20))) == [
-            *range(20)
-        ]
+        assert await asyncio.gather(*(threads.run(partial(int, number)) for number in range(20))) == [*range(20)]
         with pytest.raises(ZeroDivisionError):
             await threads.run(lambda: 1 // 0)
         assert await threads.run(lambda: "after it") == "after it"
@@ -58,13 +57,13 @@ def test_so_many_run_at_a_time_and_those_that_nobody_wants_do_not_begin() -> Non
             assert go_on.wait(30)
             return number
 
-        tasks = [asyncio.create_task(threads.run(lambda number=number: hold(number))) for number in range(5)]
+        tasks = [asyncio.create_task(threads.run(partial(hold, number))) for number in range(5)]
         await two.wait()
         assert sorted(begun) == [0, 1]
         tasks[3].cancel()
         await asyncio.sleep(0)
         go_on.set()
-        assert await asyncio.gather(tasks[0], tasks[1], tasks[2], tasks[4]) == [0, 1, 2, 4]
+        assert [await tasks[number] for number in (0, 1, 2, 4)] == [0, 1, 2, 4]
         assert sorted(begun) == [0, 1, 2, 4]
         threads.close()
 
