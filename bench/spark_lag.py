@@ -21,7 +21,6 @@ from typing import Final
 
 from bench.load import open_client
 
-LAG_S_MAX: Final = 10.0
 TOPICS: Final = 200
 TICK_S: Final = 0.01
 CATCH_UP_S_MAX: Final = 180.0
@@ -39,11 +38,12 @@ def start(arguments: list[str], ready: str) -> tuple["subprocess.Popen[str]", st
 
 
 def commits(table: Path) -> list[tuple[float, float, int]]:
-    """Of each commit with rows: when it was there, the timestamp of its oldest row, how many rows."""
+    """Of each commit with new rows: when it was there, the timestamp of its oldest row, how many rows."""
     found = []
     for path in sorted((table / "_delta_log").glob("*.json")):
         added = [json.loads(line)["add"] for line in path.read_text().splitlines() if line.startswith('{"add"')]
-        stats = [json.loads(add["stats"]) for add in added if add.get("stats")]
+        # A compaction adds files too, with rows that were there before.
+        stats = [json.loads(add["stats"]) for add in added if add.get("stats") and add["dataChange"]]
         rows = sum(one["numRecords"] for one in stats)
         if rows:
             oldest = min(datetime.fromisoformat(one["minValues"]["timestamp"]).timestamp() for one in stats)
@@ -72,7 +72,8 @@ def publish(port: int, rate: int, seconds: float) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=int, default=1_000, help="messages a second")
+    parser.add_argument("--rate", type=int, default=200, help="messages a second")
+    parser.add_argument("--fresh", type=float, default=10.0, help="the pipeline's own option, in seconds")
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--warm-up", type=float, default=60.0, help="seconds at the beginning that do not count")
     chosen = parser.parse_args()
@@ -84,7 +85,9 @@ def main() -> None:
             found = re.search(r"mqtt://.*?:(\d+)", said)
             assert found is not None
             lake = ["--data", str(data), "--lake", str(table.parent), "--master", "local[2]"]
-            pipeline, _ = start(["pipeline", "run", "--continuous", "--fresh", "5s", *lake], "messages ")
+            pipeline, _ = start(
+                ["pipeline", "run", "--continuous", "--fresh", f"{chosen.fresh:g}s", *lake], "messages "
+            )
             began_s = time.time()
             sent = publish(int(found[1]), chosen.rate, chosen.warm_up + chosen.seconds)
             deadline_s = time.monotonic() + CATCH_UP_S_MAX
@@ -97,10 +100,10 @@ def main() -> None:
         counted = [(when - oldest, rows) for when, oldest, rows in commits(table) if oldest > began_s + chosen.warm_up]
     lags = [lag for lag, _ in counted]
     print(f"{sent:,} messages sent at {chosen.rate:,} a second, {there:,} in `messages`, {len(lags)} commits counted")
-    met = there == sent and max(lags) <= LAG_S_MAX
+    met = there == sent and max(lags) <= chosen.fresh
     print(
         f"age of the oldest message of a commit when it can be read: median {statistics.median(lags):.1f} s, "
-        f"most {max(lags):.1f} s (at most {LAG_S_MAX:g}: {'met' if met else 'NOT MET'})"
+        f"most {max(lags):.1f} s (at most {chosen.fresh:g}: {'met' if met else 'NOT MET'})"
     )
 
 

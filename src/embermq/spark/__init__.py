@@ -29,11 +29,10 @@ __all__ = [
 ]
 
 
-def register(spark: "SparkSession", functions: bool = True) -> None:
-    """Add the format "embermq" to a session, to read and to write; with `functions` also `mqtt_matches` for SQL."""
+def register(spark: "SparkSession") -> None:
+    """Add the format "embermq" to a session, to read and to write, and `mqtt_matches` for SQL."""
     from embermq.spark.data_source import EmberDataSource
     from embermq.spark.source.topic_filters import matches_function_sql
 
     spark.dataSource.register(EmberDataSource)
-    if functions:
-        spark.sql(matches_function_sql())
+    spark.sql(matches_function_sql())

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from embermq.spark.after_gap import after_gap, is_at_gap
 from embermq.spark.batches import BatchContext, run_batch
+from embermq.spark.class_archive import make_archive
 from embermq.spark.errors import LeaseLost, PipelineError, failure_reason, whole_text
 from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
 from embermq.spark.jobs.job import Job
@@ -38,7 +40,14 @@ from embermq.spark.lake.transactions import claim_table, newest_epoch
 from embermq.spark.lake_reserve import LakeReserve
 from embermq.spark.queries.registration import SchemaName, register_tables
 from embermq.spark.schedule import Plan, Turn, next_plan
-from embermq.spark.session import DEFAULT_MASTER, PIPELINE_SETTINGS, build_session, check_session, launch_java
+from embermq.spark.session import (
+    DEFAULT_MASTER,
+    ONCE_SETTINGS,
+    PIPELINE_SETTINGS,
+    build_session,
+    check_session,
+    launch_java,
+)
 from embermq.spark.source.logs.location import LogLocation, directory_location
 from embermq.spark.source.logs.opening import open_log
 from embermq.spark.source.logs.readable import ReadableLog
@@ -50,6 +59,7 @@ logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.5
 PROGRESS_EVERY_S: Final = 5.0
+PREPARED_AT_ONCE: Final = 3
 
 Report = Callable[[list[JobProgress]], None]
 
@@ -84,7 +94,8 @@ def run(
     opened = open_log(location)
     end = opened.bounds()[1] if once else None
     stopping = stop or threading.Event()
-    session_settings = {**lake.spark_settings(), **PIPELINE_SETTINGS, **(spark_settings or {})}
+    of_run = ONCE_SETTINGS if once else PIPELINE_SETTINGS
+    session_settings = {**lake.spark_settings(), **of_run, **(spark_settings or {})}
     with ExitStack() as leaving:
         inherited: tuple[int, ...] = ()
         if lake.is_local:
@@ -95,9 +106,9 @@ def run(
             _check_definitions(lake, jobs, chosen.rebuild)
         leaving.enter_context(_signals(stopping))
         if session is None:
-            launch_java(master, session_settings, lake.java_log("pipeline"), inherited)
+            launch_java(master, session_settings, lake.java_log("pipeline"), inherited, makes_archive=once)
         with _reasons(lake.place):  # Spark opens the file system of the lake
-            spark = session or build_session(master, "embermq pipeline", session_settings, functions=False)
+            spark = session or build_session(master, "embermq pipeline", session_settings, source=False)
         lease = _take(spark, lake, opened, jobs, chosen, lease_s, leaving)
         if location.directory is not None:
             lake.keep_data_directory(location.directory)
@@ -107,7 +118,10 @@ def run(
         named = {job.name: job for job in jobs}
         context = BatchContext(spark, location, opened, lake, named, positions, scratch)
         with _signals(stopping):  # once more: a Spark session brings a handler of its own
-            return _Run(context, chosen, end, report, lease, catalog).run(stopping)
+            done = _Run(context, chosen, end, report, lease, catalog).run(stopping)
+    if not stopping.is_set():
+        make_archive(spark)
+    return done
 
 
 def _take(
@@ -195,11 +209,8 @@ class _Run:
         """Prepare the tables, then go on until the end or until told to stop."""
         state = "failed"
         try:
-            for job in self._context.jobs.values():
-                if stopping.is_set():
-                    break
-                with _reasons(job.name):
-                    self._add(job)
+            if not stopping.is_set():
+                self._prepare()
             if self._catalog is not None and not stopping.is_set():
                 for refused in register_tables(self._context.spark, self._context.lake, self._catalog):
                     logger.warning("%s; the pipeline goes on", refused)
@@ -229,14 +240,23 @@ class _Run:
                 self._tell(state, is_urgent=True)
         return list(self._progress.values())
 
-    def _add(self, job: Job) -> None:
-        """Prepare a job's tables and give it a turn."""
+    def _prepare(self) -> None:
+        """Prepare the tables of all jobs, several at once since each needs little of a core, and give each a turn."""
+        jobs = self._context.jobs.values()
+        with ThreadPoolExecutor(PREPARED_AT_ONCE) as pool:
+            prepared = list(pool.map(self._prepare_one, jobs))
+        for job, found in zip(jobs, prepared, strict=True):
+            with _reasons(job.name):
+                position = self._after_gap(job.name, found)
+            self._turns[job.name] = Turn(job.name, job.is_merged, position)
+            self._progress[job.name].offset = position
+
+    def _prepare_one(self, job: Job) -> int | None:
         context = self._context
-        if job.name in self._settings.rebuild:
-            reset_job(context.spark, job, context.lake, context.positions)
-        position = self._after_gap(job.name, prepare_job(context.spark, job, context.lake, context.positions))
-        self._turns[job.name] = Turn(job.name, job.is_merged, position)
-        self._progress[job.name].offset = position
+        with _reasons(job.name):
+            if job.name in self._settings.rebuild:
+                reset_job(context.spark, job, context.lake, context.positions)
+            return prepare_job(context.spark, job, context.lake, context.positions)
 
     def _after_gap(self, name: str, position: int | None) -> int:
         """Where a job goes on: at its position, or after the gap if the log no longer has what is there."""

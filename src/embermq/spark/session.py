@@ -11,13 +11,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from embermq.spark.class_archive import archive_options, keep_jars, known_jars
 from embermq.spark.errors import JavaMissing, JavaNotStarted, PipelineError, SparkMissing
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ _BROUGHT_BY_SPARK: Final = (
 )
 _JAVA_PLACES: Final = ("/usr/lib/jvm", "/opt/java", "/opt/jdk", "/Library/Java/JavaVirtualMachines")
 _JAVA_COMPLAINT: Final = re.compile(r"Error|Exception|Invalid|not found")
+_LOCAL_MASTER: Final = r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?"
 _VERSION: Final = re.compile(r'version "(\d+)')
 
 SOCKET_PATH_BYTES_MAX: Final = 100
@@ -109,6 +112,20 @@ PIPELINE_SETTINGS: Final = {
 }
 """Settings of the session that runs the pipeline, beside those that every session has."""
 
+ONCE_SETTINGS: Final = {
+    **PIPELINE_SETTINGS,
+    # It is never idle: memory is not given back, and young objects get half of it. A short life pays for one compiler.
+    "spark.driver.extraJavaOptions": (
+        f"-XX:+UseParallelGC -XX:NewRatio=1 -XX:MetaspaceSize=256m -XX:TieredStopAtLevel=1 {_ARROW_UNCHECKED}"
+    ),
+}
+"""The same for a run that ends where the log ends."""
+
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_PACKAGES: Final = "spark.jars.packages"
+_CLASS_PATH: Final = "SPARK_DIST_CLASSPATH"
+"""Jars behind those of Spark itself. A setting of Spark would replace the user's own."""
+
 
 def java_home() -> str:
     """The home of a Java that Spark can run on; JavaMissing if there is none."""
@@ -133,6 +150,7 @@ def java_home() -> str:
     )
 
 
+@cache
 def _java_version(java: Path) -> int | None:
     try:
         result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)
@@ -186,8 +204,17 @@ def session_settings(master: str, settings: Mapping[str, str] | None = None) -> 
     return {**SETTINGS, **_local_mode(master), **(settings or {})}
 
 
-def launch_java(master: str, settings: Mapping[str, str] | None, log: Path, inherited: tuple[int, ...] = ()) -> None:
-    """Start Spark's Java process unless it runs. It writes to `log`, and inherits the file descriptors `inherited`."""
+def launch_java(
+    master: str,
+    settings: Mapping[str, str] | None,
+    log: Path,
+    inherited: tuple[int, ...] = (),
+    makes_archive: bool = False,
+) -> None:
+    """Start Spark's Java process unless it runs. It writes to `log`, and inherits the file descriptors `inherited`.
+
+    With `makes_archive`, `class_archive.make_archive` may follow.
+    """
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -195,9 +222,15 @@ def launch_java(master: str, settings: Mapping[str, str] | None, log: Path, inhe
     if SparkContext._gateway is not None:
         return
     prepare_environment(master)
+    chosen = session_settings(master, settings)
+    jars = _jars_at_hand(master, chosen)
+    if jars:
+        chosen[_PACKAGES] = ""
+        archived = archive_options(os.environ["JAVA_HOME"], _spark_home(), jars, makes_archive)
+        chosen[_JAVA_OPTIONS] = f"{chosen[_JAVA_OPTIONS]} {archived}"
     conf = SparkConf(loadDefaults=False)
     conf.setMaster(master)
-    for key, value in session_settings(master, settings).items():
+    for key, value in chosen.items():
         conf.set(key, value)
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
@@ -205,7 +238,8 @@ def launch_java(master: str, settings: Mapping[str, str] | None, log: Path, inhe
         log = Path(os.devnull)
         descriptor = os.open(log, os.O_WRONLY)
     try:
-        gateway = launch_gateway(conf, {"pass_fds": inherited, "stderr": descriptor})  # type: ignore[no-untyped-call] # untyped there
+        with _class_path(jars):
+            gateway = launch_gateway(conf, {"pass_fds": inherited, "stderr": descriptor})  # type: ignore[no-untyped-call] # untyped there
     except PySparkRuntimeError:
         written = log.read_text(errors="replace").splitlines()
         reasons = [line.strip() for line in written if _JAVA_COMPLAINT.search(line)]
@@ -215,15 +249,42 @@ def launch_java(master: str, settings: Mapping[str, str] | None, log: Path, inhe
     SparkContext._ensure_initialized(gateway=gateway)
 
 
+def _spark_home() -> str:
+    from pyspark.find_spark_home import _find_spark_home
+
+    return str(_find_spark_home())
+
+
+def _jars_at_hand(master: str, settings: Mapping[str, str]) -> list[str]:
+    """The jars of Delta Lake, where Java can have them on its class path: Spark then resolves and copies nothing."""
+    is_alone = re.fullmatch(_LOCAL_MASTER, master) is not None
+    return known_jars(settings, _spark_home()) if is_alone and settings[_PACKAGES] else []
+
+
+@contextmanager
+def _class_path(jars: list[str]) -> Iterator[None]:
+    """Has Java processes that are started meanwhile load classes from these jars too."""
+    before = os.environ.get(_CLASS_PATH)
+    if jars:
+        os.environ[_CLASS_PATH] = os.pathsep.join([*([before] if before else []), *jars])
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_CLASS_PATH, None)
+        else:
+            os.environ[_CLASS_PATH] = before
+
+
 def build_session(
     master: str = DEFAULT_MASTER,
     name: str = "embermq",
     settings: Mapping[str, str] | None = None,
-    functions: bool = True,
+    source: bool = True,
 ) -> "SparkSession":
-    """A session with Delta Lake and the `embermq` format; the running one if there is one.
+    """A session with Delta Lake; the running one if there is one.
 
-    Without `functions` it starts a little faster, and SQL has no `mqtt_matches`.
+    Without `source` it starts a little faster, and has neither the format `embermq` nor `mqtt_matches`.
     """
     prepare_environment(master)
     from pyspark.sql import SparkSession
@@ -231,10 +292,13 @@ def build_session(
     from embermq.spark import register
 
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in session_settings(master, settings).items():
+    chosen = session_settings(master, settings)
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    register(spark, functions)
+    keep_jars(spark, chosen, _spark_home())
+    if source:
+        register(spark)
     return spark
 
 
@@ -267,7 +331,7 @@ def check_session(spark: "SparkSession") -> None:
 
 def _local_mode(master: str) -> dict[str, str]:
     """Settings for local mode: loopback only, and tasks for its cores; Spark's defaults are for clusters."""
-    local = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
+    local = re.fullmatch(_LOCAL_MASTER, master)
     if not local:
         return {}
     cores = (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)

@@ -10,6 +10,7 @@ Importing this module imports no Spark.
 import json
 import re
 from collections.abc import Mapping
+from threading import Lock
 from typing import Any, Final, final
 
 from embermq.spark.errors import LakeError, PipelineError
@@ -27,7 +28,7 @@ Versions = Mapping[str, int]
 class Positions:
     """The positions of all jobs, in a lake that belongs to a log."""
 
-    __slots__ = ("_lake", "_log", "_jobs", "_superseded")
+    __slots__ = ("_lake", "_log", "_jobs", "_superseded", "_writing")
 
     def __init__(self, lake: Lake, log: ReadableLog) -> None:
         """LakeError if the lake's jobs have read another log."""
@@ -35,6 +36,7 @@ class Positions:
         self._log: Final = log
         self._jobs: Final[dict[str, dict[str, Any]]] = _read(lake)
         self._superseded: Final[set[str]] = {*_found(lake), _CHECKPOINTS}
+        self._writing: Final = Lock()
         for position in self._jobs.values():
             try:
                 check_same_log(log, position)
@@ -60,16 +62,18 @@ class Positions:
         return int(position["offset"])
 
     def forget(self, job: str) -> None:
-        """A job begins again."""
-        if self._jobs.pop(job, None) is not None:
-            self._write()
+        """A job begins again. Several threads may say so at once."""
+        with self._writing:
+            if self._jobs.pop(job, None) is not None:
+                self._write()
 
     def save(self, offsets: Mapping[str, int], versions: Mapping[str, Versions]) -> None:
         """Write how far jobs are, after their tables have committed it."""
         places = {offset: stream_offset(self._log, offset) for offset in set(offsets.values())}
-        for job, offset in offsets.items():
-            self._jobs[job] = {**places[offset], "versions": dict(versions.get(job, {}))}
-        self._write()
+        with self._writing:
+            for job, offset in offsets.items():
+                self._jobs[job] = {**places[offset], "versions": dict(versions.get(job, {}))}
+            self._write()
 
     def _write(self) -> None:
         name = _name(self._lake)
