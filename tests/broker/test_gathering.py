@@ -1,10 +1,11 @@
 """A group that is about to be committed may wait for more records (`Effects.commit_or_gather`)."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
-from embermq.broker.effects import COMMITS_AT_ONCE, GATHER_ENOUGH, GATHER_MS, GATHER_QUIET_MS
+from embermq.broker.effects import COMMITS_AT_ONCE_MAX, GATHER_ENOUGH, GATHER_MS, GATHER_QUIET_MS
 from embermq.protocol.packets import Puback, Publish
 from support.core import Bench, ScriptedLink
 from support.stores import ScriptedStore
@@ -82,19 +83,35 @@ def test_after_a_quiet_time_a_group_does_not_wait(bench: Bench, store: ScriptedS
     assert store.done is not None
 
 
-def test_a_client_that_waits_for_each_answer_loses_time_once(
+def test_a_client_that_waits_for_each_answer_loses_time_seldom(
     bench: Bench, store: ScriptedStore, timers: Timers
 ) -> None:
     [client] = clients(bench, 1)
-    waited = 0
-    for number in range(1, COMMITS_AT_ONCE + 3):
+    waited: list[int] = []
+    for number in range(1, 3 * COMMITS_AT_ONCE_MAX + 10):
         publish(bench, client, number)
         if store.done is None:
-            waited += 1
+            waited.append(number)
             timers.elapse()
         bench.commit()
         assert client.take() == [Puback(number, 0x10)]
-    assert waited == 1
+    between = [later - earlier - 1 for earlier, later in pairwise(waited)]
+    assert between == [1, 2, 4, 8, 16, 32, COMMITS_AT_ONCE_MAX, COMMITS_AT_ONCE_MAX]
+
+
+def test_a_group_that_has_doubled_lets_the_next_ones_wait(bench: Bench, store: ScriptedStore, timers: Timers) -> None:
+    first, second = clients(bench, 2)
+    waited: list[bool] = []
+    for packet_id, is_joined in enumerate((False, False, False, True, False, False, True, False, False, True), 1):
+        publish(bench, first, packet_id)
+        waited.append(store.done is None)
+        if waited[-1]:
+            if is_joined:
+                publish(bench, second, packet_id)
+            timers.elapse()
+        bench.commit()
+    # The second gains nothing, so the third does not wait. The fourth doubles: after the fifth it is again only one.
+    assert waited == [False, True, False, True, True, False, True, True, False, True]
 
 
 def test_a_client_that_sends_without_waiting_is_not_delayed(bench: Bench, store: ScriptedStore, timers: Timers) -> None:

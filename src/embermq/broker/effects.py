@@ -29,7 +29,8 @@ GATHER_ENOUGH: Final = 16
 """A group with this many effects does not wait, nor does the one after it."""
 GATHER_QUIET_MS: Final = 10
 """A group does not wait if the last commit was longer ago than this."""
-COMMITS_AT_ONCE: Final = 64
+COMMITS_AT_ONCE_MAX: Final = 64
+"""How many groups do not wait after waiting has gained nothing several times: 1, 2, 4 and so on up to this."""
 DELIVERIES_A_TURN: Final = 4_096
 """How many deliveries of durable messages begin before other clients come first."""
 WEIGHT_MAX: Final = 8 * DELIVERIES_A_TURN
@@ -76,6 +77,7 @@ class Effects:
         "_is_gathering",
         "_gathered_from",
         "_commits_at_once",
+        "_next_commits_at_once",
         "_last_count",
         "_last_ms",
     )
@@ -103,6 +105,7 @@ class Effects:
         self._is_gathering = False  # the commit of the open group waits for more records
         self._gathered_from = 0  # how many effects there were when it began to wait
         self._commits_at_once = 0  # how many commits do not wait, because waiting gained nothing
+        self._next_commits_at_once = 1  # the same, when waiting gains nothing once more
         self._last_count = 0  # the effects of the last commit
         self._last_ms = 0  # when it began
 
@@ -136,7 +139,7 @@ class Effects:
 
         A sync for every message or two costs more than all the rest of a message. Under heavy load groups are large
         without waiting. A client that waits for each acknowledgement would only lose time: if a group has not doubled
-        while it waited, the next `COMMITS_AT_ONCE` groups do not wait.
+        while it waited, the next group does not wait, and twice as many each time that this happens again.
         """
         count = len(self.pending)
         if self._is_committing or (self._is_gathering and count < GATHER_ENOUGH):
@@ -171,7 +174,10 @@ class Effects:
         if self._is_gathering:
             self._is_gathering = False
             if len(self.pending) < 2 * self._gathered_from:
-                self._commits_at_once = COMMITS_AT_ONCE
+                self._commits_at_once = self._next_commits_at_once
+                self._next_commits_at_once = min(2 * self._commits_at_once, COMMITS_AT_ONCE_MAX)
+            else:
+                self._next_commits_at_once = 1
             self._last_count = len(self.pending)
             self._last_ms = self._core.connections.now_ms
             self.commit()
