@@ -18,6 +18,8 @@ from embermq.archive.archive import missing, open_archive
 from embermq.store.log.reader import LogReader
 from support.archives import BUCKET, KEPT, engine_with, publish, read_all, wait_until
 from support.log_samples import TESTS
+from support.server_process import ServerProcess
+from support.wire import Wire
 
 UPLOADING = """
 import sys
@@ -132,6 +134,22 @@ def test_a_slow_archive_delays_no_commit(s3_query: str, tmp_path: Path) -> None:
         wait_until(lambda: engine.store.counts()["archive/pending-bytes"] > 20_000)
         engine.store.close()
         assert open_archive(place).bounds() == (1, 121)
+
+
+@pytest.mark.long
+def test_a_server_stops_although_its_archive_does_not_answer(s3_query: str, tmp_path: Path) -> None:
+    """Within the 10 seconds that it gives the last upload; pyarrow alone would wait for two minutes."""
+    port = int(s3_query.partition("127.0.0.1:")[2].partition("&")[0])
+    with slow_proxy(port, 20) as hanging:
+        place = f"s3://{BUCKET}/hanging?{s3_query.replace(f':{port}', f':{hanging}')}"
+        with ServerProcess(tmp_path / "data", tmp_path / "log") as first:  # a new log would wait for the archive
+            assert first.stop() == 0
+        with ServerProcess(tmp_path / "data", tmp_path / "log", {"store.archive": place}) as server:
+            with Wire(("127.0.0.1", server.port)) as client:
+                client.connect("c")
+                client.publish("a", b"x", qos=1)
+            assert server.stop() == 0
+            assert "a request to the archive does not end" in server.log()
 
 
 def test_wrong_credentials_are_one_sentence_without_them(

@@ -5,9 +5,10 @@ import logging
 import os
 import signal
 import sys
+import threading
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from embermq.settings import Settings
 
 logger = logging.getLogger("embermq")
+
+ARCHIVE_THREADS: Final = ("ember-archive", "ember-fetch", "ember-past")
+"""How the names of threads begin that wait for an archive."""
+REQUEST_END_S: Final = 0.2
 
 Directory = Annotated[Path | None, directory_option("--data", "Directory for all data.", "ember-data")]
 
@@ -92,6 +97,19 @@ def run(settings: "Settings", beside: AbstractAsyncContextManager[str] | None = 
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(settings, beside if beside is not None else nullcontext("")))
+    _leave_hanging_requests()
+
+
+def _leave_hanging_requests() -> None:
+    """End the process now if a request to the archive has not ended: pyarrow would wait for it, up to two minutes."""
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith(ARCHIVE_THREADS)]
+    for thread in threads:
+        thread.join(REQUEST_END_S)
+    if any(thread.is_alive() for thread in threads):
+        logger.warning("a request to the archive does not end: the server ends without waiting for it")
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)
 
 
 async def _serve(settings: "Settings", beside: AbstractAsyncContextManager[str]) -> None:
