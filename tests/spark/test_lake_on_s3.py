@@ -1,5 +1,6 @@
 """A lake on a server that speaks S3, through Hadoop's `s3a`: run, asked without Spark, and a second writer refused."""
 
+import json
 import os
 import re
 import subprocess
@@ -14,8 +15,11 @@ from typer.testing import CliRunner
 
 from embermq.commands.pipeline import app
 from spark.test_lake_at_url import recorded
+from spark.test_standalone_cluster import SUBMIT, Submitted
 from support.java_services import S3A, jars
 from support.pipeline_process import PipelineProcess
+from support.server_process import EMBER
+from support.standalone_cluster import StandaloneCluster, can_hide_directories
 
 pytest.importorskip("moto")
 
@@ -145,6 +149,32 @@ def test_of_two_writers_of_one_commit_one_wins(store: dict[str, str], tmp_path: 
         "refused: s3a://lakes/two can only be written in a session with "
         "spark.delta.logStore.s3a.impl at embermq.S3LogStore",
     ]
+
+
+def test_a_pipeline_is_submitted_to_a_cluster(store: dict[str, str], tmp_path: Path) -> None:
+    """Its executors have neither the jars nor the log: both come from the driver."""
+    lake, hidden = "s3a://lakes/submitted", [tmp_path / "data"]
+    made = recorded(tmp_path)
+    with StandaloneCluster(tmp_path / "spark", hidden if can_hide_directories() else []) as cluster:
+        settings = {**store, "spark.executor.memory": "600m", "spark.driver.host": "127.0.0.1"}
+        conf = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+        run = ["--data", str(made.data), "--lake", lake, "--once", "--only", "messages", "--only", "retained"]
+        for _ in range(2):
+            Submitted([*SUBMIT, "--master", cluster.url, *conf, "--", *run], tmp_path / "submitted.log").finish()
+            made.publish("t/3", b"more", retain=True)
+            made.flush()
+    made.close()
+    (tmp_path / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in store.items()))
+    query = "select count(distinct offset) n, count(*) m, (select count(*) from retained) r from messages"
+    said = subprocess.run(
+        [*EMBER, "pipeline", "query", query, "--lake", lake, "--engine", "spark", "--master", "local[2]", "--json"],
+        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert json.loads(said.stdout) == {"n": 201, "m": 201, "r": len(made.retained(before=202))}, said.stderr[-3000:]
 
 
 def test_without_the_jars_one_sentence_says_what_is_missing(tmp_path: Path) -> None:

@@ -92,8 +92,9 @@ class HadoopFiles(LakeFiles):
     def upload(self, local: Path, name: str) -> str:
         """Copy a local file into the lake; its URL."""
         try:
-            source = self._jvm.org.apache.hadoop.fs.Path(local.absolute().as_uri())
-            self._files.copyFromLocalFile(False, True, source, self._path(name))
+            # Not `copyFromLocalFile`: for `s3a` it uses another client than all else, with which some servers fail.
+            source = self._jvm.java.io.File(str(local.absolute()))
+            self._jvm.org.apache.hadoop.fs.FileUtil.copy(source, self._files, self._path(name), False, self._hadoop)
         except Py4JError as error:
             raise OSError(_reason(error)) from None
         return f"{self.root}/{name}"
