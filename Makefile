@@ -3,6 +3,7 @@
 # make setup  install everything into .venv, and compile the hot modules where a C compiler is; EMBERMQ_PURE=1: do not
 # make wheel  build a source distribution, and from it a wheel for this platform, into dist
 # make test-spark  all tests of the pipeline; make test leaves out those that are marked as long
+# make test-oldest-spark  the tests of the pipeline with the oldest Spark that is supported, in an environment of their own
 # make test-page  all tests of the page in a browser; make screenshots writes the pictures of README and docs
 # make bench  measure beside Mosquitto
 # make crash  kill a server under load, ROUNDS=500 times; SEED=n repeats a run
@@ -11,6 +12,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# What clients of Spark Connect need, pandas for one: nothing else may be tested with it.
+CONNECT := $(VENV)/connect
 
 ROUNDS ?= 500
 # Test processes: more than the cores of a small machine, since many tests wait for a deadline or a server's start.
@@ -23,7 +26,7 @@ HOT      := setup.py $(shell find src/embermq/protocol src/embermq/broker src/em
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-spark test-page screenshots setup compile wheel bench crash lint conformance clean
+.PHONY: run test test-spark test-oldest-spark test-page screenshots setup compile wheel bench crash lint conformance clean
 
 setup: $(STAMP) compile
 
@@ -74,8 +77,17 @@ test-page: setup
 screenshots: setup
 	EMBERMQ_SCREENSHOTS=1 $(BIN)/python -m pytest tests/page/test_screenshots.py
 
-test-spark: setup
+$(CONNECT)/.installed: $(STAMP)
+	rm -rf $(CONNECT)
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt --target $(CONNECT) \
+		googleapis-common-protos grpcio grpcio-status pandas zstandard
+	@touch $@
+
+test-spark: setup $(CONNECT)/.installed
 	$(BIN)/python -m pytest -m spark tests/spark
+
+test-oldest-spark:
+	PYTHON=$(PYTHON) tools/oldest-spark
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)
