@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -23,14 +24,21 @@ START_US = 1_700_000_000_000_000
 ROUNDS = 120
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """A data directory of 480 messages whose log was trimmed; the archive has all but the newest."""
-    engine = engine_with(tmp_path / "data", str(tmp_path / "archive"), SETTINGS)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("made")
+    engine = engine_with(place / "data", str(place / "archive"), SETTINGS)
     engine.now_us = START_US
     publish_slowly(engine, ROUNDS, STEP_US)
     engine.store.close()
-    assert first_offset(tmp_path / "data") > 100
+    assert first_offset(place / "data") > 100
+    return place
+
+
+@pytest.fixture
+def data(made: Path, tmp_path: Path) -> Path:
+    """A data directory of 480 messages whose log was trimmed; the archive beside it has all but the newest."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     return tmp_path / "data"
 
 
