@@ -28,6 +28,7 @@ from embermq.spark.lake.tables import (
     table_names,
     text_literal,
 )
+from embermq.spark.queries.applied import check_reached
 from embermq.spark.source.topic_filters import matches_function_sql
 
 _AS_OF_COLUMNS: Final = ("topic", "payload", "qos", "offset", "valid_from")
@@ -79,6 +80,7 @@ class SchemaName:
 
 def register_tables(spark: SparkSession, lake: Lake, name: SchemaName) -> list[str]:
     """Give everything of a lake a name in a schema; a sentence for each thing that the catalog has refused."""
+    check_reached(spark, lake)
     refused: list[str] = []
     with _unless_refused(f"the schema {name}", refused):
         spark.sql(f"create schema if not exists {name}")
