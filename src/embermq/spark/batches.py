@@ -20,6 +20,7 @@ from embermq.spark.lake.positions import Positions
 from embermq.spark.lake.scratch import Scratch
 from embermq.spark.lake.transactions import version_after
 from embermq.spark.schedule import Plan
+from embermq.spark.session import INTERPRETED
 from embermq.spark.source.columns import FLAGS_FIELD, SOURCE_SCHEMA
 from embermq.spark.source.logs.location import LogLocation
 from embermq.spark.source.logs.readable import ReadableLog
@@ -31,8 +32,11 @@ COMPILE_ABOVE: Final = 100_000
 
 _STAGING: Final = "batch"
 _STAGED_SCHEMA: Final = StructType([*SOURCE_SCHEMA.fields, FLAGS_FIELD])
-_INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-_COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+_COMPILED: Final = {
+    **INTERPRETED,
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
 
 
 @dataclass(frozen=True)
@@ -114,10 +118,9 @@ def _versions(spark: SparkSession, lake: Lake, job: Job) -> dict[str, int]:
 
 
 def _set_for_size(spark: SparkSession, records: int) -> None:
-    """Compiling a small query costs more than running it, and adaptive execution doubles the Spark jobs of a batch."""
+    """Only the queries of a large batch are compiled; its shuffles have a task for each core."""
     is_large = records >= COMPILE_ABOVE
-    settings = dict(_COMPILED if is_large else _INTERPRETED)
-    settings["spark.sql.adaptive.enabled"] = "false"
+    settings = dict(_COMPILED if is_large else INTERPRETED)
     settings["spark.sql.shuffle.partitions"] = str(spark.sparkContext.defaultParallelism if is_large else 1)
     for key, value in settings.items():
         if spark.conf.get(key) != value:

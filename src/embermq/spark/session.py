@@ -80,6 +80,8 @@ SETTINGS: Final = {
     # 50 by default: an append to a small table then costs hundreds of tasks instead of tens.
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.session.timeZone": "UTC",
+    # By default INT96, which takes longer to write, more space, and has no statistics for other readers.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -96,12 +98,20 @@ SETTINGS: Final = {
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
 
+INTERPRETED: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Settings for small queries. To compile one costs more than to run it, and adaptive execution doubles its jobs."""
+
 PIPELINE_SETTINGS: Final = {
     # Most of the time it is idle: one thread collects garbage, one compiler is enough, unused memory is given back.
     "spark.driver.extraJavaOptions": (
         "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=160m -XX:MinHeapFreeRatio=10 "
         f"-XX:MaxHeapFreeRatio=30 {_ARROW_UNCHECKED}"
     ),
+    **INTERPRETED,
     # Without its web page Spark still keeps what the page would show.
     "spark.ui.retainedJobs": "5",
     "spark.ui.retainedStages": "5",
@@ -114,9 +124,10 @@ PIPELINE_SETTINGS: Final = {
 
 ONCE_SETTINGS: Final = {
     **PIPELINE_SETTINGS,
-    # It is never idle: memory is not given back, and young objects get half of it. A short life pays for one compiler.
+    # It is never idle: memory is not given back but taken early, half of it for young objects.
     "spark.driver.extraJavaOptions": (
-        f"-XX:+UseParallelGC -XX:NewRatio=1 -XX:MetaspaceSize=256m -XX:TieredStopAtLevel=1 {_ARROW_UNCHECKED}"
+        "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:NewRatio=1 -XX:MinHeapFreeRatio=70 -XX:MetaspaceSize=256m "
+        f"{_ARROW_UNCHECKED}"
     ),
 }
 """The same for a run that ends where the log ends."""

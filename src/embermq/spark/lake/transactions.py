@@ -73,6 +73,11 @@ def applied(spark: SparkSession, lake: Lake, table: str, job: str) -> Applied:
     return Applied(int(snapshot.version()), epoch, through)
 
 
+def read_transactions(spark: SparkSession, lake: Lake, table: str) -> None:
+    """Have Delta read the transactions of a new table, as its first commit needs them: a small query of its own."""
+    _snapshot(_log(spark, lake.table(table))).transactions()
+
+
 def version_after(spark: SparkSession, lake: Lake, table: str, job: str) -> int:
     """The newest version of a table after a batch of a job. LeaseLost if a newer writer than ours has it."""
     if lake.is_local:  # its lock keeps other writers away, and the state of the table need not be read
