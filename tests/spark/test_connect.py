@@ -103,7 +103,7 @@ for attempt in (
 TOKEN = """
 import sys
 from embermq.spark import register
-register(spark, functions=False)
+register(spark)
 server, file = sys.argv[1:]
 print(spark.read.format("embermq").options(server=server, tokenFile=file, kinds="publish").load().count())
 """

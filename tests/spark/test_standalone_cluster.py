@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 server, token_file, lake, mqtt, *hidden = sys.argv[1:]
 spark = SparkSession.builder.getOrCreate()
 from embermq.spark import register
-register(spark, functions=False)
+register(spark)
 
 def seen(_):
     return [os.listdir(place) for place in hidden]

@@ -21,7 +21,7 @@ import json, sys
 from embermq.spark import build_session
 metastore, warehouse, *moments = sys.argv[1:]
 settings = json.loads(metastore) | {"spark.sql.warehouse.dir": warehouse}
-spark = build_session("local[2]", settings=settings, functions=False)
+spark = build_session("local[2]", settings=settings, source=False)
 
 def kept(rows):
     return sorted([row.topic, bytes(row.payload).decode(), row.offset] for row in rows.collect())
