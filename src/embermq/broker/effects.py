@@ -27,6 +27,9 @@ GATHER_MS: Final = 2
 """How long a group waits for more records."""
 GATHER_ENOUGH: Final = 16
 """A group with this many effects does not wait, nor does the one after it."""
+GATHER_WORTH: Final = 6
+"""A group that has fewer effects when its wait is over has gained too little: below some 2,000 messages a second an
+answer that comes sooner is worth more than the time of the processor."""
 GATHER_QUIET_MS: Final = 10
 """A group does not wait if the last commit was longer ago than this."""
 COMMITS_AT_ONCE_MAX: Final = 64
@@ -139,7 +142,8 @@ class Effects:
 
         A sync for every message or two costs more than all the rest of a message. Under heavy load groups are large
         without waiting. A client that waits for each acknowledgement would only lose time: if a group has not doubled
-        while it waited, the next group does not wait, and twice as many each time that this happens again.
+        while it waited, or is still small, the next group does not wait, and twice as many each time that this happens
+        again.
         """
         count = len(self.pending)
         if self._is_committing or (self._is_gathering and count < GATHER_ENOUGH):
@@ -173,7 +177,7 @@ class Effects:
         """The time to gather is over."""
         if self._is_gathering:
             self._is_gathering = False
-            if len(self.pending) < 2 * self._gathered_from:
+            if len(self.pending) < max(2 * self._gathered_from, GATHER_WORTH):
                 self._commits_at_once = self._next_commits_at_once
                 self._next_commits_at_once = min(2 * self._commits_at_once, COMMITS_AT_ONCE_MAX)
             else:
