@@ -19,12 +19,16 @@ from embermq.http.refusal import HttpRefusal
 STREAMS_MAX: Final = 16
 SLICE_S: Final = 0.0003
 """How long a long answer is worked on before the clients of the broker have their turn."""
+SLICES_TOGETHER: Final = 8
+REST_S: Final = 0.001
+"""After so many slices nothing is done for so long: the store's thread, and readers on the same cores, need them."""
 SWITCH_S: Final = 0.00005
 """While there is long work, this thread is never idle: so long may the store's thread wait for the interpreter."""
 SWITCH_CHECK_S: Final = 0.2
 """When no slice was wanted for so long, the interpreter's usual interval is set again."""
 USUAL_SWITCH_S: Final = sys.getswitchinterval()
-CHUNK_BYTES: Final = 64 * 1024
+CHUNK_BYTES: Final = 16 * 1024
+"""How much is sent at once. A reader on the same cores is busy for as long as it has more to read, and so are they."""
 
 
 @final
@@ -49,7 +53,7 @@ class SliceTurns:
         self._waiting.append(turn)
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self._give)
+            self._schedule()
         if not self._has_short_switches:
             self._has_short_switches = True
             sys.setswitchinterval(SWITCH_S)
@@ -64,9 +68,15 @@ class SliceTurns:
                 turn.set_result(None)
                 break
         if self._waiting:
-            self._loop.call_soon(self._give)
+            self._schedule()
         else:
             self._is_scheduled = False
+
+    def _schedule(self) -> None:
+        if self._given % SLICES_TOGETHER == SLICES_TOGETHER - 1:
+            self._loop.call_later(REST_S, self._give)
+        else:
+            self._loop.call_soon(self._give)
 
     def _check(self) -> None:
         if self._given != self._checked:
