@@ -87,6 +87,7 @@ def _apply(batches: Sequence[tuple[Job, Batch]], lake: Lake, is_large: bool) -> 
 
     Of a large batch, those that merge run beside those that append: planning, commits and the end of a write leave
     cores idle. No two merges at once: their transaction identifier is a setting of the session (`lake.transactions`).
+    A lake at a URL has one thread: only that which has added the jar of a lake on `s3a` finds the class in it.
     """
     took_s: dict[str, float] = {}
 
@@ -97,7 +98,7 @@ def _apply(batches: Sequence[tuple[Job, Batch]], lake: Lake, is_large: bool) -> 
                 job.apply(batch, lake)
                 took_s[job.name] = time.monotonic() - began_s
 
-    if not is_large:
+    if not (is_large and lake.is_local):
         apply((False, True))
         return took_s
     with ThreadPoolExecutor(2) as pool:

@@ -243,8 +243,11 @@ class _Run:
     def _prepare(self) -> None:
         """Prepare the tables of all jobs, several at once since each needs little of a core, and give each a turn."""
         jobs = self._context.jobs.values()
-        with ThreadPoolExecutor(PREPARED_AT_ONCE) as pool:
-            prepared = list(pool.map(self._prepare_one, jobs))
+        if self._context.lake.is_local:
+            with ThreadPoolExecutor(PREPARED_AT_ONCE) as pool:
+                prepared = list(pool.map(self._prepare_one, jobs))
+        else:  # only the thread that has added the jar of a lake on `s3a` finds the class in it
+            prepared = [self._prepare_one(job) for job in jobs]
         for job, found in zip(jobs, prepared, strict=True):
             with _reasons(job.name):
                 position = self._after_gap(job.name, found)
