@@ -72,6 +72,7 @@ class Submitted:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
+                cwd=log.parent,  # a program without a setting for it makes its warehouse there
                 start_new_session=True,
                 env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
             )

@@ -16,7 +16,7 @@ from embermq.spark.lake.definitions import write_definition
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.positions import Positions
 from embermq.spark.lake.tables import DAY, add_columns, create_table, partition_by_day, read_table
-from embermq.spark.lake.transactions import NOTHING_APPLIED, applied, claim_table, read_transactions, reset_table
+from embermq.spark.lake.transactions import NOTHING_APPLIED, applied, claim_table, reset_table
 
 
 def prepare_job(spark: SparkSession, job: Job, lake: Lake, positions: Positions) -> int | None:
@@ -32,7 +32,6 @@ def prepare_job(spark: SparkSession, job: Job, lake: Lake, positions: Positions)
             write_definition(lake, job.name, job.definition)
         for name, schema in job.tables.items():
             create_table(spark, lake, name, schema)
-            read_transactions(spark, lake, name)
         _claim(spark, job, lake, job.tables)
         return None
     if missing:

@@ -65,17 +65,9 @@ def applied_offset(spark: SparkSession, lake: Lake, table: str, job: str) -> int
 def applied(spark: SparkSession, lake: Lake, table: str, job: str) -> Applied:
     """How far a job has brought a table. LeaseLost if a newer writer than the one of this lake has it."""
     snapshot = _snapshot(_log(spark, lake.table(table)))
-    if int(snapshot.version()) == 0:  # the commit that made the table: to read its state costs a job of Spark
-        return Applied(0, 0, NOTHING_APPLIED)
-    found = snapshot.transactions().get(job)
-    epoch, through = epoch_and_offset(int(found.get()) if found.isDefined() else None)
+    epoch, through = epoch_and_offset(_transaction_versions(snapshot).get(job))
     _check_epoch(lake, epoch)
     return Applied(int(snapshot.version()), epoch, through)
-
-
-def read_transactions(spark: SparkSession, lake: Lake, table: str) -> None:
-    """Have Delta read the transactions of a new table, as its first commit needs them: a small query of its own."""
-    _snapshot(_log(spark, lake.table(table))).transactions()
 
 
 def version_after(spark: SparkSession, lake: Lake, table: str, job: str) -> int:
@@ -87,18 +79,27 @@ def version_after(spark: SparkSession, lake: Lake, table: str, job: str) -> int:
 
 def newest_epoch(spark: SparkSession, path: str) -> int:
     """The highest epoch in the transactions of a table at a path."""
-    versions = _snapshot(_log(spark, path)).transactions().values().toList()
-    return max((epoch_and_offset(int(versions.apply(at)))[0] for at in range(versions.size())), default=0)
+    versions = _transaction_versions(_snapshot(_log(spark, path))).values()
+    return max((epoch_and_offset(version)[0] for version in versions), default=0)
 
 
 def append_once(rows: DataFrame, lake: Lake, table: str, job: str, through: int) -> None:
     """Append rows; does nothing if the table has applied `through` already, or if a newer writer has it.
 
-    A table that an older version made gets the columns that it does not have.
+    A table that an older version made gets the columns that it does not have. All others are committed as Delta's own
+    write with a transaction identifier does it, except for how the identifier is read: that write makes Delta read all
+    of the table's log, which costs four times the CPU of a small append.
     """
-    write = rows.write.format("delta").mode("append").option("mergeSchema", "true")
+    spark = rows.sparkSession
     version = transaction_version(lake.epoch or 0, through)
-    write.option("txnAppId", job).option("txnVersion", str(version)).save(lake.table(table))
+    transaction = _log(spark, lake.table(table)).startTransaction()
+    if transaction.metadata().schema().catalogString() != rows._jdf.schema().catalogString():
+        write = rows.write.format("delta").mode("append").option("mergeSchema", "true")
+        write.option("txnAppId", job).option("txnVersion", str(version)).save(lake.table(table))
+        return
+    transaction.readTxn().append(job)  # Delta then refuses the commit if another one has changed the identifier
+    if _transaction_versions(transaction.snapshot()).get(job, -1) < version:
+        _commit(spark, transaction, {job: version}, transaction.writeFiles(rows._jdf))
 
 
 def merge_once(
@@ -144,8 +145,7 @@ def claim_table(spark: SparkSession, lake: Lake, table: str, jobs: Collection[st
     refuses it because an identifier that it has read has changed. LeaseLost if a newer writer has the table.
     """
     epoch = lake.epoch or 0
-    known = _snapshot(_log(spark, lake.table(table))).transactions().keySet().toList()
-    identifiers = sorted({*jobs, *(str(known.apply(at)) for at in range(known.size()))})
+    identifiers = sorted({*jobs, *_transaction_versions(_snapshot(_log(spark, lake.table(table))))})
     for attempt in range(1, CONFLICT_ATTEMPTS + 1):
         transaction = _log(spark, lake.table(table)).startTransaction()
         changes = {}
@@ -176,16 +176,22 @@ def take_epoch(spark: SparkSession, path: str, identifier: str, before: int, epo
     return True
 
 
-def _commit(spark: SparkSession, transaction: Any, versions: Mapping[str, int]) -> None:
-    """Commit versions of transaction identifiers, and nothing else."""
+def _commit(spark: SparkSession, transaction: Any, versions: Mapping[str, int], files: Any = None) -> None:
+    """Commit versions of transaction identifiers, and nothing else but files that were written for the transaction."""
     # Delta has no public call for this; the tests check it for the pinned version.
     jvm: Any = spark._jvm
     delta: Any = jvm.org.apache.spark.sql.delta
     changes = jvm.java.util.ArrayList()
     for identifier, version in versions.items():
         changes.add(delta.actions.SetTransaction(identifier, version, jvm.scala.Option.empty()))
-    operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
-    transaction.commit(jvm.scala.jdk.javaapi.CollectionConverters.asScala(changes).toSeq(), operation)
+    actions = jvm.scala.jdk.javaapi.CollectionConverters.asScala(changes).toSeq()
+    if files is None:
+        operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+        transaction.commit(actions, operation)
+        return
+    append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
+    operation = getattr(delta, "DeltaOperations$StreamingUpdate")(append, identifier, version, jvm.scala.Option.empty())
+    transaction.commit(actions.appendedAll(files), operation)
 
 
 def lost_to(lake: Lake, epoch: int) -> LeaseLost:
@@ -209,3 +215,15 @@ def _log(spark: SparkSession, path: str) -> Any:
 def _snapshot(log: Any) -> Any:
     """The newest snapshot of a table, without a public call too."""
     return log.update(*[getattr(log, f"update$default${number}")() for number in (1, 2, 3)])
+
+
+def _transaction_versions(snapshot: Any) -> dict[str, int]:
+    """The version of each transaction identifier, from the checksum file of the snapshot's version if that has them."""
+    checksum = snapshot.checksumOpt()
+    known = checksum.get().setTransactions() if checksum.isDefined() else checksum
+    each = (known.get() if known.isDefined() else snapshot.setTransactions()).iterator()
+    versions = {}
+    while each.hasNext():
+        found = each.next()
+        versions[str(found.appId())] = int(found.version())
+    return versions
