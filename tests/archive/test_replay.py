@@ -14,7 +14,7 @@ from embermq.instants import utc_text
 from embermq.protocol.packets import Suback, Unsubscribe
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.history.fetchers import THREADS
-from embermq.store.history.trimmed import Fetched, TrimmedLog
+from embermq.store.history.trimmed import Fetched, TrimmedLog, TrimmedRetained
 from embermq.store.opening import JournalSettings
 from embermq.store.retention import Archiver
 from support.archives import BUCKET, wait_until, writer_of
@@ -45,6 +45,9 @@ class HeldArchive(TrimmedLog):
 
     def begins_us(self) -> int:
         return self._archive.begins_us()
+
+    def retained(self) -> TrimmedRetained:
+        return self._archive.retained()
 
 
 class HeldUploader(Archiver):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from embermq.archive.blocks import ArchivedBlocks
+from embermq.archive.past.retained import ArchivedPast
 from embermq.archive.stretches import ArchivedStretches
 from embermq.store.history.trimmed import Fetched
 from support.archives import filled_log, upload_closed
@@ -17,7 +18,8 @@ def stretches(tmp_path: Path, memory_bytes: int = 1 << 20, read_bytes: int = 1) 
     filled_log(tmp_path / "log")
     upload_closed(str(tmp_path / "archive"), tmp_path / "log")
     blocks = ArchivedBlocks(str(tmp_path / "archive"), tmp_path / "log")
-    return ArchivedStretches(blocks, memory_bytes, read_bytes)
+    past = ArchivedPast(str(tmp_path / "archive"), tmp_path / "cache")
+    return ArchivedStretches(blocks, past, memory_bytes, read_bytes)
 
 
 def offsets(fetched: Fetched | None) -> tuple[int, int]:
@@ -50,7 +52,9 @@ def test_without_an_offset_it_begins_at_an_instant_or_the_beginning(tmp_path: Pa
 def test_the_memory_is_bounded_and_the_least_used_goes_first(tmp_path: Path, kept: int) -> None:
     archived = stretches(tmp_path)
     archived.fetch(1, 0, BEGINS)
-    archived = ArchivedStretches(archived._blocks, archived.fetched_bytes() * (2 * kept + 1) // 2, 1)
+    archived = ArchivedStretches(
+        archived._blocks, archived.retained(), archived.fetched_bytes() * (2 * kept + 1) // 2, 1
+    )
     for offset in (1, 21, 41):
         archived.fetch(offset, 0, BEGINS)
     archived.in_memory(1)

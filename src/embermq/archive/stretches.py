@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Final, final
 
 from embermq.archive.blocks import READ_BYTES, ArchivedBlocks, BlockRun
+from embermq.archive.past.retained import ArchivedPast
 from embermq.store.history.trimmed import Fetched, TrimmedLog
 from embermq.store.log.lookup import Stretch
 
@@ -20,10 +21,27 @@ MEMORY_BYTES: Final = 32 << 20
 class ArchivedStretches(TrimmedLog):
     """The stretches of the archive of one log."""
 
-    __slots__ = ("_blocks", "_fetched_bytes", "_kept", "_kept_bytes", "_lock", "_memory_bytes", "_order", "_read_bytes")
+    __slots__ = (
+        "_blocks",
+        "_fetched_bytes",
+        "_kept",
+        "_kept_bytes",
+        "_lock",
+        "_memory_bytes",
+        "_order",
+        "_past",
+        "_read_bytes",
+    )
 
-    def __init__(self, blocks: ArchivedBlocks, memory_bytes: int = MEMORY_BYTES, read_bytes: int = READ_BYTES) -> None:
+    def __init__(
+        self,
+        blocks: ArchivedBlocks,
+        past: ArchivedPast,
+        memory_bytes: int = MEMORY_BYTES,
+        read_bytes: int = READ_BYTES,
+    ) -> None:
         self._blocks: Final = blocks
+        self._past: Final = past
         self._memory_bytes: Final = memory_bytes
         self._read_bytes: Final = read_bytes
         self._lock: Final = Lock()  # of what follows; nobody waits for the archive with it
@@ -61,6 +79,9 @@ class ArchivedStretches(TrimmedLog):
 
     def begins_us(self) -> int:
         return self._blocks.begins_us
+
+    def retained(self) -> ArchivedPast:
+        return self._past
 
     def fetched_bytes(self) -> int:
         """How many bytes of blocks were fetched so far."""

@@ -19,6 +19,7 @@ from embermq.archive.blocks import ArchivedBlocks
 from embermq.archive.errors import ArchiveError
 from embermq.archive.manifest import ArchivedCheckpoint, ArchivedSegment
 from embermq.archive.objects import Objects
+from embermq.archive.past.retained import CACHE, ArchivedPast, remove_leftovers
 from embermq.archive.retention import ArchiveRetention, expired
 from embermq.archive.stretches import ArchivedStretches
 from embermq.archive.writer import ArchiveWriter
@@ -87,7 +88,11 @@ class Uploader(Archiver):
         self._thread: Final = Thread(target=self._run, name="ember-archive", daemon=True)
 
     def trimmed(self, log_directory: Path) -> ArchivedStretches:
-        self._trimmed = ArchivedStretches(ArchivedBlocks(self._settings.address, log_directory))
+        address = self._settings.address
+        cache = log_directory.parent / CACHE
+        remove_leftovers(cache)
+        past = ArchivedPast(address, cache, log_directory=log_directory)
+        self._trimmed = ArchivedStretches(ArchivedBlocks(address, log_directory), past)
         return self._trimmed
 
     def begin(self, log_directory: Path) -> None:

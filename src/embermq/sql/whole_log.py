@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from embermq.archive.archive import Archive, open_archive
 from embermq.archive.cache import SegmentCache
-from embermq.archive.past import CACHE
+from embermq.archive.past.retained import CACHE
 from embermq.archive.reading import ArchivedRecords
 from embermq.store.log.by_topic.chosen_blocks import BlockChooser, ChosenBlocks, ReadCount
 from embermq.store.log.errors import NotALog

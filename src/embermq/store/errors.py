@@ -43,3 +43,8 @@ class HistoryTrimmed(StoreError):
     def __str__(self) -> str:
         begins = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.begins_us)
         return f"the history is kept from {begins.isoformat()} on, the instant asked for is before that"
+
+
+@final
+class NotWanted(StoreError):
+    """Nobody waits any more for what was being found out."""

@@ -10,7 +10,7 @@ import pytest
 from embermq.store.errors import StoreError
 from embermq.store.history.fetchers import THREADS, WAITING_MAX, Asked, Fetchers
 from embermq.store.history.pieces import HistoryPiece, HistoryRead, LogSpan
-from embermq.store.history.trimmed import Fetched, TrimmedLog
+from embermq.store.history.trimmed import Fetched, TrimmedLog, TrimmedRetained
 from embermq.store.log.writer import Log
 
 
@@ -37,6 +37,9 @@ class HeldArchive(TrimmedLog):
 
     def begins_us(self) -> int:
         return 0
+
+    def retained(self) -> TrimmedRetained:
+        raise AssertionError("only the log is read")
 
 
 class Held:

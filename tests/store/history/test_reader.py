@@ -51,7 +51,7 @@ class Opened:
         while True:
             read = Read()
             self.journal.history().read_retained(
-                read, RetainedSpan(topic_filter, instant_us, before_offset, after, limit, 1 << 20)
+                read, RetainedSpan(topic_filter, instant_us, before_offset, after, limit, 1 << 20), False
             )
             self.calls.get(timeout=30)()
             if read.error is not None:

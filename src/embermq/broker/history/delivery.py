@@ -4,9 +4,9 @@ Owns: all history streams, whose turn it is, and what each client gets next.
 Never: reading. The store reads pieces on another thread; here they are asked for, and sent when they have come.
 
 A stream has at most one piece asked for, and only when its client can take messages. At most `READS_MAX` pieces of the
-log and as many of the archive are asked for at a time, the longest waiting stream first, and a turn sends at most
-`PIECES_A_TURN` of them. So neither a client that does not read nor a thousand that do take more than a bounded part of
-the memory and of a turn.
+log, as many of the archive and `PAST_READS_MAX` of retained sets that only the archive has are asked for at a time, the
+longest waiting stream first, and a turn sends at most `PIECES_A_TURN` of them. So neither a client that does not read
+nor a thousand that do take more than a bounded part of the memory and of a turn.
 
 A replay without an end goes through these states: pieces of the log until everything durable was read; then a place in
 the trie is added (`LiveTail`), at a fence; pieces of the log up to the fence; then live messages. If its client falls
@@ -46,6 +46,8 @@ AS_OF_TOPICS: Final = 32
 """How many topics one read of a retained set looks at: the thread that reads has the interpreter while it does."""
 READS_MAX: Final = 4
 """How many pieces of the log, and of the archive, are asked for at a time."""
+PAST_READS_MAX: Final = 64
+"""How many pieces of retained sets that only the archive has: it is quicker to answer those of one time together."""
 PIECES_A_TURN: Final = 2
 """How many pieces one turn sends, so that live messages are not delayed for long."""
 JOIN_AGAIN_US: Final = 1_000_000
@@ -91,6 +93,7 @@ class HistoryDelivery:
         "_streams",
         "_of_log",
         "_of_archive",
+        "_of_past",
         "_following",
         "_arrived",
         "_joining",
@@ -125,6 +128,7 @@ class HistoryDelivery:
         self._streams = 0
         self._of_log: Final = Lane(False, READS_MAX)
         self._of_archive: Final = Lane(True, READS_MAX)
+        self._of_past: Final = Lane(True, PAST_READS_MAX)
         self._following: Final[dict[HistoryStream, None]] = {}
         self._arrived: Final[deque[tuple[HistoryStream, HistoryPiece | None, StoreError | None]]] = deque()
         self._joining = 0  # tails whose fence the log part has not reached
@@ -133,7 +137,7 @@ class HistoryDelivery:
     @property
     def reading(self) -> int:
         """How many pieces were asked for and not taken yet."""
-        return self._of_log.reading + self._of_archive.reading
+        return self._of_log.reading + self._of_archive.reading + self._of_past.reading
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
@@ -270,7 +274,7 @@ class HistoryDelivery:
         assert reads is not None
         if self._following:
             self._look_at_following(reads.durable_offset())
-        for lane in (self._of_log, self._of_archive):
+        for lane in (self._of_log, self._of_archive, self._of_past):
             while (ready := lane.next()) is not None:
                 self._ask(ready)
         return bool(self._arrived)
@@ -301,7 +305,7 @@ class HistoryDelivery:
             span = RetainedSpan(
                 asked.topic_filter, asked.from_us, stream.before_offset, stream.after_topic_name, topics, PIECE_BYTES
             )
-            reads.read_retained(stream, span)
+            reads.read_retained(stream, span, stream.lane.is_archived)
         else:
             log_span = LogSpan(
                 asked.topic_filter,
@@ -326,7 +330,8 @@ class HistoryDelivery:
     def _take(self, stream: HistoryStream, piece: HistoryPiece | None, error: StoreError | None) -> None:
         stream.lane.reading -= 1
         if piece is not None:
-            stream.lane = self._of_archive if piece.is_archived else self._of_log
+            archived = self._of_past if stream.asked.is_as_of else self._of_archive
+            stream.lane = archived if piece.is_archived else self._of_log
         stream.state = READY
         session = stream.subscription.session
         link = session.link

@@ -22,7 +22,7 @@ from embermq.store.errors import HistoryTrimmed
 from embermq.store.interface import Retained, RetainedChange, StoreError
 
 if TYPE_CHECKING:
-    from embermq.archive.past import ArchivedPast
+    from embermq.archive.past.retained import ArchivedPast
     from embermq.settings import Settings
 
 GROUP_MESSAGES: Final = 2_000
@@ -78,9 +78,9 @@ class StoppedServer(Target):
             return past.message(topic_name, as_of_us)
 
     def _past(self) -> "AbstractContextManager[ArchivedPast]":
-        from embermq.archive.past import CACHE, ArchivedPast
+        from embermq.archive.past.retained import CACHE, ArchivedPast
 
-        return closing(ArchivedPast(self._archive, self._directory / CACHE))
+        return closing(ArchivedPast(self._archive, self._directory / CACHE, log_directory=self._directory / "log"))
 
     def changes(self, topic_name: str) -> Iterator[RetainedChange]:
         after_offset = -1

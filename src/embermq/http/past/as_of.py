@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 from embermq.store.interface import Retained
 
 if TYPE_CHECKING:
-    from embermq.archive.past import ArchivedPast
+    from embermq.archive.past.retained import ArchivedPast
 
 T = TypeVar("T")
 
@@ -50,8 +50,7 @@ class Past:
 
     def _opened(self) -> "ArchivedPast":
         if self._past is None:
-            from embermq.archive.past import CACHE, ArchivedPast, remove_leftovers
+            from embermq.archive.past.retained import CACHE, ArchivedPast
 
-            remove_leftovers(self._data / CACHE)
-            self._past = ArchivedPast(self._address, self._data / CACHE)
+            self._past = ArchivedPast(self._address, self._data / CACHE, log_directory=self._data / "log")
         return self._past

@@ -154,7 +154,7 @@ class HistoryReads(ABC):
 
     @abstractmethod
     def retained_begins_us(self) -> int:
-        """From which instant on the retained set is known; 0 if nothing was trimmed."""
+        """From which instant on the retained set is known; 0 if nothing was trimmed. Of the archive as above."""
 
     @abstractmethod
     def durable_offset(self) -> int:
@@ -172,5 +172,5 @@ class HistoryReads(ABC):
         """
 
     @abstractmethod
-    def read_retained(self, read: HistoryRead, span: RetainedSpan) -> None:
-        """Ask for the next messages of a retained set."""
+    def read_retained(self, read: HistoryRead, span: RetainedSpan, is_archived: bool) -> None:
+        """Ask for the next messages of a retained set. `is_archived`: as above."""

@@ -4,8 +4,8 @@ Owns: the thread, its way through the log, and the answers to the broker's threa
 Never: a decision about a subscription. A read is bounded, so each waits at most for a bounded read of every other.
 The thread starts with the first read: a server without history subscriptions has none.
 
-What the log no longer has is fetched from the archive by other threads, and then read by this one: a read that waits
-for the archive keeps no other waiting.
+What the log no longer has is fetched from the archive by other threads, and then read by this one. The retained set of
+an instant that only the archive has is read by one more. So a read that waits for the archive keeps no other waiting.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,10 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final, final
 
-from embermq.store.errors import StoreError
+from embermq.store.errors import HistoryTrimmed, StoreError
 from embermq.store.history.fetchers import Asked, Fetchers, as_store_error
 from embermq.store.history.log_scan import LogScan
+from embermq.store.history.past_reader import PastReader
 from embermq.store.history.pieces import HistoryPiece, HistoryRead, HistoryReads, LogSpan, RetainedSpan
 from embermq.store.history.trimmed import TrimmedLog
 from embermq.store.log.errors import LogTrimmed
@@ -34,7 +35,19 @@ _TRIMMED_BYTES: Final = 1 << 62
 class HistoryReader(HistoryReads):
     """Reads until it is closed."""
 
-    __slots__ = ("_asked", "_call_soon", "_fetchers", "_history", "_log", "_open", "_scan", "_trimmed", "_worker")
+    __slots__ = (
+        "_asked",
+        "_call_soon",
+        "_fetchers",
+        "_history",
+        "_log",
+        "_open",
+        "_past",
+        "_past_reader",
+        "_scan",
+        "_trimmed",
+        "_worker",
+    )
 
     def __init__(
         self,
@@ -54,6 +67,8 @@ class HistoryReader(HistoryReads):
         self._worker: Thread | None = None
         self._trimmed: Final = trimmed
         self._fetchers: Final = None if trimmed is None else Fetchers(trimmed, log, self._has_fetched)
+        self._past: Final = None if trimmed is None else trimmed.retained()
+        self._past_reader: Final = None if self._past is None else PastReader(self._past, call_soon)
 
     def now_us(self) -> int:
         return self._open.now_us
@@ -63,7 +78,8 @@ class HistoryReader(HistoryReads):
         return begins_us if self._trimmed is None else min(begins_us, self._trimmed.begins_us())
 
     def retained_begins_us(self) -> int:
-        return self._history.begins_us()
+        begins_us = self._history.begins_us()
+        return begins_us if self._past is None else min(begins_us, self._past.begins_us())
 
     def durable_offset(self) -> int:
         return self._log.next_offset
@@ -74,8 +90,12 @@ class HistoryReader(HistoryReads):
     def read_log(self, read: HistoryRead, span: LogSpan, is_archived: bool) -> None:
         self._ask(Asked(read, span, None, is_archived))
 
-    def read_retained(self, read: HistoryRead, span: RetainedSpan) -> None:
-        self._ask(Asked(read, None, span))
+    def read_retained(self, read: HistoryRead, span: RetainedSpan, is_archived: bool) -> None:
+        if is_archived:
+            assert self._past_reader is not None
+            self._past_reader.add(Asked(read, None, span, True))
+        else:
+            self._ask(Asked(read, None, span))
 
     def close(self) -> None:
         """End the thread. Reads that it has not begun are not answered."""
@@ -87,6 +107,8 @@ class HistoryReader(HistoryReads):
             self._worker.join()
         if self._fetchers is not None:  # which only that thread has asked
             self._fetchers.close()
+        if self._past_reader is not None:
+            self._past_reader.close()
 
     def _ask(self, asked: Asked) -> None:
         self._asked.put(asked)
@@ -134,16 +156,21 @@ class HistoryReader(HistoryReads):
             return self._log_piece(asked, asked.log_span)
         span = asked.retained_span
         assert span is not None
-        found = as_of_piece(
-            self._history,
-            self._scan,
-            span.topic_filter,
-            span.instant_us,
-            span.before_offset,
-            span.after_topic_name,
-            span.limit,
-            span.bytes_max,
-        )
+        try:
+            found = as_of_piece(
+                self._history,
+                self._scan,
+                span.topic_filter,
+                span.instant_us,
+                span.before_offset,
+                span.after_topic_name,
+                span.limit,
+                span.bytes_max,
+            )
+        except HistoryTrimmed:
+            if self._past is None:
+                raise
+            return HistoryPiece([], [], 0, span.after_topic_name, False, False, True)
         return HistoryPiece([], found.found, 0, found.after_topic_name, False, found.done)
 
     def _log_piece(self, asked: Asked, span: LogSpan) -> HistoryPiece:

@@ -1,14 +1,18 @@
-"""What the log no longer has: the interface of a place that has it.
+"""What the log and the history no longer have: the interface of a place that has it.
 
 Owns: the words between the reader of the history and an archive. Nothing here runs.
 """
 
 from abc import ABC, abstractmethod
-from typing import Final, final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import mypyc_attr
 
 from embermq.store.log.lookup import Stretch
+
+if TYPE_CHECKING:
+    from embermq.store.interface import RetainedPiece
 
 
 @final
@@ -43,3 +47,41 @@ class TrimmedLog(ABC):
     @abstractmethod
     def begins_us(self) -> int:
         """From which instant on it had every record when it was last asked; 0 if it was not, or has all."""
+
+    @abstractmethod
+    def retained(self) -> "TrimmedRetained":
+        """The retained set of instants that the history does not reach back to. Opens nothing yet."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class TrimmedRetained(ABC):
+    """The retained set of instants that the history does not reach back to. One thread asks it for pieces."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def piece(
+        self,
+        topic_filter: str,
+        instant_us: int,
+        after_topic_name: str,
+        limit: int,
+        bytes_max: int,
+        is_wanted: Callable[[], bool],
+    ) -> "RetainedPiece":
+        """Some of the messages that were retained at an instant, after a topic name; `limit` topics are looked at.
+
+        The first one of an instant may take minutes. `is_wanted` is asked now and then: if it is not, NotWanted.
+        """
+
+    @abstractmethod
+    def is_made(self, instant_us: int) -> bool:
+        """Whether a piece of an instant takes no longer than one of the history does."""
+
+    @abstractmethod
+    def begins_us(self) -> int:
+        """From which instant on it knows the retained set, if that was found out; 0 if it was not, or knows all."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Remove what was made for pieces. Asked by the same thread."""

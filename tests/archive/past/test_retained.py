@@ -7,8 +7,8 @@ import pytest
 
 from embermq.archive.archive import open_archive
 from embermq.archive.errors import ArchiveError
-from embermq.archive.past import STATES_MAX, ArchivedPast
-from embermq.store.errors import HistoryTrimmed
+from embermq.archive.past.retained import FREE_BYTES, STATES_MAX, ArchivedPast
+from embermq.store.errors import HistoryTrimmed, NotWanted
 from embermq.store.interface import Retained, Store
 from embermq.store.opening import JournalSettings
 from support.archives import KEPT, engine_with, wait_until, writer_of
@@ -133,4 +133,68 @@ def test_a_restored_log_has_one_past(tmp_path: Path) -> None:
     engine.store.close()
     past = ArchivedPast(place, tmp_path / "cache")
     assert of_past(past, instant_us) == expected
+    past.close()
+
+
+def test_what_was_made_answers_for_other_instants_without_the_archive(tmp_path: Path, truth: Store) -> None:
+    place = tmp_path / "archive"
+    archived(tmp_path, str(place))
+    archive = open_archive(place)
+    first, second = archive.checkpoints()[:2]
+    until_us = second.timestamp_us - 1
+    past = ArchivedPast(str(place), tmp_path / "cache")
+    assert not past.is_made(until_us)
+    assert of_past(past, until_us) == shown(truth.retained_as_of("#", "", 1_000, until_us))
+    place.rename(tmp_path / "away")
+    for instant_us in range(first.timestamp_us, until_us, STEP_US // 2):
+        assert past.is_made(instant_us)
+        assert of_past(past, instant_us) == shown(truth.retained_as_of("#", "", 1_000, instant_us))
+    assert len(list((tmp_path / "cache").glob("as-of-*"))) == 1
+    with pytest.raises(ArchiveError, match="no server has written to it"):
+        of_past(past, first.timestamp_us - 1)
+    past.close()
+
+
+def test_what_nobody_wants_any_more_is_given_up_and_goes_on_later(tmp_path: Path, truth: Store) -> None:
+    place = str(tmp_path / "archive")
+    data = archived(tmp_path, place)
+    checkpoints = open_archive(place).checkpoints()
+    for checkpoint in checkpoints:
+        writer_of(place, data / "log").delete(checkpoint)  # so that all records must be applied
+    instant_us = checkpoints[-1].timestamp_us - 1
+    past = ArchivedPast(place, tmp_path / "cache")
+    asked: list[int] = []
+
+    def is_wanted() -> bool:
+        asked.append(1)
+        return len(asked) % 2 == 1
+
+    given_up = 0
+    while True:
+        try:
+            piece = past.piece("#", instant_us, "", 1_000, 1 << 20, is_wanted)
+            break
+        except NotWanted:
+            given_up += 1
+    assert 0 < given_up < len(asked)
+    assert shown(piece.found) == shown(truth.retained_as_of("#", "", 1_000, instant_us))
+    past.close()
+
+
+def test_a_disk_that_is_nearly_full_is_not_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = str(tmp_path / "archive")
+    archived(tmp_path, place)
+    monkeypatch.setattr("embermq.archive.past.retained.disk_bytes", lambda directory: (1 << 40, FREE_BYTES))
+    past = ArchivedPast(place, tmp_path / "cache")
+    with pytest.raises(ArchiveError, match="has no space for what is fetched of the archive"):
+        of_past(past, open_archive(place).checkpoints()[1].timestamp_us)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_before_the_first_record_nothing_was_retained(tmp_path: Path) -> None:
+    place = str(tmp_path / "archive")
+    archived(tmp_path, place)
+    past = ArchivedPast(place, tmp_path / "cache")
+    assert of_past(past, 1) == []
+    assert past.begins_us() == 0
     past.close()
