@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 
 from embermq.store.errors import HistoryTrimmed, NotWanted, StoreError
-from embermq.store.history.fetchers import Asked
+from embermq.store.history.fetchers import WAITING_MAX, Asked
 from embermq.store.history.past_reader import PastReader
 from embermq.store.history.pieces import HistoryPiece, HistoryRead, RetainedSpan
 from embermq.store.history.trimmed import TrimmedRetained
@@ -118,6 +118,15 @@ def test_reads_that_nobody_wants_are_left_out(held: Held) -> None:
     held.held.is_cancelled = unwanted.is_cancelled = True
     assert held.answered(1) == ["held", "b"]
     assert wanted.piece is not None and held.held.piece is None and unwanted.piece is None
+
+
+def test_many_cancelled_reads_take_no_memory(held: Held) -> None:
+    wanted = held.add("a", 2)
+    for _ in range(3 * WAITING_MAX):
+        held.add("b", 3).is_cancelled = True
+    assert len(held.reader._waiting) <= WAITING_MAX + 2
+    assert held.answered(2) == ["held", "a"]
+    assert wanted.piece is not None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from threading import Condition, Thread
 from typing import Final, final
 
 from embermq.store.errors import NotWanted, StoreError
-from embermq.store.history.fetchers import Asked, as_store_error
+from embermq.store.history.fetchers import WAITING_MAX, Asked, as_store_error
 from embermq.store.history.pieces import HistoryPiece
 from embermq.store.history.trimmed import TrimmedRetained
 
@@ -44,6 +44,8 @@ class PastReader:
     def add(self, asked: Asked) -> None:
         """Answer a read of a retained set."""
         with self._news:
+            if len(self._waiting) > WAITING_MAX:
+                self._remove_cancelled()
             self._waiting.append(asked)
             self._news.notify()
         if self._worker is None:
@@ -57,6 +59,9 @@ class PastReader:
             self._news.notify()
         if self._worker is not None:
             self._worker.join(CLOSE_S)
+
+    def _remove_cancelled(self) -> None:
+        self._waiting = [asked for asked in self._waiting if not asked.read.is_cancelled]
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
@@ -72,7 +77,7 @@ class PastReader:
 
     def _next(self) -> Asked | None:
         """Take the next read off: one that is answered at once, unless the first was passed over too often."""
-        self._waiting = [asked for asked in self._waiting if not asked.read.is_cancelled]
+        self._remove_cancelled()
         if not self._waiting or self._is_closing:
             return None
         number = 0
