@@ -78,8 +78,8 @@ class WithHeldPast(TrimmedLog):
     def in_memory(self, offset: int) -> Fetched | None:
         return self._archive.in_memory(offset)
 
-    def begins_us(self) -> int:
-        return self._archive.begins_us()
+    def begins_us(self, log_begins: int) -> int:
+        return self._archive.begins_us(log_begins)
 
     def retained(self) -> TrimmedRetained:
         return self.past

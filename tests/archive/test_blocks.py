@@ -51,14 +51,14 @@ def test_instants_lead_to_the_first_record_that_is_not_older(log: Path, blocks: 
         expected = next(number for number, each in enumerate(times) if each >= instant_us) + 1
         assert blocks.offset_at(instant_us, BEGINS) == expected
     assert blocks.offset_at(times[-1] + 1, BEGINS) == BEGINS
-    assert blocks.first_offset(BEGINS) == 1 and blocks.begins_us == 0
+    assert blocks.first_offset(BEGINS) == 1 and blocks.begins_us(BEGINS) == 0
 
 
 def test_what_is_before_a_gap_is_not_reached(log: Path, blocks: ArchivedBlocks, tmp_path: Path) -> None:
     first, second, third = segments(tmp_path)
     writer_of(str(tmp_path / "archive"), log).delete(second)
     assert blocks.first_offset(BEGINS) == third.first_offset
-    assert blocks.begins_us == third.first_timestamp_us
+    assert blocks.begins_us(BEGINS) == third.first_timestamp_us
     with pytest.raises(HistoryTrimmed):
         blocks.offset_at(third.first_timestamp_us - 1, BEGINS)
     assert blocks.offset_at(third.first_timestamp_us, BEGINS) == third.first_offset
@@ -72,7 +72,8 @@ def test_what_is_before_a_gap_is_not_reached(log: Path, blocks: ArchivedBlocks, 
 
 def test_an_archive_that_does_not_lead_to_the_log_reaches_nothing(blocks: ArchivedBlocks) -> None:
     assert blocks.first_offset(BEGINS + 20) == BEGINS + 20
-    assert blocks.begins_us == UNREACHED_US
+    assert blocks.begins_us(BEGINS + 20) == UNREACHED_US
+    assert blocks.begins_us(BEGINS + 40) == 0, "what was trimmed since may be archived"
     with pytest.raises(LogTrimmed):
         blocks.offset_at(1, BEGINS + 20)
     with pytest.raises(LogTrimmed, match=f"begins at offset {BEGINS + 20}"):
@@ -150,7 +151,7 @@ def test_a_directory_that_is_not_mounted_any_more_is_not_taken_for_an_empty_arch
     (tmp_path / "archive").mkdir()
     with pytest.raises(NotArchived, match="archive is not an archive"):
         blocks.first_offset(BEGINS)
-    assert blocks.begins_us == 0
+    assert blocks.begins_us(BEGINS) == 0
     (tmp_path / "archive").rmdir()
     (tmp_path / "away").rename(tmp_path / "archive")
     assert blocks.first_offset(BEGINS) == 1

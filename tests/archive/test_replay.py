@@ -43,8 +43,8 @@ class HeldArchive(TrimmedLog):
     def in_memory(self, offset: int) -> Fetched | None:
         return self._archive.in_memory(offset)
 
-    def begins_us(self) -> int:
-        return self._archive.begins_us()
+    def begins_us(self, log_begins: int) -> int:
+        return self._archive.begins_us(log_begins)
 
     def retained(self) -> TrimmedRetained:
         return self._archive.retained()
@@ -271,6 +271,23 @@ def test_what_the_archive_does_not_reach_back_to_is_refused(bench: ArchivedBench
     assert got and got == payloads[-len(got) :]
     other = bench.join("other")
     assert bench.replayed(other, "$replay/../plant/#") == got, "the log begins there, with its archive"
+
+
+def test_an_archive_that_reaches_nothing_is_asked_again_when_the_log_was_trimmed(bench: ArchivedBench) -> None:
+    payloads = bench.fill()
+    first = bench.trim(0.3)
+    writer = writer_of(bench.place, bench.directory / "log")
+    for segment in open_archive(bench.place).segments():
+        if segment.first_offset < first:  # as where a log was trimmed before it had an archive
+            writer.delete(segment)
+    client = bench.join("reader")
+    bench.ask(client, f"$replay/{at(0)}/plant/#")
+    assert "is no longer in the log" in bench.ended(client)
+    client = bench.join("reader")
+    assert bench.ask(client, f"$replay/{at(0)}/plant/#").reasons == [ReasonCode.TOPIC_FILTER_INVALID]
+    begun = first // 10 * 10 + 10
+    assert bench.trim(0.6) > begun + 10
+    assert bench.replayed(client, f"$replay/{at(begun)}/plant/#") == payloads[begun:], "the archive has it now"
 
 
 def test_the_offsets_that_were_lost_with_a_machine_are_passed_over(tmp_path: Path) -> None:

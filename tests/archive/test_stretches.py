@@ -41,7 +41,7 @@ def test_a_stretch_is_fetched_once(tmp_path: Path) -> None:
 
 def test_without_an_offset_it_begins_at_an_instant_or_the_beginning(tmp_path: Path) -> None:
     archived = stretches(tmp_path)
-    assert archived.begins_us() == 0
+    assert archived.begins_us(BEGINS) == 0
     assert offsets(archived.fetch(0, 0, BEGINS)) == (1, 21)
     assert archived.fetch(0, 1 << 60, BEGINS).stretch is None
     assert archived.fetch(0, 1 << 60, BEGINS).offset == BEGINS

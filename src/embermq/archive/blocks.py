@@ -60,6 +60,7 @@ class ArchivedBlocks:
     __slots__ = (
         "_address",
         "_archive",
+        "_begins_us",
         "_index_bytes",
         "_indexes",
         "_list_age_s",
@@ -68,7 +69,7 @@ class ArchivedBlocks:
         "_log_directory",
         "_lost",
         "_segments",
-        "begins_us",
+        "_unreached",
     )
 
     def __init__(
@@ -85,8 +86,15 @@ class ArchivedBlocks:
         self._lock: Final = Lock()  # of the indexes; nobody waits for the archive with it
         self._indexes: Final[OrderedDict[str, Entries]] = OrderedDict()  # by segment, least used first
         self._index_bytes: Final = index_bytes
-        self.begins_us = 0
-        """From which instant on no record was missing when that was last asked; 0 if it was not, or has all."""
+        self._begins_us = 0
+        self._unreached = 0  # where the log began when no segment led to it
+
+    def begins_us(self, log_begins: int) -> int:
+        """From which instant on no record was missing when that was last asked; 0 if it was not, or has all.
+
+        If the log is trimmed where nothing leads to its beginning, what is trimmed then may have been archived.
+        """
+        return UNREACHED_US if log_begins == self._unreached else self._begins_us
 
     def first_offset(self, log_begins: int) -> int:
         """The oldest offset from which on no record is missing before the log's beginning."""
@@ -99,10 +107,10 @@ class ArchivedBlocks:
         HistoryTrimmed if records may be missing from there on.
         """
         reach = self.reach(log_begins)
-        if instant_us < self.begins_us:
-            if not reach:
-                raise LogTrimmed(log_begins - 1, log_begins)
-            raise HistoryTrimmed(instant_us, self.begins_us)
+        if not reach:
+            raise LogTrimmed(log_begins - 1, log_begins)
+        if instant_us < _begins_us(reach):
+            raise HistoryTrimmed(instant_us, _begins_us(reach))
         number = bisect_right(reach, instant_us - 1, key=lambda segment: segment.last_timestamp_us)
         if number == len(reach):
             return log_begins
@@ -195,10 +203,8 @@ class ArchivedBlocks:
         reach = _leading_to(self._segments, self._lost, log_begins) if is_new else []
         if not reach:
             reach = _leading_to(self._list(), self._lost, log_begins)
-        if not reach:
-            self.begins_us = UNREACHED_US
-        else:
-            self.begins_us = 0 if reach[0].first_offset == FIRST_OFFSET else reach[0].first_timestamp_us
+        self._begins_us = _begins_us(reach)
+        self._unreached = 0 if reach else log_begins
         return reach
 
     def entries(self, segment: ArchivedSegment) -> Entries:
@@ -218,6 +224,10 @@ class ArchivedBlocks:
             while len(self._indexes) > 1 and sum(one.nbytes for one in self._indexes.values()) > self._index_bytes:
                 self._indexes.popitem(last=False)
         return entries
+
+
+def _begins_us(reach: Sequence[ArchivedSegment]) -> int:
+    return reach[0].first_timestamp_us if reach and reach[0].first_offset > FIRST_OFFSET else 0
 
 
 def _holding(segments: Sequence[ArchivedSegment], offset: int) -> ArchivedSegment | None:

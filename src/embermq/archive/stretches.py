@@ -77,8 +77,8 @@ class ArchivedStretches(TrimmedLog):
             self._kept.move_to_end(stretch.first_offset)
             return Fetched(offset, stretch)
 
-    def begins_us(self) -> int:
-        return self._blocks.begins_us
+    def begins_us(self, log_begins: int) -> int:
+        return self._blocks.begins_us(log_begins)
 
     def retained(self) -> ArchivedPast:
         return self._past

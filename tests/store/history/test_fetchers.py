@@ -35,7 +35,7 @@ class HeldArchive(TrimmedLog):
     def in_memory(self, offset: int) -> Fetched | None:
         return None
 
-    def begins_us(self) -> int:
+    def begins_us(self, log_begins: int) -> int:
         return 0
 
     def retained(self) -> TrimmedRetained:

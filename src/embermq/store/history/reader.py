@@ -75,7 +75,9 @@ class HistoryReader(HistoryReads):
 
     def log_begins_us(self) -> int:
         begins_us = self._log.begins_us()
-        return begins_us if self._trimmed is None else min(begins_us, self._trimmed.begins_us())
+        if self._trimmed is None:
+            return begins_us
+        return min(begins_us, self._trimmed.begins_us(self._log.first_offset))
 
     def retained_begins_us(self) -> int:
         begins_us = self._history.begins_us()

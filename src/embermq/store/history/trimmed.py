@@ -45,8 +45,11 @@ class TrimmedLog(ABC):
         """As `fetch`, of what was fetched before; None if that is not in memory any more."""
 
     @abstractmethod
-    def begins_us(self) -> int:
-        """From which instant on it had every record when it was last asked; 0 if it was not, or has all."""
+    def begins_us(self, log_begins: int) -> int:
+        """From which instant on it had every record when it was last asked; 0 if it was not, or has all.
+
+        `log_begins` as above: where it reached nothing before, it may have what the log no longer has since.
+        """
 
     @abstractmethod
     def retained(self) -> "TrimmedRetained":
