@@ -10,6 +10,7 @@ from typing import Final, final
 import pyarrow as pa
 
 from embermq.archive.blocks import ArchivedBlocks, BlockRun
+from embermq.archive.past.changes import ChangesPart, archived_changes
 from embermq.archive.topic_runs import newest_topic_runs
 from embermq.store.log.arrow import SCHEMA, gather
 from embermq.store.log.errors import LogTrimmed
@@ -99,6 +100,23 @@ class JoinedLog:
         for found in newest_topic_runs(self._archived, topic_name, since_us, until_us, before_offset, log_begins):
             batch = None if found.run is None else _records(found.run, 0, before_offset)
             yield found.first_offset, found.read_bytes, batch
+
+    def archived_changes(
+        self, topic_name: str, since_us: int, from_offset: int, before_offset: int
+    ) -> Iterator[ChangesPart]:
+        """As `past.changes.archived_changes`; without an archive none."""
+        if self._archived is not None:
+            yield from archived_changes(self._archived, topic_name, since_us, from_offset, before_offset)
+
+    def archive_begins(self, log_begins: int) -> tuple[int, int]:
+        """The first offset, and its instant, from which on the archive lacks nothing before an offset of the log.
+
+        The instant is 0 if it has everything.
+        """
+        if self._archived is None:
+            return log_begins, 0
+        first = self._archived.first_offset(log_begins)
+        return first, self._archived.begins_us(log_begins)
 
 
 def _records(run: BlockRun, start: int, end: int) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""The blocks of an archive that may have messages of one topic, newest first."""
+"""The blocks of an archive that may have messages of one topic, newest or oldest first."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from embermq.archive.blocks import READ_BYTES, ArchivedBlocks, BlockRun
+from embermq.archive.blocks import READ_BYTES, UNREACHED_US, ArchivedBlocks, BlockRun
 from embermq.archive.manifest import ArchivedSegment
 from embermq.store.log.segments import Entries
 
@@ -20,6 +20,15 @@ class TopicRun:
     """
 
     first_offset: int
+    read_bytes: int
+    run: BlockRun | None
+
+
+@dataclass(frozen=True, slots=True)
+class OldTopicRun:
+    """All records of the topic before `next_offset` were in this run or those before; else as `TopicRun`."""
+
+    next_offset: int
     read_bytes: int
     run: BlockRun | None
 
@@ -43,6 +52,27 @@ def newest_topic_runs(
                 yield TopicRun(int(part["first_offset"][0]), read_bytes + len(run.data), run)
                 read_bytes = 0
         yield TopicRun(segment.first_offset, read_bytes, None)
+
+
+def oldest_topic_runs(
+    blocks: ArchivedBlocks, topic_name: str, since_us: int, from_offset: int, log_begins: int
+) -> Iterator[OldTopicRun]:
+    """The runs of a topic from an offset and an instant on; also blocks between that do not have it."""
+    for segment in blocks.reach(log_begins):
+        if segment.next_offset <= from_offset or segment.last_timestamp_us < since_us:
+            continue
+        chosen, read_bytes = _chosen(blocks, segment, topic_name)
+        if chosen is None or len(chosen):
+            entries = blocks.entries(segment)
+            read_bytes += entries.nbytes
+            chosen = np.arange(len(entries)) if chosen is None else chosen
+            chosen = chosen[chosen >= int(entries["first_offset"].searchsorted(from_offset, "right")) - 1]
+            for part in _oldest_parts(entries, _in_span(entries, chosen, since_us, UNREACHED_US, log_begins)):
+                run = blocks.read(segment, part)
+                next_offset = int(part["first_offset"][-1]) + int(part["records"][-1])
+                yield OldTopicRun(next_offset, read_bytes + len(run.data), run)
+                read_bytes = 0
+        yield OldTopicRun(segment.next_offset, read_bytes, None)
 
 
 def _chosen(blocks: ArchivedBlocks, segment: ArchivedSegment, topic_name: str) -> tuple[NDArray[np.int64] | None, int]:
@@ -73,3 +103,14 @@ def _newest_parts(entries: Entries, chosen: NDArray[np.int64]) -> Iterator[Entri
         first = min(last, int(positions[chosen].searchsorted(end - READ_BYTES)))
         yield entries[chosen[first] : chosen[last] + 1]
         last = first - 1
+
+
+def _oldest_parts(entries: Entries, chosen: NDArray[np.int64]) -> Iterator[Entries]:
+    """As `_newest_parts`, oldest first."""
+    ends = (entries["position"] + entries["total_bytes"])[chosen]
+    first = 0
+    while first < len(chosen):
+        begin = int(entries["position"][chosen[first]])
+        after = max(first + 1, int(ends.searchsorted(begin + READ_BYTES, "right")))
+        yield entries[chosen[first] : chosen[after - 1] + 1]
+        first = after

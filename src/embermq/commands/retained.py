@@ -83,21 +83,33 @@ def _print_messages(messages: "Iterator[tuple[Retained, int]]") -> bool:
 
 
 @app.command()
-def history(topic_name: Topic, json: Json = False, data: Data = None, config: Config = None) -> None:
-    """Show when and how the retained message of a topic has changed, oldest first, as far as the log reaches."""
+def history(
+    topic_name: Topic,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="T", help="From this instant on; without it, as far as the archive reaches."),
+    ] = None,
+    json: Json = False,
+    data: Data = None,
+    config: Config = None,
+) -> None:
+    """Show when and how the retained message of a topic has changed, oldest first, as far as log and archive reach."""
+    from embermq.commands.options import past_instant_us
     from embermq.commands.text.retained_text import change_line, change_object
 
     with errors_as_sentences():
         _check_name(topic_name)
+        since_us = None if since is None else past_instant_us("--since", since)
         with open_target(data, config) as server:
             is_empty = True
-            for change in server.changes(topic_name):
+            for change in server.changes(topic_name, since_us):
                 if is_empty and not json:
                     print(f"{'TIME (UTC)':<27}  {'OFFSET':>12}  {'SIZE':>9}  PAYLOAD")
                 is_empty = False
                 print(json_line(change_object(change)) if json else change_line(change))
             if is_empty:
-                print_error(f"nothing was retained on {topic_name} as far as the log reaches")
+                then = "as far as the log reaches" if since is None else f"since {since}"
+                print_error(f"nothing was retained on {topic_name} {then}")
                 raise typer.Exit(1)
 
 

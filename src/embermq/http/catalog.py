@@ -18,7 +18,7 @@ from embermq.http.resources import (
 )
 from embermq.http.resources.live import latest, tail
 from embermq.http.resources.pipeline import progress
-from embermq.http.resources.topics import search, tree, values
+from embermq.http.resources.topics import changes, search, tree, values
 
 OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *facts.OPERATIONS,
@@ -28,6 +28,7 @@ OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *sessions.OPERATIONS,
     *subscriptions.OPERATIONS,
     *retained.OPERATIONS,
+    *changes.OPERATIONS,
     *tree.OPERATIONS,
     *search.OPERATIONS,
     *messages.OPERATIONS,

@@ -7,7 +7,7 @@ import pytest
 from embermq import Broker
 from embermq.http.client import HttpClient, ServerRefusal
 from embermq.http.resources.messages import LogMessage
-from embermq.http.resources.retained import RetainedChange
+from embermq.http.resources.topics.changes import RetainedChange
 from support.ember_command import wire
 from support.http_place import Place, run
 

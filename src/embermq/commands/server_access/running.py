@@ -65,11 +65,12 @@ class RunningServer(Target):
                 return None
             raise StoreError(str(refusal)) from None
 
-    def changes(self, topic_name: str) -> Iterator[RetainedChange]:
+    def changes(self, topic_name: str, since_us: int | None = None) -> Iterator[RetainedChange]:
         cursor: str | None = None
+        since = _instant(since_us)
         while True:
             with _refusals_as_store_errors():
-                page = self.client.get("/api/v1/retained/history", topic=topic_name, cursor=cursor)
+                page = self.client.get("/api/v1/retained/history", topic=topic_name, since=since, cursor=cursor)
             for found in page["items"]:
                 message = retained_from(found["message"]) if "message" in found else None
                 timestamp_us = microseconds(datetime.fromisoformat(found["timestamp"]))

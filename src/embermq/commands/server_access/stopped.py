@@ -82,11 +82,41 @@ class StoppedServer(Target):
 
         return closing(ArchivedPast(self._archive, self._directory / CACHE, log_directory=self._directory / "log"))
 
-    def changes(self, topic_name: str) -> Iterator[RetainedChange]:
-        after_offset = -1
+    def changes(self, topic_name: str, since_us: int | None = None) -> Iterator[RetainedChange]:
+        begins_us = self._store.history_begins_us()
+        since_us = since_us or 0
+        found = (
+            self._archived_changes(topic_name, since_us, begins_us)
+            if self._archive and begins_us and since_us <= begins_us
+            else self._kept_changes(topic_name)
+        )
+        return (change for change in found if change.timestamp_us >= since_us)
+
+    def _kept_changes(
+        self, topic_name: str, after_offset: int = -1, before_offset: int = 1 << 62
+    ) -> Iterator[RetainedChange]:
+        """Those that the history has."""
         while found := self._store.retained_changes(topic_name, after_offset, CHANGES_AT_ONCE):
-            yield from found
+            for change in found:
+                if change.offset >= before_offset:
+                    return
+                yield change
             after_offset = found[-1].offset
+
+    def _archived_changes(self, topic_name: str, since_us: int, begins_us: int) -> Iterator[RetainedChange]:
+        """Those that only the archive has, and then those that the history has."""
+        from embermq.archive.blocks import ArchivedBlocks
+        from embermq.archive.joined import JoinedLog
+
+        directory = self._directory / "log"
+        log = JoinedLog(directory, ArchivedBlocks(self._archive, directory))
+        begins = log.offset_at(begins_us + 1)
+        # The history has a copy of what was retained when the log was trimmed: that may be older than the archive.
+        first = log.archive_begins(begins)[0]
+        yield from self._kept_changes(topic_name, -1, first)
+        for part in log.archived_changes(topic_name, since_us, first, begins):
+            yield from part.changes
+        yield from self._kept_changes(topic_name, begins - 1)
 
     def retain(self, messages: Iterable[Publish]) -> Iterator[str]:
         refusals: list[str] = []

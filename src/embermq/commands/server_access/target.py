@@ -57,8 +57,11 @@ class Target(ABC):
         """The retained message of one topic, now or as of an instant."""
 
     @abstractmethod
-    def changes(self, topic_name: str) -> "Iterator[RetainedChange]":
-        """The changes of a topic's retained message, oldest first, as far as the log reaches."""
+    def changes(self, topic_name: str, since_us: int | None = None) -> "Iterator[RetainedChange]":
+        """The changes of a topic's retained message, oldest first, as far as the log and its archive reach.
+
+        From an instant on, if one is given: then what is older is not asked for.
+        """
 
     @abstractmethod
     def retain(self, messages: "Iterable[Publish]") -> Iterator[str]:

@@ -17,10 +17,8 @@ from embermq.http.fields import (
     Limit,
     Model,
     Nothing,
-    Offset,
     Page,
     Size,
-    Timestamp,
     TopicFilter,
     TopicName,
     json_text,
@@ -36,7 +34,6 @@ from embermq.http.resources.listing import stall_s
 from embermq.http.resources.message_models import RetainedMessage
 from embermq.http.service import Pending, Service
 from embermq.http.streaming import Slices, Stream
-from embermq.instants import utc_text
 from embermq.protocol.errors import PeerError
 from embermq.protocol.message_expiry import message_expires_us
 from embermq.protocol.mqtt.fields import Fields, variable_byte_integer
@@ -44,11 +41,9 @@ from embermq.protocol.mqtt.properties import CLIENT, read_message_section
 from embermq.protocol.packets import PUBLISH, Publish
 from embermq.store.errors import HistoryTrimmed
 from embermq.store.interface import Retained, StoreError
-from embermq.store.interface import RetainedChange as Change
 
 MESSAGES_MAX: Final = 10_000
 """How many messages one request may set; the size of a body bounds them as well."""
-HISTORY_PIECE: Final = 64
 PAGE_BYTES_MAX: Final = 4 * 1024 * 1024
 """From this many bytes of payload on, a page has no more messages."""
 
@@ -228,47 +223,6 @@ async def get_message(call: Call[OneQuery, Nothing]) -> Answer:
     return json_response(retained_json(retained))
 
 
-class HistoryQuery(Model):
-    topic: TopicName
-    cursor: Annotated[Offset | None, Field(description="The `next` of the page before.")] = None
-    limit: Limit = PAGE_ITEMS
-
-
-class RetainedChange(Model):
-    """A change of a topic's retained message. Without `message` it was cleared, or expired."""
-
-    timestamp: Timestamp
-    offset: int
-    message: RetainedMessage | None = None
-
-
-async def list_history(call: Call[HistoryQuery, Nothing]) -> Answer:
-    service = call.service
-    query = call.query
-    if service.log_directory is None:
-        raise HttpRefusal(409, "a store in memory keeps no history")
-    store = service.server.store
-    slices = Slices()
-    lines: list[str] = []
-    size_bytes = 0
-    after = query.cursor if query.cursor is not None else -1
-    while len(lines) < query.limit and size_bytes < PAGE_BYTES_MAX:
-        changes = store.retained_changes(query.topic, after, min(HISTORY_PIECE, query.limit - len(lines)))
-        for change in changes:
-            after = change.offset
-            lines.append(_change_json(change))
-            size_bytes += len(lines[-1])
-        if not changes:
-            return json_page(lines, None)
-        await slices.rest()
-    return json_page(lines, str(after) if store.retained_changes(query.topic, after, 1) else None)
-
-
-def _change_json(change: Change) -> str:
-    message = "" if change.message is None else f',"message":{retained_json(change.message)}'
-    return f'{{"timestamp":"{utc_text(change.timestamp_us)}","offset":{change.offset}{message}}}'
-
-
 # -- changes ---------------------------------------------------------------------------------------------------------
 
 
@@ -369,17 +323,6 @@ OPERATIONS: Final = (
         body=Nothing,
         answer=RetainedMessage,
         statuses=(404, 409, 410, 422),
-    ),
-    Operation(
-        method="GET",
-        path="/api/v1/retained/history",
-        role=VIEWER,
-        summary="When and how the retained message of one topic changed, oldest first.",
-        handle=list_history,
-        query=HistoryQuery,
-        body=Nothing,
-        answer=Page[RetainedChange],
-        statuses=(409,),
     ),
     Operation(
         method="POST",
