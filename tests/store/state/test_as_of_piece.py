@@ -96,6 +96,19 @@ def test_pieces_of_any_size_are_the_whole_set(tmp_path: Path, seed: int) -> None
     state.close()
 
 
+def test_large_messages_of_the_past_make_small_pieces(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    groups = [Group(1), Group(9)]
+    for group, payload, instant_us in zip(groups, (bytes(1_000), b"x"), (1_000, 2_000), strict=True):
+        for number in range(8):
+            retained(group, b"a/%d" % number, payload, instant_us)
+        state.apply(group)
+    piece = as_of_piece(state.history, RecordsOf(groups), "#", 1_000, OFFSET_MAX, "", 64, 1_500)
+    assert [len(message.payload) for message in piece.found] == [1_000, 1_000], "those of now say nothing of their size"
+    assert (piece.done, piece.after_topic_name) == (False, "a/1")
+    state.close()
+
+
 def test_a_set_that_is_forgotten_between_two_pieces_is_an_error(tmp_path: Path) -> None:
     state = State(tmp_path)
     group = Group(1)

@@ -86,9 +86,10 @@ def as_of_piece(
     while taken < len(changes):
         if size_bytes >= bytes_max:
             return RetainedPiece(found, key_topic(changes[taken - 1].key), False, size_bytes, seeks)
-        given = history.messages(log, changes[taken : taken + together], instant_us)
-        taken += together
-        given_bytes = sum([len(retained.payload) for retained in given])
+        given, given_bytes, used = history.messages(
+            log, changes[taken : taken + together], instant_us, bytes_max - size_bytes
+        )
+        taken += used
         together = TOGETHER_MAX if given_bytes <= TOGETHER_BYTES else 1
         found += given
         size_bytes += given_bytes

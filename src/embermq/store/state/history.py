@@ -201,19 +201,31 @@ class History:
                 return complete
         raise StoreError(f"the history of {topic_filter} names messages that are missing")
 
-    def messages(self, log: Records, changes: list[Change], instant_us: int) -> list[Retained]:
-        """The messages of some changes. Most are retained still: the state is asked for all of them at once."""
-        if not changes:
-            return []
+    def messages(
+        self, log: Records, changes: list[Change], instant_us: int, bytes_max: int
+    ) -> tuple[list[Retained], int, int]:
+        """The messages of some changes, the bytes of their payloads, and how many changes these are of.
+
+        Most are retained still: the state is asked for all of them at once. With `bytes_max` bytes it is enough.
+        """
         found: list[Retained] = []
+        size_bytes = taken = 0
         for change, value in zip(changes, self._current(changes), strict=True):
+            message: Retained | None
             if not change.copy and value is not None and value_offset(value) == change.offset:
-                found.append(unpack_retained(change.key, value))
-                continue
-            message = self._message(log, change)
-            # The log may have been trimmed between two pieces: then the history has the message by now.
-            found += [message] if message else self.as_of(log, key_topic(change.key), "", 1, instant_us)
-        return found
+                message = unpack_retained(change.key, value)
+            else:
+                message = self._message(log, change)
+                if message is None:  # the log may have been trimmed between two pieces: then the history has it by now
+                    again = self.as_of(log, key_topic(change.key), "", 1, instant_us)
+                    message = again[0] if again else None
+            taken += 1
+            if message is not None:
+                found.append(message)
+                size_bytes += len(message.payload)
+                if size_bytes >= bytes_max:
+                    break
+        return found, size_bytes, taken
 
     def _current(self, changes: list[Change]) -> list[bytes | None]:
         """What is retained now on the topics of some changes, which are in order."""
