@@ -180,22 +180,25 @@ class Broker:
 
     async def _listen(self, server: Server) -> None:
         host = self.host
+        listeners = server.listeners
         if self.port is not None:
-            self.port = await _bound(server.listen_tcp(host, self.port), shown(host, self.port))
+            self.port = await _bound(listeners.listen_tcp(host, self.port), shown(host, self.port))
         if self.tls_port is not None:
-            self.tls_port = await _bound(server.listen_tcp(host, self.tls_port, self._tls), shown(host, self.tls_port))
+            self.tls_port = await _bound(
+                listeners.listen_tcp(host, self.tls_port, self._tls), shown(host, self.tls_port)
+            )
         if self.ws_port is not None:
-            listening = server.listen_websocket(host, self.ws_port, None, self.ws_path, self.ws_origins)
+            listening = listeners.listen_websocket(host, self.ws_port, None, self.ws_path, self.ws_origins)
             self.ws_port = await _bound(listening, shown(host, self.ws_port))
         if self.wss_port is not None:
-            listening = server.listen_websocket(host, self.wss_port, self._tls, self.ws_path, self.ws_origins)
+            listening = listeners.listen_websocket(host, self.wss_port, self._tls, self.ws_path, self.ws_origins)
             self.wss_port = await _bound(listening, shown(host, self.wss_port))
         if self.unix_path is not None:
             path = str(self.unix_path)
-            await _bound(server.listen_unix(path, self.unix_mode), path)
+            await _bound(listeners.listen_unix(path, self.unix_mode), path)
         await self._listen_http(server)
         if self.sn_port is not None:
-            listening = server.listen_sn(host, self.sn_port, self.sn or SnSettings(), self.sn_group)
+            listening = listeners.listen_sn(host, self.sn_port, self.sn or SnSettings(), self.sn_group)
             group = f" and in the group {shown(*self.sn_group)}" if self.sn_group is not None else ""
             self.sn_port = await _bound(listening, shown(host, self.sn_port) + group)
 

@@ -19,7 +19,7 @@ ALL = pytest.mark.parametrize("profile", PROFILES)
 
 def listener_of(broker: Broker) -> SnListener:
     assert broker._server is not None
-    return broker._server._datagrams[0]
+    return broker._server.listeners.datagrams[0]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The server's shell: listeners, the turn, the one timer, the way to the store's thread and back.
+"""The server's shell: the turn, the one timer, the connections, the way to the store's thread and back.
 
 Owns: everything asynchronous. Given a store, an access rule and limits it moves bytes between sockets and the core.
 A turn: the loop hands in what it has read, connection by connection; then, once, the core ends the turn and every
@@ -6,18 +6,12 @@ dirty connection is written to once.
 """
 
 import asyncio
-import errno
 import logging
-import os
 import secrets
-import socket
-import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from contextvars import copy_context
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from embermq import __version__
 from embermq.broker.access import Access, Grant
@@ -35,16 +29,11 @@ from embermq.transport.bounds.address_bounds import SHARED_ADDRESSES, AddressBou
 from embermq.transport.byte_transport import ByteTransport
 from embermq.transport.capacity import Capacity, used_bytes
 from embermq.transport.fair_share import LONG_TURN_S, SHARE_TIMED_BYTES, TurnTime
+from embermq.transport.listeners import Listeners
 from embermq.transport.pauses import DISK, TURN, WAITING_MAX
 from embermq.transport.server_log import ServerLog
 from embermq.transport.stream import StreamConnection
 
-if TYPE_CHECKING:
-    from embermq.protocol.sn.settings import SnSettings
-    from embermq.transport.udp import SnListener
-    from embermq.transport.websocket import WebSocketListener
-
-BACKLOG: Final = 4_096
 TICK_MAX_MS: Final = 1_000
 TICK_MIN_MS: Final = 50
 GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -102,11 +91,8 @@ class Server:
         self._connections: set[StreamConnection] = set()
         self._paused: dict[StreamConnection, None] = {}
         self._resting: list[StreamConnection] = []
-        self._listeners: list[asyncio.Server] = []
-        self._websockets: list[WebSocketListener] = []
-        self._datagrams: list[SnListener] = []
+        self.listeners: Final = Listeners(self)
         self.before_stop: Final[list[Callable[[], Awaitable[None]]]] = []  # the ends of what uses this server
-        self._unix_paths: list[Path] = []
         self._in_turn = self._stopping = False
         self._next_report_ms = self._turn_ms = self._turn_us = 0  # the last since 1970, the others as `now_ms`
         self.turn_time: Final = TurnTime(0 if limits.has_client_rates() else SHARE_TIMED_BYTES, long_turn_s)
@@ -141,68 +127,11 @@ class Server:
         self.core.restore(self.now_ms(), time.time_ns() // 1000)
         self._tick()
 
-    async def listen_tcp(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Listen on TCP, or TLS; returns the port, which the system chose if 0 was asked for."""
-        listener = await self.loop.create_server(
-            self._new_connection,
-            host,
-            port,
-            ssl=tls,
-            ssl_handshake_timeout=self.limits.connect_timeout_s if tls is not None else None,
-            backlog=BACKLOG,
-            reuse_address=True,
-        )
-        self._listeners.append(listener)
-        return int(listener.sockets[0].getsockname()[1])
-
-    async def listen_websocket(
-        self,
-        host: str,
-        port: int,
-        tls: ssl.SSLContext | None = None,
-        path: str = "/mqtt",
-        origins: Sequence[str] = (),
-    ) -> int:
-        """Listen for WebSockets; returns the port, which the system chose if 0 was asked for."""
-        from embermq.transport.websocket import WebSocketListener  # aiohttp is slow to load, and not always needed
-
-        listener = WebSocketListener(self, path, origins)
-        bound = await listener.listen(host, port, tls)
-        self._websockets.append(listener)
-        self.log.kinds.append(listener.log)
-        return bound
-
-    async def listen_unix(self, path: str, mode: int = 0o600) -> None:
-        """Listen on a unix socket; one that a dead server left behind is replaced."""
-        place = Path(path)
-        if place.is_socket():
-            if _answers(path):  # the loop would take its place without a word
-                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-            place.unlink()
-        listener = await self.loop.create_unix_server(self._new_connection, path, backlog=BACKLOG)
-        place.chmod(mode)
-        self._unix_paths.append(place)
-        self._listeners.append(listener)
-
-    async def listen_sn(
-        self, host: str, port: int, settings: "SnSettings", group: tuple[str, int] | None = None
-    ) -> int:
-        """Listen for MQTT-SN on UDP; returns the port, which the system chose if 0 was asked for."""
-        from embermq.transport.udp import SnListener  # not needed by most servers
-
-        listener = SnListener(self, settings)
-        bound = await listener.listen(host, port, group)
-        self._datagrams.append(listener)
-        return bound
-
     async def stop(self) -> None:
         """End every connection (wills are published), make durable what is open, close the store."""
         self._stopping = True
         self.authenticator.close()
-        for listener in self._listeners:
-            listener.close()
-        for websockets in self._websockets:
-            websockets.close()
+        self.listeners.close()
         for close in self.before_stop:
             await close()
         self.begin_turn()
@@ -211,20 +140,15 @@ class Server:
         for connection in list(self._connections):  # those without a session, which the core does not know
             connection.close(ReasonCode.SERVER_SHUTTING_DOWN, reason)
         self._end_turn()
-        for datagrams in self._datagrams:
-            datagrams.close()
+        self.listeners.close_datagrams()
         deadline = self.loop.time() + STOP_GRACE_S
         while self._connections and self.loop.time() < deadline:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
-        for websockets in self._websockets:
-            await websockets.wait_closed()
+        await self.listeners.wait_closed()
         if self._timer is not None:
             self._timer.cancel()
-        for place in self._unix_paths:
-            with suppress(FileNotFoundError):
-                place.unlink()
         await self.loop.run_in_executor(None, self.store.close)
 
     # -- the turn --------------------------------------------------------------------------------------------------
@@ -368,9 +292,6 @@ class Server:
             self.mqtt5,
         )
 
-    def _new_connection(self) -> asyncio.Protocol:
-        return StreamConnection(self)  # type: ignore[return-value]  # it has the methods, without the base class
-
     def admit(self, connection: StreamConnection, transport: ByteTransport, address_key: str) -> bool:
         """Whether one more connection is within the limits; if so it counts from now on."""
         if not self._has_room(transport, address_key):
@@ -406,14 +327,3 @@ class Server:
             self._connections.discard(connection)
             self.addresses.remove(address_key)
         self._paused.pop(connection, None)
-
-
-def _answers(path: str) -> bool:
-    """Whether a server listens on a unix socket."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(1)
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-    return True

@@ -1,0 +1,128 @@
+"""Listeners: where clients of MQTT connect to a server: TCP, TLS, unix sockets, WebSockets, and UDP for MQTT-SN.
+
+Owns: the sockets that are listened on, from the start to the end of a server.
+Never: a connection. Not compiled: event loops answer with other types than asyncio's own, which compiled code checks.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+from embermq.transport.stream import StreamConnection
+
+if TYPE_CHECKING:
+    from embermq.protocol.sn.settings import SnSettings
+    from embermq.transport.server import Server
+    from embermq.transport.udp import SnListener
+    from embermq.transport.websocket import WebSocketListener
+
+BACKLOG: Final = 4_096
+
+
+@final
+class Listeners:
+    """All listeners of one server."""
+
+    __slots__ = ("_server", "_streams", "_unix_paths", "_websockets", "datagrams")
+
+    def __init__(self, server: "Server") -> None:
+        self._server: Final = server
+        self._streams: Final[list[asyncio.Server]] = []
+        self._websockets: Final[list[WebSocketListener]] = []
+        self.datagrams: Final[list[SnListener]] = []
+        self._unix_paths: Final[list[Path]] = []
+
+    async def listen_tcp(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen on TCP, or TLS; returns the port, which the system chose if 0 was asked for."""
+        server = self._server
+        listener = await server.loop.create_server(
+            self._new_connection,
+            host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=server.limits.connect_timeout_s if tls is not None else None,
+            backlog=BACKLOG,
+            reuse_address=True,
+        )
+        self._streams.append(listener)
+        return int(listener.sockets[0].getsockname()[1])
+
+    async def listen_websocket(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        path: str = "/mqtt",
+        origins: Sequence[str] = (),
+    ) -> int:
+        """Listen for WebSockets; returns the port, which the system chose if 0 was asked for."""
+        from embermq.transport.websocket import WebSocketListener  # aiohttp is slow to load, and not always needed
+
+        listener = WebSocketListener(self._server, path, origins)
+        bound = await listener.listen(host, port, tls)
+        self._websockets.append(listener)
+        self._server.log.kinds.append(listener.log)
+        return bound
+
+    async def listen_unix(self, path: str, mode: int = 0o600) -> None:
+        """Listen on a unix socket; one that a dead server left behind is replaced."""
+        place = Path(path)
+        if place.is_socket():
+            if _answers(path):  # the loop would take its place without a word
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+            place.unlink()
+        listener = await self._server.loop.create_unix_server(self._new_connection, path, backlog=BACKLOG)
+        place.chmod(mode)
+        self._unix_paths.append(place)
+        self._streams.append(listener)
+
+    async def listen_sn(
+        self, host: str, port: int, settings: "SnSettings", group: tuple[str, int] | None = None
+    ) -> int:
+        """Listen for MQTT-SN on UDP; returns the port, which the system chose if 0 was asked for."""
+        from embermq.transport.udp import SnListener  # not needed by most servers
+
+        listener = SnListener(self._server, settings)
+        bound = await listener.listen(host, port, group)
+        self.datagrams.append(listener)
+        return bound
+
+    def _new_connection(self) -> asyncio.Protocol:
+        return StreamConnection(self._server)  # type: ignore[return-value]  # it has the methods, without the base
+
+    def close(self) -> None:
+        """Accept no more connections; those that there are go on. UDP is listened on until `close_datagrams`."""
+        for listener in self._streams:
+            listener.close()
+        for websockets in self._websockets:
+            websockets.close()
+
+    def close_datagrams(self) -> None:
+        """The clients of MQTT-SN have been told the end: listen no more."""
+        for datagrams in self.datagrams:
+            datagrams.close()
+
+    async def wait_closed(self) -> None:
+        """All connections have ended: leave nothing behind."""
+        for websockets in self._websockets:
+            await websockets.wait_closed()
+        for place in self._unix_paths:
+            with suppress(FileNotFoundError):
+                place.unlink()
+
+
+def _answers(path: str) -> bool:
+    """Whether a server listens on a unix socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True
