@@ -29,10 +29,7 @@ HOT = (
     "broker",
     "store",
     "http/messages_json.py",
-    "transport/fair_share.py",
-    "transport/pauses.py",
-    "transport/stream.py",
-    "transport/udp.py",
+    "transport",
 )
 # Parts of them that run at the start or for commands only, and errors: those cross processes, and what mypyc compiles
 # cannot be pickled.
@@ -51,6 +48,11 @@ INTERPRETED = (
     "store/replay.py",
     "store/retention.py",
     "store/state/from_checkpoint.py",
+    "transport/frame_check.py",
+    "transport/listeners.py",
+    "transport/multicast.py",
+    "transport/tls.py",
+    "transport/websocket.py",
 )
 
 # Settings of mypy apart from those in pyproject.toml: with `num_workers`, mypyc builds empty modules without an error.

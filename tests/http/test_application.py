@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from embermq.http.resources import facts
+from embermq.http.service import Service
 from support.http_place import Place, run
 
 
@@ -43,10 +45,10 @@ def test_changes_are_logged_with_who_made_them(tmp_path: Path, caplog: pytest.Lo
 
 def test_a_bug_is_told_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(place: Place) -> None:
-        def broken() -> None:
+        def broken(service: Service) -> None:
             raise RuntimeError("broken")
 
-        monkeypatch.setattr(place.service.server, "now_ms", broken)
+        monkeypatch.setattr(facts, "statistics_of", broken)
         answer = await place.get("/api/v1/statistics")
         monkeypatch.undo()
         assert (answer.status, answer.error) == (500, "internal error, the server's log has the details")

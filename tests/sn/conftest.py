@@ -8,6 +8,7 @@ import pytest
 
 from embermq import Broker
 from embermq.protocol.sn.settings import SnSettings
+from embermq.store.interface import Store
 from support.sn_client import V12, SnClient
 from support.wire import Wire
 from support.wire_v5 import WireV5
@@ -24,9 +25,15 @@ def sn_options() -> dict[str, object]:
 
 
 @pytest.fixture
-def sn_broker(sn_options: dict[str, object]) -> Iterator[Broker]:
+def sn_store() -> Store | None:
+    """The store that a test brings."""
+    return None
+
+
+@pytest.fixture
+def sn_broker(sn_options: dict[str, object], sn_store: Store | None) -> Iterator[Broker]:
     settings = SnSettings(predefined=PREDEFINED, **sn_options)  # type: ignore[arg-type]  # named by the test
-    with Broker.in_thread(sn_port=0, sn=settings) as broker:
+    with Broker.in_thread(sn_port=0, sn=settings, store=sn_store) as broker:
         yield broker
 
 

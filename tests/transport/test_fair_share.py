@@ -18,6 +18,7 @@ from embermq.transport.fair_share import (
     adapted_share,
 )
 from embermq.transport.server import Server
+from support.stores import ScriptedStore
 from support.transports import joined, run, turn
 
 
@@ -98,30 +99,33 @@ def test_a_client_that_brings_much_waits_when_others_have_used_the_time_of_a_tur
     run(scenario)
 
 
+class SlowStore(ScriptedStore):
+    """One message of a client takes the time of a whole turn."""
+
+    def __init__(self) -> None:
+        super().__init__(late=False)
+        self.turn_time = TurnTime()
+        self.served = ""
+
+    def append_publish(self, message: Publish, client_id: str, qos2_session_id: int = 0) -> int:
+        self.served += client_id
+        self.turn_time.shares_s = 2 * TURN_S
+        return super().append_publish(message, client_id, qos2_session_id)
+
+
 def test_clients_take_turns_where_the_time_of_a_turn_is_too_short_for_all() -> None:
-    served: list[str] = []
-
-    class Resting:
-        """Takes the time of a whole turn, and never ends."""
-
-        def __init__(self, server: Server, name: str) -> None:
-            self._server = server
-            self._name = name
-
-        def proceed(self) -> None:
-            served.append(self._name)
-            self._server.turn_time.shares_s = 2 * TURN_S
-            self._server._resting.append(self)  # type: ignore[arg-type]  # it has the one method that is called
+    store = SlowStore()
 
     async def scenario(server: Server) -> None:
-        server._resting.extend(Resting(server, name) for name in "abc")  # type: ignore[misc]  # as above
-        server.begin_turn()
-        while len(served) < 7:
+        store.turn_time = server.turn_time
+        peers = [await joined(server, client_id) for client_id in "abc"]
+        for peer in peers:
+            peer.send_now(*[Publish("t", bytes(SHARE_BYTES_MAX), 1, packet_id=1)] * 4)
+        while len(store.served) < 7:
             await turn()
-        server._resting.clear()
 
-    run(scenario)
-    assert served[:7] == list("abcabca")
+    run(scenario, store)
+    assert store.served[:7] == "abcabca"
 
 
 def test_small_reads_are_timed_after_a_long_turn_until_none_was_long_for_a_while() -> None:
