@@ -31,7 +31,7 @@ class Peer:
         self.unread_bytes = 0
         self.ended = ""
         self.connection = StreamConnection(server)
-        self.connection.attach(self)
+        self.connection.connection_made(self)
 
     # -- the transport ---------------------------------------------------------------------------------------------
 

@@ -94,6 +94,21 @@ def test_quick_rules_answer_at_once_and_begin_no_turn() -> None:
     run(scenario)
 
 
+def test_an_identity_is_told_at_once_unless_the_rules_are_slow() -> None:
+    async def scenario(slow: GatedAccess, answers: Answers) -> None:
+        access = GatedAccess(slow=False)
+        access.gate.set()
+        quick = Authenticator(access, answers.begin_turn, threads=1)
+        identity = quick.identity_now(Connect("client", user_name="ann"), "certified")
+        assert identity is not None and identity.user_name == "ann"
+        with pytest.raises(Refused):
+            quick.identity_now(Connect("client", user_name="bad"), None)
+        assert Authenticator(slow, answers.begin_turn, threads=1).identity_now(Connect("client"), None) is None
+        assert (access.asked, slow.asked, answers.all) == (["certified", None], [], [])
+
+    run(scenario)
+
+
 def test_slow_rules_answer_in_a_turn_of_their_own(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(access: GatedAccess, answers: Answers) -> None:
         authenticator = Authenticator(access, answers.begin_turn, threads=1)

@@ -128,6 +128,14 @@ class Authenticator:
         self._waiting = 0
         self._is_closed = False
 
+    def identity_now(self, connect: Connect, certificate_name: str | None) -> Identity | None:
+        """Who a client is, where the rules answer quickly; raises `Refused`. None: ask with `authenticate`."""
+        access = self._access
+        user_name, password = connect.user_name, connect.password
+        if access.slow and access.queue_for(user_name, password, certificate_name) is not None:
+            return None
+        return access.authenticate(connect.client_id, user_name, password, certificate_name)
+
     def authenticate(
         self,
         connect: Connect,

@@ -26,6 +26,7 @@ from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
 from embermq.transport.authentication import Authenticator
 from embermq.transport.bounds.address_bounds import SHARED_ADDRESSES, AddressBounds
+from embermq.transport.bounds.unopened import UnopenedConnections
 from embermq.transport.byte_transport import ByteTransport
 from embermq.transport.capacity import Capacity, used_bytes
 from embermq.transport.fair_share import LONG_TURN_S, SHARE_TIMED_BYTES, TurnTime
@@ -91,6 +92,7 @@ class Server:
         self._connections: set[StreamConnection] = set()
         self._paused: dict[StreamConnection, None] = {}
         self._resting: list[StreamConnection] = []
+        self.unopened: Final = UnopenedConnections(self.loop, limits.connect_timeout_s)
         self.listeners: Final = Listeners(self)
         self.before_stop: Final[list[Callable[[], Awaitable[None]]]] = []  # the ends of what uses this server
         self._in_turn = self._stopping = False
@@ -146,6 +148,7 @@ class Server:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
+        self.unopened.close()
         await self.listeners.wait_closed()
         if self._timer is not None:
             self._timer.cancel()

@@ -35,10 +35,17 @@ class ServerLog:
         for kind in self.kinds:
             kind.flush()
 
-    def end(self, reason: ReasonCode, name: str, address: str, detail: str) -> None:
-        """The server has ended the connection of a client."""
+    def begin(self, client_id: str, address: str) -> None:
+        """A client has its session."""
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s connected from %s", shown_name(client_id), address)
+
+    def end(self, reason: ReasonCode, client_id: str, address: str, detail: str) -> None:
+        """The server has ended the connection of a client; the id is empty if it has not said one."""
         level = logging.DEBUG if reason in QUIET else logging.WARNING
-        self.ends.log(level, "%s (%s) disconnected: %s", name, address, detail)
+        if logger.isEnabledFor(level):
+            name = shown_name(client_id) if client_id else "a client"
+            self.ends.log(level, "%s (%s) disconnected: %s", name, address, detail)
 
     def bug(self, error: Exception) -> None:
         """Something raised that no peer should be able to cause."""

@@ -4,8 +4,6 @@ Owns: the socket: reading and pausing, writing once a turn, the end. A shell aro
 Never: a packet's meaning, or a decision about a message. The core makes those; this only tells it what came.
 """
 
-import asyncio
-import logging
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
@@ -23,13 +21,10 @@ from embermq.transport.byte_transport import ByteTransport
 from embermq.transport.enhanced_authentication import EnhancedAuthentication
 from embermq.transport.fair_share import LIGHT_S, SHARE_BYTES, adapted_share
 from embermq.transport.pauses import FULL, OPENING, RATE, TURN, UNREAD, WAITING_MAX, pause_names
-from embermq.transport.rate_limited_log import shown_name
 from embermq.transport.tls import common_name
 
 if TYPE_CHECKING:
     from embermq.transport.server import Server
-
-logger: Final = logging.getLogger("embermq")
 
 CLOSE_GRACE_S: Final = 5.0
 """How long a connection that the server ends may take to read what was sent before."""
@@ -53,14 +48,14 @@ class StreamConnection(Link):
         "_output_bytes_max",
         "_asking_bytes",
         "_is_slow_reader",
-        "_timeout",
         "_paused",
         "_turn_time",
         "_share_bytes",
         "_took_s",
         "_meter",
         "_unread",
-        "_name",
+        "_client_id",
+        "_address",
         "address_key",
         "_end_detail",
         "_enhanced",
@@ -76,33 +71,32 @@ class StreamConnection(Link):
         self._output_bytes_max: Final = limits.output_bytes_max
         self._asking_bytes: Final = min(PENDING_BYTES_ASKED, self._output_bytes_max)
         self._is_slow_reader = False  # the core was told that there is no room
-        self._timeout: asyncio.TimerHandle | None = None
         self._paused = 0  # the reasons not to read
         self._turn_time: Final = server.turn_time
         self._share_bytes = SHARE_BYTES
         self._took_s = 0.0  # CPU time of its last read that was timed
         self._meter: Final = Meter(self, server) if limits.has_client_rates() else None
         self._unread = b""  # has come, and is processed in the next turns
-        self._name = "a client"
+        self._client_id = ""
+        self._address = ""  # where the client is, for log lines and for the record of its connection
         self.address_key = ""  # what its address counts as
         self._end_detail = ""  # why the transport is gone
         self._enhanced: EnhancedAuthentication | None = None  # of a client that sends AUTH
 
     # -- from the transport --------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.attach(transport)  # type: ignore[arg-type]  # asyncio types the argument by its base class
-
-    def attach(self, transport: ByteTransport) -> None:
-        """The connection begins."""
+    def connection_made(self, transport: ByteTransport) -> None:
         self._transport = transport
-        self.address_key = self._server.addresses.key(transport.get_extra_info("peername"))
+        peer = transport.get_extra_info("peername")
+        self._address = shown_peer(peer)
+        self.address_key = self._server.addresses.key(peer)
         if not self._server.admit(self, transport, self.address_key):
             self._connection.lost()
             transport.abort()
             return
-        transport.set_write_buffer_limits(high=min(WRITE_HIGH_WATER_BYTES, self._output_bytes_max))
-        self._timeout = self._server.loop.call_later(self._server.limits.connect_timeout_s, self._connect_timed_out)
+        if self._output_bytes_max < WRITE_HIGH_WATER_BYTES:
+            transport.set_write_buffer_limits(high=self._output_bytes_max)
+        self._server.unopened.add(self)
 
     def data_received(self, data: bytes) -> None:
         if len(data) < self._turn_time.timed_bytes:
@@ -201,8 +195,7 @@ class StreamConnection(Link):
         if self._unread:
             self._receive(self._unread)
             self._unread = b""
-        if self._timeout is not None:
-            self._timeout.cancel()
+        self._server.unopened.remove(self)
         self._server.forget(self, self.address_key)
         self._enhanced = None
         if self._connection.state < CLOSING and self.session is not None:
@@ -223,7 +216,8 @@ class StreamConnection(Link):
 
     # -- before CONNACK ------------------------------------------------------------------------------------------
 
-    def _connect_timed_out(self) -> None:
+    def connect_timed_out(self) -> None:
+        """CONNACK was not sent in time."""
         state = self._connection.state
         if state >= OPEN:
             return
@@ -235,13 +229,25 @@ class StreamConnection(Link):
 
     def _authenticate(self, connect: Packet) -> None:
         assert isinstance(connect, Connect) and self._transport is not None
-        if connect.client_id:
-            self._name = shown_name(connect.client_id)
-        self.pause_reading(OPENING)
+        self._client_id = connect.client_id
         certificate_name = common_name(self._transport.get_extra_info("peercert"))
         if connect.authentication_method is not None:
+            self.pause_reading(OPENING)
             self._enhanced_authentication().begin(connect, connect.authentication_method, certificate_name)
             return
+        try:
+            identity = self._server.authenticator.identity_now(connect, certificate_name)
+        except Refused as refusal:
+            self.refused(refusal)
+            return
+        if identity is not None:
+            self.accepted(connect, identity)
+        else:
+            self._authenticate_later(connect, certificate_name)
+        if self._connection.state < OPEN:  # it waits for a thread or for a commit
+            self.pause_reading(OPENING)
+
+    def _authenticate_later(self, connect: Connect, certificate_name: str | None) -> None:
         self._server.authenticator.authenticate(
             connect,
             certificate_name,
@@ -261,7 +267,7 @@ class StreamConnection(Link):
         """It is known who the client is: the core gives it its session."""
         if self._connection.state == AUTHENTICATING:  # else it has ended while it was checked
             self._connection.accepted()
-            self._server.core.connect(self, connect, identity, self._connection.dialect.name, self.address())
+            self._server.core.connect(self, connect, identity, self._connection.dialect.name, self._address)
 
     def refused(self, refusal: Refused) -> None:
         """The client may not connect: say so in CONNACK."""
@@ -270,10 +276,6 @@ class StreamConnection(Link):
             self._counters.refuse_connection(refusal.reason)
             self.send(Connack(False, refusal.reason))
             self.close(refusal.reason, refusal.detail)
-
-    def address(self) -> str:
-        """Where the client is, for log lines and for the record of its connection."""
-        return shown_peer(self._transport.get_extra_info("peername") if self._transport is not None else None)
 
     def fail(self, error: PeerError) -> None:
         """The client broke a rule: its connection ends."""
@@ -339,12 +341,10 @@ class StreamConnection(Link):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def opened(self) -> None:
-        if self._timeout is not None:
-            self._timeout.cancel()
-            self._timeout = None
+        self._server.unopened.remove(self)
         if self.session is not None:  # the core has given an id to a client without one
-            self._name = shown_name(self.session.client_id)
-        logger.debug("%s connected from %s", self._name, self.address())
+            self._client_id = self.session.client_id
+        self._server.log.begin(self._client_id, self._address)
         if self._connection.negotiation is not None and self.session is not None:
             self._connection.negotiation.resumed(self.session.received_ids)
         packets = self._connection.opened()
@@ -358,7 +358,7 @@ class StreamConnection(Link):
 
     def close(self, reason: ReasonCode, detail: str) -> None:
         if self._connection.close(reason):
-            self._server.log.end(reason, self._name, self.address(), detail)
+            self._server.log.end(reason, self._client_id, self._address, detail)
             self._server.dirty.append(self)
 
     # -- out -------------------------------------------------------------------------------------------------------

@@ -234,7 +234,7 @@ class WebSocketTransport:
     async def run(self) -> None:
         """Move bytes both ways until either side ends."""
         connection = self._connection
-        connection.attach(self)
+        connection.connection_made(self)
         watching = asyncio.create_task(self._watch())
         error: Exception | None = None
         try:

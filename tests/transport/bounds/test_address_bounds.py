@@ -46,8 +46,11 @@ class Clock:
     ],
 )
 def test_what_an_address_counts_as(host: str, key: str) -> None:
-    bounds = AddressBounds(1, 1, [*SHARED_ADDRESSES, "10.1.0.0/16"])
+    bounds = AddressBounds(1, 1, [*SHARED_ADDRESSES, "10.1.0.0/16"], addresses_max=2)
     assert bounds.key((host, 4711)) == key
+    assert [bounds.key((f"192.0.2.{number}", 1)) for number in range(5)] == [f"192.0.2.{number}" for number in range(5)]
+    assert bounds.key((host, 4712)) == key
+    assert bounds.key((host, 4712)) == key
 
 
 def test_a_unix_socket_has_no_bounds() -> None:

@@ -22,7 +22,8 @@ WAIT_FIRST_S: Final = 1.0
 WAIT_MAX_S: Final = 60.0
 """How long an address waits after the first failure too many; each further one doubles it, up to the second time."""
 ADDRESSES_MAX: Final = 10_000
-"""How many addresses with failures are remembered; the one that failed longest ago is forgotten first."""
+"""How many addresses with failures are remembered; the one that failed longest ago is forgotten first. So many keys of
+addresses are kept as well."""
 
 
 @final
@@ -45,6 +46,7 @@ class AddressBounds:
         "_connections_max",
         "_failed",
         "_failures_max",
+        "_keys",
         "_now_s",
         "_shared",
         "logins_delayed",
@@ -64,6 +66,7 @@ class AddressBounds:
         self._shared: Final = [ipaddress.ip_network(each, strict=False) for each in shared_addresses]
         self._addresses_max: Final = addresses_max
         self._now_s: Final = now_s
+        self._keys: Final[dict[str, str]] = {}  # by host, of those that were asked for last: parsing one takes long
         self._connections: Final[dict[str, int]] = {}
         self._failed: Final[OrderedDict[str, _Failures]] = OrderedDict()
         self.refused = 0  # connections, because their address had too many
@@ -74,6 +77,15 @@ class AddressBounds:
         host = peer[0] if isinstance(peer, (tuple, list)) and peer else None
         if not isinstance(host, str):
             return ""
+        key = self._keys.get(host)
+        if key is None:
+            key = self._key_of(host)
+            if len(self._keys) >= self._addresses_max:
+                self._keys.clear()
+            self._keys[host] = key
+        return key
+
+    def _key_of(self, host: str) -> str:
         try:
             address = ipaddress.ip_address(host.partition("%")[0])
         except ValueError:
