@@ -26,9 +26,9 @@ from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
 from embermq.transport.authentication import Authenticator
 from embermq.transport.bounds.address_bounds import SHARED_ADDRESSES, AddressBounds
+from embermq.transport.bounds.capacity import Capacity, used_bytes
 from embermq.transport.bounds.unopened import UnopenedConnections
 from embermq.transport.byte_transport import ByteTransport
-from embermq.transport.capacity import Capacity, used_bytes
 from embermq.transport.fair_share import LONG_TURN_S, SHARE_TIMED_BYTES, TurnTime
 from embermq.transport.listeners import Listeners
 from embermq.transport.pauses import DISK, TURN, WAITING_MAX

@@ -14,7 +14,7 @@ from embermq.http.resources.metrics import DROPPED, SessionSums
 from embermq.http.service import SAMPLES_MAX, Service
 from embermq.instants import utc_text
 from embermq.store.interface import StoreError
-from embermq.transport.capacity import used_bytes
+from embermq.transport.bounds.capacity import used_bytes
 
 EVERY_S: Final = 10.0
 MINUTES_MAX: Final = int(SAMPLES_MAX * EVERY_S / 60)

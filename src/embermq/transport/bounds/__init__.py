@@ -1,1 +1,1 @@
-"""Bounds: how much one client, or one address, may ask of the server in a time."""
+"""Bounds: how much one client, one address, or all clients together may ask of the server."""

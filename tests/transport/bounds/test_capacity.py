@@ -11,7 +11,7 @@ import pytest
 from embermq.broker.counters import Counters
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import Connect, Publish, Suback, Subscribe, SubscriptionRequest
-from embermq.transport.capacity import Capacity, file_number, machine_bytes, used_bytes
+from embermq.transport.bounds.capacity import Capacity, file_number, machine_bytes, used_bytes
 from embermq.transport.rate_limited_log import RateLimitedLog
 from embermq.transport.server import HEAVY_BYTES, Server
 from support.transports import Peer, joined, run, turn
