@@ -111,12 +111,53 @@ def test_qos_2_repeats_are_answered_and_delivered_once() -> None:
     assert writer.take() == [Pubrec(5), Pubrec(5)]
     assert reader.payloads() == [b"x"]
     bench.send(writer, Pubrel(5))
-    assert writer.take() == []
-    store.finish()
     assert writer.take() == [Pubcomp(5)]
     bench.send(writer, message)
     store.finish()
     assert reader.payloads() == [b"x"]
+
+
+def test_a_persistent_session_is_sent_pubcomp_when_its_pubrel_is_recorded() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    writer = bench.join("w", clean=False)
+    bench.subscribed(bench.join("r"), "t", 0)
+    bench.send(writer, Publish("t", b"x", 2, packet_id=5))
+    store.finish()
+    assert writer.take() == [Pubrec(5)]
+    bench.turn()
+    bench.send(writer, Pubrel(5))
+    assert writer.take() == []
+    store.finish()
+    assert writer.take() == [Pubcomp(5)]
+
+
+def test_a_pubrel_that_comes_too_early_is_answered_after_its_pubrec() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    writer = bench.join("w")
+    bench.subscribed(bench.join("r"), "t", 0)
+    message = Publish("t", b"x", 2, packet_id=5)
+    bench.send(writer, message, Pubrel(5))
+    bench.send(writer, message, Pubrel(5))
+    assert writer.take() == []
+    bench.commit()
+    assert writer.take() == [Pubrec(5), Pubcomp(5), Pubrec(5), Pubcomp(5)]
+
+
+def test_a_session_that_is_not_persistent_does_not_wait_for_records_of_others() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    reader, writer, other = (bench.join(name) for name in ("r", "w", "o"))
+    bench.subscribed(reader, "t", 2)
+    bench.send(writer, Publish("t", b"x", 2, packet_id=5))
+    bench.commit()
+    assert writer.take() == [Pubrec(5)]
+    assert reader.payloads() == [b"x"]
+    bench.send(other, Publish("t", b"y", 1, packet_id=1))
+    bench.send(writer, Pubrel(5))
+    bench.send(reader, Pubrec(1))
+    assert (writer.take(), reader.take(), other.take()) == ([Pubcomp(5)], [Pubrel(1)], [])
 
 
 def test_pubrel_waits_until_it_is_known_that_the_client_has_the_message() -> None:

@@ -87,6 +87,7 @@ class MessageDelivery:
         if qos == 2 and message.packet_id in session.received_ids:
             # MQTT-4.3.3-2: the same message again; the first one may not be durable yet, so this waits as well.
             self._effects.add(AcknowledgementEffect(link, PUBREC, message.packet_id))
+            session.received_ids[message.packet_id] = self._effects.added
             return
         route = self._admitted.get(message.topic_name)
         if route is None or message.retain or not self._access.unrestricted:
@@ -100,7 +101,7 @@ class MessageDelivery:
                 route = self._admission.route(message.topic_name)
         is_taken = self._take(message, route, session.client_id, session, link, session.session_id if qos == 2 else 0)
         if qos == 2 and is_taken:
-            session.received_ids[message.packet_id] = None
+            session.received_ids[message.packet_id] = self._effects.added
 
     def _count_received(self, qos: int, payload_bytes: int) -> None:
         counters = self._counters
@@ -266,7 +267,10 @@ class MessageDelivery:
             session.outbound.pubrec(packet.packet_id)
             self.acknowledged(session, session.outbound.pubcomp(packet.packet_id))
         elif session.outbound.pubrec(packet.packet_id):
-            self._effects.add(AcknowledgementEffect(link, PUBREL, packet.packet_id))
+            if session.outbound.queue is None:  # nothing was recorded
+                link.acknowledge(PUBREL, packet.packet_id, 0)
+            else:
+                self._effects.add(AcknowledgementEffect(link, PUBREL, packet.packet_id))
         else:
             self._counters.acks_unknown += 1
             link.send(Pubrel(packet.packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND))
@@ -274,11 +278,15 @@ class MessageDelivery:
     def pubrel(self, session: "Session", link: Link, packet_id: int) -> None:
         """PUBREL: the client may use the identifier again. One that is not known is confirmed too, with a reason."""
         reason: int = ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
-        if packet_id in session.received_ids:
+        pubrec = session.received_ids.get(packet_id)
+        if pubrec is not None:
             reason = 0
             del session.received_ids[packet_id]
             if session.session_id:
                 self._store.append_pubrel(session.session_id, session.client_id, packet_id)
+            elif pubrec <= self._effects.released():  # nothing is recorded, and PUBCOMP does not overtake PUBREC
+                link.acknowledge(PUBCOMP, packet_id, 0)
+                return
         self._effects.add(AcknowledgementEffect(link, PUBCOMP, packet_id, reason))
 
     def acknowledged(self, session: "Session", is_known: bool) -> None:

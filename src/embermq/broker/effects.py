@@ -67,6 +67,7 @@ class Effects:
 
     __slots__ = (
         "pending",
+        "added",
         "_core",
         "_store",
         "_wake",
@@ -95,6 +96,7 @@ class Effects:
     ) -> None:
         """`wake_in_ms` calls a function after a time; without it no group waits for more records."""
         self.pending: list[Effect] = []  # of the open group
+        self.added = 0  # how many there have been; also the number of the newest
         self._core: Final = core
         self._store: Final = store
         self._wake: Final = wake
@@ -115,6 +117,7 @@ class Effects:
     def add(self, effect: Effect) -> None:
         """Let an effect wait for the commit of the open group."""
         self.pending.append(effect)
+        self.added += 1
         self._weight += effect.weight
         session = effect.session
         if session is not None:
@@ -190,6 +193,10 @@ class Effects:
     def may_proceed(self) -> bool:
         """Whether effects can be released, or wait while the store is free to commit their group."""
         return self._is_durable or (bool(self.pending) and not self._is_committing and not self._is_gathering)
+
+    def released(self) -> int:
+        """The number of the newest effect that is released; all before it are released too."""
+        return self.added - len(self.pending) - len(self._committing) + self._released
 
     def pending_publishes(self) -> "list[PublishEffect]":
         """The messages that are not durable yet, oldest first."""
