@@ -18,6 +18,7 @@ FUNCTION_LINES_MAX = 60
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "protocol": ("protocol",),
     "protocol.mqtt": (
+        "protocol.acknowledgements",
         "protocol.errors",
         "protocol.message_expiry",
         "protocol.packets",

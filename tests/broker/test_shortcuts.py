@@ -17,7 +17,12 @@ import pytest
 
 from embermq.broker.access import Access, AllowAll, Identity
 from embermq.broker.limits import Limits
+from embermq.protocol.acknowledgements import Acknowledgements
 from embermq.protocol.packets import (
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
     Disconnect,
     Packet,
     Pingreq,
@@ -55,6 +60,7 @@ TOPIC_FILTERS = [
     "$share/g/a",
     "$share/g/#",
 ]
+ACKNOWLEDGEMENT_TYPES: dict[type[Packet], int] = {Puback: PUBACK, Pubrec: PUBREC, Pubrel: PUBREL, Pubcomp: PUBCOMP}
 TIGHT = Limits(inflight_max=3, queue_messages_max=4, queue_bytes_max=60, topic_levels_max=3)
 WIDE = Limits(topic_levels_max=3)
 
@@ -84,15 +90,18 @@ class Side:
 
     def __init__(self, store: Store, access: Access, limits: Limits, shortcuts: bool) -> None:
         self.store = store
+        self.has_shortcuts = shortcuts
         self.accepted = 0  # calls of `Core.acknowledged` that were done at once
         self.bench = Bench(store, limits, access, shortcuts=shortcuts)
         self.links: list[ScriptedLink] = []  # all that there ever were
         self.clients: list[ScriptedLink | None] = [None] * CLIENTS
         self.unanswered: list[list[Packet]] = [[] for _ in range(CLIENTS)]
+        self.unreleased: list[list[int]] = [[] for _ in range(CLIENTS)]  # packet identifiers of PUBRECs
         self.finish: Callable[[], None] = self.bench.commit
 
     def connect(self, client: int, clean: bool, receive_maximum: int, room: int, will: Will | None) -> None:
         self.unanswered[client].clear()
+        self.unreleased[client].clear()
         link = self.bench.connect(f"c{client}", clean=clean, receive_maximum=receive_maximum, room=room, will=will)
         self.links.append(link)
         self.clients[client] = link
@@ -100,7 +109,7 @@ class Side:
     def send(self, client: int, *packets: Packet, turn: bool = True) -> None:
         link = self.clients[client]
         if link is not None and link.is_open:
-            self.bench.send(link, *packets, turn=turn)
+            self.bench.send(link, *(in_runs(packets) if self.has_shortcuts else packets), turn=turn)
 
     def send_puback(self, client: int, packet_id: int) -> None:
         """As a stream does it: a PUBACK that comes alone is offered to `acknowledged` first."""
@@ -127,6 +136,34 @@ class Side:
             else:
                 self.send(client, Pubrec(packet.packet_id))
 
+    def answer_all(self, client: int, unknown_at: int, swap: bool) -> None:
+        """Answer everything in one read; one identifier among the answers may be unknown, or all of a wrong type."""
+        answers: list[list[Packet]] = [[], [], [], []]
+        for packet in self.unanswered[client]:
+            if isinstance(packet, Pubrel):
+                answers[0].append(Pubcomp(packet.packet_id))
+            elif isinstance(packet, Publish) and packet.qos == 1:
+                answers[1].append(Puback(packet.packet_id))
+            elif isinstance(packet, Publish):
+                answers[2].append(Pubrec(packet.packet_id))
+        answers[3] += map(Pubrel, self.unreleased[client])
+        for kind, same in zip((Pubcomp, Puback, Pubrec, Pubrel), answers, strict=True):
+            if unknown_at < len(same):
+                same.insert(unknown_at, kind(60_000))
+        if swap:
+            ids = [packet.packet_id for packet in self.unanswered[client] if isinstance(packet, (Publish, Pubrel))]
+            answers = [[kind(packet_id) for packet_id in ids] for kind in (Pubcomp, Puback, Pubrec, Pubrel)]
+        self.unanswered[client].clear()
+        self.unreleased[client].clear()
+        self.send(client, *answers[3], *answers[2], *answers[1], *answers[0])
+
+    def release_early(self, client: int, message: Publish) -> None:
+        """A client that does not wait for the PUBRECs: several messages at QoS 2, with their PUBRELs behind them."""
+        first = 100 + message.packet_id
+        ids = range(first, first + 3)
+        publishes = [Publish(message.topic_name, message.payload, 2, False, False, packet_id) for packet_id in ids]
+        self.send(client, *publishes, *map(Pubrel, ids))
+
     def answer_wrongly(self, client: int) -> None:
         """PUBACK for a message at QoS 2."""
         for packet in self.unanswered[client]:
@@ -142,16 +179,18 @@ class Side:
         elif link is not None:
             self.bench.lose(link)
 
-    def come_back(self, client: int, room: int, answers: bool) -> None:
+    def come_back(self, client: int, room: int, receive_maximum: int, answers: str) -> None:
         """The client is lost, and gets only some of what it has not acknowledged over its new connection."""
+        before = [packet for packet in self.unanswered[client] if isinstance(packet, Publish)]
         self.leave(client, orderly=False)
-        self.connect(client, False, 10, room, None)
+        self.connect(client, False, receive_maximum, room, None)
         self.finish()
         self.set_room(client, 5, is_noticed=False)
-        for packet in self.links[-1].got if answers else ():
-            if isinstance(packet, Publish) and packet.qos == 1:
-                self.send_puback(client, packet.packet_id)
-                return
+        got = [packet for packet in self.links[-1].got if isinstance(packet, Publish) and packet.qos]
+        if answers == "one" and got and got[0].qos == 1:
+            self.send_puback(client, got[0].packet_id)
+        elif answers == "all":  # also what it has got over its last connection only
+            self.send(client, *(Puback(p.packet_id) if p.qos == 1 else Pubrec(p.packet_id) for p in before))
 
     def set_room(self, client: int, room: int, is_noticed: bool) -> None:
         """The client reads, or reads no more; the core learns of it at once, or when it asks the link."""
@@ -174,6 +213,8 @@ class Side:
             if link in self.clients:
                 wanted = [p for p in got if isinstance(p, Pubrel) or (isinstance(p, Publish) and p.qos)]
                 self.unanswered[self.clients.index(link)] += wanted
+                released = [p.packet_id for p in got if isinstance(p, Pubrec) and p.reason < 0x80]
+                self.unreleased[self.clients.index(link)] += released
         counters = attributes_of(self.bench.core.counters)
         del counters["others"]  # functions
         sessions = [
@@ -191,6 +232,22 @@ class Side:
         ]
         records = self.store.records[-20:] if isinstance(self.store, ScriptedStore) else []
         return [sent, counters, sessions, self.store.next_offset(), records]
+
+
+def in_runs(packets: tuple[Packet, ...]) -> list[Packet]:
+    """As a connection reads them: acknowledgements of one type that follow each other are one packet."""
+    gathered: list[Packet] = []
+    for packet in packets:
+        packet_type = ACKNOWLEDGEMENT_TYPES.get(type(packet))
+        if packet_type is None or not isinstance(packet, (Puback, Pubrec, Pubrel, Pubcomp)):
+            gathered.append(packet)
+            continue
+        last = gathered[-1] if gathered else None
+        if isinstance(last, Acknowledgements) and last.packet_type == packet_type:
+            last.packet_ids.append(packet.packet_id)
+        else:
+            gathered.append(Acknowledgements(packet_type, [packet.packet_id]))
+    return gathered
 
 
 # -- scripts ---------------------------------------------------------------------------------------------------------
@@ -262,6 +319,12 @@ def random_step(random: Random) -> tuple[str, Step]:
         return read_step(random, client)
     if number < 37:
         return crowd_step(random)
+    if number < 41:
+        unknown_at, swap = random.choice([0, 1, 2, 100, 100]), random.random() < 0.2
+        return f"answer all {client} {unknown_at} {swap}", lambda side: side.answer_all(client, unknown_at, swap)
+    if number < 43:
+        message = random_publish(random, (2,), ADMITTED)
+        return f"release early {client} {message}", lambda side: side.release_early(client, message)
     if number < 65:
         which = random.choice([0, 0, 0, 1, 2])
         return f"answer {client} {which}", lambda side: side.answer(client, which)
@@ -275,8 +338,10 @@ def random_step(random: Random) -> tuple[str, Step]:
     if number < 81:
         return connect_step(random, client)
     if number < 85:
-        room, answers = random.choice([0, 1, 1, 2]), random.random() < 0.7
-        return f"come back {client} {room} {answers}", lambda side: side.come_back(client, room, answers)
+        room, maximum = random.choice([0, 1, 1, 2]), random.choice([2, 10])
+        answers = random.choice(["none", "one", "all", "all"])
+        text = f"come back {client} {room} {maximum} {answers}"
+        return text, lambda side: side.come_back(client, room, maximum, answers)
     if number < 87:
         orderly = random.random() < 0.5
         return f"leave {client} orderly={orderly}", lambda side: side.leave(client, orderly)

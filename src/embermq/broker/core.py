@@ -21,12 +21,14 @@ from embermq.broker.history.delivery import HistoryDelivery
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
 from embermq.broker.queues.clock import Clock
+from embermq.broker.queues.flow import ignore_long_queue
 from embermq.broker.queues.shared import ShareGroup, Shares
 from embermq.broker.retained_delivery import COMPARISONS_MAX, RetainedDelivery
 from embermq.broker.routes import Routes
 from embermq.broker.session import Session
 from embermq.broker.shortcuts import Shortcuts
 from embermq.broker.subscriptions import Subscriptions
+from embermq.protocol.acknowledgements import Acknowledgements
 from embermq.protocol.errors import PeerError, ProtocolError
 from embermq.protocol.packets import (
     Connect,
@@ -52,10 +54,6 @@ LAZY_GROUP_AGE_MS: Final = 500
 """A group that no effect waits for is committed when it holds this much, or at the first tick after this time."""
 EXPIRED_MAX: Final = 1_000
 """How many expired retained messages one tick may remove."""
-
-
-def ignore_long_queue(client_id: str) -> None:
-    """For a core whose long queues are not logged."""
 
 
 @final
@@ -173,6 +171,8 @@ class Core:
                         delivery.receive(session, link, packet)
                 elif isinstance(packet, Puback):
                     delivery.acknowledged(session, session.outbound.puback(packet.packet_id))
+                elif isinstance(packet, Acknowledgements):
+                    delivery.runs.receive(session, link, packet)
                 elif isinstance(packet, Pubrec):
                     delivery.pubrec(session, link, packet)
                 elif isinstance(packet, Pubrel):
@@ -411,14 +411,13 @@ class Core:
         flow = self.delivery.flow
         if flow.rising:
             flow.end_turn()
-        is_ready = bool(flow.ready)
-        if is_ready:
-            self._process_deferred()
         is_ending = self.subscriptions.remove_more()
         has_more = self.history.send_pieces()
-        if self.retained.send_pieces() or has_more:
+        has_more = self.retained.send_pieces() or has_more
+        if flow.ready:  # as if they came now, for the next turn
+            self._process_deferred()
             return True
-        return is_ready or is_ending or self._effects.may_proceed()
+        return has_more or is_ending or self._effects.may_proceed()
 
     def is_behind(self) -> bool:
         """Whether so much waits to be released that clients which bring much should wait."""

@@ -14,6 +14,7 @@ from embermq.broker.effects import AcknowledgementEffect, Effects, PublishEffect
 from embermq.broker.link import Link
 from embermq.broker.queues.clock import Clock
 from embermq.broker.queues.flow import Flow
+from embermq.broker.runs.acknowledgements import AcknowledgementRuns
 from embermq.broker.shortcuts import deliver_next
 from embermq.protocol.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Delivery, Publish, Pubrec, Pubrel
 from embermq.protocol.reasons import ReasonCode
@@ -35,6 +36,7 @@ class MessageDelivery:
         "clock",
         "dirty",
         "flow",
+        "runs",
         "_store",
         "_access",
         "_admission",
@@ -67,6 +69,7 @@ class MessageDelivery:
         self._retained: Final = retained
         self.clock: Final = clock
         self.flow: Final = Flow(counters, report_long_queue)
+        self.runs: Final = AcknowledgementRuns(self, counters, effects)
         self._with_shortcuts: Final = with_shortcuts
 
     # -- from publishers -------------------------------------------------------------------------------------------
@@ -267,7 +270,7 @@ class MessageDelivery:
             session.outbound.pubrec(packet.packet_id)
             self.acknowledged(session, session.outbound.pubcomp(packet.packet_id))
         elif session.outbound.pubrec(packet.packet_id):
-            if session.outbound.queue is None:  # nothing was recorded
+            if session.outbound.queue is None and not self._effects.are_soon():  # nothing was recorded
                 link.acknowledge(PUBREL, packet.packet_id, 0)
             else:
                 self._effects.add(AcknowledgementEffect(link, PUBREL, packet.packet_id))
@@ -284,7 +287,8 @@ class MessageDelivery:
             del session.received_ids[packet_id]
             if session.session_id:
                 self._store.append_pubrel(session.session_id, session.client_id, packet_id)
-            elif pubrec <= self._effects.released():  # nothing is recorded, and PUBCOMP does not overtake PUBREC
+            elif pubrec <= self._effects.released() and not self._effects.are_soon():
+                # Nothing is recorded, and PUBCOMP does not overtake the PUBREC of its message.
                 link.acknowledge(PUBCOMP, packet_id, 0)
                 return
         self._effects.add(AcknowledgementEffect(link, PUBCOMP, packet_id, reason))

@@ -70,6 +70,7 @@ class Effects:
         "added",
         "_core",
         "_store",
+        "_is_at_once",
         "_wake",
         "_wake_in_ms",
         "_bug",
@@ -99,6 +100,7 @@ class Effects:
         self.added = 0  # how many there have been; also the number of the newest
         self._core: Final = core
         self._store: Final = store
+        self._is_at_once: Final = store.at_once()
         self._wake: Final = wake
         self._bug: Final = bug
         self._committing: list[Effect] = []  # of the group that is being made durable, or released
@@ -193,6 +195,10 @@ class Effects:
     def may_proceed(self) -> bool:
         """Whether effects can be released, or wait while the store is free to commit their group."""
         return self._is_durable or (bool(self.pending) and not self._is_committing and not self._is_gathering)
+
+    def are_soon(self) -> bool:
+        """Whether there are effects that wait only for the end of the turn: then an answer keeps its place behind."""
+        return self._is_at_once and bool(self.pending)
 
     def released(self) -> int:
         """The number of the newest effect that is released; all before it are released too."""

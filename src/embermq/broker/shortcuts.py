@@ -9,7 +9,7 @@ random scripts with and without shortcuts and compares all that is sent, counted
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.link import Link
-from embermq.protocol.packets import PUBACK, Delivery, Publish
+from embermq.protocol.packets import PUBACK, PUBREC, Delivery, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import PACKET_IDS, Store
 
@@ -84,7 +84,7 @@ class Shortcuts:
         self._counters: Final = counters
 
     def publish(self, session: "Session", link: Link, message: Publish) -> bool:
-        """A PUBLISH at QoS 0, or at QoS 1 with nothing to wait for, is recorded and delivered at once.
+        """A PUBLISH at QoS 0, or at QoS 1 or 2 with nothing to wait for, is recorded and delivered at once.
 
         If its topic name is admitted, every client has all rights, it is not retained, and nothing is pending that it
         could overtake. General path: `MessageDelivery.receive`.
@@ -96,7 +96,9 @@ class Shortcuts:
         if qos == 0:
             if not route.is_plain:
                 return False
-        elif qos != 1 or not self._commits_at_once or self._effects.pending or route.persistent or route.groups:
+        elif not self._commits_at_once or self._effects.pending or route.persistent or route.groups:
+            return False
+        if qos == 2 and (session.session_id or message.packet_id in session.received_ids):
             return False
         counters = self._counters
         payload_bytes = len(message.payload)
@@ -104,13 +106,20 @@ class Shortcuts:
         counters.publish_bytes_received += payload_bytes
         self._store.append_publish(message, session.client_id)
         if qos:
-            counters.publish_received_1 += 1
-            counters.publish_bytes_received_1 += payload_bytes
+            packet_type = PUBACK
+            if qos == 1:
+                counters.publish_received_1 += 1
+                counters.publish_bytes_received_1 += payload_bytes
+            else:
+                counters.publish_received_2 += 1
+                counters.publish_bytes_received_2 += payload_bytes
+                session.received_ids[message.packet_id] = 0  # its PUBREC waits for no effect
+                packet_type = PUBREC
             if route.receivers:
                 self._delivery.fan_out(message, route.receivers, session.client_id)
-                link.acknowledge(PUBACK, message.packet_id, 0)
+                link.acknowledge(packet_type, message.packet_id, 0)
             else:
-                link.acknowledge(PUBACK, message.packet_id, ReasonCode.NO_MATCHING_SUBSCRIBERS)
+                link.acknowledge(packet_type, message.packet_id, ReasonCode.NO_MATCHING_SUBSCRIBERS)
             return True
         if not route.receivers:
             return True

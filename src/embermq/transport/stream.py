@@ -128,9 +128,8 @@ class StreamConnection(Link):
             server.rest(self)
             return
         share_bytes = self._share_bytes
-        meter = (
-            self._meter if self._transport is not None else None
-        )  # the last of what a client has sent is not metered
+        # The last of what a client has sent is not metered.
+        meter = None if self._transport is None else self._meter
         if meter is not None:
             share_bytes = min(share_bytes, METERED_SHARE_BYTES)
         is_whole = len(data) >= share_bytes
@@ -301,8 +300,7 @@ class StreamConnection(Link):
         return connection.forward(message)
 
     def deliver(self, delivery: Delivery) -> bool:
-        connection = self._connection
-        if connection.deliver(delivery):
+        if self._connection.deliver(delivery):
             return True
         self._count_too_large()
         return False
@@ -317,6 +315,9 @@ class StreamConnection(Link):
 
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
         self._connection.acknowledge(packet_type, packet_id, reason)
+
+    def acknowledge_all(self, packet_type: int, packet_ids: list[int]) -> None:
+        self._connection.acknowledge_all(packet_type, packet_ids)
 
     def has_room(self) -> bool:
         return self._connection.pending_bytes <= self._output_bytes_max or self._make_room()

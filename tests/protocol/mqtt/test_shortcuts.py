@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from embermq.protocol.acknowledgements import Acknowledgements, parted
 from embermq.protocol.errors import PeerError
 from embermq.protocol.mqtt import shortcuts
 from embermq.protocol.mqtt.connection import Connection
@@ -39,6 +40,12 @@ from support.vectors.mutations import WIRES, mutated
 from support.vectors.vector import V31
 
 PACKET_BYTES_MAX: Final = 100_000
+ACKNOWLEDGEMENTS: Final = [
+    *map(wire_of, (Puback(1), Puback(65_535), Pubrec(2), Pubrel(3), Pubrel(0x6202), Pubcomp(4))),
+    b"\x40\x02\x00\x00",
+    b"\x40\x82\x00\x00\x01",
+    b"\x50\x03\x00\x01\x00",
+]
 places: Final = st.lists(st.integers(0, 100_000), max_size=8)
 
 
@@ -53,15 +60,19 @@ def outcome(error: PeerError | None) -> object:
 
 def assert_decoded_alike(pieces: list[bytes], bytes_max: int = PACKET_BYTES_MAX, server: bool = True) -> None:
     for dialect in (MQTT_311, MQTT_5):
-        quick, general = (
+        quick, with_runs, general = (
             Decoder(bytes_max, server, shortcuts=shortcuts, levels=(3, 4, 5), dialect=dialect)
-            for shortcuts in (True, False)
+            for shortcuts in (True, True, False)
         )
+        with_runs.has_runs = True
         for piece in pieces:
-            assert quick.feed(piece) == general.feed(piece)
-            assert outcome(quick.error) == outcome(general.error)
-            assert quick.rest_bytes_wanted == general.rest_bytes_wanted
-            assert quick.dialect is general.dialect
+            expected = general.feed(piece)
+            assert quick.feed(piece) == expected
+            assert parted(with_runs.feed(piece)) == expected
+            for decoder in (quick, with_runs):
+                assert outcome(decoder.error) == outcome(general.error)
+                assert decoder.rest_bytes_wanted == general.rest_bytes_wanted
+                assert decoder.dialect is general.dialect
 
 
 # -- read_common ---------------------------------------------------------------------------------------------------
@@ -71,6 +82,13 @@ def assert_decoded_alike(pieces: list[bytes], bytes_max: int = PACKET_BYTES_MAX,
 @given(st.lists(from_client, max_size=6), st.binary(max_size=20), places)
 def test_packets_of_a_client_are_read_alike(packets: list[Packet], tail: bytes, places: list[int]) -> None:
     assert_decoded_alike(split(b"".join(map(wire_of, packets)) + tail, places))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(st.sampled_from(ACKNOWLEDGEMENTS), st.integers(0, 9)), max_size=6), mutated(), places)
+def test_runs_of_acknowledgements_are_read_alike(runs: list[tuple[bytes, int]], tail: bytes, places: list[int]) -> None:
+    wire = b"".join(frame * count for frame, count in runs)
+    assert_decoded_alike(split(wire + tail, places))
 
 
 @settings(deadline=None, max_examples=300)
@@ -123,6 +141,21 @@ def test_the_shortcut_reads_what_it_is_for() -> None:
         end = read_common(wire + b"\xc0\0", 0, found, PACKET_BYTES_MAX, dialect.has_publish_properties)
         assert end == len(wire)
         assert found == common
+
+
+def test_a_run_of_acknowledgements_is_one_packet() -> None:
+    for packet_type, packet in ((PUBACK, Puback), (PUBREC, Pubrec), (PUBREL, Pubrel), (PUBCOMP, Pubcomp)):
+        wire = b"".join(wire_of(packet(packet_id)) for packet_id in (1, 65_535, 256, 2, 2))
+        connection, _ = opened(shortcuts=True)
+        assert connection.receive_data(wire) == [Acknowledgements(packet_type, [1, 65_535, 256, 2, 2])]
+        assert connection.receive_data(wire[:-8]) == [packet(1), packet(65_535), packet(256)]
+        assert opened(shortcuts=False)[0].receive_data(wire[:8]) == [packet(1), packet(65_535)]
+
+
+def test_a_length_with_an_idle_byte_begins_no_run() -> None:
+    wire = b"\x40\x82\x00\x00\x01" + b"\x40\x02\x00\x40" * 2
+    connection, _ = opened(shortcuts=True)
+    assert parted(connection.receive_data(wire + wire)) == [Puback(1), Puback(64), Puback(64)] * 2
 
 
 def test_the_topic_names_that_are_kept_are_bounded() -> None:
@@ -228,22 +261,27 @@ MESSAGES: Final = [
 messages: Final = st.sampled_from(MESSAGES) | st.builds(Publish, short_names, payloads)
 deliveries: Final = st.builds(Delivery, messages, st.integers(0, 2), st.booleans(), st.booleans(), packet_ids)
 acknowledgements: Final = st.tuples(st.sampled_from([PUBACK, PUBREC, PUBREL, PUBCOMP]), packet_ids)
+answers: Final = st.builds(
+    Acknowledgements, st.sampled_from([PUBACK, PUBREC, PUBREL, PUBCOMP]), st.lists(packet_ids, min_size=1, max_size=5)
+)
 others: Final = st.sampled_from([Pingresp(), Suback(1, [0, 0x80])])
 # What happens to which of three connections: bytes come, something is to be sent, or the turn ends.
 steps: Final = st.tuples(
     st.integers(0, 2),
-    st.one_of(messages, deliveries, acknowledgements, others, st.sampled_from(WIRES), mutated(), st.none()),
+    st.one_of(messages, deliveries, acknowledgements, answers, others, st.sampled_from(WIRES), mutated(), st.none()),
 )
 
 
-def carry_out(connections: list[tuple[Connection, list[str]]], script: list[tuple[int, object]]) -> list[object]:
+def carry_out(
+    connections: list[tuple[Connection, list[str]]], script: list[tuple[int, object]], shortcuts_on: bool
+) -> list[object]:
     """Everything that can be seen of it."""
     seen: list[object] = []
     for number, step in script:
         connection, told = connections[number]
         if isinstance(step, bytes):
             packet_id = connection.lone_puback(step)
-            seen.append([Puback(packet_id)] if packet_id else connection.receive_data(step))
+            seen.append([Puback(packet_id)] if packet_id else parted(connection.receive_data(step)))
             seen.append(outcome(connection.failure))
         elif isinstance(step, Publish):
             seen.append(connection.forward(step))
@@ -251,6 +289,12 @@ def carry_out(connections: list[tuple[Connection, list[str]]], script: list[tupl
             seen.append(connection.deliver(step))
         elif isinstance(step, tuple):
             connection.acknowledge(step[0], step[1], 0)
+        elif isinstance(step, Acknowledgements):
+            if shortcuts_on:
+                connection.acknowledge_all(step.packet_type, step.packet_ids)
+            else:
+                for packet_id in step.packet_ids:
+                    connection.acknowledge(step.packet_type, packet_id, 0)
         elif isinstance(step, Packet):
             connection.send(step)
         else:
@@ -267,7 +311,7 @@ def test_connections_with_and_without_shortcuts_do_the_same(script: list[tuple[i
     for shortcuts_on in (True, False):
         shared = Encodings(is_reused=shortcuts_on)
         connections = [opened(shortcuts_on, level, shared) for level in (4, 5, V31)]
-        seen.append(carry_out(connections, script))
+        seen.append(carry_out(connections, script, shortcuts_on))
     assert seen[0] == seen[1]
 
 

@@ -13,7 +13,8 @@ A receiver that has not drained after `HOLD_BACK_MAX_MS` is slow: nobody waits f
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
-from embermq.protocol.packets import Packet, Pingreq, Puback, Pubcomp, Publish, Pubrec
+from embermq.protocol.acknowledgements import Acknowledgements, parted
+from embermq.protocol.packets import PUBREL, Packet, Pingreq, Puback, Pubcomp, Publish, Pubrec
 
 if TYPE_CHECKING:
     from embermq.broker.counters import Counters
@@ -27,6 +28,10 @@ DEFERRED_BYTES_MAX: Final = 128 * 1024
 """Of one publisher: topic names and payloads that wait for a receiver. Beyond it the publisher is not read from."""
 PACKET_BYTES: Final = 64
 """What a deferred packet counts besides its topic name and payload."""
+
+
+def ignore_long_queue(client_id: str) -> None:
+    """For a core whose long queues are not logged."""
 
 
 @final
@@ -104,7 +109,11 @@ class Flow:
         deferred = self.held[publisher]
         at_once: list[Packet] = []
         for packet in packets:
-            if isinstance(packet, (Puback, Pubrec, Pubcomp, Pingreq)):
+            if isinstance(packet, Acknowledgements) and packet.packet_type == PUBREL:
+                self._counters.messages_received += len(packet.packet_ids) - 1  # the run has been counted as a packet
+                for single in parted([packet]):
+                    deferred.add(single)
+            elif isinstance(packet, (Puback, Pubrec, Pubcomp, Pingreq, Acknowledgements)):
                 at_once.append(packet)
             else:
                 deferred.add(packet)

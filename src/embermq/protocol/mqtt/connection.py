@@ -33,7 +33,7 @@ from embermq.protocol.mqtt.states import (
     OPEN,
     TRANSITIONS,
 )
-from embermq.protocol.mqtt.writers import ACKNOWLEDGEMENT_HEADERS, publish_head
+from embermq.protocol.mqtt.writers import ACKNOWLEDGEMENT_HEADERS, acknowledgements, publish_head
 from embermq.protocol.packets import Auth, Connack, Connect, Delivery, Disconnect, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 
@@ -81,7 +81,7 @@ class Connection:
         "_has_shortcuts",
         "_encodings",
         "_stash",
-        "_payload_parts",
+        "_more_parts",
         "_has_large",
     )
 
@@ -127,7 +127,7 @@ class Connection:
         self.encoded: EncodedMessages = encodings.of(self._decoder.dialect)
         self._stash: list[Packet] = []  # what came after CONNECT and before CONNACK was sent
         self.out: list[bytes] = []
-        self._payload_parts = 0  # parts of the output that are the payload of the part before
+        self._more_parts = 0  # how many more parts the output has than packets; below 0: a part has several
         self._has_large = False  # a part of the output is not to be copied
 
     @property
@@ -229,6 +229,7 @@ class Connection:
     def opened(self) -> list[Packet]:
         """CONNACK has been sent; returns what the client has sent since its CONNECT. See `failure` afterwards."""
         self._move(CONNACK_SENT)
+        self._decoder.has_runs = self._has_shortcuts
         stash = self._stash
         self._stash = []
         self.failure = self._decoder.error
@@ -312,7 +313,7 @@ class Connection:
         if len(payload) >= SHARED_BYTES_MIN:
             self._gather(frame)
             self._gather(payload)
-            self._payload_parts += 1
+            self._more_parts += 1
             return True
         frame += payload
         out = self.out
@@ -357,7 +358,7 @@ class Connection:
         if len(payload) >= SHARED_BYTES_MIN:
             self._gather(start)
             self._gather(payload)
-            self._payload_parts += 1
+            self._more_parts += 1
         else:
             self._gather(start + payload)
         return True
@@ -374,6 +375,21 @@ class Connection:
         out.append(ACKNOWLEDGEMENT_HEADERS[packet_type] + packet_id.to_bytes(2, "big"))
         self.pending_bytes += 4
         self.answer_bytes += 4
+
+    def acknowledge_all(self, packet_type: int, packet_ids: list[int]) -> None:
+        """Shortcut for `acknowledge` of each with reason 0: one part of the output."""
+        negotiation = self.negotiation
+        if negotiation is not None and (negotiation.counts_messages or self._end_at >= 0):
+            for packet_id in packet_ids:
+                self.acknowledge(packet_type, packet_id, 0)
+            return
+        frames = acknowledgements(packet_type, packet_ids)
+        if not self.out:
+            self._output_waits()
+        self.out.append(frames)
+        self._more_parts -= len(packet_ids) - 1
+        self.pending_bytes += len(frames)
+        self.answer_bytes += len(frames)
 
     def send(self, packet: Packet) -> None:
         """Gather any other packet; nothing if the dialect cannot express it."""
@@ -404,15 +420,14 @@ class Connection:
         out = self.out
         if self._end_at >= 0:  # nothing follows DISCONNECT (5.0, MQTT-3.14.4-1), also what a commit releases later
             del out[self._end_at :]
-        self.packets_taken = len(out)
+        self.packets_taken = len(out) - self._more_parts
+        self._more_parts = 0
         if not out:
             return []
         self.out = []
         if not self._has_large:
             return [b"".join(out)]
-        self.packets_taken -= self._payload_parts
         self._has_large = False
-        self._payload_parts = 0
         return joined(out)
 
     def last_sent(self) -> None:

@@ -65,6 +65,7 @@ class Decoder:
     the one of that level.
     `rest_bytes_wanted` is 0 between two packets, else the size at which the incomplete one is decoded again.
     `aliases` resolve what belongs to an MQTT 5 connection; without them such a PUBLISH is returned as `WirePublish`.
+    `has_runs`: runs of acknowledgements are read as one packet each; a connection asks for it when it is open.
     `has_auth`: an AUTH has come since the connection set it to False.
     `error` is set when the stream ended in a bad packet; everything after it is ignored.
     """
@@ -74,6 +75,7 @@ class Decoder:
         "error",
         "rest_bytes_wanted",
         "has_auth",
+        "has_runs",
         "_is_server",
         "_packet_bytes_max",
         "_bytes_max",
@@ -106,6 +108,7 @@ class Decoder:
         self._aliases: Final = aliases
         self._property_bounds: Final = property_bounds
         self.has_auth = False
+        self.has_runs = False
         self._has_shortcut: Final = shortcuts
         # The beginning of an incomplete packet: one that comes in many reads is gathered by appending.
         self._rest = bytearray()
@@ -127,7 +130,7 @@ class Decoder:
         try:
             at = 0
             if self._has_shortcut:
-                at = read_common(data, 0, packets, self._bytes_max, self.dialect.has_publish_properties)
+                at = read_common(data, 0, packets, self._bytes_max, self.dialect.has_publish_properties, self.has_runs)
             if at < len(data):
                 self._decode(data, at, packets)
         except PeerError as error:
@@ -149,7 +152,7 @@ class Decoder:
             packets.append(self._read(first, Fields(data, body, stop, first & 15, self._property_bounds)))
             at = stop
             if self._has_shortcut:
-                at = read_common(data, at, packets, self._bytes_max, self.dialect.has_publish_properties)
+                at = read_common(data, at, packets, self._bytes_max, self.dialect.has_publish_properties, self.has_runs)
 
     def _remaining_length(self, data: bytes, at: int) -> tuple[int, int]:
         """Where the body of the packet at `at` begins, and its length (2.2.3); 0 and 0 if more bytes are needed."""

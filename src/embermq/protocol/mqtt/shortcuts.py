@@ -1,6 +1,7 @@
 """Shortcuts: functions beside the general path for the packets that come most often.
 
-Owns: `read_common`, which reads PUBLISH and acknowledgements without a reader for each, and `lone_puback`.
+Owns: `read_common`, which reads PUBLISH and acknowledgements without a reader for each, and runs of acknowledgements as
+one packet; and `lone_puback`.
 Never: a meaning of its own. Each function says when it applies and leaves everything else, errors included, to the
 general path (`decode`, `readers`); tests/protocol/mqtt/test_shortcuts.py compares the two. The third shortcut of this
 package, bytes that are encoded once for several receivers, is `encode.EncodedMessages`.
@@ -9,6 +10,9 @@ package, bytes that are encoded once for several receivers, is `encode.EncodedMe
 from collections.abc import Callable
 from typing import Final
 
+from librt.strings import read_i32_be
+
+from embermq.protocol.acknowledgements import RUN_MIN, Acknowledgements
 from embermq.protocol.mqtt.fields import topic_name_of
 from embermq.protocol.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 
@@ -16,7 +20,11 @@ TOPIC_CACHE_MAX: Final = 16_384
 # A longer name is checked each time it comes: long names that come once must not fill the memory.
 TOPIC_CACHE_BYTES_MAX: Final = 256
 
-LONE_PUBACK_BYTES: Final = 4
+ACKNOWLEDGEMENT_BYTES: Final = 4
+LONE_PUBACK_BYTES: Final = ACKNOWLEDGEMENT_BYTES
+
+_RUN_BYTES: Final = RUN_MIN * ACKNOWLEDGEMENT_BYTES
+_RUN_LAST: Final = _RUN_BYTES - ACKNOWLEDGEMENT_BYTES
 
 # Topic names that were found valid, by their bytes, for all connections: most topics are published to again and again.
 _topic_names: Final[dict[bytes, str]] = {}
@@ -26,19 +34,20 @@ _ACKNOWLEDGEMENTS: Final[dict[int, Callable[[int], Packet]]] = {0x40: Puback, 0x
 _PUBLISHES: Final = frozenset((0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x3A, 0x3B, 0x3C, 0x3D))
 
 
-def read_common(data: bytes, at: int, packets: list[Packet], bytes_max: int, has_properties: bool) -> int:
+def read_common(
+    data: bytes, at: int, packets: list[Packet], bytes_max: int, has_properties: bool, has_runs: bool = False
+) -> int:
     """Read from `at` on, and return where the first packet begins that must be read by the general path.
 
     Applies to a complete PUBLISH without properties and with a topic name of less than 256 bytes, and to a PUBACK,
     PUBREC, PUBREL or PUBCOMP of four bytes; with a remaining length of one or two bytes, within `bytes_max`; as long as
-    nothing is wrong with it but its topic name (whose error is raised as the general path raises it).
-    `has_properties`: MQTT 5, where a PUBLISH has a property length, and a remaining length no idle byte.
+    nothing is wrong with it but its topic name (whose error is raised as the general path raises it). `has_properties`:
+    MQTT 5, where a PUBLISH has a property length, and a remaining length no idle byte. `has_runs`: acknowledgements of
+    one type that follow each other become one packet.
     """
     end = len(data)
     while at + 3 < end:
-        first = data[at]
-        length = data[at + 1]
-        body = at + 2
+        first, length, body = data[at], data[at + 1], at + 2
         if length > 127:
             if data[body] > 127 or (has_properties and not data[body]):
                 return at
@@ -62,10 +71,7 @@ def read_common(data: bytes, at: int, packets: list[Packet], bytes_max: int, has
                     if name_stop == stop or data[name_stop]:
                         return at
                     name_stop += 1
-                if first == 0x30:
-                    packets.append(Publish(topic_name, data[name_stop:stop]))
-                else:
-                    packets.append(Publish(topic_name, data[name_stop:stop], 0, True))
+                packets.append(Publish(topic_name, data[name_stop:stop], 0, first == 0x31))
             else:
                 qos = first >> 1 & 3
                 payload_at = name_stop + 2
@@ -79,12 +85,30 @@ def read_common(data: bytes, at: int, packets: list[Packet], bytes_max: int, has
                 payload = data[payload_at:stop]
                 packets.append(Publish(topic_name, payload, qos, first & 1 == 1, first & 8 == 8, packet_id))
         else:
-            acknowledgement = _ACKNOWLEDGEMENTS.get(first)
-            packet_id = data[body] << 8 | data[body + 1]
+            acknowledgement, packet_id = _ACKNOWLEDGEMENTS.get(first), data[body] << 8 | data[body + 1]
             if acknowledgement is None or length != 2 or packet_id == 0:
                 return at
+            if has_runs and at + _RUN_BYTES <= end and data[at + _RUN_LAST] == first and body == at + 2:
+                at = _read_run(data, at, packets)
+                continue
             packets.append(acknowledgement(packet_id))
         at = stop
+    return at
+
+
+def _read_run(data: bytes, at: int, packets: list[Packet]) -> int:
+    """Read acknowledgements as one packet, from one at `at` that is valid on; returns where the next packet begins."""
+    head = data[at] << 8 | 2
+    packet_ids: list[int] = []
+    stop = len(data) - ACKNOWLEDGEMENT_BYTES
+    while at <= stop:
+        word = read_i32_be(data, at)
+        packet_id = word & 0xFFFF
+        if word >> 16 != head or packet_id == 0:
+            break
+        packet_ids.append(packet_id)
+        at += ACKNOWLEDGEMENT_BYTES
+    packets.append(Acknowledgements(head >> 12, packet_ids))
     return at
 
 

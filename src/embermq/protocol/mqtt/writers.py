@@ -7,6 +7,8 @@ A dialect's table maps the class of a packet to its writer here (`dialect`).
 
 from typing import TYPE_CHECKING, Final
 
+from librt.strings import BytesWriter, write_i32_be
+
 from embermq.protocol.mqtt.fields import ONE_BYTE, binary_field, text_field, variable_byte_integer
 from embermq.protocol.packets import (
     PUBACK,
@@ -60,6 +62,15 @@ def write_publish(packet: Packet, dialect: "Dialect") -> bytes:
 def acknowledgement(packet_type: int, packet_id: int) -> bytes:
     """PUBACK, PUBREC, PUBREL or PUBCOMP (3.4 to 3.7) by the number of its type."""
     return ACKNOWLEDGEMENT_HEADERS[packet_type] + packet_id.to_bytes(2, "big")
+
+
+def acknowledgements(packet_type: int, packet_ids: list[int]) -> bytes:
+    """Several of one type, one behind the other."""
+    writer = BytesWriter()
+    head = (packet_type << 4 | (2 if packet_type == PUBREL else 0)) << 24 | 2 << 16
+    for packet_id in packet_ids:
+        write_i32_be(writer, head | packet_id)
+    return writer.getvalue()
 
 
 def write_puback(packet: Packet, dialect: "Dialect") -> bytes:

@@ -1,0 +1,94 @@
+"""Runs of acknowledgements: what single packets would have done. Random scripts are in test_shortcuts.py."""
+
+from embermq.protocol.acknowledgements import Acknowledgements
+from embermq.protocol.packets import (
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    Packet,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+)
+from embermq.protocol.reasons import ReasonCode
+from support.core import Bench, ScriptedLink
+from support.stores import ScriptedStore
+
+
+def receiver_of(bench: Bench, count: int, qos: int, clean: bool = True) -> ScriptedLink:
+    """A client that was sent messages with the packet identifiers from 1 on."""
+    reader = bench.join("r", clean=clean)
+    bench.subscribed(reader, "t", qos)
+    for number in range(count):
+        bench.publish("t", b"%d" % number, qos=qos)
+    bench.commit()
+    assert len(reader.payloads()) == count
+    return reader
+
+
+def test_a_run_of_pubacks_frees_the_window() -> None:
+    bench = Bench()
+    reader = receiver_of(bench, 4, 1)
+    outbound = bench.core.sessions()[0].outbound
+    received = bench.core.counters.messages_received
+    bench.send(reader, Acknowledgements(PUBACK, [1, 3, 2, 9, 4, 4]))
+    assert (outbound.inflight, outbound.memory_bytes) == ({}, 0)
+    assert bench.core.counters.acks_unknown == 2
+    assert bench.core.counters.messages_received == received + 6
+
+
+def test_runs_of_pubrecs_and_pubcomps_complete_exchanges_and_answer_what_is_unknown() -> None:
+    bench = Bench()
+    reader = receiver_of(bench, 3, 2)
+    bench.send(reader, Acknowledgements(PUBCOMP, [1]))
+    assert len(bench.core.sessions()[0].outbound.inflight) == 3, "PUBREC must come first"
+    bench.send(reader, Acknowledgements(PUBREC, [2, 7, 1]))
+    unknown = ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+    assert reader.take() == [Pubrel(2), Pubrel(7, unknown), Pubrel(1)]
+    bench.send(reader, Acknowledgements(PUBCOMP, [2, 1, 3]))
+    assert list(bench.core.sessions()[0].outbound.inflight) == [3]
+
+
+def test_a_run_of_pubrels_is_answered_in_its_order() -> None:
+    bench = Bench()
+    writer = bench.join("w")
+    bench.subscribed(bench.join("r"), "t", 0)
+    publishes: list[Packet] = [Publish("t", b"x", 2, packet_id=number) for number in (1, 2, 3)]
+    bench.send(writer, *publishes)
+    assert writer.take() == [Pubrec(1), Pubrec(2), Pubrec(3)]
+    bench.send(writer, Acknowledgements(PUBREL, [1, 3, 8, 2]))
+    unknown = ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+    assert writer.take() == [Pubcomp(1), Pubcomp(3), Pubcomp(8, unknown), Pubcomp(2)]
+
+
+def test_runs_of_a_persistent_session_are_answered_after_the_commit() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    reader = receiver_of(bench, 3, 2, clean=False)
+    bench.send(reader, Acknowledgements(PUBREC, [1, 2, 3]))
+    assert reader.take() == []
+    bench.commit()
+    assert reader.take() == [Pubrel(1), Pubrel(2), Pubrel(3)]
+    bench.send(reader, Publish("t", b"x", 2, packet_id=5), Publish("t", b"x", 2, packet_id=6))
+    bench.commit()
+    reader.take()
+    bench.send(reader, Acknowledgements(PUBREL, [5, 6]))
+    assert reader.take() == []
+    bench.commit()
+    assert reader.take() == [Pubcomp(5), Pubcomp(6)]
+
+
+def test_pubrels_that_come_too_early_are_answered_behind_their_pubrecs() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    writer = bench.join("w")
+    bench.subscribed(bench.join("r"), "t", 0)
+    bench.send(writer, Publish("t", b"x", 2, packet_id=1))
+    bench.commit()
+    assert writer.take() == [Pubrec(1)]
+    bench.send(writer, Publish("t", b"x", 2, packet_id=2), Acknowledgements(PUBREL, [1, 2]))
+    assert writer.take() == [Pubcomp(1)]
+    bench.commit()
+    assert writer.take() == [Pubrec(2), Pubcomp(2)]
