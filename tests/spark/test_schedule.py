@@ -47,6 +47,14 @@ def test_costly_merges_get_rarer_batches_than_appends() -> None:
     assert plan(turns, 700, 25.1) == Plan(501, 700, ("messages", "retained", "topic_stats"))
 
 
+def test_a_merge_waits_for_the_next_append_so_that_it_does_not_delay_it() -> None:
+    turns = [Turn("messages", False, 600, 58.0, 0.2), Turn("retained", True, 501, 0.0, 5.0)]
+    assert plan(turns, 700, 61.0) is None
+    assert plan(turns, 700, 67.9) == Plan(501, 700, ("messages", "retained"))
+    # Nothing new for the append: the merge need not wait.
+    assert plan(turns, 600, 61.0) == Plan(501, 600, ("retained",))
+
+
 def test_a_job_that_is_far_behind_does_not_wait_and_takes_turns_with_the_others() -> None:
     turns = [Turn("messages", False, 5_001, 0.0, 0.1), Turn("new", False, 1)]
     order = []

@@ -43,16 +43,22 @@ def next_plan(turns: Iterable[Turn], log_end: int, records_max: int, fresh_s: fl
     """The next batch; None if nobody is due.
 
     A job with more than a batch to read is due at once. Among those that are due, the one whose last batch is the
-    oldest decides where the batch begins: a new table that reads all of the log takes turns with the others.
+    oldest decides where the batch begins: a new table that reads all of the log takes turns with the others. Merges
+    wait for the next append and come after it in the same batch: begun by themselves, they would keep it waiting.
     """
     behind: list[Turn] = []
     following: list[Turn] = []
     for turn in turns:
         (behind if log_end - turn.position >= records_max else following).append(turn)
     wait_s = {is_merged: _wait_s(following, is_merged, fresh_s) for is_merged in (False, True)}
-    due = [
-        turn for turn in following if turn.position < log_end and turn.began_s + wait_s[turn.is_merged] <= now_s
-    ] + behind
+    ready: list[Turn] = []
+    waiting: list[Turn] = []
+    for turn in following:
+        if turn.position < log_end:
+            (ready if turn.began_s + wait_s[turn.is_merged] <= now_s else waiting).append(turn)
+    if any(not turn.is_merged for turn in waiting):
+        ready = [turn for turn in ready if not turn.is_merged]
+    due = ready + behind
     if not due:
         return None
     first = min(due, key=lambda turn: (turn.began_s, turn.position))
