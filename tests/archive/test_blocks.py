@@ -125,6 +125,19 @@ def test_a_segment_whose_retention_is_over_is_trimmed(log: Path, blocks: Archive
         blocks.run(second.first_offset, BEGINS)
 
 
+def test_an_instant_of_a_segment_whose_retention_is_over_is_trimmed(
+    log: Path, blocks: ArchivedBlocks, tmp_path: Path
+) -> None:
+    assert blocks.first_offset(BEGINS) == 1
+    first, second, _ = segments(tmp_path)
+    writer_of(str(tmp_path / "archive"), log).delete(first)
+    with pytest.raises(HistoryTrimmed):  # although the list of before has it
+        blocks.offset_at(first.first_timestamp_us + 1, BEGINS)
+    (tmp_path / "archive" / f"{second.name}.idx").unlink()
+    with pytest.raises(NotArchived, match=f"cannot read {second.name}.idx: there is no such object"):
+        blocks.offset_at(second.first_timestamp_us + 1, BEGINS)
+
+
 @pytest.mark.parametrize("suffix", ["log", "idx"])
 def test_changed_bytes_are_damage_and_not_kept(blocks: ArchivedBlocks, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / "archive" / f"{segments(tmp_path)[1].name}.{suffix}"

@@ -157,7 +157,7 @@ def test_the_messages_of_one_topic_go_on_in_the_archive_newest_first(data: Path)
         answer = await place.get("/api/v1/topic/values", topic="much/1", limit=1000)
         assert len(answer.json["items"]) == len([each for each in every if each >= first])
         answer = await place.get("/api/v1/topic/values", topic="much/1", cursor=answer.json["next"])
-        assert answer.status == 503 and "cannot read segments/" in answer.error
+        assert answer.status == 503 and "archive is not an archive: " in answer.error
 
     served(data, test)
 

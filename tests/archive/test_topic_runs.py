@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from embermq.archive.blocks import ArchivedBlocks
+from embermq.archive.errors import NotArchived
 from embermq.archive.topic_runs import newest_topic_runs
 from embermq.http.resources.topics.one_topic import OneTopic
 from embermq.store.log.arrow import gather
 from embermq.store.log.by_topic.chosen_blocks import ChosenBlocks
 from embermq.store.log.records import Group, Kind
 from embermq.store.log.writer import Log
-from support.archives import upload_closed
+from support.archives import upload_closed, writer_of
 
 EVER = 1 << 60
 GROUPS = 120
@@ -75,3 +76,15 @@ def test_segments_outside_of_the_time_are_not_read(blocks: ArchivedBlocks) -> No
     assert found(blocks, "all", since_us=GROUPS * 1_000)[1] == 0
     assert found(blocks, "all", until_us=0)[1] == 0
     assert 0 < found(blocks, "all", since_us=50_000, until_us=59_000)[1] < found(blocks, "all")[1] / 5
+
+
+def test_segments_whose_retention_is_over_are_the_end(blocks: ArchivedBlocks, tmp_path: Path) -> None:
+    assert len(found(blocks, "all")[0]) == GROUPS
+    writer = writer_of(str(tmp_path / "archive"), tmp_path / "log")
+    for segment in writer.archive.segments()[:4]:
+        writer.delete(segment)
+    assert found(blocks, "all")[0] == list(range(END - 2, 80, -2)), "although the list of before has them"
+    segment = writer.archive.segments()[2]
+    (tmp_path / "archive" / f"{segment.name}.log").unlink()
+    with pytest.raises(NotArchived):
+        found(blocks, "all")

@@ -117,11 +117,24 @@ class ArchivedBlocks:
         segment = reach[number]
         if segment.first_timestamp_us >= instant_us:
             return segment.first_offset
+        try:
+            return self._offset_in(segment, instant_us)
+        except NotArchived:
+            if not self.is_over(segment, log_begins):
+                raise
+        return self.offset_at(instant_us, log_begins)  # by the list of now
+
+    def _offset_in(self, segment: ArchivedSegment, instant_us: int) -> int:
         entries = self.entries(segment)
         block = int(entries["first_timestamp_us"].searchsorted(instant_us)) - 1
         data = self.read(segment, entries[block : block + 1]).data
         timestamps_us = np.frombuffer(data, "<i8", int(entries["records"][block]), HEADER_BYTES)
         return int(entries["first_offset"][block]) + int(timestamps_us.searchsorted(instant_us))
+
+    def is_over(self, segment: ArchivedSegment, log_begins: int) -> bool:
+        """Whether a segment could not be read because its retention is over: the archive is listed again."""
+        self._list()
+        return self.first_offset(log_begins) > segment.first_offset
 
     def goes_on_at(self, offset: int) -> int:
         """Where somebody goes on who has read all before an offset: there, or behind what was lost with a machine."""
@@ -147,10 +160,8 @@ class ArchivedBlocks:
         try:
             return self._run(segment, offset, size_bytes, before_offset)
         except NotArchived:
-            self._list()
-            first = self.first_offset(log_begins)  # of that list
-            if first > offset:  # its retention is over
-                raise LogTrimmed(offset, first) from None
+            if self.is_over(segment, log_begins):
+                raise LogTrimmed(offset, self.first_offset(log_begins)) from None
             raise
 
     def _run(self, segment: ArchivedSegment, offset: int, size_bytes: int, before_offset: int) -> BlockRun:

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from embermq.archive.blocks import READ_BYTES, UNREACHED_US, ArchivedBlocks, BlockRun
+from embermq.archive.errors import NotArchived
 from embermq.archive.manifest import ArchivedSegment
 from embermq.store.log.segments import Entries
 
@@ -42,16 +43,27 @@ def newest_topic_runs(
             continue
         if segment.last_timestamp_us < since_us:
             return
-        chosen, read_bytes = _chosen(blocks, segment, topic_name)
-        if chosen is None or len(chosen):
-            entries = blocks.entries(segment)
-            read_bytes += entries.nbytes
-            chosen = np.arange(len(entries)) if chosen is None else chosen
-            for part in _newest_parts(entries, _in_span(entries, chosen, since_us, until_us, before_offset)):
-                run = blocks.read(segment, part)
-                yield TopicRun(int(part["first_offset"][0]), read_bytes + len(run.data), run)
-                read_bytes = 0
-        yield TopicRun(segment.first_offset, read_bytes, None)
+        try:
+            yield from _newest_of(blocks, segment, topic_name, since_us, until_us, before_offset)
+        except NotArchived:
+            if blocks.is_over(segment, log_begins):
+                return
+            raise
+
+
+def _newest_of(
+    blocks: ArchivedBlocks, segment: ArchivedSegment, topic_name: str, since_us: int, until_us: int, before_offset: int
+) -> Iterator[TopicRun]:
+    chosen, read_bytes = _chosen(blocks, segment, topic_name)
+    if chosen is None or len(chosen):
+        entries = blocks.entries(segment)
+        read_bytes += entries.nbytes
+        chosen = np.arange(len(entries)) if chosen is None else chosen
+        for part in _newest_parts(entries, _in_span(entries, chosen, since_us, until_us, before_offset)):
+            run = blocks.read(segment, part)
+            yield TopicRun(int(part["first_offset"][0]), read_bytes + len(run.data), run)
+            read_bytes = 0
+    yield TopicRun(segment.first_offset, read_bytes, None)
 
 
 def oldest_topic_runs(
