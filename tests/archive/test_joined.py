@@ -1,9 +1,11 @@
 """A log and its archive as one: every record once, wherever the log begins."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from embermq.archive import joined as module
 from embermq.archive.blocks import ArchivedBlocks
 from embermq.archive.joined import JoinedLog
 from embermq.store.errors import HistoryTrimmed
@@ -66,6 +68,30 @@ def test_instants_lead_to_offsets_in_both(log: Path) -> None:
     expected = [LogReader(log).offset_at(instant) for instant in instants]
     trim(log, 121)
     assert [joined(log).offset_at(instant) for instant in instants] == expected
+
+
+def test_an_instant_is_found_also_when_the_log_is_trimmed_meanwhile(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class TrimmedMeanwhile:
+        """A reader after whose first answer the log is trimmed."""
+
+        def __init__(self, directory: Path) -> None:
+            self._reader = LogReader(directory)
+            self._is_trimmed = False
+
+        def __getattr__(self, name: str) -> Callable[..., object]:
+            def answer(*arguments: object) -> object:
+                found = getattr(self._reader, name)(*arguments)
+                if not self._is_trimmed:
+                    self._is_trimmed = True
+                    trim(log, 121)
+                return found
+
+            return answer
+
+    times = [one.value for batch in LogReader(log).batches(1) for one in batch["timestamp"]]
+    expected = LogReader(log).offset_at(times[99])
+    monkeypatch.setattr(module, "LogReader", TrimmedMeanwhile)
+    assert joined(log).offset_at(times[99]) == expected
 
 
 def test_what_neither_has_is_trimmed(log: Path) -> None:

@@ -43,8 +43,8 @@ class JoinedLog:
     def offset_at(self, instant_us: int) -> int:
         """The offset of the first record that is not older than an instant; the log's end if there is none."""
         reader = LogReader(self._directory)
-        first = reader.bounds()[0]
         found = reader.offset_at(instant_us)
+        first = reader.bounds()[0]  # after it: if the log is trimmed in between, the archive is asked
         if found > first or first == 1:
             return found
         oldest = next(reader.segments_from(first), None)
