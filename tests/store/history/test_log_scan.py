@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from embermq.store.history.log_scan import LogScan
+from embermq.store.history.log_scan import DECODED_MAX, LogScan
 from embermq.store.history.pieces import HistoryPiece, LogSpan
+from embermq.store.history.trimmed import Fetched
 from embermq.store.log.errors import LogTrimmed
+from embermq.store.log.lookup import Stretch
+from embermq.store.log.reader import LogReader
 from embermq.store.log.records import Group, Kind
 from embermq.store.log.writer import Log
 
@@ -61,6 +64,26 @@ def test_the_pieces_make_every_message_once_in_order(log: Log, limit: int, scan_
     assert everything(scan, "#", limit=limit)[0] == messages(1, 401)
     assert everything(scan, "t/1", limit=limit)[0] == messages(1, 401, 1)
     assert everything(scan, "nothing/+", limit=limit)[0] == []
+
+
+def test_blocks_of_a_stretch_are_not_kept_decoded_but_for_a_few(log: Log) -> None:
+    append(log, 400)
+    segment = log.segments()[0]
+    entries = LogReader(log.directory).entries(1, segment.blocks)
+    ends = int(entries["position"][-1]) + int(entries["total_bytes"][-1])
+    data = segment.path.read_bytes()[int(entries["position"][0]) : ends]
+    offsets = [*entries["first_offset"].tolist(), segment.next_offset]
+    stretch = Stretch(segment.path, data, offsets, [*entries["position"].tolist(), ends])
+    assert len(entries) > 2 * DECODED_MAX
+    scan, following = LogScan(log), {1: 1, 3: 1, 10: 1}
+    found: dict[int, list[int]] = {limit: [] for limit in following}
+    while min(following.values()) < segment.next_offset:
+        for limit, at in following.items():  # replays that go on in turn
+            piece = scan.piece(span("#", limit=limit), Fetched(at, stretch))
+            found[limit] += [one.offset for one in piece.messages]
+            following[limit] = piece.next_offset
+    assert all(offsets == messages(1, segment.next_offset) for offsets in found.values())
+    assert len(scan._decoded) <= DECODED_MAX and not stretch._blocks
 
 
 def test_a_message_is_as_it_was_published(log: Log) -> None:

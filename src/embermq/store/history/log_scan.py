@@ -9,6 +9,7 @@ before: here nothing waits for an archive.
 """
 
 from bisect import bisect_left
+from collections import deque
 from typing import Final, final
 
 from embermq.protocol.message_expiry import message_expires_us
@@ -18,7 +19,7 @@ from embermq.store.history.pieces import HistoryPiece, LogMessage, LogSpan
 from embermq.store.history.trimmed import Fetched
 from embermq.store.log.blocks import Block, Record
 from embermq.store.log.errors import LogTrimmed
-from embermq.store.log.lookup import Lookup, Records
+from embermq.store.log.lookup import Lookup, Records, Stretch
 from embermq.store.log.records import QOS_MASK, RETAIN_FLAG, Kind
 from embermq.store.log.recovery import Segment
 from embermq.store.log.segments import Index, index_path
@@ -29,6 +30,8 @@ SCAN_BYTES: Final = 512 * 1024
 """About how many bytes of the log are read for one piece."""
 SCAN_RECORDS: Final = 4_000
 """How many records are looked at for one piece."""
+DECODED_MAX: Final = 8
+"""How many blocks of the archive are kept decoded: pieces of as many replays may end within one."""
 TOPICS_MAX: Final = 20_000
 """For how many topics it is remembered whether a filter matches them."""
 FILTERS_MAX: Final = 64
@@ -40,11 +43,12 @@ _PUBLISH: Final = int(Kind.PUBLISH)
 class LogScan(Records):
     """The log, read on a thread of its own."""
 
-    __slots__ = ("_log", "_lookup", "_matching", "_scan_bytes", "_scan_records")
+    __slots__ = ("_decoded", "_log", "_lookup", "_matching", "_scan_bytes", "_scan_records")
 
     def __init__(self, log: Log, scan_bytes: int = SCAN_BYTES, scan_records: int = SCAN_RECORDS) -> None:
         self._log: Final = log
         self._lookup: Final = Lookup(log.directory, CACHE_BYTES)
+        self._decoded: Final[deque[Block]] = deque(maxlen=DECODED_MAX)  # of the archive
         self._matching: Final[dict[str, dict[bytes, bool]]] = {}  # by filter, which topics it matches
         self._scan_bytes: Final = scan_bytes
         self._scan_records: Final = scan_records
@@ -72,7 +76,7 @@ class LogScan(Records):
         found = _Found(span, self._topics(span.topic_filter))
         records = log_bytes = 0
         while offset < end and not found.is_full and log_bytes < self._scan_bytes and records < self._scan_records:
-            block = self._kept_block(offset) if stretch is None else stretch.block(offset)
+            block = self._kept_block(offset) if stretch is None else self._archived_block(stretch, offset)
             if block is None:
                 offset = log.next_kept(offset)  # a machine was lost with what was there
                 continue
@@ -121,6 +125,14 @@ class LogScan(Records):
         block = None if segment is None else self._lookup.block(offset, segment)
         if block is None and (offset < log.first_offset or log.next_kept(offset) == offset):
             raise LogTrimmed(offset, log.first_offset)
+        return block
+
+    def _archived_block(self, stretch: Stretch, offset: int) -> Block:
+        for block in self._decoded:
+            if block.first_offset <= offset < block.next_offset:
+                return block
+        block = stretch.decoded(offset)
+        self._decoded.append(block)
         return block
 
     def _topics(self, topic_filter: str) -> dict[bytes, bool]:

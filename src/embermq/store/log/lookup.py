@@ -63,6 +63,10 @@ class Stretch:
             block = self._blocks[number] = self._decode(number)
         return block
 
+    def decoded(self, offset: int) -> Block:
+        """As `block`, for somebody who keeps it: decoded, blocks of small records take several times their bytes."""
+        return self._decode(bisect_right(self._offsets, offset) - 1)
+
     def _decode(self, number: int) -> Block:
         start, end = self._positions[number], self._positions[number + 1]
         try:
