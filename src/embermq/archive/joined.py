@@ -3,7 +3,7 @@
 Owns: which part is read where. What the directory has is never read from the archive.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, final
 
@@ -11,9 +11,11 @@ import pyarrow as pa
 
 from embermq.archive.blocks import ArchivedBlocks, BlockRun
 from embermq.archive.past.changes import ChangesPart, archived_changes
+from embermq.archive.past.rates import ArchivedOffsets, archived_offsets_at
 from embermq.archive.topic_runs import newest_topic_runs
 from embermq.store.log.arrow import SCHEMA, gather
 from embermq.store.log.errors import LogTrimmed
+from embermq.store.log.identity import LostRange
 from embermq.store.log.reader import LogReader, cut
 
 
@@ -108,6 +110,23 @@ class JoinedLog:
         if self._archived is not None:
             yield from archived_changes(self._archived, topic_name, since_us, from_offset, before_offset)
 
+    def block_offsets_at(self, instants_us: Sequence[int]) -> ArchivedOffsets:
+        """As `LogReader.block_offsets_at`, with the instant at which log and archive begin."""
+        reader = LogReader(self._directory)
+        first = reader.bounds()[0]
+        oldest = next(reader.segments_from(first), None)
+        begins_us = oldest.first_timestamp_us if oldest is not None and oldest.blocks else 0
+        offsets = reader.block_offsets_at(instants_us)
+        is_estimated = False
+        if self._archived is not None and first > 1:
+            older = [instant_us for instant_us in instants_us if not begins_us or instant_us <= begins_us]
+            found = archived_offsets_at(self._archived, older, first)
+            known = dict(zip(older, found.offsets, strict=True))
+            offsets = [known.get(instant_us, offset) for instant_us, offset in zip(instants_us, offsets, strict=True)]
+            is_estimated, begins_us = found.is_estimated, found.begins_us or begins_us
+        lost = reader.lost()
+        return ArchivedOffsets([_without_lost(lost, offset) for offset in offsets], is_estimated, begins_us)
+
     def archive_begins(self, log_begins: int) -> tuple[int, int]:
         """The first offset, and its instant, from which on the archive lacks nothing before an offset of the log.
 
@@ -117,6 +136,11 @@ class JoinedLog:
             return log_begins, 0
         first = self._archived.first_offset(log_begins)
         return first, self._archived.begins_us(log_begins)
+
+
+def _without_lost(lost: Sequence[LostRange], offset: int) -> int:
+    """An offset, as if those that were lost with a machine had not been."""
+    return offset - sum(following - first for first, following in lost if following <= offset)
 
 
 def _records(run: BlockRun, start: int, end: int) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ from embermq.store.errors import HistoryTrimmed
 from embermq.store.log.records import Group
 from embermq.store.state.retained_keys import key_topic
 from embermq.store.state.state import State
+from embermq.store.state.topic_sources import ComparedTopics, HistoryTopics
 from embermq.store.state.topic_walks import TopicSource
 from embermq.store.topic_tree import APPEARED, CHANGED, SAME, VANISHED, Moments
 from support.state_samples import retained
@@ -73,6 +74,8 @@ def test_instants_agree_with_what_was_published(tmp_path: Path, seed: int) -> No
         for before_us, after_us in ((999, 1_010), (1_005, 1_015), (1_015, 1_005), (1_010, 0)):
             after, before = at[after_us or LAST_US - 1], at[before_us]
             found = signs_of(state.topics(Moments(after_us, before_us), LAST_US), limit)
+            sides = [HistoryTopics(state.history, Moments(each), LAST_US, True) for each in (after_us, before_us)]
+            assert signs_of(ComparedTopics(*sides), limit) == found, "as two histories have it"
             assert found == {name: sign(name, after, before) for name in after.keys() | before.keys()}
     state.close()
 

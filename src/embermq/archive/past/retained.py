@@ -20,6 +20,7 @@ from embermq.archive.errors import ArchiveError
 from embermq.archive.manifest import ArchivedCheckpoint, ArchivedSegment
 from embermq.archive.past.records import ATTEMPTS, FetchedRecords
 from embermq.store.errors import HistoryTrimmed, NotWanted
+from embermq.store.history.pieces import HistoryReads
 from embermq.store.history.trimmed import TrimmedRetained
 from embermq.store.interface import Retained, RetainedPiece
 from embermq.store.log.blocks import Block
@@ -34,6 +35,9 @@ from embermq.store.retention import DISK_PART, disk_bytes
 from embermq.store.state.as_of_piece import as_of_piece
 from embermq.store.state.history import OFFSET_MAX
 from embermq.store.state.state import State
+from embermq.store.state.topic_sources import ComparedTopics, HistoryTopics
+from embermq.store.state.topic_walks import TopicSource
+from embermq.store.topic_tree import Moments
 
 PIECE_TOPICS: Final = 128
 PIECE_BYTES: Final = 1 << 20
@@ -77,7 +81,16 @@ class ArchivedPast(TrimmedRetained):
     instant, ArchiveError if it cannot be read.
     """
 
-    __slots__ = ("_address", "_archive", "_begins_us", "_cache_bytes", "_directory", "_intervals", "_log_directory")
+    __slots__ = (
+        "_address",
+        "_archive",
+        "_begins_us",
+        "_cache_bytes",
+        "_directory",
+        "_first_us",
+        "_intervals",
+        "_log_directory",
+    )
 
     def __init__(
         self, address: str, directory: Path, cache_bytes: int = CACHE_BYTES, log_directory: Path | None = None
@@ -93,6 +106,7 @@ class ArchivedPast(TrimmedRetained):
         self._archive: Archive | None = None
         self._intervals: Final[OrderedDict[int, _Interval]] = OrderedDict()  # by first offset, least used first
         self._begins_us = 0
+        self._first_us = 0
 
     def piece(
         self,
@@ -124,11 +138,30 @@ class ArchivedPast(TrimmedRetained):
         found = interval.state.history.as_of(interval.records, topic_name, "", 1, instant_us)
         return found[0] if found else None
 
+    def topics(self, moments: Moments, local: HistoryReads, is_wanted: Callable[[], bool] = always) -> TopicSource:
+        """The topics with a message at one or two instants, of which `local` may know one. It is of use until the next
+        question."""
+        after = self._topics(moments.as_of_us, local, is_wanted)
+        return (
+            ComparedTopics(after, self._topics(moments.compare_us, local, is_wanted)) if moments.compare_us else after
+        )
+
+    def _topics(self, instant_us: int, local: HistoryReads, is_wanted: Callable[[], bool]) -> TopicSource:
+        moments = Moments(instant_us)
+        try:
+            return local.topics(moments)
+        except HistoryTrimmed:
+            return HistoryTopics(self._at(instant_us, is_wanted).state.history, moments, instant_us, True)
+
     def is_made(self, instant_us: int) -> bool:
         return any(interval.knows(instant_us) for interval in self._intervals.values())
 
     def begins_us(self) -> int:
         return self._begins_us
+
+    def first_us(self) -> int:
+        """As `begins_us`, but the instant of the first record if it has all."""
+        return self._first_us
 
     def close(self) -> None:
         """Remove what was made. The fetched segments stay for others."""
@@ -245,10 +278,13 @@ class ArchivedPast(TrimmedRetained):
         begins = FIRST_OFFSET if checkpoint is None else checkpoint.offset
         needed = [one for one in segments if one.next_offset > begins]
         lost = [(one.lost_from, one.first_offset) for one in archive.generations()]
-        if checkpoint is None and (not all_segments or all_segments[0].first_offset > FIRST_OFFSET):
+        has_all = bool(all_segments) and all_segments[0].first_offset == FIRST_OFFSET
+        oldest_us = min((one.timestamp_us for one in all_checkpoints), default=0)
+        self._first_us = all_segments[0].first_timestamp_us if has_all else oldest_us
+        if checkpoint is None and not has_all:
             open_archive(self._address)  # a directory that is not mounted is empty too: that is an error
-            self._begins_us = min((one.timestamp_us for one in all_checkpoints), default=0)
-            raise HistoryTrimmed(instant_us, self._begins_us or instant_us + 1)
+            self._begins_us = oldest_us
+            raise HistoryTrimmed(instant_us, oldest_us or instant_us + 1)
         gaps = [gap for gap in missing(needed) if gap not in lost]
         if needed and needed[0].first_offset > begins and (begins, needed[0].first_offset) not in lost:
             gaps.insert(0, (begins, needed[0].first_offset))

@@ -7,10 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
-from embermq.store.interface import Retained
+from embermq.store.interface import HistoryReads, Retained
+from embermq.store.topic_tree import Moments
 
 if TYPE_CHECKING:
     from embermq.archive.past.retained import ArchivedPast
+    from embermq.archive.past.tree import Levels
 
 T = TypeVar("T")
 
@@ -38,6 +40,46 @@ class Past:
         """As `ArchivedPast.message`."""
         opened = await self._on_thread(self._opened)
         return await self._on_thread(partial(opened.message, topic_name, instant_us))
+
+    async def levels(
+        self,
+        local: HistoryReads,
+        below: str | None,
+        position: str,
+        moments: Moments,
+        limit: int,
+        work_max: int,
+        is_wanted: Callable[[], bool],
+    ) -> "Levels":
+        """As `past_levels`."""
+        from embermq.archive.past.tree import past_levels
+
+        opened = await self._on_thread(self._opened)
+        return await self._on_thread(
+            partial(past_levels, opened, local, below, position, moments, limit, work_max, is_wanted)
+        )
+
+    async def names(
+        self,
+        local: HistoryReads,
+        word: str,
+        position: str,
+        instant_us: int,
+        limit: int,
+        steps_max: int,
+        is_wanted: Callable[[], bool],
+    ) -> tuple[list[Retained], str | None]:
+        """As `past_names`."""
+        from embermq.archive.past.tree import past_names
+
+        opened = await self._on_thread(self._opened)
+        return await self._on_thread(
+            partial(past_names, opened, local, word, position, instant_us, limit, steps_max, is_wanted)
+        )
+
+    def first_us(self) -> int:
+        """From which instant on the archive knows the retained set; 0 while that was not found out."""
+        return 0 if self._past is None else self._past.first_us()
 
     def close(self) -> None:
         """No question follows; what was made for one is removed when that has ended."""

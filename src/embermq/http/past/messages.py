@@ -19,13 +19,15 @@ T = TypeVar("T")
 class ArchivedMessages:
     """Messages that only the archive has: on threads of their own, so that no other request waits for it."""
 
-    __slots__ = ("_address", "_joined", "_log_directory", "_threads")
+    __slots__ = ("_address", "_joined", "_log_directory", "_threads", "first_us")
 
     def __init__(self, address: str, log_directory: Path) -> None:
         self._address: Final = address
         self._log_directory: Final = log_directory
         self._joined: JoinedLog | None = None
         self._threads: Final = ArchiveThreads(ARCHIVE_THREADS, "ember-archived")
+        self.first_us = 0
+        """The instant of the first record of log and archive, when that was last asked; 0 if it was not."""
 
     def log(self) -> "JoinedLog":
         """The log with its archive. Its calls are for the threads."""

@@ -10,9 +10,11 @@ from mypy_extensions import mypyc_attr
 
 from embermq.protocol.packets import Publish
 from embermq.store.errors import StoreError
+from embermq.store.topic_tree import Moments
 
 if TYPE_CHECKING:
     from embermq.store.interface import Retained
+    from embermq.store.state.topic_walks import TopicSource
 
 
 @final
@@ -155,6 +157,10 @@ class HistoryReads(ABC):
     @abstractmethod
     def retained_begins_us(self) -> int:
         """From which instant on the retained set is known; 0 if nothing was trimmed. Of the archive as above."""
+
+    @abstractmethod
+    def topics(self, moments: Moments) -> "TopicSource":
+        """The topics of one instant with their changes, on any thread; HistoryTrimmed if it is not known."""
 
     @abstractmethod
     def durable_offset(self) -> int:

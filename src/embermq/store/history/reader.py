@@ -27,6 +27,9 @@ from embermq.store.log.writer import Log
 from embermq.store.open_group import OpenGroup
 from embermq.store.state.as_of_piece import as_of_piece
 from embermq.store.state.history import History
+from embermq.store.state.topic_sources import HistoryTopics
+from embermq.store.state.topic_walks import TopicSource
+from embermq.store.topic_tree import Moments
 
 _TRIMMED_BYTES: Final = 1 << 62
 
@@ -82,6 +85,9 @@ class HistoryReader(HistoryReads):
     def retained_begins_us(self) -> int:
         begins_us = self._history.begins_us()
         return begins_us if self._past is None else min(begins_us, self._past.begins_us())
+
+    def topics(self, moments: Moments) -> TopicSource:
+        return HistoryTopics(self._history, moments, self._open.now_us, True)
 
     def durable_offset(self) -> int:
         return self._log.next_offset

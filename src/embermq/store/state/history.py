@@ -146,7 +146,7 @@ class TopicCursor(KeyCursor):
 class History:
     """The history in the state. The log, where most messages of it are, comes with each question."""
 
-    __slots__ = ("_begins_us", "_chunk_bytes", "_chunk_topics", "_retained", "_rocks")
+    __slots__ = ("_begins_us", "_chunk_bytes", "_chunk_topics", "_retained", "rocks")
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class History:
         chunk_topics: int = CHUNK_TOPICS,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
-        self._rocks: Final = rocks
+        self.rocks: Final = rocks
         self._retained: Final = retained
         self._chunk_topics: Final = chunk_topics
         self._chunk_bytes: Final = chunk_bytes
@@ -163,7 +163,7 @@ class History:
 
     def load(self) -> None:
         """Take the beginning from the database."""
-        self._begins_us = int.from_bytes(self._rocks.get(_BEGINS) or b"", "little")
+        self._begins_us = int.from_bytes(self.rocks.get(_BEGINS) or b"", "little")
 
     def begins_us(self) -> int:
         """From which instant on the history is known; 0 if nothing of it was trimmed."""
@@ -172,7 +172,7 @@ class History:
     def begin(self, first_offset: int, instant_us: int) -> None:
         """The log has no records before an offset, and the history knows nothing before an instant."""
         self._retained.history_floor = max(self._retained.history_floor, first_offset)
-        self._rocks.write(lambda batch: batch.put(_BEGINS, _NUMBER.pack(instant_us)))
+        self.rocks.write(lambda batch: batch.put(_BEGINS, _NUMBER.pack(instant_us)))
         self._begins_us = instant_us
 
     def mean_bytes(self) -> int:
@@ -182,7 +182,7 @@ class History:
 
     def cursor(self) -> TopicCursor:
         """Goes through all topics that have changes."""
-        return TopicCursor(self._rocks.iterator(HISTORY_END))
+        return TopicCursor(self.rocks.iterator(HISTORY_END))
 
     # -- as of an instant ----------------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class History:
     def _current(self, changes: list[Change]) -> list[bytes | None]:
         """What is retained now on the topics of some changes, which are in order."""
         # In one pass a message takes a quarter of the time. What lies behind many others is asked for by its key.
-        passed = self._rocks.items_from(RETAINED + changes[0].key, RETAINED + changes[-1].key + SEPARATOR, len(changes))
+        passed = self.rocks.items_from(RETAINED + changes[0].key, RETAINED + changes[-1].key + SEPARATOR, len(changes))
         current: list[bytes | None] = []
         at = 0
         for change in changes:
@@ -243,7 +243,7 @@ class History:
         behind = changes[len(current) :]
         if len(passed) < len(changes):
             return current + [None for _ in behind]
-        return current + self._rocks.get_many([RETAINED + change.key for change in behind])
+        return current + self.rocks.get_many([RETAINED + change.key for change in behind])
 
     def changes_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Change]:
         """For up to `limit` topics that had a retained message at an instant, the change that made it so."""
@@ -259,7 +259,7 @@ class History:
         """The changes of one topic above an offset, oldest first."""
         key = topic_key(topic_name)
         found: list[RetainedChange] = []
-        for stored, value in _changes_before(self._rocks.iterator(HISTORY_END), key, OFFSET_MAX):
+        for stored, value in _changes_before(self.rocks.iterator(HISTORY_END), key, OFFSET_MAX):
             timestamp_us, offset = CHANGED_AT.unpack_from(stored, len(stored) - CHANGED_AT.size)
             if offset <= after_offset:
                 continue
@@ -294,7 +294,7 @@ class History:
         """
         low = HISTORY + escape(low_key)
         end = HISTORY + escape(high_key) if high_key else HISTORY_END
-        entries = self._rocks.items_from(low, end, limit)
+        entries = self.rocks.items_from(low, end, limit)
         is_end = len(entries) < limit
         until = CHANGED_AT.pack(instant_us, before_offset - 1)
         found: list[Change] = []
@@ -362,8 +362,8 @@ class History:
     def _forget_topics(self, seen: dict[bytes, tuple[int, bytes]], before_offset: int) -> None:
         if not seen:
             return
-        iterator = self._rocks.iterator(HISTORY_END)
-        current = self._rocks.get_many([RETAINED + key for key in seen])
+        iterator = self.rocks.iterator(HISTORY_END)
+        current = self.rocks.get_many([RETAINED + key for key in seen])
 
         def fill(batch: WriteBatch) -> None:
             for (key, (offset, value)), retained in zip(seen.items(), current, strict=True):
@@ -380,7 +380,7 @@ class History:
                 elif retained is None or value_offset(retained) != offset:
                     batch.put(newest, COPY + with_expiry(value, change_expires_us(change)))
 
-        self._rocks.write(fill)
+        self.rocks.write(fill)
 
 
 def _changes_before(iterator: RdictIter, key: bytes, before_offset: int) -> Iterator[tuple[bytes, bytes]]:

@@ -100,7 +100,7 @@ class State:
         """The topics that have a message now, or had one at an instant."""
         if not moments.as_of_us and not moments.compare_us:
             return RetainedTopics(self._rocks)
-        return HistoryTopics(self._rocks, self.history, moments, now_us)
+        return HistoryTopics(self.history, moments, now_us)
 
     def reopen(self, catch_up: Callable[["State"], None]) -> None:
         """Begin again after a failed write, once the disk has space; `catch_up` applies the records that were lost.

@@ -50,11 +50,13 @@ class RetainedTopics(TopicSource):
 class HistoryTopics(TopicSource):
     """What was retained at an instant, or at either of two, by the changes of each topic."""
 
-    __slots__ = ("_after", "_after_us", "_before", "_before_us", "_history", "_is_compared", "_rocks")
+    __slots__ = ("_after", "_after_us", "_before", "_before_us", "_history", "_is_compared", "_rocks", "_with_changes")
 
-    def __init__(self, rocks: Rocks, history: History, moments: Moments, now_us: int) -> None:
-        self._rocks: Final = rocks
+    def __init__(self, history: History, moments: Moments, now_us: int, with_changes: bool = False) -> None:
+        """`with_changes`: of one instant, with the change of each topic."""
+        self._rocks: Final = history.rocks
         self._history: Final = history
+        self._with_changes: Final = with_changes
         self._is_compared: Final = moments.compare_us != 0
         self._after_us: Final = moments.as_of_us or now_us
         self._before_us: Final = moments.compare_us
@@ -76,6 +78,7 @@ class HistoryTopics(TopicSource):
         entries = self._rocks.items_from(HISTORY + escape(low), end, limit)
         is_end = len(entries) < limit
         keys: list[bytes] = []
+        changes: list[bytes] | None = [] if self._with_changes else None
         signs = bytearray()
         prefix = b""
         at = 0
@@ -86,16 +89,18 @@ class HistoryTopics(TopicSource):
             if until == len(entries) and not is_end:
                 if at:  # it may have more changes: the next piece begins with it
                     covered = unescape(prefix[1:-1])
-                    return TopicPiece(keys, bytes(signs) if self._is_compared else b"", covered, len(entries))
+                    return TopicPiece(keys, bytes(signs) if self._is_compared else b"", covered, len(entries), changes)
                 after, before = self._by_seeks(prefix)
             sign = self._sign(after, before)
             if sign != _NEVER:
                 keys.append(unescape(prefix[1:-1]))
                 signs.append(sign)
+                if changes is not None and after is not None:
+                    changes.append(after[0])
             at = until
         covered = high if is_end else unescape(prefix[1:-1]) + SEPARATOR
         work = len(entries) if is_end else len(entries) + SEEK_WORK
-        return TopicPiece(keys, bytes(signs) if self._is_compared else b"", covered, work)
+        return TopicPiece(keys, bytes(signs) if self._is_compared else b"", covered, work, changes)
 
     def _of_topic(self, entries: list[Entry], at: int, prefix: bytes) -> tuple[int, Entry | None, Entry | None]:
         """Where the changes of a topic end, and the last of them at each instant."""
@@ -140,6 +145,43 @@ class HistoryTopics(TopicSource):
         if is_after:
             return APPEARED
         return VANISHED if is_before else _NEVER
+
+
+@final
+class ComparedTopics(TopicSource):
+    """What was retained at either of two instants that two histories know; each source is with changes."""
+
+    __slots__ = ("_after", "_before")
+
+    def __init__(self, after: TopicSource, before: TopicSource) -> None:
+        self._after: Final = after
+        self._before: Final = before
+
+    def piece(self, low: bytes, high: bytes, limit: int) -> TopicPiece:
+        after = self._after.piece(low, high, limit)
+        before = self._before.piece(low, high, limit)
+        covered = _first_covered(after.covered, before.covered, high)
+        is_all = covered == high
+        assert after.changes is not None and before.changes is not None
+        then = dict(zip(before.keys, before.changes, strict=True))
+        now = dict(zip(after.keys, after.changes, strict=True))
+        keys = [key for key in sorted(then.keys() | now.keys()) if is_all or key < covered]
+        signs = bytearray()
+        for key in keys:
+            if key not in then:
+                signs.append(APPEARED)
+            elif key not in now:
+                signs.append(VANISHED)
+            else:
+                signs.append(SAME if now[key] == then[key] else CHANGED)
+        return TopicPiece(keys, bytes(signs), covered, after.work + before.work)
+
+
+def _first_covered(one: bytes, other: bytes, high: bytes) -> bytes:
+    """Up to where two pieces go both; `high` is where all of them end."""
+    if one == high:
+        return other
+    return one if other == high else min(one, other)
 
 
 def _has_message(change: bytes, instant_us: int) -> bool:

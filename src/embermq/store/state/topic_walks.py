@@ -35,12 +35,16 @@ class TopicPiece:
     """The topics with a message from a key on, up to `covered` and without it; an empty `covered` is the end of all.
 
     `signs` has for each of them what became of it, or is empty if all are the same. `work` is how many keys were read.
+    `changes` has for each the key of the change that made its message, where that is asked for.
     """
 
-    __slots__ = ("covered", "keys", "signs", "work")
+    __slots__ = ("changes", "covered", "keys", "signs", "work")
 
-    def __init__(self, keys: list[bytes], signs: bytes, covered: bytes, work: int) -> None:
+    def __init__(
+        self, keys: list[bytes], signs: bytes, covered: bytes, work: int, changes: list[bytes] | None = None
+    ) -> None:
         self.keys: Final = keys
+        self.changes: Final = changes
         self.signs: Final = signs
         self.covered: Final = covered
         self.work: Final = work

@@ -5,7 +5,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from embermq.broker.operator import retained_message, retained_pieces
+from embermq.archive.errors import ArchiveError
+from embermq.broker.operator import retained_message
 from embermq.http.fields import (
     PAGE_ITEMS,
     Cursor,
@@ -22,10 +23,11 @@ from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.paging import json_page
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.message_models import RetainedMessage
-from embermq.http.resources.retained import PAGE_BYTES_MAX, as_of_us
+from embermq.http.resources.retained import PAGE_BYTES_MAX, as_of_us, pieces_of
 from embermq.http.resources.topics.tree import PAYLOAD_BYTES
+from embermq.http.service import Service
 from embermq.http.streaming import Slices
-from embermq.store.errors import HistoryTrimmed
+from embermq.store.errors import HistoryTrimmed, NotWanted
 from embermq.store.interface import Retained
 from embermq.store.topic_tree import Moments
 
@@ -76,6 +78,8 @@ async def search(call: Call[SearchQuery, Nothing]) -> Answer:
     following = query.cursor
     by = _by_word(call, instant_us) if query.word is not None else _by_filter(call, instant_us)
     try:
+        if query.word is not None and instant_us is not None and _is_archived(call.service, instant_us):
+            return await _archived_by_word(call, query.word, instant_us)
         async for message, after in by:
             if len(lines) == query.limit or size_bytes >= PAGE_BYTES_MAX or steps >= STEPS_MAX:
                 return json_page(lines, following)
@@ -87,14 +91,38 @@ async def search(call: Call[SearchQuery, Nothing]) -> Answer:
                 size_bytes += len(message.payload)
     except HistoryTrimmed as error:
         raise HttpRefusal(410, str(error)) from None
+    except ArchiveError as error:
+        raise HttpRefusal(503, str(error)) from None
+    except NotWanted:
+        raise ConnectionResetError("nobody waits for the search") from None
     return json_page(lines, None)
+
+
+def _is_archived(service: Service, instant_us: int) -> bool:
+    """Whether only the archive has an instant."""
+    return service.past is not None and instant_us < service.server.store.history_begins_us()
+
+
+async def _archived_by_word(call: Call[SearchQuery, Nothing], word: str, instant_us: int) -> Answer:
+    query = call.query
+    service = call.service
+    local = service.server.store.history()
+    assert service.past is not None and local is not None
+
+    def is_wanted() -> bool:
+        return call.request.transport is not None
+
+    found, following = await service.past.names(
+        local, word, query.cursor, max(1, instant_us), query.limit, STEPS_MAX, is_wanted
+    )
+    return json_page([retained_json(message, query.payload_bytes) for message in found], following)
 
 
 async def _by_filter(call: Call[SearchQuery, Nothing], instant_us: int | None) -> AsyncIterator[Found]:
     query = call.query
     assert query.filter is not None
     slices = Slices()
-    for piece in retained_pieces(call.service.server.store, query.filter, instant_us, query.cursor):
+    async for piece in pieces_of(call.service, query.filter, instant_us, query.cursor):
         for message in piece:
             yield message, message.topic_name
         await slices.rest()

@@ -1,11 +1,12 @@
 """The topic tree of the retained messages: one level of it, now or as of an instant, and compared with another."""
 
+from collections.abc import Callable
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from embermq.broker.operator import retained_message
+from embermq.archive.errors import ArchiveError
 from embermq.http.fields import (
     PAGE_ITEMS,
     Cursor,
@@ -25,18 +26,23 @@ from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.paging import json_response
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.message_models import RetainedMessage
-from embermq.http.resources.retained import PAGE_BYTES_MAX, as_of_us
+from embermq.http.resources.retained import PAGE_BYTES_MAX, as_of_us, message_of
 from embermq.http.service import Service
 from embermq.http.streaming import Slices
 from embermq.instants import utc_text
-from embermq.store.errors import HistoryTrimmed
-from embermq.store.topic_tree import UNKNOWN_COUNT, Moments, TreeLevel, position_after
+from embermq.store.errors import HistoryTrimmed, NotWanted
+from embermq.store.topic_tree import UNKNOWN_COUNT, WORK_MAX, Moments, TreeLevel, position_after
 
 PAYLOAD_BYTES: Final = 200
 SIGNS: Final = ("", "+", "~", "-")  # by the numbers of `store.topic_tree`
 APPLIED_US: Final = 10_000_000
 """The records of an instant are applied so long after it, unless the disk fails."""
 UNBOUNDED_WORK: Final = 1 << 60
+
+
+def always() -> bool:
+    """Others may wait for the same levels."""
+    return True
 
 
 class MomentsQuery(Model):
@@ -96,10 +102,15 @@ def moments_of(service: Service, query: MomentsQuery) -> Moments:
 
 
 def begins_us(service: Service) -> int:
-    """From which instant on the retained set is known; 0 without a history."""
+    """From which instant on the retained set is known; 0 without a history.
+
+    How far back the archive reaches is known once it was asked.
+    """
     store = service.server.store
     first_us = min((each.first_timestamp_us for each in store.log_segments() if each.first_timestamp_us), default=0)
-    return max(first_us, store.history_begins_us())
+    known_us = max(first_us, store.history_begins_us())
+    archived_us = 0 if service.past is None else service.past.first_us()
+    return min(known_us, archived_us) if archived_us else known_us
 
 
 async def list_level(call: Call[TreeQuery, Nothing]) -> Answer:
@@ -114,6 +125,8 @@ async def list_level(call: Call[TreeQuery, Nothing]) -> Answer:
         lines, following = await _lines(call, moments, levels, following)
     except HistoryTrimmed as error:
         raise HttpRefusal(410, str(error)) from None
+    except ArchiveError as error:
+        raise HttpRefusal(503, str(error)) from None
     text = f'{{"items":[{",".join(lines)}]'
     if following is not None:
         text += f',"next":{json_text(following)}'
@@ -125,14 +138,37 @@ async def list_level(call: Call[TreeQuery, Nothing]) -> Answer:
 
 async def _levels(call: Call[TreeQuery, Nothing], moments: Moments) -> tuple[list[TreeLevel], str | None]:
     query = call.query
-    slices = Slices()
-    walk = call.service.server.store.retained_levels(query.below, query.cursor, moments)
-    found: list[TreeLevel] = []
-    while not walk.is_done() and not walk.is_exhausted() and len(found) <= query.limit:
-        found += walk.step()
-        await slices.rest()
+    found, following = await _found(call.service, query.below, query.cursor, moments, query.limit, WORK_MAX, always)
     if len(found) > query.limit:
         return found[: query.limit], position_after(found[query.limit - 1].level)
+    return found, following
+
+
+async def _found(
+    service: Service,
+    below: str | None,
+    position: str,
+    moments: Moments,
+    limit: int,
+    work_max: int,
+    is_wanted: Callable[[], bool],
+) -> tuple[list[TreeLevel], str | None]:
+    """Levels until there are more than `limit`, or enough was read, and the position to go on at."""
+    store = service.server.store
+    slices = Slices()
+    try:
+        walk = store.retained_levels(below, position, moments, work_max)
+    except HistoryTrimmed:
+        local = store.history()
+        if service.past is None or local is None:
+            raise
+        return await service.past.levels(local, below, position, moments, limit, work_max, is_wanted)
+    found: list[TreeLevel] = []
+    while not walk.is_done() and not walk.is_exhausted() and len(found) <= limit:
+        found += walk.step()
+        await slices.rest()
+        if not is_wanted():
+            raise NotWanted
     return found, None if walk.is_done() else walk.position()
 
 
@@ -140,7 +176,6 @@ async def _lines(
     call: Call[TreeQuery, Nothing], moments: Moments, levels: list[TreeLevel], following: str | None
 ) -> tuple[list[str], str | None]:
     """The levels with their messages as JSON, and where to go on: payloads may fill the page before all are there."""
-    store = call.service.server.store
     payload_bytes = call.query.payload_bytes
     slices = Slices()
     lines: list[str] = []
@@ -148,7 +183,7 @@ async def _lines(
     for number, each in enumerate(levels):
         messages: list[str] = []
         for instant_us in (moments.as_of_us, moments.compare_us)[: 2 if moments.compare_us else 1]:
-            message = retained_message(store, each.topic_name, instant_us or None) if each.is_retained else None
+            message = await message_of(call.service, each.topic_name, instant_us or None) if each.is_retained else None
             messages.append("null" if message is None else retained_json(message, payload_bytes))
             size_bytes += 0 if message is None else len(message.payload)
             await slices.rest()
@@ -179,18 +214,23 @@ async def count_branch(call: Call[MomentsQuery, Nothing]) -> Answer:
     below = call.query.below
     moments = moments_of(call.service, call.query)
     parent, separator, level = ("", "", "") if below is None else below.rpartition("/")
-    store = call.service.server.store
-    slices = Slices()
-    counted: list[TreeLevel] = []
+    limit = UNBOUNDED_WORK if below is None else 0  # one level is enough
     try:
-        walk = store.retained_levels(parent if separator else None, level, moments, UNBOUNDED_WORK)
-        while not walk.is_done() and (below is None or not counted):
-            counted += walk.step()
-            await slices.rest()
-            if call.request.transport is None:
-                raise ConnectionResetError("nobody waits for the count")
+        counted, _ = await _found(
+            call.service,
+            parent if separator else None,
+            level,
+            moments,
+            limit,
+            UNBOUNDED_WORK,
+            lambda: call.request.transport is not None,
+        )
     except HistoryTrimmed as error:
         raise HttpRefusal(410, str(error)) from None
+    except ArchiveError as error:
+        raise HttpRefusal(503, str(error)) from None
+    except NotWanted:
+        raise ConnectionResetError("nobody waits for the count") from None
     if below is not None:
         counted = [each for each in counted[:1] if each.level == level]
     change = TreeChange(

@@ -35,7 +35,8 @@ export class Rates {
       return;
     }
     const start = microseconds(answer.since);
-    this.#found = { counts: answer.counts, start, bucket: (microseconds(answer.until) - start) / answer.counts.length };
+    const bucket = (microseconds(answer.until) - start) / answer.counts.length;
+    this.#found = { counts: answer.counts, start, bucket, trouble: answer.archive_error };
     this.#onKnown(answer.begins ? microseconds(answer.begins) : null);
     this.draw();
   }
@@ -43,7 +44,7 @@ export class Rates {
   /** What is loaded, where it belongs in the range of now: it may be older than the last zoom. */
   draw() {
     if (!this.#found) return;
-    const { counts, start, bucket } = this.#found;
+    const { counts, start, bucket, trouble } = this.#found;
     const highest = counts.reduce((most, found) => Math.max(most, found), 1);
     const x = (place) => (this.#range.fraction(start + place * bucket) * WIDTH).toFixed(1);
     let d = `M${x(0)} ${HEIGHT}`;
@@ -56,6 +57,6 @@ export class Rates {
     element.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
     element.replaceChildren(svg("path", { d: `${d}V${HEIGHT}Z` }));
     const isEmpty = counts.every((found) => found === 0);
-    setText(byId("rates-hint"), isEmpty ? "nothing was recorded in this range" : `peak ${rate(highest / (bucket / 1_000_000))} records/s`);
+    setText(byId("rates-hint"), trouble ? trouble : isEmpty ? "nothing was recorded in this range" : `peak ${rate(highest / (bucket / 1_000_000))} records/s`);
   }
 }

@@ -1,0 +1,53 @@
+"""A history of retained messages in a log that was trimmed and archived, and in one that was not, served over HTTP."""
+
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from random import Random
+from typing import Any
+
+from embermq.store.journal import Journal
+from support.archives import KEPT, engine_with, wait_until
+from support.http_place import run
+from support.store_contract import Engine, expiring
+from support.trimmed_log import SETTINGS, STEP_US, first_offset
+
+START_US = 1_700_000_000_000_000
+TOPICS = [f"t/{number}" for number in range(6)] + ["u", "u/a/b"]
+ROUNDS = 200
+
+
+def make(place: Path) -> None:
+    """A data directory whose log was trimmed, its archive, and `kept`, a directory with all of the same."""
+    for data, settings in (("data", SETTINGS), ("kept", KEPT)):
+        engine = engine_with(place / data, str(place / ("archive" if data == "data" else "unused")), settings)
+        _fill(engine)
+        engine.store.close()
+    assert first_offset(place / "data") > 300 and first_offset(place / "kept") == 1
+
+
+def _fill(engine: Engine) -> None:
+    """Publish, replace, clear and remove; one topic is published once, and messages that are not retained."""
+    random = Random(2)
+    engine.now_us = START_US
+    engine.turn(STEP_US)
+    engine.publish("once", b"for ever")
+    engine.commit()
+    for number in range(ROUNDS):
+        engine.turn(STEP_US)
+        for _ in range(4):
+            payload = b"" if random.random() < 0.2 else b"%d" % number + bytes(random.choice([1, 400]))
+            properties = expiring(random.randrange(3 << 30, 1 << 32)) if payload and random.random() < 0.3 else b""
+            engine.publish(random.choice(TOPICS), payload, retain=random.random() < 0.8, properties=properties)
+        if number % 15 == 0:
+            engine.store.append_retained_removed(random.choice(TOPICS), "expired")
+        engine.commit()
+        if number % 10 == 0:
+            wait_until(lambda: engine.store.counts()["archive/pending-bytes"] == 0)
+
+
+def served(data: Path, test: Any, archive: str = "") -> None:
+    """Run a test against a server on a data directory."""
+    calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    journal = Journal(data, calls.put, KEPT)  # nothing is changed, so nobody waits for a commit
+    run(data.parent, test, journal, log_directory=data / "log", settings={"store": {"archive": archive}})
