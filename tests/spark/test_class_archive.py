@@ -120,6 +120,26 @@ def test_a_directory_on_the_class_path_excludes_an_archive(
     assert archive_options(*where, makes_archive=True) == ""
 
 
+def test_a_user_without_a_home_has_no_archive(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
+    keep_jars(session([place / "a.jar"]), PACKAGES, "")
+    assert known_jars(PACKAGES, "") == []
+    assert archive_options(str(place / "java"), str(place / "spark"), [], makes_archive=True) == ""
+
+
+def test_a_directory_that_cannot_be_read_is_no_error(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(directory: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", directory)
+
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(place))
+    monkeypatch.setattr(os, "listdir", refused)
+    assert archive_options(str(place / "java"), str(place / "spark"), [], makes_archive=True) == ""
+
+
 def test_an_archive_that_cannot_be_made_is_no_error(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prefix = place / "cache" / "embermq" / "classes-1"
 

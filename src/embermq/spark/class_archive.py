@@ -37,8 +37,11 @@ _SAFE: Final = re.compile(r"[\w./+@%,=-]+")
 
 
 def cache_directory() -> Path:
-    """Where the list of jars and the archive are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "embermq"
+    """Where the list of jars and the archive are kept. OSError if this user has no home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "embermq"
+    except RuntimeError as error:
+        raise OSError(str(error)) from None
 
 
 def known_jars(settings: Mapping[str, str], spark_home: str) -> list[str]:
@@ -67,22 +70,23 @@ def keep_jars(spark: "SparkSession", settings: Mapping[str, str], spark_home: st
 def archive_options(java_home: str, spark_home: str, jars: Sequence[str], makes_archive: bool) -> str:
     """Options for Java: to use the archive, or with `makes_archive` and without one, to be able to make it.
 
-    None if there are directories with files on its class path, since Java refuses archives then.
+    Empty if there are directories with files on its class path, since Java refuses archives then.
     """
     named = [os.environ.get(name) or "" for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")]
     directories = filter(os.path.isdir, os.pathsep.join([_conf_directory(spark_home), *named]).split(os.pathsep))
-    if any(map(os.listdir, directories)):
-        return ""
     try:
+        if any(map(os.listdir, directories)):
+            return ""
         parts = [Path(java_home, "lib", "modules"), Path(spark_home, "jars"), *map(Path, jars)]
         stamps = [(str(part), part.stat().st_size, part.stat().st_mtime_ns) for part in parts]
-    except OSError:
+        prefix = cache_directory() / f"classes-{hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]}"
+        archives = _archives(prefix)
+    except OSError:  # something is missing or must not be read, or another process has just removed an archive
         return ""
-    prefix = cache_directory() / f"classes-{hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]}"
     if not _SAFE.fullmatch(str(prefix)):
         return ""
     quiet = "-XX:+IgnoreUnrecognizedVMOptions -Xlog:cds*=off"
-    for archive in _archives(prefix):
+    for archive in archives:
         with suppress(OSError):
             os.utime(archive)
         return f"{quiet} -XX:SharedArchiveFile={archive}"
