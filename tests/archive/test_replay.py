@@ -325,7 +325,7 @@ def test_what_a_persistent_session_has_in_flight_comes_again_after_a_restart(tmp
 
 
 def test_the_rights_are_those_of_the_plain_filter_and_are_asked_for_each_piece(tmp_path: Path) -> None:
-    access = ChangingAccess("plant/")
+    access = ScriptedAccess("plant/")
     bench = ArchivedBench(tmp_path / "data", str(tmp_path / "archive"), access)
     payloads = bench.fill()
     bench.trim(0.9)
@@ -341,14 +341,3 @@ def test_the_rights_are_those_of_the_plain_filter_and_are_asked_for_each_piece(t
     bench.until(lambda: client.closed is not None)
     assert client.closed == ReasonCode.NOT_AUTHORIZED and client.payloads() == []
     bench.journal.close()
-
-
-class ChangingAccess(ScriptedAccess):
-    """Rights that change while clients are connected."""
-
-    def __init__(self, allowed: str) -> None:
-        super().__init__(allowed)
-        self.allowed = allowed
-
-    def may_subscribe(self, identity: object, topic_filter: str) -> bool:
-        return topic_filter.startswith(self.allowed)

@@ -117,13 +117,13 @@ class ScriptedLink(Link):
 class ScriptedAccess(Access):
     """Every client is who it says. A session belongs to its user.
 
-    `allowed`: the beginning of the topic names and filters that may be used; `may_retain`: whether messages may be
-    retained there. With `allowed` None there are no rules.
+    `allowed`: the beginning of the topic names and filters that may be used; a test may change it. `may_retain`:
+    whether messages may be retained there. With `allowed` None there are no rules.
     """
 
     def __init__(self, allowed: str | None = None, may_retain: bool = False) -> None:
         super().__init__(slow=False, unrestricted=allowed is None)
-        self._allowed = allowed or ""
+        self.allowed = allowed or ""
         self._may_retain = may_retain
 
     def authenticate(
@@ -132,10 +132,10 @@ class ScriptedAccess(Access):
         return Identity(user_name or "", client_id)
 
     def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
-        return topic_name.startswith(self._allowed) and (self._may_retain or not retain)
+        return topic_name.startswith(self.allowed) and (self._may_retain or not retain)
 
     def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
-        return topic_filter.startswith(self._allowed)
+        return topic_filter.startswith(self.allowed)
 
 
 def new_session(client_id: str = "c") -> Session:

@@ -349,7 +349,7 @@ def test_a_store_in_memory_says_that_it_has_no_history() -> None:
 
 
 def test_read_rights_are_those_of_the_plain_filter(tmp_path: Path) -> None:
-    access = ChangingAccess("open/")
+    access = ScriptedAccess("open/")
     bench = HistoryBench(tmp_path / "data")
     bench.core = type(bench.core)(
         bench.journal, access, Limits(), lambda: None, bench.bug, "test", "seed", shortcuts=True
@@ -366,17 +366,6 @@ def test_read_rights_are_those_of_the_plain_filter(tmp_path: Path) -> None:
     access.allowed = "elsewhere/"
     assert bench.ask(client, "$replay/-1h/open/#").reasons == [ReasonCode.NOT_AUTHORIZED]
     bench.journal.close()
-
-
-class ChangingAccess(ScriptedAccess):
-    """Rights that change while clients are connected."""
-
-    def __init__(self, allowed: str) -> None:
-        super().__init__(allowed)
-        self.allowed = allowed
-
-    def may_subscribe(self, identity: object, topic_filter: str) -> bool:
-        return topic_filter.startswith(self.allowed)
 
 
 # -- ends ------------------------------------------------------------------------------------------------------------
