@@ -197,10 +197,9 @@ def test_nobody_waits_for_an_archive_that_does_not_answer_but_who_asks_it(bench:
     waiting = [bench.join(f"w{number}") for number in range(THREADS + 6)]
     for link in waiting:
         bench.ask(link, "$replay/../plant/#")
+    bench.until(lambda: len(bench.core.history._of_archive.ready) == len(waiting) - THREADS)
     for _ in range(THREADS):
-        while not bench.archive.waiting.acquire(blocking=False):
-            bench.calls.get(timeout=30)()
-            bench.turn()
+        assert bench.archive.waiting.acquire(timeout=30)
     others = [bench.join(f"o{number}") for number in range(6)]
     local = begins // 10 * 10 + 20
     for link in others:

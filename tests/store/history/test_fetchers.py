@@ -106,3 +106,4 @@ def test_closing_does_not_wait_for_the_archive(held: Held) -> None:
     held.add(1)
     held.archive.begun.get(timeout=30)
     held.fetchers.close()
+    assert held.done.empty()
