@@ -8,7 +8,6 @@ from threading import Event, Semaphore
 import pytest
 
 from embermq.archive.archive import open_archive
-from embermq.archive.uploader import Uploader, UploadSettings
 from embermq.broker.history.delivery import PAST_READS_MAX
 from embermq.instants import utc_text
 from embermq.protocol.packets import Publish, Suback, Unsubscribe
@@ -18,11 +17,11 @@ from embermq.store.interface import RetainedPiece
 from embermq.store.log.checkpoint import checkpoint_offsets
 from embermq.store.log.segments import first_offsets
 from embermq.store.opening import JournalSettings
-from embermq.store.retention import Archiver
 from support.archives import BUCKET, wait_until, writer_of
 from support.core import ScriptedLink
 from support.history import START_MS, HistoryBench
 from support.trimmed_log import SETTINGS
+from support.wrapped_uploader import WrappedUploader
 
 STEP_S = 20
 """More than the time between two checks of the retention."""
@@ -85,46 +84,20 @@ class WithHeldPast(TrimmedLog):
         return self.past
 
 
-class HeldUploader(Archiver):
-    """An uploader whose past can be held."""
-
-    def __init__(self, place: str) -> None:
-        self.uploader = Uploader(UploadSettings(place, check_s=0.02, retry_first_s=0.02))
-
-    def trimmed(self, log_directory: Path) -> TrimmedLog:
-        found = WithHeldPast(self.uploader.trimmed(log_directory))
-        self.past = found.past
-        return found
-
-    def begin(self, log_directory: Path) -> None:
-        self.uploader.begin(log_directory)
-
-    def wake(self) -> None:
-        self.uploader.wake()
-
-    def archived_before(self) -> int:
-        return self.uploader.archived_before()
-
-    def counts(self) -> dict[str, int]:
-        return self.uploader.counts()
-
-    def close(self) -> None:
-        self.uploader.close()
-
-
 class AsOfBench(HistoryBench):
     """A core on a journal that is archived and trimmed; it remembers the retained set of every instant."""
 
     def __init__(self, directory: Path, place: str, settings: JournalSettings = SETTINGS) -> None:
         self.place = place
-        self.uploader = HeldUploader(place)
+        self.uploader = WrappedUploader(place, self._hold)
         self.truth: dict[int, Retained] = {}
         self._current: Retained = {}
         super().__init__(directory, settings=settings, archiver=self.uploader)
 
-    @property
-    def past(self) -> HeldPast:
-        return self.uploader.past
+    def _hold(self, archive: TrimmedLog) -> TrimmedLog:
+        held = WithHeldPast(archive)
+        self.past = held.past
+        return held
 
     def fill(self, rounds: int = 150, topics: int = 12) -> None:
         """Publish, replace and clear retained messages, one round an instant."""

@@ -8,7 +8,6 @@ import pytest
 
 from embermq.archive.archive import open_archive
 from embermq.archive.restore import restore
-from embermq.archive.uploader import Uploader, UploadSettings
 from embermq.broker.access import Access
 from embermq.instants import utc_text
 from embermq.protocol.packets import Suback, Unsubscribe
@@ -16,10 +15,10 @@ from embermq.protocol.reasons import ReasonCode
 from embermq.store.history.fetchers import THREADS
 from embermq.store.history.trimmed import Fetched, TrimmedLog, TrimmedRetained
 from embermq.store.opening import JournalSettings
-from embermq.store.retention import Archiver
 from support.archives import BUCKET, wait_until, writer_of
 from support.core import ScriptedAccess, ScriptedLink
 from support.history import START_MS, HistoryBench
+from support.wrapped_uploader import WrappedUploader
 
 SETTINGS = JournalSettings(durability="os", segment_bytes=2_000)
 MESSAGES = 600
@@ -50,42 +49,17 @@ class HeldArchive(TrimmedLog):
         return self._archive.retained()
 
 
-class HeldUploader(Archiver):
-    """An uploader whose archive can be held."""
-
-    def __init__(self, place: str) -> None:
-        self.uploader = Uploader(UploadSettings(place, check_s=0.02, retry_first_s=0.02))
-        self.begin, self.wake = self.uploader.begin, self.uploader.wake  # type: ignore[method-assign]
-
-    def trimmed(self, log_directory: Path) -> TrimmedLog:
-        self.archive = HeldArchive(self.uploader.trimmed(log_directory))
-        return self.archive
-
-    def begin(self, log_directory: Path) -> None: ...
-
-    def wake(self) -> None: ...
-
-    def archived_before(self) -> int:
-        return self.uploader.archived_before()
-
-    def counts(self) -> dict[str, int]:
-        return self.uploader.counts()
-
-    def close(self) -> None:
-        self.uploader.close()
-
-
 class ArchivedBench(HistoryBench):
     """A core on a journal whose closed segments are archived; it is trimmed by hand."""
 
     def __init__(self, directory: Path, place: str, access: Access | None = None, now_ms: int = START_MS) -> None:
         self.place = place
-        self.uploader = HeldUploader(place)
+        self.uploader = WrappedUploader(place, self._hold)
         super().__init__(directory, None, access, now_ms=now_ms, settings=SETTINGS, archiver=self.uploader)
 
-    @property
-    def archive(self) -> HeldArchive:
-        return self.uploader.archive
+    def _hold(self, archive: TrimmedLog) -> TrimmedLog:
+        self.archive = HeldArchive(archive)
+        return self.archive
 
     def fill(self, count: int = MESSAGES, first: int = 0) -> list[bytes]:
         """Messages at QoS 1, ten in a second and a group."""
