@@ -23,7 +23,7 @@ SLICES_TOGETHER: Final = 8
 REST_S: Final = 0.001
 """After so many slices nothing is done for so long: the store's thread, and readers on the same cores, need them."""
 SWITCH_S: Final = 0.00005
-"""While there is long work, this thread is never idle: so long may the store's thread wait for the interpreter."""
+"""While there is long work, this thread is seldom idle: so long may the store's thread wait for the interpreter."""
 SWITCH_CHECK_S: Final = 0.2
 """When no slice was wanted for so long, the interpreter's usual interval is set again."""
 USUAL_SWITCH_S: Final = sys.getswitchinterval()
