@@ -327,15 +327,7 @@ def _groups(directory: Path, segment: ArchivedSegment, start: int, instant_us: i
 def _beginning(group: Group, records: int) -> Group:
     cut = Group(group.first_offset)
     for row in range(records):
-        cut.append(
-            group.timestamps_us[row],
-            group.kinds[row],
-            group.flags[row],
-            group.topics[row],
-            group.payloads[row],
-            group.client_ids[row],
-            group.properties[row],
-        )
+        cut.append_row(group, row)
     return cut
 
 

@@ -208,6 +208,18 @@ class Group:
         self.size_bytes += len(topic) + len(payload) + len(client_id) + len(properties) + RECORD_OVERHEAD_BYTES
         return offset
 
+    def append_row(self, group: "Group", row: int) -> int:
+        """Add a record of another group; returns its offset here."""
+        return self.append(
+            group.timestamps_us[row],
+            group.kinds[row],
+            group.flags[row],
+            group.topics[row],
+            group.payloads[row],
+            group.client_ids[row],
+            group.properties[row],
+        )
+
     def append_unapplied(
         self, timestamp_us: int, flags: int, topic: bytes, payload: bytes, client_id: bytes, properties: bytes
     ) -> int:

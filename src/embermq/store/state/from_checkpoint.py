@@ -57,10 +57,10 @@ class Restoration:
             elif kind in _WITH_OFFSETS:
                 # What is made of these depends on their offsets, so each is the only record of a group.
                 alone = Group(found.offsets[row])
-                _copy(group, row, alone)
+                alone.append_row(group, row)
                 self._sessions.stage(batch, alone, [0])
             elif kind != END_KIND:
-                _copy(group, row, others)
+                others.append_row(group, row)
         if others.topics:
             self._sessions.stage(batch, others, list(range(len(others))))
 
@@ -91,15 +91,3 @@ class Restoration:
         batch.put(TOTALS, _TOTALS.pack(self._count, self._size_bytes))
         for topic_filter, count, size_bytes in self._account.totals():
             batch.put(BUDGET + topic_filter.encode(), _TOTALS.pack(count, size_bytes))
-
-
-def _copy(group: Group, row: int, into: Group) -> None:
-    into.append(
-        group.timestamps_us[row],
-        group.kinds[row],
-        group.flags[row],
-        group.topics[row],
-        group.payloads[row],
-        group.client_ids[row],
-        group.properties[row],
-    )
