@@ -116,7 +116,8 @@ def test_subscriptions_take_no_more_memory_than_is_counted_for_them(filters: lis
     try:
         for topic_filter in filters:
             copy = "".join(list(topic_filter))  # as it comes from a packet: a string of its own
-            session.subscriptions[copy] = subscription = Subscription(session, copy, 1)
+            subscription = Subscription(session, copy, 1)
+            session.add_subscription(subscription, copy)
             routes.add(subscription)
         taken_bytes = tracemalloc.get_traced_memory()[0]
     finally:

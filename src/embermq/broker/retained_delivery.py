@@ -102,6 +102,12 @@ class RetainedStream:
         self.is_done = False
 
 
+# One empty one for all sessions, never changed: most have no streams.
+_NO_FLOWING: Final[OrderedDict[RetainedStream, None]] = OrderedDict()
+_NO_PENDING: Final[list[list[RetainedStream]]] = []
+_NO_FILTERS: Final[dict[str, list[RetainedStream]]] = {}
+
+
 @final
 class SessionStreams:
     """The streams of one session: those whose SUBACK is pending, by SUBSCRIBE, and those that flow, oldest first.
@@ -114,9 +120,9 @@ class SessionStreams:
 
     def __init__(self) -> None:
         self.waiting = 0
-        self._flowing: Final[OrderedDict[RetainedStream, None]] = OrderedDict()
-        self._pending: Final[list[list[RetainedStream]]] = []  # a list for each SUBACK that is pending
-        self._by_filter: Final[dict[str, list[RetainedStream]]] = {}
+        self._flowing = _NO_FLOWING
+        self._pending = _NO_PENDING  # a list for each SUBACK that is pending
+        self._by_filter = _NO_FILTERS
         self._count = 0
 
     def __len__(self) -> int:
@@ -125,6 +131,8 @@ class SessionStreams:
 
     def subscribe_pending(self) -> None:
         """A SUBSCRIBE is being taken: the streams that are added now start with its SUBACK."""
+        if self._pending is _NO_PENDING:
+            self._pending = []
         self._pending.append([])
 
     def add(self, position: RetainedPosition) -> None:
@@ -140,6 +148,8 @@ class SessionStreams:
         self._remember(stream)
 
     def _flow(self, stream: RetainedStream) -> None:
+        if self._flowing is _NO_FLOWING:
+            self._flowing = OrderedDict()
         self._flowing[stream] = None
         self.waiting += 1
 
@@ -151,6 +161,8 @@ class SessionStreams:
         self._count -= 1
 
     def _remember(self, stream: RetainedStream) -> None:
+        if self._by_filter is _NO_FILTERS:
+            self._by_filter = {}
         self._by_filter.setdefault(stream.position.topic_filter, []).append(stream)
         self._count += 1
 

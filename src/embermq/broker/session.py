@@ -26,6 +26,10 @@ STALE_MAX: Final = 1_024
 EXPIRED_A_TICK: Final = 500
 """How many sessions end in one tick: thousands may have the same deadline."""
 
+# One empty one for all sessions, never changed: many only publish.
+_NO_GROUPS: Final["list[ShareGroup]"] = []
+_NO_SUBSCRIPTIONS: Final["dict[str, Subscription]"] = {}
+
 
 @final
 class Session:
@@ -67,7 +71,7 @@ class Session:
         self.connected_ms = 0
         self.link: Link | None = None
         self.opening: Link | None = None  # connected, but CONNACK waits for a commit
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, Subscription] = _NO_SUBSCRIPTIONS
         self.subscription_bytes = 0  # about what they take in memory
         # QoS 2 packet identifiers of the client, each with the number of the effect that sends its PUBREC.
         self.received_ids: Final[dict[int, int]] = {}
@@ -75,7 +79,7 @@ class Session:
         self.outbound: Final = outbound
         self.streams: Final = SessionStreams()
         self.history: dict[str, HistoryStream] | None = None  # history subscriptions of its connection, by filter
-        self.groups: Final[list[ShareGroup]] = []
+        self.groups: list[ShareGroup] = _NO_GROUPS
         self.will: Will | None = None
         self.session_expiry_s = 0
         self.asked_expiry_s = 0  # by CONNECT; DISCONNECT may not give an expiry to a session that had none
@@ -84,6 +88,12 @@ class Session:
         self.lost_ms = 0  # when the last connection ended; 0 while there is one
         self.pending = 0  # effects of this session that wait for a commit; later ones must not overtake them
         self.has_ended = False
+
+    def add_subscription(self, subscription: "Subscription", topic_filter: str) -> None:
+        """The client has subscribed, or has changed the options of a subscription."""
+        if self.subscriptions is _NO_SUBSCRIPTIONS:
+            self.subscriptions = {}
+        self.subscriptions[topic_filter] = subscription
 
     def connection(self) -> Link | None:
         """The client's connection, whether CONNACK has been sent or not; None while there is none."""

@@ -89,7 +89,7 @@ class Subscriptions:
             size_bytes = subscription_bytes(request.topic_filter)
             session.subscription_bytes += size_bytes
             self._routes.size_bytes += size_bytes
-        session.subscriptions[request.topic_filter] = subscription
+        session.add_subscription(subscription, request.topic_filter)
         if is_shared(request.topic_filter):
             self._shares.add(subscription)
         else:

@@ -99,6 +99,7 @@ class Server:
         self._next_report_ms = self._turn_ms = self._turn_us = 0  # the last since 1970, the others as `now_ms`
         self.turn_time: Final = TurnTime(0 if limits.has_client_rates() else SHARE_TIMED_BYTES, long_turn_s)
         self._turn_end: Final = self._end_turn  # bound once, not in every turn; as the context it runs in
+        self._now_us: Final = self.turn_us  # and this not for every connection
         self._context: Final = copy_context()
         self._begun_s = 0.0  # when the turn began
         self._wall_ahead_s = 0.0  # wall clock minus the loop's clock, as of the last tick
@@ -291,7 +292,7 @@ class Server:
             make_room,
             self.has_shortcuts,
             self.levels,
-            self.turn_us,
+            self._now_us,
             self.mqtt5,
         )
 

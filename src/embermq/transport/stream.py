@@ -5,7 +5,6 @@ Never: a packet's meaning, or a decision about a message. The core makes those; 
 """
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.access import Identity
@@ -66,7 +65,7 @@ class StreamConnection(Link):
         self._server: Final = server
         self._counters: Final = server.core.counters
         limits = server.limits
-        self._connection: Final = server.new_protocol(partial(server.dirty.append, self), self._make_room)
+        self._connection: Final = server.new_protocol(self._output_waits, self._make_room)
         self._transport: ByteTransport | None = None
         self._output_bytes_max: Final = limits.output_bytes_max
         self._asking_bytes: Final = min(PENDING_BYTES_ASKED, self._output_bytes_max)
@@ -77,8 +76,7 @@ class StreamConnection(Link):
         self._took_s = 0.0  # CPU time of its last read that was timed
         self._meter: Final = Meter(self, server) if limits.has_client_rates() else None
         self._unread = b""  # has come, and is processed in the next turns
-        self._client_id = ""
-        self._address = ""  # where the client is, for log lines and for the record of its connection
+        self._client_id = self._address = ""  # for log lines, and the latter for the record of its connection
         self.address_key = ""  # what its address counts as
         self._end_detail = ""  # why the transport is gone
         self._enhanced: EnhancedAuthentication | None = None  # of a client that sends AUTH
@@ -128,8 +126,7 @@ class StreamConnection(Link):
             server.rest(self)
             return
         share_bytes = self._share_bytes
-        # The last of what a client has sent is not metered.
-        meter = None if self._transport is None else self._meter
+        meter = self._meter if self._transport is not None else None  # the last that a client sent is not metered
         if meter is not None:
             share_bytes = min(share_bytes, METERED_SHARE_BYTES)
         is_whole = len(data) >= share_bytes
@@ -363,6 +360,9 @@ class StreamConnection(Link):
             self._server.dirty.append(self)
 
     # -- out -------------------------------------------------------------------------------------------------------
+
+    def _output_waits(self) -> None:
+        self._server.dirty.append(self)
 
     def flush(self) -> None:
         """Send all that this turn gathered in one write, and end the connection if that was decided."""

@@ -35,6 +35,7 @@ SHARED_INFLIGHT_MAX: Final = 8_192
 # One empty one for all sessions, never changed: most are owed nothing, and an empty deque takes 624 bytes.
 _NO_BACKLOG: Final[deque[Delivery]] = deque()
 _NO_IDS: Final[set[int]] = set()
+_NO_RESENDS: Final[list[int]] = []
 
 
 @final
@@ -107,7 +108,7 @@ class Outbound:
         self._full_at_us = 0
         self.set_window(window_max)
         # Packet identifiers in flight that the client's new connection has not been sent yet, the next one last.
-        self.resend_ids: list[int] = []
+        self.resend_ids = _NO_RESENDS
         self._unsent = _NO_IDS  # those of them that the client has not acknowledged meanwhile
         self.shared: Final[dict[int, SharedDelivery]] = {}  # QoS 1 of share groups in flight, by packet identifier
         self.promised = 0  # QoS 2 messages of share groups that wait for their commit
@@ -292,7 +293,7 @@ class Outbound:
 
         Its window may be smaller than over its last connection. It bounds PUBLISH only (5.0, MQTT-3.3.4-9, -10).
         """
-        self.resend_ids = list(reversed(self.inflight))
+        self.resend_ids = list(reversed(self.inflight)) if self.inflight else _NO_RESENDS
         self._unsent = set(self.resend_ids) if self.resend_ids else _NO_IDS
         if not self._resend(link) and len(self.inflight) > self.window:
             publishes: list[int] = []
@@ -306,8 +307,7 @@ class Outbound:
 
     def _resend(self, link: Link) -> bool:
         """True: all that was in flight has been sent again. A whole window may be more than a client reads at once."""
-        resend_ids = self.resend_ids
-        unsent = self._unsent
+        resend_ids, unsent = self.resend_ids, self._unsent
         while resend_ids:
             if not link.has_room():
                 return False

@@ -113,7 +113,7 @@ class ShareGroup(RouteGroup):
         self.members[session] = subscription
         self._is_order_known = False
         if is_new:
-            session.groups.append(self)
+            session.groups = [*session.groups, self]
         if self._queue is None and subscription.qos > 0 and session.outbound.queue is not None:
             self._queue_id, self._queue = self._shares.store.open_shared_queue(self.share_filter)
         return is_new
@@ -122,7 +122,7 @@ class ShareGroup(RouteGroup):
         """A session is no longer a member. What it has got already is completed (5.0, MQTT-3.10.4-3)."""
         self._qos_members -= self.members.pop(session).qos > 0
         self._is_order_known = False
-        session.groups.remove(self)
+        session.groups = [group for group in session.groups if group is not self]
 
     def connection_changed(self) -> None:
         """A member has a connection, or has none any more."""

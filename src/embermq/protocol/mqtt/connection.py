@@ -14,7 +14,6 @@ from typing import Final, final
 
 from embermq.protocol.errors import PeerError, ProtocolError
 from embermq.protocol.mqtt import shortcuts
-from embermq.protocol.mqtt.aliases import IncomingAliases
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
 from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5, MQTT_5, Dialect
 from embermq.protocol.mqtt.encode import SHARED_BYTES_MIN, EncodedMessages, Encodings, encode, joined
@@ -36,6 +35,10 @@ from embermq.protocol.mqtt.states import (
 from embermq.protocol.mqtt.writers import ACKNOWLEDGEMENT_HEADERS, acknowledgements, publish_head
 from embermq.protocol.packets import Auth, Connack, Connect, Delivery, Disconnect, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
+
+# One empty one for all connections, never changed: few send AUTH, or anything before CONNACK.
+_NO_AUTHS: Final[list[Auth]] = []
+_NO_PACKETS: Final[list[Packet]] = []
 
 
 def _epoch() -> int:
@@ -110,13 +113,12 @@ class Connection:
             first_bytes_max=min(packet_bytes_max, CONNECT_BYTES_MAX),
             shortcuts=shortcuts,
             levels=levels,
-            aliases=IncomingAliases(settings.topic_alias_maximum, now_us, settings.topic_alias_bytes_max)
-            if MQTT_5.level in levels
-            else None,
+            settings=settings,
+            now_us=now_us,
             property_bounds=settings.property_bounds,
         )
         self.negotiation: Negotiation | None = None
-        self.auths: list[Auth] = []
+        self.auths = _NO_AUTHS
         self.dropped_too_large = 0
         self._end_at = -1  # MQTT 5: how many parts of the output precede the end that was decided
         self._now_us: Final = now_us
@@ -125,7 +127,7 @@ class Connection:
         self._has_shortcuts: Final = shortcuts
         self._encodings: Final = encodings
         self.encoded: EncodedMessages = encodings.of(self._decoder.dialect)
-        self._stash: list[Packet] = []  # what came after CONNECT and before CONNACK was sent
+        self._stash = _NO_PACKETS  # what came after CONNECT and before CONNACK was sent
         self.out: list[bytes] = []
         self._more_parts = 0  # how many more parts the output has than packets; below 0: a part has several
         self._has_large = False  # a part of the output is not to be copied
@@ -162,7 +164,7 @@ class Connection:
             self.failure = exceeded
         if self._decoder.has_auth:
             self._decoder.has_auth = False
-            self.auths += [packet for packet in packets if isinstance(packet, Auth)]
+            self.auths = self.auths + [packet for packet in packets if isinstance(packet, Auth)]
             packets[:] = [packet for packet in packets if not isinstance(packet, Auth)]
 
     def lone_puback(self, data: bytes) -> int:
@@ -181,7 +183,7 @@ class Connection:
             if self.state == AUTHENTICATING and negotiation is not None and negotiation.method is not None:
                 self._receive_exchange(packets)
             elif self.state < OPEN:
-                self._stash += packets
+                self._stash = self._stash + packets
             return []
         if packets:
             first = packets[0]
@@ -213,7 +215,7 @@ class Connection:
         """Between CONNECT and CONNACK a client with an Authentication Method sends AUTH, or gives up (5.0, 4.12)."""
         for packet in packets:
             if isinstance(packet, Auth):
-                self.auths.append(packet)
+                self.auths = [*self.auths, packet]
             elif isinstance(packet, Disconnect):
                 self.failure = PeerError("disconnected before CONNACK", reason=ReasonCode.SUCCESS)
                 return
@@ -231,7 +233,7 @@ class Connection:
         self._move(CONNACK_SENT)
         self._decoder.has_runs = self._has_shortcuts
         stash = self._stash
-        self._stash = []
+        self._stash = _NO_PACKETS
         self.failure = self._decoder.error
         if self.negotiation is not None:
             self._check(stash, self.negotiation)

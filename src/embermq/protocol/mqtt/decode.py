@@ -4,9 +4,11 @@ Owns: where one packet ends and the next begins, the incomplete rest, and the di
 Never: the order of packets. That CONNECT comes first and only once is the connection's rule and the broker's.
 """
 
-from typing import TYPE_CHECKING, Final, final
+from collections.abc import Callable
+from typing import Final, final
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
+from embermq.protocol.mqtt.aliases import IncomingAliases
 from embermq.protocol.mqtt.dialect import (
     LEVELS_BEFORE_5,
     MQTT_5,
@@ -19,12 +21,10 @@ from embermq.protocol.mqtt.dialect import (
 )
 from embermq.protocol.mqtt.fields import DEFAULT_BOUNDS, VARIABLE_BYTE_INTEGER_MAX, VIOLATION, Fields, PropertyBounds
 from embermq.protocol.mqtt.readers_v5 import WirePublish
+from embermq.protocol.mqtt.settings import Mqtt5Settings
 from embermq.protocol.mqtt.shortcuts import read_common
 from embermq.protocol.packets import Packet
 from embermq.protocol.reasons import ReasonCode
-
-if TYPE_CHECKING:
-    from embermq.protocol.mqtt.aliases import IncomingAliases
 
 CONNECT_PROPERTIES_BYTES_MAX: Final = 2 * 65_535
 """How many bytes the properties of a CONNECT and of its will may have together (MQTT 5)."""
@@ -34,6 +34,8 @@ _CONNECT: Final = 0x10
 """The first byte of a CONNECT."""
 _AUTH: Final = 0xF0
 """The first byte of an AUTH."""
+# One empty one for all connections, never changed: most have no incomplete packet.
+_NO_REST: Final = bytearray()
 
 # Size of a fixed header -> the lowest and the highest remaining length that it has (5.0, 1.5.5).
 _LENGTHS_BY_HEADER: Final = (
@@ -64,7 +66,8 @@ class Decoder:
     `levels` are those that a CONNECT may ask for. `dialect` is the argument until a CONNECT has named its level, then
     the one of that level.
     `rest_bytes_wanted` is 0 between two packets, else the size at which the incomplete one is decoded again.
-    `aliases` resolve what belongs to an MQTT 5 connection; without them such a PUBLISH is returned as `WirePublish`.
+    `settings` are those of MQTT 5, by which what belongs to its connection is resolved, at the instant that `now_us`
+    tells; without them such a PUBLISH is returned as `WirePublish`.
     `has_runs`: runs of acknowledgements are read as one packet each; a connection asks for it when it is open.
     `has_auth`: an AUTH has come since the connection set it to False.
     `error` is set when the stream ended in a bad packet; everything after it is ignored.
@@ -81,6 +84,8 @@ class Decoder:
         "_bytes_max",
         "_readers",
         "_levels",
+        "_settings",
+        "_now_us",
         "_aliases",
         "_property_bounds",
         "_has_shortcut",
@@ -95,7 +100,8 @@ class Decoder:
         shortcuts: bool = True,
         levels: tuple[int, ...] = LEVELS_BEFORE_5,
         dialect: Dialect = MQTT_311,
-        aliases: "IncomingAliases | None" = None,
+        settings: Mqtt5Settings | None = None,
+        now_us: Callable[[], int] | None = None,
         property_bounds: PropertyBounds = DEFAULT_BOUNDS,
     ) -> None:
         self.dialect = dialect
@@ -105,13 +111,15 @@ class Decoder:
         self._bytes_max = min(first_bytes_max or packet_bytes_max, packet_bytes_max)  # the limit now
         self._readers = dialect.readers_from_client if server else dialect.readers_from_server
         self._levels: Final = levels
-        self._aliases: Final = aliases
+        self._settings: Final = settings
+        self._now_us: Final = now_us
+        self._aliases: IncomingAliases | None = None  # from the first PUBLISH on that may have one
         self._property_bounds: Final = property_bounds
         self.has_auth = False
         self.has_runs = False
         self._has_shortcut: Final = shortcuts
         # The beginning of an incomplete packet: one that comes in many reads is gathered by appending.
-        self._rest = bytearray()
+        self._rest = _NO_REST
         self.rest_bytes_wanted = 0
 
     def feed(self, data: bytes) -> list[Packet]:
@@ -125,7 +133,7 @@ class Decoder:
                 rest += data
                 return packets
             data = bytes(rest) + data
-            self._rest = bytearray()
+            self._rest = _NO_REST
             self.rest_bytes_wanted = 0
         try:
             at = 0
@@ -146,7 +154,7 @@ class Decoder:
             stop = body + length
             if body == 0 or stop > end:
                 self._reader(first)
-                self._rest += data[at:]
+                self._rest = bytearray(data[at:])
                 self.rest_bytes_wanted = stop - at if body else end - at + 1
                 return
             packets.append(self._read(first, Fields(data, body, stop, first & 15, self._property_bounds)))
@@ -177,8 +185,8 @@ class Decoder:
     def _read(self, first: int, fields: Fields) -> Packet:
         if first != _CONNECT or not self._is_server:
             packet = self._reader(first)(fields, self.dialect)
-            if isinstance(packet, WirePublish) and self._aliases is not None:
-                return self._aliases.resolved(packet)
+            if isinstance(packet, WirePublish) and self._settings is not None and self._now_us is not None:
+                return self._own_aliases(self._settings, self._now_us).resolved(packet)
             if first == _AUTH:
                 self.has_auth = True
             return packet
@@ -196,6 +204,11 @@ class Decoder:
         if dialect.has_publish_properties:
             self._bytes_max = remaining_length_max(self._packet_bytes_max)
         return connect
+
+    def _own_aliases(self, settings: Mqtt5Settings, now_us: Callable[[], int]) -> IncomingAliases:
+        if self._aliases is None:
+            self._aliases = IncomingAliases(settings.topic_alias_maximum, now_us, settings.topic_alias_bytes_max)
+        return self._aliases
 
     def _reader(self, first: int) -> Reader:
         """Who reads a packet that begins with this byte; an error if none may.
