@@ -10,7 +10,7 @@ from embermq.protocol.message_expiry import message_expires_us, with_remaining_e
 from embermq.protocol.packets import Delivery, Publish
 from embermq.store.errors import StoreError
 from embermq.store.interface import Queue, packet_id_of
-from embermq.store.log.blocks import Block, Record
+from embermq.store.log.blocks import Block
 from embermq.store.log.records import QOS_MASK, RETAIN_FLAG, SESSION_SEQUENCE, Kind, queue_entry
 from embermq.store.log.writer import Log
 from embermq.store.open_group import OpenGroup, QueueTail
@@ -65,29 +65,21 @@ class SessionQueue(Queue):
             raise StoreError(
                 f"session {self._tail.session_id} is owed messages after {after_sequence} that are not there"
             )
-        records = self._records(entries.tolist())
         released = self._released
         ids = _NO_IDS
         if self._tail.has_ids:
-            ids = self._sessions.queue_ids(self._tail.session_id, after_sequence, len(records))
-        return [
-            Delivery(
-                _message(record),
-                entry & QOS_MASK,
-                bool(entry & RETAIN_FLAG),
-                packet_id=packet_id_of(sequence),
-                subscription_ids=ids.get(sequence, ()),
-                sequence=sequence,
-                released=sequence in released,
-            )
-            for sequence, (entry, record) in enumerate(zip(entries, records, strict=False), after_sequence + 1)
-        ]
+            ids = self._sessions.queue_ids(self._tail.session_id, after_sequence, limit)
+        return self._deliveries(entries.tolist(), after_sequence, released, ids)
 
-    def _records(self, entries: list[int]) -> list[Record]:
-        """As many of them as make `read_bytes` of payload, at least one."""
-        records: list[Record] = []
+    def _deliveries(
+        self, entries: list[int], sequence: int, released: set[int], ids: dict[int, tuple[int, ...]]
+    ) -> list[Delivery]:
+        """As many of them as make `read_bytes` of payload, at least one; the first is the one behind `sequence`."""
+        deliveries: list[Delivery] = []
         size_bytes = 0
         block: Block | None = None
+        topic = b""
+        topic_name = ""
         for entry in entries:
             offset = entry >> 3
             if block is None or not block.first_offset <= offset < block.next_offset:
@@ -96,12 +88,30 @@ class SessionQueue(Queue):
                     raise StoreError(
                         f"session {self._tail.session_id} is owed the message at {offset}, which is not there"
                     )
-            record = block.record(offset)
-            records.append(record)
-            size_bytes += len(record.payload)
+            if block.topic(offset) != topic:  # most queues have many messages of one topic
+                topic = block.topic(offset)
+                topic_name = topic.decode()
+            message = _message(block, offset, topic_name)
+            sequence += 1
+            packet_id = packet_id_of(sequence)
+            is_released = sequence in released if released else False
+            subscription_ids = ids.get(sequence, ()) if ids else ()
+            deliveries.append(
+                Delivery(
+                    message,
+                    entry & QOS_MASK,
+                    entry & RETAIN_FLAG != 0,
+                    False,
+                    packet_id,
+                    subscription_ids,
+                    sequence,
+                    is_released,
+                )
+            )
+            size_bytes += len(message.payload)
             if size_bytes >= self._read_bytes:
                 break
-        return records
+        return deliveries
 
     def release(self, sequence: int) -> None:
         self._released.add(sequence)
@@ -134,14 +144,11 @@ class SessionQueue(Queue):
         return self._log.bytes_from(offset) if offset else 0
 
 
-def _message(record: Record) -> Publish:
-    return Publish(
-        record.topic.decode(),
-        record.payload,
-        record.flags & QOS_MASK,
-        bool(record.flags & RETAIN_FLAG),
-        False,
-        0,
-        record.properties,
-        message_expires_us(record.properties, record.timestamp_us),
-    )
+def _message(block: Block, offset: int, topic_name: str) -> Publish:
+    flags = block.flags(offset)
+    payload = block.payload(offset)
+    properties = block.properties(offset)
+    if not properties:
+        return Publish(topic_name, payload, flags & QOS_MASK, flags & RETAIN_FLAG != 0)
+    expires_us = message_expires_us(properties, block.timestamps_us[offset - block.first_offset])
+    return Publish(topic_name, payload, flags & QOS_MASK, flags & RETAIN_FLAG != 0, False, 0, properties, expires_us)

@@ -52,6 +52,9 @@ def test_records_are_cut_out_one_by_one_as_the_group_has_them() -> None:
     group = sample_group(17, 40)
     block = Block(encode_block(group)[1])
     assert [row_of(block.record(offset)) for offset in range(17, 57)] == rows_of(group)
+    assert [block.flags(offset) for offset in range(17, 57)] == group.flags
+    assert [block.payload(offset) for offset in range(17, 57)] == group.payloads
+    assert [block.properties(offset) for offset in range(17, 57)] == group.properties
 
 
 def test_a_group_can_begin_in_the_middle_of_its_block() -> None:

@@ -311,19 +311,24 @@ class Connection:
                 frame = self.encoded.heads[qos][len(payload)][message.topic_name]
             except (IndexError, KeyError):
                 frame = self.encoded.head(message.topic_name, len(payload), qos)
-        frame += delivery.packet_id.to_bytes(2, "big")
-        if len(payload) >= SHARED_BYTES_MIN:
-            self._gather(frame)
-            self._gather(payload)
-            self._more_parts += 1
-            return True
-        frame += payload
+        self._gather_publish(frame, delivery.packet_id.to_bytes(2, "big"), payload)
+        return True
+
+    def _gather_publish(self, head: bytes, rest: bytes, payload: bytes) -> None:
+        """As parts, which are joined once with all other output; not as bytes that are put together for each packet."""
         out = self.out
         if not out:
             self._output_waits()
-        out.append(frame)
-        self.pending_bytes += len(frame)
-        return True
+        if self._end_at >= 0:
+            out.append(head + rest + payload)
+        else:
+            out.append(head)
+            out.append(rest)
+            out.append(payload)
+            self._more_parts += 2
+        if len(payload) >= SHARED_BYTES_MIN:
+            self._has_large = True
+        self.pending_bytes += len(head) + len(rest) + len(payload)
 
     def _deliver_v5(self, delivery: Delivery, negotiation: Negotiation) -> bool:
         message = delivery.message
@@ -340,12 +345,8 @@ class Connection:
             frame = self.encoded.heads[qos][len(payload)][message.topic_name]
         except (IndexError, KeyError):
             frame = self.encoded.head(message.topic_name, len(payload), qos)
-        frame += (delivery.packet_id << 8).to_bytes(3, "big") + payload  # a property length of 0 behind the identifier
-        out = self.out
-        if not out:
-            self._output_waits()
-        out.append(frame)
-        self.pending_bytes += len(frame)
+        # A property length of 0 behind the identifier.
+        self._gather_publish(frame, (delivery.packet_id << 8).to_bytes(3, "big"), payload)
         return True
 
     def _publish(self, delivery: Delivery, negotiation: Negotiation) -> bool:
@@ -357,12 +358,7 @@ class Connection:
                 self._output_waits()  # the shell takes the count with the output
             return delivery.qos == 0
         start, payload = parts
-        if len(payload) >= SHARED_BYTES_MIN:
-            self._gather(start)
-            self._gather(payload)
-            self._more_parts += 1
-        else:
-            self._gather(start + payload)
+        self._gather_publish(start, b"", payload)
         return True
 
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
@@ -374,7 +370,12 @@ class Connection:
         out = self.out
         if not out:
             self._output_waits()
-        out.append(ACKNOWLEDGEMENT_HEADERS[packet_type] + packet_id.to_bytes(2, "big"))
+        if self._end_at >= 0:
+            out.append(ACKNOWLEDGEMENT_HEADERS[packet_type] + packet_id.to_bytes(2, "big"))
+        else:
+            out.append(ACKNOWLEDGEMENT_HEADERS[packet_type])
+            out.append(packet_id.to_bytes(2, "big"))
+            self._more_parts += 1
         self.pending_bytes += 4
         self.answer_bytes += 4
 

@@ -202,6 +202,19 @@ class Block:
         row = offset - self.first_offset
         return self._data[self._topics[row] : self._topics[row + 1]]
 
+    def flags(self, offset: int) -> int:
+        """The flags of the record at an offset that lies in this block; so for the next two."""
+        return self._data[self._kinds_at + len(self) + offset - self.first_offset]
+
+    def payload(self, offset: int) -> bytes:
+        row = offset - self.first_offset
+        return self._data[self._payloads[row] : self._payloads[row + 1]]
+
+    def properties(self, offset: int) -> bytes:
+        row = offset - self.first_offset
+        start, end = self._properties[row], self._properties[row + 1]
+        return self._data[start:end] if end > start else b""
+
     def record(self, offset: int) -> Record:
         """The record at an offset that lies in this block."""
         row = offset - self.first_offset
