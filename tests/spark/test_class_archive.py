@@ -159,14 +159,20 @@ def test_an_archive_that_was_not_used_for_long_is_removed(place: Path, monkeypat
     for name, age_days in (
         ("classes-2-7.jsa", 40),
         ("classes-3-7.jsa", 20),
+        ("classes-1.99", 40),
+        ("classes-1.98", 1),
         ("classes-1-9.jsa", 0),
-    ):  # the last: damaged
+    ):  # the last: damaged; without ".jsa": of runs that were killed
         other = prefix.parent / name
         other.write_text("classes")
         os.utime(other, (other.stat().st_mtime, other.stat().st_mtime - age_days * 86_400))
     monkeypatch.setattr(class_archive, "_dump", lambda spark, file: file.write_text("classes"))
     make_archive(session([], prefix))
-    assert sorted(path.name for path in prefix.parent.iterdir()) == ["classes-1-7.jsa", "classes-3-7.jsa"]
+    assert sorted(path.name for path in prefix.parent.iterdir()) == [
+        "classes-1-7.jsa",
+        "classes-1.98",
+        "classes-3-7.jsa",
+    ]
 
 
 @pytest.mark.long

@@ -115,7 +115,7 @@ def make_archive(spark: "SparkSession") -> None:
         with unfinished.open("rb") as made:
             os.fsync(made.fileno())
         archive = unfinished.rename(f"{prefix}-{unfinished.stat().st_size}.jsa")
-        for other in prefix.parent.glob("classes-*.jsa"):
+        for other in prefix.parent.glob("classes-*"):  # also what a run has left that was killed here
             is_damaged = other != archive and other.name.startswith(f"{prefix.name}-")
             if is_damaged or other.stat().st_mtime < time.time() - UNUSED_DAYS_MAX * 86_400:
                 other.unlink()
