@@ -11,9 +11,12 @@ import aiohttp
 import pytest
 
 from embermq.archive.archive import open_archive
+from embermq.archive.joined import JoinedLog
 from embermq.archive.objects import Objects
 from embermq.http.fields import NDJSON
+from embermq.http.resources.messages import MessagesQuery, _bounds
 from embermq.instants import utc_text
+from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.reader import LogReader
 from support.archives import engine_with, publish_slowly, writer_of
 from support.http_place import Place, run
@@ -85,6 +88,16 @@ def test_messages_come_from_the_archive_and_then_from_the_log(data: Path) -> Non
         assert (await place.get("/api/v1/messages", from_offset=10_000_000)).json == {"items": []}
 
     served(data, test)
+
+
+def test_of_the_instant_at_which_the_log_begins_the_archive_is_asked_too(data: Path) -> None:
+    log = JoinedLog(data / "log")
+    first, first_us = first_offset(data), LogReader(data / "log").segments()[0].first_timestamp_us
+    with pytest.raises(LogTrimmed):
+        _bounds(MessagesQuery(), first_us, None, True, log)
+    assert _bounds(MessagesQuery(), first_us, None, False, log)[0] == first
+    assert _bounds(MessagesQuery(), first_us + 1, None, True, log)[0] > first
+    assert _bounds(MessagesQuery.model_validate({"cursor": str(first)}), first_us, None, True, log)[0] == first
 
 
 def test_without_an_archive_they_are_gone(data: Path) -> None:

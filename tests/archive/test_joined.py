@@ -10,7 +10,9 @@ from embermq.archive.blocks import ArchivedBlocks
 from embermq.archive.joined import JoinedLog
 from embermq.store.errors import HistoryTrimmed
 from embermq.store.log.errors import LogTrimmed
+from embermq.store.log.identity import log_identity
 from embermq.store.log.reader import LogReader
+from embermq.store.log.records import Group, Kind
 from support.archives import filled_log, upload_closed, writer_of
 from support.log_samples import open_log
 
@@ -92,6 +94,23 @@ def test_an_instant_is_found_also_when_the_log_is_trimmed_meanwhile(log: Path, m
     expected = LogReader(log).offset_at(times[99])
     monkeypatch.setattr(module, "LogReader", TrimmedMeanwhile)
     assert joined(log).offset_at(times[99]) == expected
+
+
+def test_an_instant_at_which_the_log_begins_may_begin_in_the_archive(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    for number in range(6):
+        if number % 2 == 0:
+            log.begin_segment()
+        group = Group(log.next_offset)
+        group.append(1_000 if number else 500, Kind.PUBLISH, 1, b"t", b"x", b"client")
+        log.append(group, 1_000)
+    log.close()
+    log_identity(tmp_path / "log")
+    upload_closed(str(tmp_path / "archive"), tmp_path / "log")
+    trim(tmp_path / "log", 5)
+    assert joined(tmp_path / "log").bounds() == (1, 7) and JoinedLog(tmp_path / "log").bounds() == (5, 7)
+    assert [joined(tmp_path / "log").offset_at(instant) for instant in (500, 501, 1_000, 1_001)] == [1, 2, 2, 7]
+    assert JoinedLog(tmp_path / "log").offset_at(1_000) == 5
 
 
 def test_what_neither_has_is_trimmed(log: Path) -> None:

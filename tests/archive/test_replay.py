@@ -145,6 +145,16 @@ def test_instants_bound_it_wherever_they_lie(bench: ArchivedBench) -> None:
     assert session is not None and session.history is None, "they have ended"
 
 
+def test_messages_of_the_instant_at_which_the_log_begins_come_from_the_archive_too(bench: ArchivedBench) -> None:
+    payloads = [b"%d" % number for number in range(200)]
+    for payload in payloads:  # all of one instant, as where the clock of the machine was set back
+        bench.publish("plant/1", payload, 1)
+        bench.commit()
+    bench.trim(0.6)
+    begins = utc_text(bench.journal._log.begins_us())
+    assert bench.replayed(bench.join("reader"), f"$replay/{begins}/plant/#") == payloads
+
+
 def test_what_is_trimmed_while_it_is_read_comes_from_the_archive(bench: ArchivedBench) -> None:
     payloads = bench.fill()
     client = bench.join("reader", room=30)

@@ -50,9 +50,11 @@ class JoinedLog:
         if found > first or first == 1:
             return found
         oldest = next(reader.segments_from(first), None)
-        if oldest is not None and instant_us >= oldest.first_timestamp_us:
+        if oldest is not None and instant_us > oldest.first_timestamp_us:
             return found
         if self._archived is None:
+            if oldest is not None and instant_us == oldest.first_timestamp_us:
+                return found
             raise LogTrimmed(first - 1, first)
         return self._archived.offset_at(instant_us, first)
 

@@ -107,7 +107,8 @@ def _bounds(
         start = log.offset_at(max(0, since_us))
     else:
         start = query.from_offset or (1 if is_part else first)
-    if start < first:
+    # At its first instant too: what was trimmed may have records of the same one.
+    if start < first or (start == first and is_part and since_us is not None and not query.cursor):
         raise LogTrimmed(start, first)
     if until_us is not None:
         try:

@@ -185,7 +185,8 @@ class HistoryReader(HistoryReads):
         log = self._log
         if self._trimmed is None:
             return self._scan.piece(span)
-        is_from_beginning = not span.offset and not span.from_us
+        # At the beginning too: what was trimmed may have records of the same instant.
+        is_from_beginning = not span.offset and span.from_us <= log.begins_us()
         if asked.is_archived or not is_from_beginning or log.first_offset == FIRST_OFFSET:
             try:
                 return self._scan.piece(span, asked.fetched)
