@@ -1,4 +1,4 @@
-"""Where the tests of the archive keep one: a directory, and an S3 server."""
+"""Where the tests of the archive keep one: a directory, an S3 server, and one of Google's store."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from pyarrow import fs
 
-from support.archives import BUCKET, s3_server
+from support.archives import BUCKET, gs_server, s3_server
 
 
 @pytest.fixture(scope="session")
@@ -23,10 +23,16 @@ def s3_query(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield query
 
 
-@pytest.fixture(params=["directory", "s3"])
+@pytest.fixture(scope="session")
+def gs_query() -> Iterator[str]:
+    with gs_server() as query:
+        yield query
+
+
+@pytest.fixture(params=["directory", "s3", "gs"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty archive."""
     if request.param == "directory":
         return str(tmp_path / "archive")
-    query = request.getfixturevalue("s3_query")
-    return f"s3://{BUCKET}/{uuid4().hex}?{query}"
+    query = request.getfixturevalue(f"{request.param}_query")
+    return f"{request.param}://{BUCKET}/{uuid4().hex}?{query}"

@@ -17,6 +17,7 @@ from embermq.archive.errors import ArchiveError
         ("s3:///prefix", "names no bucket"),
         ("s3://bucket/x?region=a&colour=red", "colour is not known, expected endpoint_override, region, scheme"),
         ("gs://", "names no bucket"),
+        ("gs://bucket/x?region=a", "region is not known, expected anonymous, endpoint_override, scheme"),
     ],
 )
 def test_what_is_no_address_is_refused(text: str, said: str) -> None:
@@ -45,3 +46,8 @@ def test_an_s3_address_has_bucket_and_prefix() -> None:
         "bucket/some/prefix",
         None,
     )
+
+
+def test_an_address_of_googles_store_has_bucket_and_prefix() -> None:
+    address = parse_address("gs://bucket/some%20prefix/?endpoint_override=127.0.0.1:1&scheme=http&anonymous=true")
+    assert (address.shown, address.root) == ("gs://bucket/some%20prefix", "bucket/some prefix")

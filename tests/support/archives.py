@@ -1,10 +1,12 @@
-"""Archives for tests: a small log that is uploaded, and an S3 server on this machine."""
+"""Archives for tests: a small log that is uploaded, and servers of S3 and of Google's store on this machine."""
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 from embermq.archive.address import parse_address
 from embermq.archive.archive import Archive
@@ -62,6 +64,24 @@ def s3_server() -> Iterator[str]:
         yield f"endpoint_override={host}:{port}&scheme=http&region=us-east-1"
     finally:
         server.stop()
+
+
+@contextmanager
+def gs_server() -> Iterator[str]:
+    """A server of Google's store with an empty bucket; gives the query that an address needs to reach it."""
+    from gcp_storage_emulator.handlers.buckets import create_bucket  # type: ignore[import-untyped] # it has no types
+    from gcp_storage_emulator.server import RequestHandler  # type: ignore[import-untyped] # as above
+    from gcp_storage_emulator.storage import Storage  # type: ignore[import-untyped] # as above
+
+    storage = Storage(use_memory_fs=True)
+    create_bucket(BUCKET, storage)
+    # Its own server has one thread, which a client that reads slowly would stop.
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(RequestHandler, storage)) as server:
+        Thread(target=server.serve_forever).start()
+        try:
+            yield f"endpoint_override=127.0.0.1:{server.server_port}&scheme=http&anonymous=true"
+        finally:
+            server.shutdown()
 
 
 KEPT = JournalSettings(durability="os", segment_bytes=16 * 1024)

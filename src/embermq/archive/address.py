@@ -6,6 +6,7 @@ tools take them.
 
 import os
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
@@ -18,9 +19,14 @@ EXPECTED: Final = "expected s3://BUCKET/PREFIX, gs://, abfs://, hdfs:// or a dir
 CONNECT_TIMEOUT_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 30.0
 S3_ATTEMPTS: Final = 3
-S3_OPTIONS: Final = ("endpoint_override", "region", "scheme")
+GS_RETRY_S: Final = 10.0
+"""How long a request to Google's store is repeated; by default pyarrow goes on for 15 minutes."""
+OPTIONS: Final = {
+    "s3": ("endpoint_override", "region", "scheme"),
+    "gs": ("anonymous", "endpoint_override", "scheme"),
+}
 
-_BY_URI: Final = ("gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+_BY_URI: Final = ("abfs", "abfss", "hdfs", "viewfs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ def check_address(text: str) -> str:
     parts = _split(text)
     if parts.scheme in ("", "file"):
         return text
-    if parts.scheme not in ("s3", *_BY_URI):
+    if parts.scheme not in (*OPTIONS, *_BY_URI):
         raise ArchiveError(f"{text} is not the address of an archive: {EXPECTED}")
     # Azure has CONTAINER@ACCOUNT in this place.
     if parts.password is not None or (parts.username is not None and not parts.scheme.startswith("abfs")):
@@ -49,8 +55,9 @@ def check_address(text: str) -> str:
         )
     if not parts.hostname and parts.scheme not in ("hdfs", "viewfs"):
         raise ArchiveError(f"{text} names no bucket: {EXPECTED}")
-    if parts.scheme == "s3" and (unknown := set(parse_qs(parts.query)) - set(S3_OPTIONS)):
-        raise ArchiveError(f"{text}: {', '.join(sorted(unknown))} is not known, expected {', '.join(S3_OPTIONS)}")
+    options = OPTIONS.get(parts.scheme)
+    if options is not None and (unknown := set(parse_qs(parts.query)) - set(options)):
+        raise ArchiveError(f"{text}: {', '.join(sorted(unknown))} is not known, expected {', '.join(options)}")
     return text
 
 
@@ -62,8 +69,9 @@ def parse_address(text: str) -> Address:
         return Address(str(directory), fs.LocalFileSystem(), str(directory), directory)
     shown = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
     try:
-        if parts.scheme == "s3":
-            return Address(shown, _s3(parts), (parts.netloc + unquote(parts.path)).rstrip("/"), None)
+        if parts.scheme in OPTIONS:
+            filesystem = _s3(parts) if parts.scheme == "s3" else _gs(parts)
+            return Address(shown, filesystem, (parts.netloc + unquote(parts.path)).rstrip("/"), None)
         filesystem, root = fs.FileSystem.from_uri(text)
     except (OSError, ValueError, ImportError, NotImplementedError) as error:
         raise ArchiveError(f"the archive {shown} cannot be used: {one_line(error)}") from None
@@ -84,8 +92,18 @@ def _split(text: str) -> SplitResult:
         raise ArchiveError(f"{text} is not the address of an archive: {EXPECTED}") from None
 
 
+def _options(parts: SplitResult) -> dict[str, str]:
+    return {name: values[-1] for name, values in parse_qs(parts.query).items()}
+
+
+def _gs(parts: SplitResult) -> fs.GcsFileSystem:
+    options = _options(parts)
+    is_anonymous = options.pop("anonymous", "false") == "true"
+    return fs.GcsFileSystem(anonymous=is_anonymous, retry_time_limit=timedelta(seconds=GS_RETRY_S), **options)
+
+
 def _s3(parts: SplitResult) -> fs.S3FileSystem:
-    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    options = _options(parts)
     is_elsewhere = "endpoint_override" in options or any(
         os.environ.get(name) for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
     )

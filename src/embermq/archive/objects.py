@@ -58,8 +58,7 @@ class Objects:
                     stream.read(start)
                     whole: bytes = stream.read()
                     return whole
-            with self._address.filesystem.open_input_file(self._path(name)) as file:
-                data: bytes = file.read_at(end - start, start)
+            data = self._read_range(self._path(name), start, end)
         if len(data) < end - start:
             raise ArchiveDamaged(
                 f"{name} of the archive {self.shown} is damaged: it ends at byte {start + len(data)}, expected {end}"
@@ -96,6 +95,21 @@ class Objects:
 
     def _path(self, name: str) -> str:
         return f"{self._address.root}/{name}"
+
+    def _read_range(self, path: str, start: int, end: int) -> bytes:
+        filesystem = self._address.filesystem
+        if isinstance(filesystem, fs.GcsFileSystem):
+            # A file of it sends its first request while pyarrow holds the interpreter's lock: a slow answer would stop
+            # the server. A stream does not, but can only be read from its beginning.
+            with filesystem.open_input_stream(path) as stream:
+                skipped = 0
+                while skipped < start and (chunk := stream.read(min(CHUNK_BYTES, start - skipped))):
+                    skipped += len(chunk)
+                part: bytes = stream.read(end - start)
+                return part
+        with filesystem.open_input_file(path) as file:
+            data: bytes = file.read_at(end - start, start)
+            return data
 
     def _stream(self, path: str, chunks: Iterator[bytes]) -> None:
         # pyarrow completes an upload also when the writing of it failed: no object counts without its manifest.
