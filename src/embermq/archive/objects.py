@@ -79,7 +79,7 @@ class Objects:
         with self._sentences(f"cannot write {name}"):
             if self._address.directory is not None:
                 self._write_file(self._address.directory / name, chunks)
-            elif isinstance(self._address.filesystem, fs.HadoopFileSystem):
+            elif self._address.filesystem.type_name == "hdfs":
                 self._write_and_move(name, chunks)
             else:  # an object store shows an object when its upload is complete
                 self._stream(self._path(name), chunks)
@@ -98,7 +98,7 @@ class Objects:
 
     def _read_range(self, path: str, start: int, end: int) -> bytes:
         filesystem = self._address.filesystem
-        if isinstance(filesystem, fs.GcsFileSystem):
+        if filesystem.type_name == "gcs":
             # A file of it sends its first request while pyarrow holds the interpreter's lock: a slow answer would stop
             # the server. A stream does not, but can only be read from its beginning.
             with filesystem.open_input_stream(path) as stream:
