@@ -358,6 +358,14 @@ def test_auth_packets_are_for_the_shell() -> None:
     assert client.auths == [again]
 
 
+def test_auths_of_several_reads_are_gathered_for_one_connection_only() -> None:
+    steps = [Auth(0x18, "M", b"%d" % number) for number in range(4)]
+    client = new()
+    client.receive_data(wire(connect(authentication_method="M"), *steps[:2]))
+    client.receive_data(wire(*steps[2:]))
+    assert client.auths == steps and new().auths == []
+
+
 @v5("MQTT-3.1.2-30")
 def test_during_authentication_only_auth_and_disconnect_may_come() -> None:
     asked = connect(authentication_method="M", authentication_data=b"1")

@@ -213,15 +213,15 @@ class Connection:
 
     def _receive_exchange(self, packets: list[Packet]) -> None:
         """Between CONNECT and CONNACK a client with an Authentication Method sends AUTH, or gives up (5.0, 4.12)."""
+        auths = self.auths = [*self.auths]  # once: a client may send tens of thousands in one read
         for packet in packets:
             if isinstance(packet, Auth):
-                self.auths = [*self.auths, packet]
-            elif isinstance(packet, Disconnect):
+                auths.append(packet)
+                continue
+            self.failure = ProtocolError(f"{type(packet).__name__} during authentication", "MQTT-3.1.2-30")
+            if isinstance(packet, Disconnect):
                 self.failure = PeerError("disconnected before CONNACK", reason=ReasonCode.SUCCESS)
-                return
-            else:
-                self.failure = ProtocolError(f"{type(packet).__name__} during authentication", "MQTT-3.1.2-30")
-                return
+            return
         self.failure = self._decoder.error
 
     def accepted(self) -> None:
