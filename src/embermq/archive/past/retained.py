@@ -9,6 +9,7 @@ import shutil
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from time import sleep
 from typing import Final, final
@@ -34,7 +35,8 @@ from embermq.store.replay import merged
 from embermq.store.retention import DISK_PART, disk_bytes
 from embermq.store.state.as_of_piece import as_of_piece
 from embermq.store.state.history import OFFSET_MAX
-from embermq.store.state.state import State
+from embermq.store.state.rocks import open_database
+from embermq.store.state.state import State, StateSettings
 from embermq.store.state.topic_sources import ComparedTopics, HistoryTopics
 from embermq.store.state.topic_walks import TopicSource
 from embermq.store.topic_tree import Moments
@@ -50,6 +52,8 @@ FREE_BYTES: Final = 512 << 20
 """So much of the disk is left free, or a tenth of it if that is less: with less the server trims its log."""
 CACHE: Final = "archive-cache"
 """The directory in the data directory for what was fetched."""
+
+_SMALL: Final = StateSettings(open_database=partial(open_database, block_cache_bytes=4 << 20, memtables_max=2))
 
 
 def always() -> bool:
@@ -193,6 +197,7 @@ class ArchivedPast(TrimmedRetained):
             interval.records.use(segments)
             for segment in segments:
                 self._apply(interval, segment, instant_us, is_wanted)
+            interval.state.flush(wait=True)  # a state that is only read takes little memory then
         except (ArchiveError, NotWanted):
             raise  # what was applied is right, and the next question goes on from there
         except BaseException:
@@ -208,7 +213,7 @@ class ArchivedPast(TrimmedRetained):
         place.mkdir(mode=0o700, parents=True)
         try:
             (place / "state").mkdir(mode=0o700)
-            state = State(place / "state")
+            state = State(place / "state", settings=_SMALL)
             try:
                 if checkpoint is not None:
                     fetched = archive.fetch_checkpoint(checkpoint, place)
@@ -237,6 +242,8 @@ class ArchivedPast(TrimmedRetained):
                 groups = _groups(directory, segment, state.applied_offset() + 1, instant_us)
                 for group in merged(groups, APPLIED_RECORDS):
                     state.apply(group)
+                    if state.wants_flush():
+                        state.flush(wait=False)
                     if not is_wanted():
                         raise NotWanted
                     sleep(REST_S)
