@@ -1,11 +1,14 @@
 """The address of an archive: what is one, and what is refused in one sentence."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from embermq.archive.address import check_address, parse_address
+from embermq.archive.blocks import ArchivedBlocks
 from embermq.archive.errors import ArchiveError
+from embermq.archive.past.retained import ArchivedPast
 
 
 @pytest.mark.parametrize(
@@ -51,3 +54,25 @@ def test_an_s3_address_has_bucket_and_prefix() -> None:
 def test_an_address_of_googles_store_has_bucket_and_prefix() -> None:
     address = parse_address("gs://bucket/some%20prefix/?endpoint_override=127.0.0.1:1&scheme=http&anonymous=true")
     assert (address.shown, address.root) == ("gs://bucket/some%20prefix", "bucket/some prefix")
+
+
+def test_s3_that_does_not_answer_is_given_up_earlier_for_clients(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("embermq.archive.address.CLIENTS_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("embermq.archive.address.CLIENTS_ATTEMPTS", 1)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"s3://b/x?endpoint_override=127.0.0.1:{silent.getsockname()[1]}&scheme=http&region=r"
+        blocks = ArchivedBlocks(address, tmp_path)
+        with pytest.raises(ArchiveError, match="the archive s3://b/x cannot list log"):
+            blocks.first_offset(2)
+        past = ArchivedPast(address, tmp_path / "cache")
+        with pytest.raises(ArchiveError, match="the archive s3://b/x cannot list log"):
+            past.message("a", 1)
+        silent.settimeout(0)
+        for _ in range(2):
+            silent.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            silent.accept()  # each has asked once

@@ -12,6 +12,7 @@ from embermq.broker.access import Access
 from embermq.instants import utc_text
 from embermq.protocol.packets import Suback, Unsubscribe
 from embermq.protocol.reasons import ReasonCode
+from embermq.store.errors import instant_text
 from embermq.store.history.fetchers import THREADS
 from embermq.store.history.trimmed import Fetched, TrimmedLog, TrimmedRetained
 from embermq.store.opening import JournalSettings
@@ -209,9 +210,13 @@ def test_an_archive_that_is_gone_ends_the_replay_and_nothing_else(bench: Archive
     (tmp_path / "archive").rename(tmp_path / "away")
     client, other = bench.join("reader"), bench.join("other")
     bench.ask(client, "$replay/../plant/#")
+    begins = instant_text(bench.journal._log.begins_us() + 1)
     assert bench.ended(client) == (
-        f"a history subscription: {tmp_path}/archive is not an archive: no server has written to it"
+        f"a history subscription: {tmp_path}/archive is not an archive: no server has written to it; from {begins} on"
+        " the log itself has everything"
     )
+    got = bench.replayed(bench.join("third"), f"$replay/{begins.replace('+00:00', 'Z')}/plant/#")
+    assert got and got == payloads[-len(got) :], "which is of use"
     assert bench.replayed(other, f"$replay/{at(550)}/plant/#") == payloads[550:]
     (tmp_path / "away").rename(tmp_path / "archive")
     assert bench.replayed(other, f"$replay/../{at(100)}/plant/#") == payloads[:100]

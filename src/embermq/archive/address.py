@@ -19,6 +19,10 @@ EXPECTED: Final = "expected s3://BUCKET/PREFIX, gs://, abfs://, hdfs:// or a dir
 CONNECT_TIMEOUT_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 30.0
 S3_ATTEMPTS: Final = 3
+"""S3 is given up after so many attempts, in each of which nothing came for so long."""
+CLIENTS_TIMEOUT_S: Final = 10.0
+CLIENTS_ATTEMPTS: Final = 2
+"""As above, where clients wait for the answer: those behind them wait as well."""
 GS_RETRY_S: Final = 10.0
 """How long a request to Google's store is repeated; by default pyarrow goes on for 15 minutes."""
 OPTIONS: Final = {
@@ -61,8 +65,8 @@ def check_address(text: str) -> str:
     return text
 
 
-def parse_address(text: str) -> Address:
-    """The file system and the place in it that an address means."""
+def parse_address(text: str, for_clients: bool = False) -> Address:
+    """The file system and the place in it that an address means. `for_clients`: S3 is given up earlier."""
     parts = _split(check_address(text))
     if parts.scheme in ("", "file"):
         directory = Path(os.path.abspath(unquote(parts.path) if parts.scheme else text))
@@ -70,7 +74,7 @@ def parse_address(text: str) -> Address:
     shown = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
     try:
         if parts.scheme in OPTIONS:
-            filesystem = _s3(parts) if parts.scheme == "s3" else _gs(parts)
+            filesystem = _s3(parts, for_clients) if parts.scheme == "s3" else _gs(parts)
             return Address(shown, filesystem, (parts.netloc + unquote(parts.path)).rstrip("/"), None)
         filesystem, root = fs.FileSystem.from_uri(text)
     except (OSError, ValueError, ImportError, NotImplementedError) as error:
@@ -102,7 +106,7 @@ def _gs(parts: SplitResult) -> fs.GcsFileSystem:
     return fs.GcsFileSystem(anonymous=is_anonymous, retry_time_limit=timedelta(seconds=GS_RETRY_S), **options)
 
 
-def _s3(parts: SplitResult) -> fs.S3FileSystem:
+def _s3(parts: SplitResult, for_clients: bool) -> fs.S3FileSystem:
     options = _options(parts)
     is_elsewhere = "endpoint_override" in options or any(
         os.environ.get(name) for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
@@ -112,7 +116,7 @@ def _s3(parts: SplitResult) -> fs.S3FileSystem:
     return fs.S3FileSystem(
         **options,
         connect_timeout=CONNECT_TIMEOUT_S,
-        request_timeout=REQUEST_TIMEOUT_S,
+        request_timeout=CLIENTS_TIMEOUT_S if for_clients else REQUEST_TIMEOUT_S,
         background_writes=False,
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=S3_ATTEMPTS),
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=CLIENTS_ATTEMPTS if for_clients else S3_ATTEMPTS),
     )

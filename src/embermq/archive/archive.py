@@ -38,12 +38,13 @@ READS_AT_ONCE: Final = 8
 """How many manifests are read at a time: each is a request of its own."""
 
 
-def open_archive(url: str | os.PathLike[str]) -> "Archive":
+def open_archive(url: str | os.PathLike[str], for_clients: bool = False) -> "Archive":
     """The archive at an address: `s3://bucket/prefix`, `gs://`, `abfs://`, `hdfs://`, `file://` or a directory.
 
-    ArchiveError if there is none, or it cannot be reached.
+    ArchiveError if there is none, or it cannot be reached. `for_clients`: one on S3 that does not answer is given up
+    earlier.
     """
-    objects = Objects(parse_address(os.fspath(url)))
+    objects = Objects(parse_address(os.fspath(url), for_clients))
     log_id = archived_log(objects)
     if log_id is None:
         raise NotArchived(f"{objects.shown} is not an archive: no server has written to it")

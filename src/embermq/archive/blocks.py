@@ -190,7 +190,7 @@ class ArchivedBlocks:
 
     def _opened(self) -> Archive:
         if self._archive is None:
-            archive = open_archive(self._address)
+            archive = open_archive(self._address, for_clients=True)
             identity = read_identity(self._log_directory)
             if identity is None or identity.log_id != archive.log_id:
                 raise ArchiveError(f"{archive.shown} is the archive of another log")
@@ -201,7 +201,7 @@ class ArchivedBlocks:
     def _list(self) -> list[ArchivedSegment]:
         segments = self._opened().segments()
         if not segments:  # a directory that is not mounted is empty too: that is an error
-            open_archive(self._address)
+            open_archive(self._address, for_clients=True)
         self._segments, self._listed_s = segments, monotonic()
         return segments
 

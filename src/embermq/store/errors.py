@@ -7,6 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, final
 
 
+def instant_text(instant_us: int) -> str:
+    """An instant as sentences have it."""
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant_us)).isoformat()
+
+
 class StoreError(Exception):
     """The store cannot take or give something now. Nothing was acknowledged on its behalf."""
 
@@ -41,8 +46,7 @@ class HistoryTrimmed(StoreError):
         self.begins_us: Final = begins_us
 
     def __str__(self) -> str:
-        begins = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.begins_us)
-        return f"the history is kept from {begins.isoformat()} on, the instant asked for is before that"
+        return f"the history is kept from {instant_text(self.begins_us)} on, the instant asked for is before that"
 
 
 @final

@@ -265,7 +265,7 @@ class ArchivedPast(TrimmedRetained):
 
     def _opened(self) -> Archive:
         if self._archive is None:
-            archive = open_archive(self._address)
+            archive = open_archive(self._address, for_clients=True)
             identity = None if self._log_directory is None else read_identity(self._log_directory)
             if self._log_directory is not None and (identity is None or identity.log_id != archive.log_id):
                 raise ArchiveError(f"{archive.shown} is the archive of another log")
@@ -289,7 +289,8 @@ class ArchivedPast(TrimmedRetained):
         oldest_us = min((one.timestamp_us for one in all_checkpoints), default=0)
         self._first_us = all_segments[0].first_timestamp_us if has_all else oldest_us
         if checkpoint is None and not has_all:
-            open_archive(self._address)  # a directory that is not mounted is empty too: that is an error
+            # A directory that is not mounted is empty too: that is an error.
+            open_archive(self._address, for_clients=True)
             self._begins_us = oldest_us
             raise HistoryTrimmed(instant_us, oldest_us or instant_us + 1)
         gaps = [gap for gap in missing(needed) if gap not in lost]

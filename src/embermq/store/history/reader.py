@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final, final
 
-from embermq.store.errors import HistoryTrimmed, StoreError
+from embermq.store.errors import HistoryTrimmed, StoreError, instant_text
 from embermq.store.history.fetchers import Asked, Fetchers, as_store_error
 from embermq.store.history.log_scan import LogScan
 from embermq.store.history.past_reader import PastReader
@@ -156,8 +156,13 @@ class HistoryReader(HistoryReads):
         """Called on the threads that fetch."""
         if trouble is None:
             self._asked.put(asked)
-        else:
-            self._call_soon(partial(asked.read.done, None, trouble))
+            return
+        span = asked.log_span
+        if span is not None and not span.offset and not span.from_us:
+            # It was asked for whatever there is: say what there is without the archive.
+            known = instant_text(self._log.begins_us() + 1)  # the archive may have records of that very instant
+            trouble = StoreError(f"{trouble}; from {known} on the log itself has everything")
+        self._call_soon(partial(asked.read.done, None, trouble))
 
     def _piece(self, asked: Asked) -> HistoryPiece:
         if asked.log_span is not None:
