@@ -33,8 +33,9 @@ A stream holds a position, not a copy, so it can outlive its connection, and a m
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, final
 
-from embermq.broker.effects import Effects, OfferEffect
+from embermq.broker.effects import Effects
 from embermq.broker.link import Link
+from embermq.broker.queues.offers import OfferEffect
 from embermq.broker.shortcuts import deliver_next
 from embermq.protocol.message_expiry import message_expires_us
 from embermq.protocol.packets import Delivery, Publish

@@ -6,10 +6,11 @@ Owns: the way of such a message into the link or the session's queue.
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.counters import Counters
-from embermq.broker.effects import Effects, OfferEffect
+from embermq.broker.effects import Effects
 from embermq.broker.history.stamp import stamped
 from embermq.broker.history.stream import HistoryStream
 from embermq.broker.link import Link
+from embermq.broker.queues.offers import OfferEffect
 from embermq.broker.shortcuts import deliver_next
 from embermq.protocol.packets import Delivery, Publish
 from embermq.store.history.pieces import HistoryReads

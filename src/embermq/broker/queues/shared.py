@@ -16,9 +16,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.counters import Counters
-from embermq.broker.effects import Effects, SharedOfferEffect
+from embermq.broker.effects import Effects
 from embermq.broker.limits import Limits
 from embermq.broker.queues.clock import Clock
+from embermq.broker.queues.offers import SharedOfferEffect
 from embermq.broker.queues.route_group import RouteGroup
 from embermq.protocol.packets import Delivery, Publish
 from embermq.protocol.topics import check_topic_filter
