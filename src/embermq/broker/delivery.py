@@ -15,6 +15,7 @@ from embermq.broker.link import Link
 from embermq.broker.queues.clock import Clock
 from embermq.broker.queues.flow import Flow
 from embermq.broker.runs.acknowledgements import AcknowledgementRuns
+from embermq.broker.runs.publishes import join_run
 from embermq.broker.shortcuts import deliver_next
 from embermq.protocol.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Delivery, Publish, Pubrec, Pubrel
 from embermq.protocol.reasons import ReasonCode
@@ -165,6 +166,14 @@ class MessageDelivery:
         if route.groups:
             shares = [(group, group.enqueue(message, offset, client_id)) for group in route.groups]
         if must_be_durable or (publisher is not None and publisher.pending):
+            if (
+                self._with_shortcuts
+                and publisher is not None
+                and link is not None
+                and not shares
+                and join_run(self._effects, message, receivers, publisher, link)
+            ):
+                return True
             has_subscribers = bool(route.receivers or shares)
             self._effects.add(
                 PublishEffect(message, offset, receivers, shares, has_subscribers, client_id, publisher, link)
@@ -240,6 +249,40 @@ class MessageDelivery:
             counters.publish_bytes_sent_2 += sent_2 * payload_bytes
         counters.publish_sent += sent
         counters.publish_bytes_sent += sent * payload_bytes
+
+    def fan_out_run(self, messages: list[Publish], receivers: "list[Subscription]") -> None:
+        """Deliver messages of one QoS, 1 or 2, that are not retained and do not expire; no receiver has sent them."""
+        qos = messages[0].qos
+        count = len(messages)
+        payload_bytes = 0
+        for message in messages:
+            payload_bytes += len(message.payload)
+        counters = self._counters
+        for receiver in receivers:
+            session = receiver.session
+            granted = receiver.qos if receiver.qos < qos else qos
+            if granted == 0:
+                for message in messages:
+                    self.fan_out(message, [receiver], "")
+                continue
+            if session.has_ended:
+                continue
+            link = session.link
+            ids = receiver.ids
+            outbound = session.outbound
+            for message in messages:
+                if not deliver_next(outbound, link, message, granted, False, ids):
+                    outbound.offer(link, message, granted, False, ids)
+                    if outbound.is_above_high_water():
+                        self.flow.rising[session] = None
+            if granted == 1:
+                counters.publish_sent_1 += count
+                counters.publish_bytes_sent_1 += payload_bytes
+            else:
+                counters.publish_sent_2 += count
+                counters.publish_bytes_sent_2 += payload_bytes
+            counters.publish_sent += count
+            counters.publish_bytes_sent += payload_bytes
 
     def _expire(self, message: Publish, receivers: "list[Subscription]", client_id: str) -> None:
         """A message has expired while it waited for its commit. Stored queues have it, and drop it in its turn."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.link import Link
+from embermq.broker.runs.publishes import release_run
 from embermq.protocol.packets import PUBACK, PUBREC, Connack, Packet, Publish, Suback
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.topics import matches
@@ -40,6 +41,9 @@ WEIGHT_MAX: Final = 8 * DELIVERIES_A_TURN
 """When more waits than this, no more is read from clients that bring much: all effects wait in one line."""
 SUBACK_WEIGHT: Final = 8
 """Looking for the retained messages of one subscription is about as much work as so many deliveries."""
+
+
+_NO_MORE: Final[list[Publish]] = []  # one empty one for all effects, never changed
 
 
 class Effect(ABC):
@@ -74,6 +78,7 @@ class Effects:
         "_wake",
         "_wake_in_ms",
         "_bug",
+        "_joined",
         "_committing",
         "_released",
         "_is_committing",
@@ -103,6 +108,7 @@ class Effects:
         self._is_at_once: Final = store.at_once()
         self._wake: Final = wake
         self._bug: Final = bug
+        self._joined = 0  # messages of the open group that are part of the effect of another
         self._committing: list[Effect] = []  # of the group that is being made durable, or released
         self._released = 0  # how many of them are released
         self._is_committing = False  # until all of them are
@@ -128,12 +134,24 @@ class Effects:
         if link is not None:
             link.waiting += 1
 
+    def newest_publish(self) -> "PublishEffect | None":
+        """The newest effect of the open group, if it is that of a message."""
+        newest = self.pending[-1] if self.pending else None
+        return newest if isinstance(newest, PublishEffect) else None
+
+    def joined(self, effect: "PublishEffect", weight: int) -> None:
+        """A message has become part of the newest effect instead of an effect of its own."""
+        effect.weight += weight
+        self._weight += weight
+        self._joined += 1
+
     def commit(self) -> None:
         """Ask the store to make the open group durable, unless it is still busy with the group before."""
         self._is_gathering = False
         while not self._is_committing:
             self._committing = self.pending
             self.pending = []
+            self._joined = 0
             self._is_committing = True
             if not self._store.commit(self._committed):
                 return
@@ -150,7 +168,7 @@ class Effects:
         while it waited, or is still small, the next group does not wait, and twice as many each time that this happens
         again.
         """
-        count = len(self.pending)
+        count = len(self.pending) + self._joined
         if self._is_committing or (self._is_gathering and count < GATHER_ENOUGH):
             return
         is_quiet = now_ms - self._last_ms > GATHER_QUIET_MS
@@ -174,7 +192,7 @@ class Effects:
         return False
 
     def _commit_at(self, now_ms: int) -> None:
-        self._last_count = len(self.pending)
+        self._last_count = len(self.pending) + self._joined
         self._last_ms = now_ms
         self.commit()
 
@@ -182,12 +200,13 @@ class Effects:
         """The time to gather is over."""
         if self._is_gathering:
             self._is_gathering = False
-            if len(self.pending) < max(2 * self._gathered_from, GATHER_WORTH):
+            count = len(self.pending) + self._joined
+            if count < max(2 * self._gathered_from, GATHER_WORTH):
                 self._commits_at_once = self._next_commits_at_once
                 self._next_commits_at_once = min(2 * self._commits_at_once, COMMITS_AT_ONCE_MAX)
             else:
                 self._next_commits_at_once = 1
-            self._last_count = len(self.pending)
+            self._last_count = count
             self._last_ms = self._core.connections.now_ms
             self.commit()
             self._wake()
@@ -261,9 +280,9 @@ class Effects:
 
 @final
 class PublishEffect(Effect):
-    """The deliveries of a message, and its acknowledgement to the publisher."""
+    """The deliveries of a message, and its acknowledgement to the publisher; the same for those that joined it."""
 
-    __slots__ = ("offset", "_message", "_receivers", "_shares", "_client_id", "_has_subscribers")
+    __slots__ = ("offset", "message", "more", "receivers", "shares", "_client_id", "_has_subscribers")
 
     def __init__(
         self,
@@ -280,33 +299,37 @@ class PublishEffect(Effect):
         self.link = link
         self.weight = 1 + len(receivers) + len(shares)
         self.offset: Final = offset
-        self._message: Final = message
-        self._receivers = receivers
-        self._shares: Final = shares  # groups, each with what `RouteGroup.enqueue` returned
+        self.message: Final = message
+        self.more = _NO_MORE  # what has joined (`runs.publishes`)
+        self.receivers = receivers
+        self.shares: Final = shares  # groups, each with what `RouteGroup.enqueue` returned
         self._has_subscribers: Final = has_subscribers
         self._client_id: Final = client_id
 
     def include(self, subscription: "Subscription") -> None:
         """A subscription made while a retained message is pending gets it live: the store cannot show it yet."""
-        message = self._message
+        message = self.message
         is_wanted = message.retain and message.payload and matches(subscription.topic_filter, message.topic_name)
         # A subscription that replaces another one of the same session is in the route already.
-        if is_wanted and all(receiver.session is not subscription.session for receiver in self._receivers):
-            self._receivers = [*self._receivers, subscription]
+        if is_wanted and all(receiver.session is not subscription.session for receiver in self.receivers):
+            self.receivers = [*self.receivers, subscription]
 
     def release(self, core: "Core") -> None:
-        message = self._message
-        if self._receivers:
-            core.delivery.fan_out(message, self._receivers, self._client_id)
-        for group, sequence in self._shares:
+        if self.more:
+            release_run(core, self)
+            return
+        message = self.message
+        if self.receivers:
+            core.delivery.fan_out(message, self.receivers, self._client_id)
+        for group, sequence in self.shares:
             group.offer(message, sequence)
         if message.retain:
             core.retained.publish_durable(message)
         link = self.link
         if link is not None and message.qos:
-            link.acknowledge(PUBACK if message.qos == 1 else PUBREC, message.packet_id, self._reason())
+            link.acknowledge(PUBACK if message.qos == 1 else PUBREC, message.packet_id, self.reason())
 
-    def _reason(self) -> int:
+    def reason(self) -> int:
         """5.0, 3.4.2.1: the publisher may know that nobody has subscribed to its topic name."""
         return 0 if self._has_subscribers else ReasonCode.NO_MATCHING_SUBSCRIBERS
 

@@ -1,0 +1,72 @@
+"""Runs of messages: QoS 1 or 2 from one client to the same receivers, one behind the other in a commit group.
+
+Owns: when a message joins the effect of the message before it, and how such an effect is released. All receivers get
+the messages in their order, then the client gets its acknowledgements; that is the same for each of them as one effect
+after the other, since the client is not among the receivers. tests/broker/test_shortcuts.py compares the two.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from embermq.broker.link import Link
+from embermq.protocol.packets import PUBACK, PUBREC, Publish
+
+if TYPE_CHECKING:
+    from embermq.broker.core import Core
+    from embermq.broker.effects import Effects, PublishEffect
+    from embermq.broker.routes import Subscription
+    from embermq.broker.session import Session
+
+RUN_WEIGHT_MAX: Final = 512
+"""A run of more deliveries than this gets no more messages: a run is released in one turn."""
+
+
+def join_run(
+    effects: "Effects", message: Publish, receivers: "list[Subscription]", publisher: "Session", link: Link
+) -> bool:
+    """Add a message without share groups to the newest effect that waits, if that is of the same run."""
+    effect = effects.newest_publish()
+    if (
+        effect is None
+        or effect.link is not link
+        or effect.receivers is not receivers
+        or effect.shares
+        or effect.weight >= RUN_WEIGHT_MAX
+    ):
+        return False
+    first = effect.message
+    if first.qos != message.qos or message.qos == 0 or first.retain or message.retain:
+        return False
+    if first.expires_us or message.expires_us:
+        return False
+    if not effect.more:
+        for receiver in receivers:
+            if receiver.session is publisher:
+                return False
+        effect.more = [message]
+    else:
+        effect.more.append(message)
+    effects.joined(effect, 1 + len(receivers))
+    publisher.pending += 1
+    link.waiting += 1
+    return True
+
+
+def release_run(core: "Core", effect: "PublishEffect") -> None:
+    """The messages of a run are durable: deliver them, and acknowledge them to their publisher."""
+    more = effect.more
+    link = effect.link
+    publisher = effect.session
+    assert link is not None and publisher is not None
+    link.waiting -= len(more)  # the first message has been taken off, as of every effect
+    publisher.pending -= len(more)
+    messages = [effect.message, *more]
+    if effect.receivers:
+        core.delivery.fan_out_run(messages, effect.receivers)
+    packet_ids = [message.packet_id for message in messages]
+    packet_type = PUBACK if effect.message.qos == 1 else PUBREC
+    reason = effect.reason()
+    if reason == 0:
+        link.acknowledge_all(packet_type, packet_ids)
+    else:
+        for packet_id in packet_ids:
+            link.acknowledge(packet_type, packet_id, reason)

@@ -1,0 +1,75 @@
+"""Runs of messages: released as single effects would be. Random scripts are in test_shortcuts.py."""
+
+from embermq.broker.runs.publishes import RUN_WEIGHT_MAX
+from embermq.protocol.packets import Packet, Puback, Publish, Pubrec
+from embermq.protocol.reasons import ReasonCode
+from support.core import Bench
+from support.stores import ScriptedStore
+
+
+def run_of(count: int, qos: int, topic_name: str = "t") -> list[Packet]:
+    return [Publish(topic_name, b"%d" % number, qos, packet_id=number) for number in range(1, count + 1)]
+
+
+def test_a_run_is_delivered_in_its_order_and_acknowledged_after_the_commit() -> None:
+    for qos, answer in ((1, Puback), (2, Pubrec)):
+        store = ScriptedStore()
+        bench = Bench(store)
+        writer, readers = bench.join("w"), [bench.join(f"r{granted}") for granted in range(3)]
+        for granted, reader in enumerate(readers):
+            bench.subscribed(reader, "t", granted)
+        bench.send(writer, *run_of(5, qos))
+        assert (writer.take(), writer.waiting) == ([], 5)
+        assert bench.core.connections.sessions["w"].pending == 5
+        bench.commit()
+        assert writer.take() == [answer(number) for number in range(1, 6)]
+        assert [reader.payloads() for reader in readers] == [[b"1", b"2", b"3", b"4", b"5"]] * 3
+        assert (writer.waiting, bench.core.connections.sessions["w"].pending) == (0, 0)
+
+
+def test_a_run_without_subscribers_says_so() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    writer = bench.join("w")
+    bench.send(writer, *run_of(2, 1))
+    bench.commit()
+    reason = ReasonCode.NO_MATCHING_SUBSCRIBERS
+    assert writer.take() == [Puback(1, reason), Puback(2, reason)]
+
+
+def test_a_client_that_subscribes_to_its_own_messages_gets_each_before_its_acknowledgement() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    writer = bench.join("w")
+    bench.subscribed(writer, "t", 1)
+    bench.send(writer, *run_of(2, 1))
+    bench.commit()
+    kinds = [type(packet) for packet in writer.take()]
+    assert kinds == [Publish, Puback, Publish, Puback]
+
+
+def test_runs_of_two_clients_do_not_mix() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    one, other, reader = bench.join("a"), bench.join("b"), bench.join("r")
+    bench.subscribed(reader, "t", 1)
+    for number in (1, 2):
+        for link in (one, other):
+            bench.send(link, *run_of(number, 1), turn=False)
+    bench.turn()
+    bench.commit()
+    assert one.take() == other.take() == [Puback(1), Puback(1), Puback(2)]
+    assert reader.payloads() == [b"1", b"1", b"1", b"2", b"1", b"2"]
+
+
+def test_a_run_is_bounded_by_its_deliveries() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    writer, reader = bench.join("w"), bench.join("r")
+    bench.subscribed(reader, "t", 0)
+    bench.send(writer, *run_of(RUN_WEIGHT_MAX, 1), turn=False)
+    assert [effect.weight for effect in bench.core._effects.pending] == [RUN_WEIGHT_MAX] * 2
+    assert writer.waiting == RUN_WEIGHT_MAX
+    bench.turn()
+    bench.commit()
+    assert len(writer.take()) == len(reader.payloads()) == RUN_WEIGHT_MAX
