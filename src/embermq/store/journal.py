@@ -74,6 +74,7 @@ class Journal(Store):
         "_ledger",
         "_log",
         "_open",
+        "_records_all",
         "_settings",
         "_state",
         "_submitted",
@@ -92,6 +93,7 @@ class Journal(Store):
         """`call_soon` runs a function on the broker's thread; `progress` is told how far a start is."""
         settings = settings if settings is not None else JournalSettings()
         self._settings: Final = settings
+        self._records_all: Final = settings.recording == "everything"
         self._directory: Final = DataDirectory(directory)
         try:
             self._log: Final = open_log(self._directory, settings)
@@ -144,7 +146,7 @@ class Journal(Store):
         elif not self._is_recorded(message.topic_name):
             return open_group.next_offset()
         sender = open_group.sender(client_id)
-        group, now_us, topic = open_group.group, open_group.now_us, message.topic_name.encode()
+        group, now_us, topic = open_group.group, open_group.now_us, open_group.topic(message.topic_name)
         if not message.retain:
             offset = group.append_unapplied(now_us, flags, topic, message.payload, sender, message.properties)
         else:
@@ -277,7 +279,7 @@ class Journal(Store):
             # While the disk fails the open group cannot be written: it would grow without bound.
             self._unrecorded += 1
             return False
-        if self._settings.recording == "everything":
+        if self._records_all:
             return True
         if self._settings.recording == "acknowledged":
             return False

@@ -47,6 +47,8 @@ class OpenGroup:
         "_dirty",
         "_sender",
         "_sender_id",
+        "_topic",
+        "_topic_name",
         "group",
         "must_be_applied",
         "must_be_durable",
@@ -63,6 +65,8 @@ class OpenGroup:
         self._dirty: dict[int, QueueTail] = {}  # by session id
         self._sender_id = ""  # the client id that `_sender` is the bytes of
         self._sender = b""
+        self._topic_name = ""  # the same for the topic name of the last message
+        self._topic = b""
 
     def sender(self, client_id: str) -> bytes:
         """A client id as bytes, remembered: most messages come from the client of the one before."""
@@ -70,6 +74,13 @@ class OpenGroup:
             self._sender_id = client_id
             self._sender = client_id.encode()
         return self._sender
+
+    def topic(self, topic_name: str) -> bytes:
+        """A topic name as bytes, remembered in the same way."""
+        if topic_name is not self._topic_name:
+            self._topic_name = topic_name
+            self._topic = topic_name.encode()
+        return self._topic
 
     def append(
         self, kind: int, flags: int, topic: bytes, payload: bytes, client_id: bytes, properties: bytes = b""
