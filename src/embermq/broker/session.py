@@ -27,7 +27,7 @@ EXPIRED_A_TICK: Final = 500
 """How many sessions end in one tick: thousands may have the same deadline."""
 
 # One empty one for all sessions, never changed: many only publish.
-_NO_GROUPS: Final["list[ShareGroup]"] = []
+_NO_GROUPS: Final["dict[ShareGroup, None]"] = {}
 _NO_SUBSCRIPTIONS: Final["dict[str, Subscription]"] = {}
 
 
@@ -79,7 +79,7 @@ class Session:
         self.outbound: Final = outbound
         self.streams: Final = SessionStreams()
         self.history: dict[str, HistoryStream] | None = None  # history subscriptions of its connection, by filter
-        self.groups: list[ShareGroup] = _NO_GROUPS
+        self.groups: dict[ShareGroup, None] = _NO_GROUPS
         self.will: Will | None = None
         self.session_expiry_s = 0
         self.asked_expiry_s = 0  # by CONNECT; DISCONNECT may not give an expiry to a session that had none
@@ -94,6 +94,12 @@ class Session:
         if self.subscriptions is _NO_SUBSCRIPTIONS:
             self.subscriptions = {}
         self.subscriptions[topic_filter] = subscription
+
+    def add_group(self, group: "ShareGroup") -> None:
+        """The client has become a member of a share group; it may be one of thousands."""
+        if self.groups is _NO_GROUPS:
+            self.groups = {}
+        self.groups[group] = None
 
     def connection(self) -> Link | None:
         """The client's connection, whether CONNACK has been sent or not; None while there is none."""

@@ -85,6 +85,20 @@ def test_each_message_goes_to_one_member_and_four_equal_ones_get_the_same(qos: i
     assert answer(bench, plain) == sent
 
 
+def test_a_session_knows_its_groups_in_their_order_and_no_other_has_them() -> None:
+    bench = Bench()
+    one, other = bench.join("one"), bench.join("other")
+    filters = [f"$share/{name}/t" for name in "cab"]
+    for share_filter in filters:
+        bench.subscribed(one, share_filter, 1)
+    assert one.session is not None and other.session is not None
+    assert [group.share_filter for group in one.session.groups] == filters and not other.session.groups
+    bench.send(one, Unsubscribe(9, [filters[0]]))
+    bench.subscribed(other, filters[0], 1)
+    assert [group.share_filter for group in one.session.groups] == filters[1:]
+    assert [group.share_filter for group in other.session.groups] == filters[:1]
+
+
 @v5("MQTT-4.8.2-3")
 def test_each_member_gets_messages_at_its_own_qos_and_with_its_own_identifier() -> None:
     bench = Bench()

@@ -114,7 +114,7 @@ class ShareGroup(RouteGroup):
         self.members[session] = subscription
         self._is_order_known = False
         if is_new:
-            session.groups = [*session.groups, self]
+            session.add_group(self)
         if self._queue is None and subscription.qos > 0 and session.outbound.queue is not None:
             self._queue_id, self._queue = self._shares.store.open_shared_queue(self.share_filter)
         return is_new
@@ -123,7 +123,7 @@ class ShareGroup(RouteGroup):
         """A session is no longer a member. What it has got already is completed (5.0, MQTT-3.10.4-3)."""
         self._qos_members -= self.members.pop(session).qos > 0
         self._is_order_known = False
-        session.groups = [group for group in session.groups if group is not self]
+        del session.groups[self]
 
     def connection_changed(self) -> None:
         """A member has a connection, or has none any more."""
