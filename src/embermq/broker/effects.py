@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 GATHER_MS: Final = 2
 """How long a group waits for more records."""
-GATHER_ENOUGH: Final = 16
+GATHER_ENOUGH: Final = 40
 """A group with this many effects does not wait, nor does the one after it."""
 GATHER_WORTH: Final = 6
 """A group that has fewer effects when its wait is over has gained too little: below some 2,000 messages a second an
