@@ -56,6 +56,13 @@ CACHE: Final = "archive-cache"
 _SMALL: Final = StateSettings(open_database=partial(open_database, block_cache_bytes=4 << 20, memtables_max=2))
 
 
+def rest(is_wanted: Callable[[], bool]) -> None:
+    """Let other threads have the interpreter: one that takes it again at once can keep them waiting for long."""
+    if not is_wanted():
+        raise NotWanted
+    sleep(REST_S)
+
+
 def always() -> bool:
     """Somebody waits for the answer until it comes."""
     return True
@@ -190,7 +197,7 @@ class ArchivedPast(TrimmedRetained):
         if first_offset not in self._intervals:
             while len(self._intervals) >= STATES_MAX:
                 self._remove(next(iter(self._intervals)))
-            self._intervals[first_offset] = self._made(archive, checkpoint)
+            self._intervals[first_offset] = self._made(archive, checkpoint, is_wanted)
         self._intervals.move_to_end(first_offset)
         interval = self._intervals[first_offset]
         try:
@@ -206,7 +213,9 @@ class ArchivedPast(TrimmedRetained):
         interval.until_us = max(interval.until_us, known_us)
         return interval
 
-    def _made(self, archive: Archive, checkpoint: ArchivedCheckpoint | None) -> _Interval:
+    def _made(
+        self, archive: Archive, checkpoint: ArchivedCheckpoint | None, is_wanted: Callable[[], bool]
+    ) -> _Interval:
         """The state of a checkpoint, or an empty one."""
         self._check_space(0 if checkpoint is None else 3 * checkpoint.size_bytes)
         place = self._directory / f"as-of-{uuid4().hex}"
@@ -217,7 +226,7 @@ class ArchivedPast(TrimmedRetained):
             try:
                 if checkpoint is not None:
                     fetched = archive.fetch_checkpoint(checkpoint, place)
-                    state.restore(Checkpoint(place, checkpoint.offset))
+                    state.restore(Checkpoint(place, checkpoint.offset), partial(rest, is_wanted))
                     fetched.unlink()
             except BaseException:
                 state.close()
@@ -244,9 +253,7 @@ class ArchivedPast(TrimmedRetained):
                     state.apply(group)
                     if state.wants_flush():
                         state.flush(wait=False)
-                    if not is_wanted():
-                        raise NotWanted
-                    sleep(REST_S)
+                    rest(is_wanted)
             except FileNotFoundError:  # another process has removed it
                 if attempt == ATTEMPTS - 1:
                     raise

@@ -4,11 +4,9 @@ Each call does all that a page needs, so that what was made for its instants is 
 """
 
 from collections.abc import Callable
-from time import sleep
 from typing import Final
 
-from embermq.archive.past.retained import REST_S, ArchivedPast
-from embermq.store.errors import NotWanted
+from embermq.archive.past.retained import ArchivedPast, rest
 from embermq.store.history.pieces import HistoryReads
 from embermq.store.interface import Retained
 from embermq.store.state.topic_walks import LevelWalk, WordSearch
@@ -36,7 +34,7 @@ def past_levels(
     found: list[TreeLevel] = []
     while not walk.is_done() and not walk.is_exhausted() and len(found) <= limit:
         found += walk.step()
-        _rest(is_wanted)
+        rest(is_wanted)
     return found, None if walk.is_done() else walk.position()
 
 
@@ -60,16 +58,12 @@ def past_names(
             if message is None:
                 continue
             found.append(message)
+            if len(found) % 32 == 0:
+                rest(is_wanted)
             size_bytes += len(message.payload)
             if len(found) >= limit or size_bytes >= PAYLOADS_MAX:
                 return found, topic_name + "/"  # the first position after this topic
         if search.is_done():
             return found, None
-        _rest(is_wanted)
+        rest(is_wanted)
     return found, search.position()
-
-
-def _rest(is_wanted: Callable[[], bool]) -> None:
-    if not is_wanted():
-        raise NotWanted
-    sleep(REST_S)

@@ -182,8 +182,11 @@ class State:
         """The state as it is now, for a checkpoint."""
         return StateView(self._rocks)
 
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Become what a checkpoint says, whatever was in here. After a crash in between nothing counts as applied."""
+    def restore(self, checkpoint: Checkpoint, rest: Callable[[], None] | None = None) -> None:
+        """Become what a checkpoint says, whatever was in here. After a crash in between nothing counts as applied.
+
+        `rest` is called after each group.
+        """
 
         def clear(batch: WriteBatch) -> None:
             batch.delete_range(b"", KEYS_END)
@@ -196,6 +199,8 @@ class State:
         for group in checkpoint.groups():
             self._rocks.write(partial(restoration.stage, found=group))
             restoration.count(group)
+            if rest is not None:
+                rest()
         self._rocks.write(restoration.finish)
         self.history.begin(checkpoint.offset, checkpoint.timestamp_us)
         self._rocks.write(lambda batch: batch.put(_APPLIED, _NUMBER.pack(checkpoint.offset - 1)))
