@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import BinaryIO, Final, final
 from uuid import uuid4
 
@@ -21,6 +22,8 @@ from embermq.store.log.segments import sync_directory
 CHUNK_BYTES: Final = 1 << 20
 SYNC_BYTES: Final = 4 << 20
 """What is written to a directory between two syncs: the log may be on the same disk, and waits for a long one."""
+STREAMS_MAX: Final = 8
+"""How many streams of objects in Google's store are kept open: as many as are read by turns."""
 UNFINISHED: Final = ".new"
 """How the name ends of a file that is being written, where a file gets its name before it is whole."""
 
@@ -29,10 +32,12 @@ UNFINISHED: Final = ".new"
 class Objects:
     """The objects below the address of an archive. Any thread may use it."""
 
-    __slots__ = ("_address",)
+    __slots__ = ("_address", "_lock", "_streams")
 
     def __init__(self, address: Address) -> None:
         self._address: Final = address
+        self._lock: Final = Lock()
+        self._streams: Final[dict[str, tuple[int, pa.NativeFile]]] = {}  # by path, each with its position
 
     @property
     def shown(self) -> str:
@@ -99,17 +104,29 @@ class Objects:
     def _read_range(self, path: str, start: int, end: int) -> bytes:
         filesystem = self._address.filesystem
         if filesystem.type_name == "gcs":
-            # A file of it sends its first request while pyarrow holds the interpreter's lock: a slow answer would stop
-            # the server. A stream does not, but can only be read from its beginning.
-            with filesystem.open_input_stream(path) as stream:
-                skipped = 0
-                while skipped < start and (chunk := stream.read(min(CHUNK_BYTES, start - skipped))):
-                    skipped += len(chunk)
-                part: bytes = stream.read(end - start)
-                return part
+            return self._read_on(path, start, end)
         with filesystem.open_input_file(path) as file:
             data: bytes = file.read_at(end - start, start)
             return data
+
+    def _read_on(self, path: str, start: int, end: int) -> bytes:
+        """A range of an object in Google's store, from a stream of it.
+
+        A file would send its first request while pyarrow holds the interpreter's lock: a slow answer would stop the
+        server. A stream does not, but can only be read on; so it stays open for the range that follows.
+        """
+        with self._lock:
+            position, stream = self._streams.pop(path, (end, None))
+        if stream is None or position > start:
+            position, stream = 0, self._address.filesystem.open_input_stream(path)
+        while position < start and (skipped := stream.read(min(CHUNK_BYTES, start - position))):
+            position += len(skipped)
+        data: bytes = stream.read(end - start)
+        with self._lock:
+            self._streams[path] = (position + len(data), stream)
+            if len(self._streams) > STREAMS_MAX:
+                del self._streams[next(iter(self._streams))]
+        return data
 
     def _stream(self, path: str, chunks: Iterator[bytes]) -> None:
         # pyarrow completes an upload also when the writing of it failed: no object counts without its manifest.
