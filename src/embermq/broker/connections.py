@@ -97,7 +97,8 @@ class Connections:
             outbound = self._new_outbound(saved.queue, self._limits.inflight_max)
             session = Session(saved.client_id, saved.session_id, Identity(saved.user_name, saved.client_id), outbound)
             session.session_expiry_s = saved.session_expiry_s
-            session.received_ids.update(dict.fromkeys(saved.received_ids, 0))
+            for packet_id in saved.received_ids:
+                session.remember_received(packet_id, 0)
             outbound.sent_before = saved.sent
             for request, _ in saved.subscriptions:
                 self._subscriptions.add(session, request)

@@ -91,7 +91,7 @@ class MessageDelivery:
         if qos == 2 and message.packet_id in session.received_ids:
             # MQTT-4.3.3-2: the same message again; the first one may not be durable yet, so this waits as well.
             self._effects.add(AcknowledgementEffect(link, PUBREC, message.packet_id))
-            session.received_ids[message.packet_id] = self._effects.added
+            session.remember_received(message.packet_id, self._effects.added)
             return
         route = self._admitted.get(message.topic_name)
         if route is None or message.retain or not self._access.unrestricted:
@@ -105,7 +105,7 @@ class MessageDelivery:
                 route = self._admission.route(message.topic_name)
         is_taken = self._take(message, route, session.client_id, session, link, session.session_id if qos == 2 else 0)
         if qos == 2 and is_taken:
-            session.received_ids[message.packet_id] = self._effects.added
+            session.remember_received(message.packet_id, self._effects.added)
 
     def _count_received(self, qos: int, payload_bytes: int) -> None:
         counters = self._counters

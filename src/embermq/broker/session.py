@@ -29,6 +29,7 @@ EXPIRED_A_TICK: Final = 500
 # One empty one for all sessions, never changed: many only publish.
 _NO_GROUPS: Final["dict[ShareGroup, None]"] = {}
 _NO_SUBSCRIPTIONS: Final["dict[str, Subscription]"] = {}
+_NO_RECEIVED: Final[dict[int, int]] = {}
 
 
 @final
@@ -74,7 +75,7 @@ class Session:
         self.subscriptions: dict[str, Subscription] = _NO_SUBSCRIPTIONS
         self.subscription_bytes = 0  # about what they take in memory
         # QoS 2 packet identifiers of the client, each with the number of the effect that sends its PUBREC.
-        self.received_ids: Final[dict[int, int]] = {}
+        self.received_ids = _NO_RECEIVED
         self.subscribe_rate: Bucket | None = None  # from its first SUBSCRIBE on, if there is a bound
         self.outbound: Final = outbound
         self.streams: Final = SessionStreams()
@@ -94,6 +95,12 @@ class Session:
         if self.subscriptions is _NO_SUBSCRIPTIONS:
             self.subscriptions = {}
         self.subscriptions[topic_filter] = subscription
+
+    def remember_received(self, packet_id: int, effect: int) -> None:
+        """A QoS 2 message has come, and `effect` is the number of the effect that sends its PUBREC."""
+        if self.received_ids is _NO_RECEIVED:
+            self.received_ids = {}
+        self.received_ids[packet_id] = effect
 
     def add_group(self, group: "ShareGroup") -> None:
         """The client has become a member of a share group; it may be one of thousands."""

@@ -9,6 +9,7 @@ random scripts with and without shortcuts and compares all that is sent, counted
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.link import Link
+from embermq.broker.queues.outbound import NO_INFLIGHT
 from embermq.protocol.packets import PUBACK, PUBREC, Delivery, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import PACKET_IDS, Store
@@ -54,6 +55,8 @@ def deliver_next(
     outbound.fetched = durable
     outbound.memory_bytes = memory_bytes
     delivery = Delivery(message, qos, retain, False, packet_id, ids, durable)
+    if inflight is NO_INFLIGHT:
+        outbound.inflight = inflight = {}
     inflight[packet_id] = delivery
     if not link.deliver(delivery):
         outbound.discard(packet_id)
@@ -113,7 +116,7 @@ class Shortcuts:
             else:
                 counters.publish_received_2 += 1
                 counters.publish_bytes_received_2 += payload_bytes
-                session.received_ids[message.packet_id] = 0  # its PUBREC waits for no effect
+                session.remember_received(message.packet_id, 0)  # its PUBREC waits for no effect
                 packet_type = PUBREC
             if route.receivers:
                 self._delivery.fan_out(message, route.receivers, session.client_id)

@@ -36,17 +36,8 @@ SHARED_INFLIGHT_MAX: Final = 8_192
 _NO_BACKLOG: Final[deque[Delivery]] = deque()
 _NO_IDS: Final[set[int]] = set()
 _NO_RESENDS: Final[list[int]] = []
-
-
-@final
-class SharedDelivery:
-    """A QoS 1 message of a share group, in flight to one member."""
-
-    __slots__ = ("group", "delivery")
-
-    def __init__(self, group: "ShareGroup", delivery: Delivery) -> None:
-        self.group: Final = group
-        self.delivery: Final = delivery
+_NO_SHARED: Final[dict[int, "tuple[ShareGroup, Delivery]"]] = {}
+NO_INFLIGHT: Final[dict[int, Delivery]] = {}
 
 
 @final
@@ -100,7 +91,7 @@ class Outbound:
         log_bytes_max: int = QUEUE_LOG_BYTES_MAX,
     ) -> None:
         self.queue: Final = queue
-        self.inflight: Final[dict[int, Delivery]] = {}  # by packet identifier, oldest first
+        self.inflight = NO_INFLIGHT  # by packet identifier, oldest first
         self.backlog = _NO_BACKLOG
         self.window = 0  # how many messages may be in flight now
         self._window_max = 0
@@ -110,7 +101,7 @@ class Outbound:
         # Packet identifiers in flight that the client's new connection has not been sent yet, the next one last.
         self.resend_ids = _NO_RESENDS
         self._unsent = _NO_IDS  # those of them that the client has not acknowledged meanwhile
-        self.shared: Final[dict[int, SharedDelivery]] = {}  # QoS 1 of share groups in flight, by packet identifier
+        self.shared = _NO_SHARED  # QoS 1 of share groups in flight, by packet identifier
         self.promised = 0  # QoS 2 messages of share groups that wait for their commit
         self._shared_number = 0
         self.fetched = 0  # the newest sequence number in flight or in the backlog, or acknowledged
@@ -260,6 +251,8 @@ class Outbound:
                 continue
             if delivery.sequence <= self.sent_before:
                 delivery = delivery.repeated()
+            if self.inflight is NO_INFLIGHT:
+                self.inflight = {}
             self.inflight[packet_id] = delivery
             if delivery.released:
                 link.acknowledge(PUBREL, packet_id, 0)
@@ -355,7 +348,9 @@ class Outbound:
         message = delivery.message
         if not link.deliver(Delivery(message, 1, retain, False, packet_id, ids, delivery.sequence)):
             return False
-        self.shared[packet_id] = SharedDelivery(group, delivery)
+        if self.shared is _NO_SHARED:
+            self.shared = {}
+        self.shared[packet_id] = (group, delivery)
         self.memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
         return True
 
@@ -370,19 +365,20 @@ class Outbound:
 
     def return_shared(self) -> None:
         """The connection has ended: another member gets what the client has not acknowledged at QoS 1."""
-        for sent in reversed(self.shared.values()):
-            message = sent.delivery.message
+        for group, delivery in reversed(self.shared.values()):
+            message = delivery.message
             self.memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
-            sent.group.take_back(sent.delivery)
-        self.shared.clear()
+            group.take_back(delivery)
+        self.shared = _NO_SHARED
 
     def _shared_done(self, packet_id: int) -> bool:
         sent = self.shared.pop(packet_id, None)
         if sent is None:
             return False
-        message = sent.delivery.message
+        group, delivery = sent
+        message = delivery.message
         self.memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
-        sent.group.finish(sent.delivery.sequence)
+        group.finish(delivery.sequence)
         return True
 
     def newest_sent(self) -> int:
