@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 
 import pytest
 from deltalake import DeltaTable
@@ -13,7 +14,7 @@ from embermq.spark.errors import PipelineError
 from embermq.spark.jobs.catalog import JobSettings
 from embermq.spark.jobs.maintenance_settings import read_maintenance
 from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.maintenance import Maintenance, MaintenanceSettings
+from embermq.spark.lake.maintenance import JOIN_ALL_EVERY, Maintenance, MaintenanceSettings
 from embermq.spark.pipeline import run
 from support.lakes import feed, job_named, new_lake
 from support.recorded import Recorder
@@ -44,6 +45,31 @@ def test_a_run_of_many_small_batches_leaves_few_files(spark: SparkSession, recor
     made.publish("t/1", b"more")
     made.flush()
     run(made.data, lake, once=True, settings=settings)
+    assert offsets(lake) == [published[0] for published in made.published]
+
+
+def test_joined_files_stay_until_all_small_ones_are_joined(
+    spark: SparkSession, recorder: Recorders, tmp_path: Path
+) -> None:
+    made, random = recorder(), Random(3)
+    for _ in range(2 * JOIN_ALL_EVERY + 2):
+        for _ in range(20):
+            made.publish("t", random.randbytes(500))
+    made.flush()
+    job = job_named("messages")
+    lake = new_lake(spark, tmp_path / "lake", job)
+    maintenance = Maintenance(spark, lake, MaintenanceSettings(compact_files=2))
+    counts = []
+    for number in range(2 * JOIN_ALL_EVERY + 2):
+        feed(spark, lake, made.data, job, [1 + 20 * number, 21 + 20 * number])
+        before = set(DeltaTable(lake.table("messages")).file_uris())
+        maintenance.after_batch({"messages": DeltaTable(lake.table("messages")).version()})
+        after = set(DeltaTable(lake.table("messages")).file_uris())
+        if after != before:
+            counts.append((len(before), len(before & after), len(after)))
+    # With each compaction one more joined file that stays, until all become one.
+    until_all = [(2 + joined, joined, joined + 1) for joined in range(JOIN_ALL_EVERY - 1)]
+    assert counts == [*until_all, (JOIN_ALL_EVERY + 1, 0, 1), (3, 1, 2)]
     assert offsets(lake) == [published[0] for published in made.published]
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from embermq.spark.lake.files import json_object
 from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
 from embermq.spark.lake.tables import DAY
-from embermq.spark.lake.transactions import CONFLICTS, applied
+from embermq.spark.lake.transactions import CONFLICTS, applied, table_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,10 @@ COMPACT_FILES: Final = 12
 VACUUM_HOURS: Final = 24.0
 TIDY_EVERY_S: Final = 6 * 3600.0
 SMALL_FILE_BYTES: Final = 16 << 20
-"""Files below this size are joined again and again, larger ones once, when their day is over."""
+"""Larger files are joined once, when their day is over."""
+JOIN_ALL_EVERY: Final = 5
+"""Most compactions join only files that have come since the one before; every fifth joins all small ones. Joined each
+time, a table of a few hours would cost more than all the rest of the pipeline."""
 
 AGE_COLUMNS: Final = {
     "messages": DAY,
@@ -102,9 +105,17 @@ class Maintenance:
         return applied(self._spark, self._lake, name, "").version
 
     def _compact(self, name: str) -> list[str]:
-        """Join the small files of a table."""
-        self._spark.conf.set(_MIN_FILE_SIZE, str(SMALL_FILE_BYTES))
+        """Join small files of a table: the new ones, or all of them."""
+        numbers: dict[str, int] = self._state.setdefault("compactions", {})
+        sizes: dict[str, int] = self._state.setdefault("sizes", {})
+        numbers[name] = numbers.get(name, 0) + 1
+        # The file that the last compaction has made of about as much is larger than half of what has come since.
+        new_file_bytes = max(1, (table_bytes(self._spark, self._lake, name) - sizes.get(name, 0)) // 2)
+        is_for_all = numbers[name] % JOIN_ALL_EVERY == 0
+        file_bytes = SMALL_FILE_BYTES if is_for_all else min(new_file_bytes, SMALL_FILE_BYTES)
+        self._spark.conf.set(_MIN_FILE_SIZE, str(file_bytes))
         metrics = self._table(name).optimize().executeCompaction().select("metrics.*").collect()[0]
+        sizes[name] = table_bytes(self._spark, self._lake, name)
         removed, added = int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
         return [f"{name}: {removed} files became {added}"] if removed else []
 

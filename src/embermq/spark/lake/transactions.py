@@ -77,6 +77,13 @@ def version_after(spark: SparkSession, lake: Lake, table: str, job: str) -> int:
     return applied(spark, lake, table, job).version
 
 
+def table_bytes(spark: SparkSession, lake: Lake, table: str) -> int:
+    """The size of the files that the newest version of a table has."""
+    snapshot = _snapshot(_log(spark, lake.table(table)))
+    checksum = snapshot.checksumOpt()
+    return int(checksum.get().tableSizeBytes() if checksum.isDefined() else snapshot.sizeInBytes())
+
+
 def newest_epoch(spark: SparkSession, path: str) -> int:
     """The highest epoch in the transactions of a table at a path."""
     versions = _transaction_versions(_snapshot(_log(spark, path))).values()
