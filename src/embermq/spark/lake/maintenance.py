@@ -109,8 +109,8 @@ class Maintenance:
         numbers: dict[str, int] = self._state.setdefault("compactions", {})
         sizes: dict[str, int] = self._state.setdefault("sizes", {})
         numbers[name] = numbers.get(name, 0) + 1
-        # The file that the last compaction has made of about as much is larger than half of what has come since.
-        new_file_bytes = max(1, (table_bytes(self._spark, self._lake, name) - sizes.get(name, 0)) // 2)
+        # A new file is at most about half of all that has come since, one that was made of as much before is about all.
+        new_file_bytes = max(1, 2 * (table_bytes(self._spark, self._lake, name) - sizes.get(name, 0)) // 3)
         is_for_all = numbers[name] % JOIN_ALL_EVERY == 0
         file_bytes = SMALL_FILE_BYTES if is_for_all else min(new_file_bytes, SMALL_FILE_BYTES)
         self._spark.conf.set(_MIN_FILE_SIZE, str(file_bytes))
