@@ -255,7 +255,7 @@ class Stream:
             raise AssertionError(f"expected a closed connection, got {self.receive()}")
 
     def new_packet_id(self) -> int:
-        self._last_packet_id += 1
+        self._last_packet_id = self._last_packet_id % 0xFFFF + 1
         return self._last_packet_id
 
     # Ends.
