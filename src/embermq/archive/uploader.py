@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from time import monotonic
 from typing import Final, final
 
@@ -23,6 +23,7 @@ from embermq.archive.past.retained import CACHE, ArchivedPast, remove_leftovers
 from embermq.archive.retention import ArchiveRetention, expired
 from embermq.archive.stretches import ArchivedStretches
 from embermq.archive.writer import ArchiveWriter
+from embermq.named_thread import NamedThread
 from embermq.store.log.checkpoint import Checkpoint, checkpoint_offsets
 from embermq.store.log.errors import LogError
 from embermq.store.log.identity import log_identity
@@ -85,7 +86,7 @@ class Uploader(Archiver):
         self._said_s = 0.0
         self._awake: Final = Event()
         self._closing: Final = Event()
-        self._thread: Final = Thread(target=self._run, name="ember-archive", daemon=True)
+        self._thread: Final = NamedThread(self._run, "ember-archive")
 
     def trimmed(self, log_directory: Path) -> ArchivedStretches:
         address = self._settings.address

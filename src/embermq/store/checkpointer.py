@@ -9,10 +9,11 @@ later, when the segments before it have outlived their retention: so trimming do
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from threading import Event, Thread
+from threading import Event
 from time import monotonic
 from typing import Final, final
 
+from embermq.named_thread import NamedThread
 from embermq.store.log.checkpoint import Checkpoint, CheckpointWriter, checkpoint_offsets, checkpoint_path
 from embermq.store.log.errors import LogError
 from embermq.store.log.writer import Log
@@ -45,7 +46,7 @@ class Checkpointer:
         self._state: Final = state
         self._retention: Final = retention
         self._stop = Event()
-        self._thread: Thread | None = None
+        self._thread: NamedThread | None = None
         self._is_wanted = False  # a checkpoint, although none is due
         self.remove_superseded()
 
@@ -58,9 +59,7 @@ class Checkpointer:
         self._stop = Event()
         view = self._state.view()
         timestamp_us = self._log.segments()[-2].last_timestamp_us
-        thread = Thread(
-            target=self._write, args=(view, offset, timestamp_us, self._stop), name="ember-checkpoint", daemon=True
-        )
+        thread = NamedThread(self._write, "ember-checkpoint", (view, offset, timestamp_us, self._stop))
         try:
             thread.start()
         except RuntimeError as error:  # the system gives this process no more threads

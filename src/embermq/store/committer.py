@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from threading import Event
 from typing import Final, final
 
+from embermq.named_thread import NamedThread
 from embermq.store.checkpointer import Checkpointer
 from embermq.store.commit_times import CommitTimes
 from embermq.store.errors import StoreError
@@ -130,7 +131,7 @@ class Committer:
         self.is_full = False  # groups can be written, and the disk has reached its reserve
         self.refusing = ""  # why nothing new is made durable: one of both
         self.times: Final = CommitTimes()
-        self._worker: Final = Thread(target=self._run, name="ember-committer", daemon=True)
+        self._worker: Final = NamedThread(self._run, "ember-committer")
         if archiver is not None:
             archiver.begin(log.directory)
         self._worker.start()

@@ -8,8 +8,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any, Final, TypeVar, final
+
+from embermq.named_thread import NamedThread
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ class ArchiveThreads:
         self._waiting.put((call, answer))
         if self._count < self._count_max:
             self._count += 1
-            Thread(target=self._run, name=f"{self._name}-{self._count}", daemon=True).start()
+            NamedThread(self._run, f"{self._name}-{self._count}").start()
         return await answer
 
     def close(self) -> None:

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Final, final
 
+from embermq.named_thread import NamedThread
 from embermq.store.errors import StoreError
 from embermq.store.history.pieces import HistoryRead, LogSpan, RetainedSpan
 from embermq.store.history.trimmed import Fetched, TrimmedLog
@@ -63,7 +63,7 @@ class Fetchers:
         if self._threads < THREADS:
             self._threads += 1
             # Nobody waits for their end: that of a request to an archive may be far.
-            Thread(target=self._run, name=f"ember-fetch-{self._threads}", daemon=True).start()
+            NamedThread(self._run, f"ember-fetch-{self._threads}").start()
 
     def close(self) -> None:
         """End the threads when they have ended what they do."""

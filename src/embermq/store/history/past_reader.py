@@ -6,9 +6,10 @@ those are answered before it that need no waiting.
 
 from collections.abc import Callable
 from functools import partial
-from threading import Condition, Thread
+from threading import Condition
 from typing import Final, final
 
+from embermq.named_thread import NamedThread
 from embermq.store.errors import NotWanted, StoreError
 from embermq.store.history.fetchers import WAITING_MAX, Asked, as_store_error
 from embermq.store.history.pieces import HistoryPiece
@@ -39,7 +40,7 @@ class PastReader:
         self._passed_max: Final = passed_max
         self._passed = 0  # how often the first of them was passed over
         self._is_closing = False
-        self._worker: Thread | None = None
+        self._worker: NamedThread | None = None
 
     def add(self, asked: Asked) -> None:
         """Answer a read of a retained set."""
@@ -49,7 +50,7 @@ class PastReader:
             self._waiting.append(asked)
             self._news.notify()
         if self._worker is None:
-            self._worker = Thread(target=self._run, name="ember-as-of", daemon=True)
+            self._worker = NamedThread(self._run, "ember-as-of")
             self._worker.start()
 
     def close(self) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Final, final
 
+from embermq.named_thread import NamedThread
 from embermq.store.errors import HistoryTrimmed, StoreError, instant_text
 from embermq.store.history.fetchers import Asked, Fetchers, as_store_error
 from embermq.store.history.log_scan import LogScan
@@ -67,7 +67,7 @@ class HistoryReader(HistoryReads):
         self._call_soon: Final = call_soon
         self._scan: Final = LogScan(log)
         self._asked: Final[SimpleQueue[Asked | None]] = SimpleQueue()
-        self._worker: Thread | None = None
+        self._worker: NamedThread | None = None
         self._trimmed: Final = trimmed
         self._fetchers: Final = None if trimmed is None else Fetchers(trimmed, log, self._has_fetched)
         self._past: Final = None if trimmed is None else trimmed.retained()
@@ -121,7 +121,7 @@ class HistoryReader(HistoryReads):
     def _ask(self, asked: Asked) -> None:
         self._asked.put(asked)
         if self._worker is None:
-            self._worker = Thread(target=self._run, name="ember-history", daemon=True)
+            self._worker = NamedThread(self._run, "ember-history")
             self._worker.start()
 
     # -- the thread ----------------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ Never: anything that the log depends on. A segment without an index gets one fro
 """
 
 import logging
-from threading import Event, Thread
+from threading import Event
 from time import monotonic
 from typing import Final, final
 
 import numpy as np
 import pyarrow as pa
 
+from embermq.named_thread import NamedThread
 from embermq.store.log.by_topic.topic_index import (
     build_topic_index,
     read_topic_index,
@@ -41,13 +42,13 @@ class TopicIndexer:
         self._log: Final = log
         self._next_offset = log.newest_segment  # older segments were closed before, and may have an index
         self._stop: Final = Event()
-        self._worker: Thread | None = None
+        self._worker: NamedThread | None = None
 
     def segment_begins(self) -> None:
         """A segment has begun, so the one before it is closed."""
         if self._worker is not None and self._worker.is_alive():
             return  # the next one takes those that this one has not seen
-        worker = Thread(target=self._run, name="ember-indexer", daemon=True)
+        worker = NamedThread(self._run, "ember-indexer")
         try:
             worker.start()
         except RuntimeError:  # no more threads
