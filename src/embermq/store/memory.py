@@ -264,12 +264,14 @@ class MemoryStore(Store):
         seeks: BoundedSeeks | None = None
         if ranges(topic_filter) is None:
             seeks = BoundedSeeks(ListCursor(self._keys.sorted()), seeks_max)
-            matching: Iterator[Retained] = (
-                self._retained[key] for key in walk(topic_filter, topic_key(after_topic_name), seeks)
-            )
+            matching = self._walked(topic_filter, topic_key(after_topic_name), seeks)
         else:
             matching = iter(self._scan(topic_filter, topic_key(after_topic_name), limit))
         return piece_of(matching, seeks, after_topic_name, limit, bytes_max, self._now_us)
+
+    def _walked(self, topic_filter: str, after_key: bytes, seeks: BoundedSeeks) -> Iterator[Retained]:
+        for key in walk(topic_filter, after_key, seeks):
+            yield self._retained[key]
 
     def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
         after_key = topic_key(after_topic_name)

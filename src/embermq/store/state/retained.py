@@ -329,18 +329,14 @@ class RetainedState:
         self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int, now_us: int = 0
     ) -> RetainedPiece:
         """As `scan`, within bounds."""
-        seeks: BoundedSeeks | None = None
         after_key = topic_key(after_topic_name)
-        if ranges(topic_filter) is None:
-            cursor = RetainedCursor(self._rocks.iterator(RETAINED_END))
-            seeks = BoundedSeeks(cursor, seeks_max)
-            matching: Iterator[tuple[bytes, bytes]] = (
-                (key, cursor.value()) for key in walk(topic_filter, after_key, seeks)
-            )
-        else:
-            matching = self._matching(topic_filter, after_key)
-        retained = (unpack_retained(key, value) for key, value in matching)
-        return piece_of(retained, seeks, after_topic_name, limit, bytes_max, now_us)
+        if ranges(topic_filter) is not None:
+            matching = _unpacked(self._matching(topic_filter, after_key))
+            return piece_of(matching, None, after_topic_name, limit, bytes_max, now_us)
+        cursor = RetainedCursor(self._rocks.iterator(RETAINED_END))
+        seeks = BoundedSeeks(cursor, seeks_max)
+        matching = _unpacked(_walked(topic_filter, after_key, seeks, cursor))
+        return piece_of(matching, seeks, after_topic_name, limit, bytes_max, now_us)
 
     def totals(self) -> tuple[int, int]:
         return self._totals
@@ -368,8 +364,7 @@ class RetainedState:
         spans = ranges(topic_filter)
         if spans is None:
             cursor = RetainedCursor(self._rocks.iterator(RETAINED_END))
-            for key in walk(topic_filter, after_key, cursor):
-                yield key, cursor.value()
+            yield from _walked(topic_filter, after_key, cursor, cursor)
             return
         for low, high in spans:
             if after_key and after_key >= low:
@@ -409,3 +404,16 @@ class RetainedState:
             return
         for full_key, value in self._rocks.items(RETAINED, RETAINED_END):
             yield full_key[1:], value
+
+
+# Functions, not generator expressions: of those the compiler makes lists, here of all messages.
+def _unpacked(matching: Iterator[tuple[bytes, bytes]]) -> Iterator[Retained]:
+    for key, value in matching:
+        yield unpack_retained(key, value)
+
+
+def _walked(
+    topic_filter: str, after_key: bytes, seeks: KeyCursor, cursor: RetainedCursor
+) -> Iterator[tuple[bytes, bytes]]:
+    for key in walk(topic_filter, after_key, seeks):
+        yield key, cursor.value()

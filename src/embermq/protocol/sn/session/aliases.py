@@ -135,11 +135,17 @@ class Aliases:
         while len(self._by_number) >= self._aliases_max or (
             self._offered_bytes and self._offered_bytes + size > NAMES_BYTES_MAX
         ):
-            oldest = next((alias for alias in self._by_name.values() if not alias.is_requested), None)
+            oldest = self._oldest_unrequested()
             if oldest is None:
                 return False
             self.forget(oldest.number)
         return True
+
+    def _oldest_unrequested(self) -> Alias | None:
+        for alias in self._by_name.values():
+            if not alias.is_requested:
+                return alias
+        return None
 
 
 def topic_name_of(reference: TopicReference, aliases: Aliases | None, settings: SnSettings) -> str | None:

@@ -184,15 +184,15 @@ class ChosenBlocks:
         chosen[index.blocks_of(wanted)] = True
         return chosen
 
+    def _topics(self, info: SegmentInfo) -> Iterator[pa.Array]:
+        for batch in self._log.batches(info.first_offset, info.next_offset, rows=100_000, columns=["topic"]):
+            yield batch.column(0)
+
     def _topic_index(self, info: SegmentInfo, entries: Entries) -> TopicIndex:
         path = topic_index_path(self._directory, info.first_offset)
         index = read_topic_index(path, info.next_offset)
         if index is None:
-            topics = (
-                batch.column(0)
-                for batch in self._log.batches(info.first_offset, info.next_offset, rows=100_000, columns=["topic"])
-            )
-            table = build_topic_index(topics, entries["records"].astype(np.int64), info.next_offset)
+            table = build_topic_index(self._topics(info), entries["records"].astype(np.int64), info.next_offset)
             write_topic_index(path, table)
             index = TopicIndex(table)
             self.count.read_bytes += info.size_bytes
