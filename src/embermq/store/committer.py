@@ -221,11 +221,11 @@ class Committer:
         while True:
             try:
                 if self._log.next_offset == group.first_offset:
-                    self._log.append(group, group.timestamps_us[-1])
+                    self._log.append(group, group.last_timestamp_us)
                     if self._log.newest_segment == group.first_offset:
                         if self._archiver is not None:
                             self._archiver.wake()
-                        self._checkpointer.segment_begins(group.timestamps_us[-1])
+                        self._checkpointer.segment_begins(group.last_timestamp_us)
                         self._indexer.segment_begins()
                     self._state.apply(group)
                 else:  # the log has the group, only the state failed
@@ -265,7 +265,7 @@ class Committer:
         elif len(work.group):
             self._check_retention(work.group)
         if len(work.group):
-            self._check_reserve(work.group.size_bytes, work.group.timestamps_us[-1])
+            self._check_reserve(work.group.size_bytes, work.group.last_timestamp_us)
 
     def _sync_log(self) -> None:
         """Sync the log before a flush of the state: the state must not be ahead of the log on the disk."""
@@ -277,7 +277,7 @@ class Committer:
     def _check_retention(self, group: Group) -> None:
         """Ask for a trim if the log has begun another segment and exceeds its retention."""
         self._unchecked_bytes += group.size_bytes
-        now_us = group.timestamps_us[-1]
+        now_us = group.last_timestamp_us
         if self._unchecked_bytes < CHECK_BYTES and now_us - self._checked_us < CHECK_S * 1_000_000:
             return
         self._unchecked_bytes = 0

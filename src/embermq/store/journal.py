@@ -143,7 +143,7 @@ class Journal(Store):
             open_group.must_be_durable = open_group.must_be_applied = True
         elif flags:
             open_group.must_be_durable = True
-        elif not self._is_recorded(message.topic_name):
+        elif (not self._records_all or self._committer.refusing) and not self._is_recorded(message.topic_name):
             return open_group.next_offset()
         sender = open_group.sender(client_id)
         group, now_us, topic = open_group.group, open_group.now_us, open_group.topic(message.topic_name)
@@ -312,7 +312,7 @@ class Journal(Store):
 
     def _submit(self, done: Done | None) -> None:
         closed = self._open.close()
-        assert closed.group.topics, "a submitted group has records"
+        assert len(closed.group), "a submitted group has records"
         self._submitted.append(closed)
         trim_before, self._trim_before = self._trim_before, 0
         self._committer.submit(Work(closed.group, lambda error: self._finished(closed, done, error), trim_before))

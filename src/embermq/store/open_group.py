@@ -88,10 +88,10 @@ class OpenGroup:
         return self.group.append(self.now_us, kind, flags, topic, payload, client_id, properties)
 
     def next_offset(self) -> int:
-        return self.group.first_offset + len(self.group.topics)
+        return self.group.first_offset + len(self.group)
 
     def is_empty(self) -> bool:
-        return not self.group.topics and not self._dirty
+        return not len(self.group) and not self._dirty
 
     def push(self, tail: QueueTail, entry: int, subscription_ids: tuple[int, ...] = ()) -> int:
         """Add an entry to a queue; returns its sequence number."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from embermq.store.log.errors import LogInUse
-from embermq.store.log.records import Group, Kind
+from embermq.store.log.records import RETAIN_FLAG, Columns, Group, Kind
 from embermq.store.log.writer import Log
 from support.log_samples import (
     NOW_US,
@@ -79,6 +79,23 @@ def test_timestamps_never_run_backwards(tmp_path: Path) -> None:
     group.append(7, Kind.PUBLISH, 0, b"t", b"", b"")
     log.append(group, 0)
     assert group.timestamps_us == [130]
+
+
+def test_timestamps_never_run_backwards_in_columns_either(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for timestamps_us in ([100, 90, 120], [50, 60], [119, 130, 125]):
+        group = Group(log.next_offset, Columns())
+        for number, timestamp_us in enumerate(timestamps_us):
+            if number == 1:  # the state asks for this one
+                group.append(timestamp_us, Kind.PUBLISH, RETAIN_FLAG, b"t", b"", b"")
+            else:
+                group.append_unapplied(timestamp_us, 0, b"t", b"", b"", b"")
+        log.append(group, 0)
+        written = [row[1] for row in replayed(log, group.first_offset)]
+        assert (group.first_timestamp_us, group.last_timestamp_us) == (written[0], written[-1])
+        assert group.timestamps_us[1] == written[1]
+    assert [row[1] for row in replayed(log)] == [100, 100, 120, 120, 120, 120, 130, 130]
+    assert [segment.last_timestamp_us for segment in log.segments()] == [130]
 
 
 def test_segments_roll_by_size_and_by_age(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from struct import Struct, unpack_from
 from typing import Final, NamedTuple, final
 
 from isal.isal_zlib import crc32
-from librt.strings import BytesWriter, write_i64_le
 
 from embermq.store.log.errors import BadBlock
 from embermq.store.log.records import LONG_LENGTH_MAX, Columns, Group
@@ -83,7 +82,7 @@ def block_bytes(count: int, section_bytes: int) -> int:
 
 def encode_block(group: Group, bytes_max: int = SECTION_BYTES_MAX) -> tuple[BlockHeader, bytearray]:
     """A group as one block: its header, and all its bytes. ValueError if it is empty or larger than `bytes_max`."""
-    count = len(group.topics)
+    count = len(group)
     columns = group.columns if group.columns is not None else _columns_of(group)
     topics, client_ids = columns.topics.getvalue(), columns.client_ids.getvalue()
     properties, payloads = columns.properties.getvalue(), columns.payloads.getvalue()
@@ -91,26 +90,19 @@ def encode_block(group: Group, bytes_max: int = SECTION_BYTES_MAX) -> tuple[Bloc
     total = block_bytes(count, section_bytes)
     if not count or total > bytes_max:
         raise ValueError(f"a block cannot hold {count} records of {total} bytes together")
-    # Written one by one by compiled code: `array` asks for each of them by a call.
-    timestamps_us, kinds_and_flags = BytesWriter(), BytesWriter()
-    for timestamp_us in group.timestamps_us:
-        write_i64_le(timestamps_us, timestamp_us)
-    for kind in group.kinds:
-        kinds_and_flags.append(kind)
-    for flags in group.flags:
-        kinds_and_flags.append(flags)
     sizes = len(topics), len(client_ids), len(properties), len(payloads)
     fields = FORMAT_VERSION, HEADER_BYTES, count, group.first_offset, *sizes, total, 0
     block = bytearray().join(
         (
             _PREFIX.pack(BLOCK_MAGIC, 0),  # the checksum is put in its place afterwards
             _REST.pack(*fields),
-            timestamps_us.getvalue(),
+            columns.timestamps_us.getvalue(),
             columns.payload_lengths.getvalue(),
             columns.property_lengths.getvalue(),
             columns.topic_lengths.getvalue(),
             columns.client_id_lengths.getvalue(),
-            kinds_and_flags.getvalue(),
+            columns.kinds.getvalue(),
+            columns.flags.getvalue(),
             topics,
             client_ids,
             properties,
@@ -126,7 +118,15 @@ def encode_block(group: Group, bytes_max: int = SECTION_BYTES_MAX) -> tuple[Bloc
 def _columns_of(group: Group) -> Columns:
     columns = Columns()
     for row in range(len(group.topics)):
-        columns.add(group.topics[row], group.payloads[row], group.client_ids[row], group.properties[row])
+        columns.add(
+            group.timestamps_us[row],
+            group.kinds[row],
+            group.flags[row],
+            group.topics[row],
+            group.payloads[row],
+            group.client_ids[row],
+            group.properties[row],
+        )
     return columns
 
 

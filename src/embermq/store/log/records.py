@@ -6,11 +6,12 @@ All numbers are little-endian: the columns are read as arrays on the machines th
 """
 
 from enum import IntEnum
+from itertools import accumulate
 from struct import Struct
 from typing import Final, final
 
-from librt.strings import BytesWriter, write_i16_le, write_i32_le
-from mypy_extensions import i16
+from librt.strings import BytesWriter, read_i64_le, write_i16_le, write_i32_le, write_i64_le
+from mypy_extensions import i16, i32, i64
 
 from embermq.protocol.mqtt.fields import ONE_BYTE, Fields, variable_byte_integer
 
@@ -89,14 +90,6 @@ LENGTH_MAX: Final = 0xFFFF
 """Of a topic name and of a client id, in bytes (5.0, 1.5.4)."""
 
 
-def check_lengths(topic: bytes, payload: bytes, client_id: bytes, properties: bytes) -> None:
-    """ValueError if a block has no place for one of them."""
-    if len(topic) > LENGTH_MAX or len(client_id) > LENGTH_MAX:
-        raise ValueError(f"a topic or client id has more than {LENGTH_MAX} bytes")
-    if len(payload) > LONG_LENGTH_MAX or len(properties) > LONG_LENGTH_MAX:
-        raise ValueError(f"a payload or its properties have more than {LONG_LENGTH_MAX} bytes")
-
-
 def write_length(writer: BytesWriter, length: int) -> None:
     """A length of at most `LENGTH_MAX`, in 16 bits."""
     write_i16_le(writer, i16(length if length < 0x8000 else length - 0x10000))
@@ -112,20 +105,34 @@ def queue_entry(offset: int, qos: int, retain: bool) -> int:
 
 @final
 class Columns:
-    """Topics, client ids, properties and payloads of records as a block has them: lengths, and bytes without gaps."""
+    """Records as a block has them: the numbers and lengths of each, and their bytes without gaps."""
 
     __slots__ = (
+        "are_in_order",
         "client_id_lengths",
         "client_ids",
+        "count",
+        "first_timestamp_us",
+        "flags",
+        "kinds",
+        "last_timestamp_us",
         "payload_lengths",
         "payloads",
         "properties",
         "property_lengths",
+        "timestamps_us",
         "topic_lengths",
         "topics",
     )
 
     def __init__(self) -> None:
+        self.count = 0
+        self.first_timestamp_us = 0
+        self.last_timestamp_us = 0
+        self.are_in_order = True  # no timestamp is before that of an earlier record
+        self.timestamps_us: Final = BytesWriter()
+        self.kinds: Final = BytesWriter()
+        self.flags: Final = BytesWriter()
         self.topic_lengths: Final = BytesWriter()
         self.topics: Final = BytesWriter()
         self.client_id_lengths: Final = BytesWriter()
@@ -135,25 +142,65 @@ class Columns:
         self.payload_lengths: Final = BytesWriter()
         self.payloads: Final = BytesWriter()
 
-    def add(self, topic: bytes, payload: bytes, client_id: bytes, properties: bytes) -> None:
-        """Add the bytes of one record, or none of them if one is too long."""
-        check_lengths(topic, payload, client_id, properties)
-        write_length(self.topic_lengths, len(topic))
+    def add(
+        self,
+        timestamp_us: int,
+        kind: int,
+        flags: int,
+        topic: bytes,
+        payload: bytes,
+        client_id: bytes,
+        properties: bytes,
+    ) -> None:
+        """Add one record, or nothing of it if a part of it is too long."""
+        topic_bytes: i64 = len(topic)
+        client_id_bytes: i64 = len(client_id)
+        property_bytes: i64 = len(properties)
+        payload_bytes: i64 = len(payload)
+        if topic_bytes > LENGTH_MAX or client_id_bytes > LENGTH_MAX:
+            raise ValueError(f"a topic or client id has more than {LENGTH_MAX} bytes")
+        if payload_bytes > LONG_LENGTH_MAX or property_bytes > LONG_LENGTH_MAX:
+            raise ValueError(f"a payload or its properties have more than {LONG_LENGTH_MAX} bytes")
+        if not self.count:
+            self.first_timestamp_us = timestamp_us
+        elif timestamp_us < self.last_timestamp_us:
+            self.are_in_order = False
+        self.last_timestamp_us = timestamp_us
+        self.count += 1
+        write_i64_le(self.timestamps_us, timestamp_us)
+        self.kinds.append(kind)
+        self.flags.append(flags)
+        write_i16_le(self.topic_lengths, i16(topic_bytes if topic_bytes < 0x8000 else topic_bytes - 0x10000))
         self.topics.write(topic)
-        write_length(self.client_id_lengths, len(client_id))
+        write_i16_le(
+            self.client_id_lengths, i16(client_id_bytes if client_id_bytes < 0x8000 else client_id_bytes - 0x10000)
+        )
         self.client_ids.write(client_id)
-        write_i32_le(self.property_lengths, len(properties))
-        self.properties.write(properties)
-        write_i32_le(self.payload_lengths, len(payload))
+        write_i32_le(self.property_lengths, i32(property_bytes))
+        if property_bytes:
+            self.properties.write(properties)
+        write_i32_le(self.payload_lengths, i32(payload_bytes))
         self.payloads.write(payload)
+
+    def raise_timestamps(self, floor_us: int) -> None:
+        """Let no timestamp be before `floor_us` or that of the record before it."""
+        written = self.timestamps_us.getvalue()
+        self.timestamps_us.truncate(0)
+        self.first_timestamp_us = max(self.first_timestamp_us, floor_us)
+        for position in range(0, len(written), 8):
+            floor_us = max(floor_us, read_i64_le(written, position))
+            write_i64_le(self.timestamps_us, floor_us)
+        self.last_timestamp_us = floor_us
+        self.are_in_order = True
 
 
 @final
 class Group:
     """A commit group: records in columns, the first of them at `first_offset`.
 
-    `columns` has the same as the lists, ready to be written; None: it is made when the group is written. With it, the
-    lists are empty where the state does not ask: what was copied once, near the time it came, needs no object.
+    `columns` has all of them, ready to be written; None: it is made when the group is written. With it, the lists are
+    for the state: they end with the last record that the state asks for, and those before it that it does not ask for
+    are empty in them. What was copied once, near the time it came, needs no object.
     """
 
     __slots__ = (
@@ -182,7 +229,18 @@ class Group:
         self.size_bytes = 0
 
     def __len__(self) -> int:
-        return len(self.topics)
+        columns = self.columns
+        return len(self.topics) if columns is None else columns.count
+
+    @property
+    def first_timestamp_us(self) -> int:
+        columns = self.columns
+        return self.timestamps_us[0] if columns is None else columns.first_timestamp_us
+
+    @property
+    def last_timestamp_us(self) -> int:
+        columns = self.columns
+        return self.timestamps_us[-1] if columns is None else columns.last_timestamp_us
 
     def append(
         self,
@@ -195,8 +253,12 @@ class Group:
         properties: bytes = b"",
     ) -> int:
         """Add a record; returns its offset."""
-        if self.columns is not None:
-            self.columns.add(topic, payload, client_id, properties)
+        columns = self.columns
+        if columns is not None:
+            columns.add(timestamp_us, kind, flags, topic, payload, client_id, properties)
+            unlisted = columns.count - 1 - len(self.topics)
+            if unlisted:
+                self._list_unapplied(unlisted)
         offset = self.first_offset + len(self.topics)
         self.timestamps_us.append(timestamp_us)
         self.kinds.append(kind)
@@ -226,14 +288,28 @@ class Group:
         """Add a PUBLISH that changes nothing in the state; returns its offset. Only to a group with `columns`."""
         columns = self.columns
         assert columns is not None
-        columns.add(topic, payload, client_id, properties)
-        offset = self.first_offset + len(self.topics)
-        self.timestamps_us.append(timestamp_us)
-        self.kinds.append(_PUBLISH)
-        self.flags.append(flags)
-        self.topics.append(b"")
-        self.payloads.append(b"")
-        self.client_ids.append(b"")
-        self.properties.append(b"")
+        offset = self.first_offset + columns.count
+        columns.add(timestamp_us, _PUBLISH, flags, topic, payload, client_id, properties)
         self.size_bytes += len(topic) + len(payload) + len(client_id) + len(properties) + RECORD_OVERHEAD_BYTES
         return offset
+
+    def raise_timestamps(self, floor_us: int) -> None:
+        """Let no timestamp be before `floor_us` or that of the record before it."""
+        columns = self.columns
+        if columns is None:
+            self.timestamps_us = list(accumulate(self.timestamps_us, max, initial=floor_us))[1:]
+        else:
+            columns.raise_timestamps(floor_us)
+            raised = columns.timestamps_us.getvalue()
+            self.timestamps_us = [read_i64_le(raised, 8 * row) for row in range(len(self.timestamps_us))]
+
+    def _list_unapplied(self, count: int) -> None:
+        """A record that the state asks for follows messages that it does not ask for: its row counts them."""
+        empty = [b""] * count
+        self.timestamps_us += [0] * count
+        self.kinds += [_PUBLISH] * count
+        self.flags += [0] * count
+        self.topics += empty
+        self.payloads += empty
+        self.client_ids += empty
+        self.properties += empty

@@ -13,7 +13,6 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import accumulate
 from pathlib import Path
 from threading import Lock
 from typing import Final, final
@@ -127,7 +126,7 @@ class Log(Records):
         header, block = encode_block(group)
         try:
             segment = self._segment_for(len(block), now_us)
-            entry = entry_of(header, segment.size_bytes, group.timestamps_us[0])
+            entry = entry_of(header, segment.size_bytes, group.first_timestamp_us)
             _write(self._descriptor, block, segment.size_bytes)
             if self._sync:
                 _sync_data(self._descriptor)
@@ -136,8 +135,8 @@ class Log(Records):
             self.abandon_segment()
             raise
         if not segment.blocks:
-            segment.first_timestamp_us = group.timestamps_us[0]
-        segment.last_timestamp_us = self.last_timestamp_us = group.timestamps_us[-1]
+            segment.first_timestamp_us = group.first_timestamp_us
+        segment.last_timestamp_us = self.last_timestamp_us = group.last_timestamp_us
         segment.size_bytes += len(block)
         segment.blocks += 1
         segment.next_offset = self.next_offset = group.first_offset + len(group)
@@ -319,11 +318,13 @@ class Log(Records):
 
     def _raise_timestamps(self, group: Group) -> None:
         """Timestamps never run backwards within the log, whatever the clock does: a search by instant needs it."""
-        timestamps_us = group.timestamps_us
-        # Sorting what is sorted is the quickest way to see that it is.
-        if timestamps_us[0] < self.last_timestamp_us or timestamps_us != sorted(timestamps_us):
-            timestamps_us[0] = max(timestamps_us[0], self.last_timestamp_us)
-            group.timestamps_us = list(accumulate(timestamps_us, max))
+        columns = group.columns
+        if columns is not None:
+            are_in_order = columns.are_in_order
+        else:  # sorting what is sorted is the quickest way to see that it is
+            are_in_order = group.timestamps_us == sorted(group.timestamps_us)
+        if not are_in_order or group.first_timestamp_us < self.last_timestamp_us:
+            group.raise_timestamps(self.last_timestamp_us)
 
     def _segment_for(self, block_bytes: int, now_us: int) -> Segment:
         """The segment that the next block goes to, a new one if the open one is full, old, or was given up."""

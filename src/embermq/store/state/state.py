@@ -130,7 +130,7 @@ class State:
         session_rows: list[int] = []
         will_rows: list[int] = []
         kinds, flags = group.kinds, group.flags
-        for row in range(skip, len(group)):
+        for row in range(skip, len(kinds)):
             kind = kinds[row]
             if kind == _PUBLISH:
                 if flags[row] & RETAIN_FLAG:
