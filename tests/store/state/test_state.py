@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from embermq.store.errors import NewerSchema
+from embermq.store.errors import NewerSchema, StoreError
 from embermq.store.log.records import Group, Kind
 from embermq.store.state.state import SCHEMA_VERSION, State, StateSettings
 from support.crashed_directory import copy_as_crashed
-from support.state_samples import StallingDatabase, retained
+from support.state_samples import BreakableDatabase, StallingDatabase, retained
 
 
 @pytest.fixture
@@ -107,3 +107,49 @@ def test_a_group_that_had_to_wait_is_counted_once(tmp_path: Path) -> None:
     assert database.stalls == 0
     assert state.retained.totals() == (1, 3)
     state.close()
+
+
+def plain(first_offset: int, records: int) -> Group:
+    """A group of messages that change nothing in the state."""
+    group = Group(first_offset)
+    for _ in range(records):
+        group.append(1, Kind.PUBLISH, 1, b"a", b"x", b"")
+    return group
+
+
+def test_a_group_that_changes_nothing_is_not_written(tmp_path: Path) -> None:
+    database = BreakableDatabase()
+    state = State(tmp_path / "state", settings=StateSettings(open_database=database.open, flush_records=50))
+    database.broken = True  # takes no write
+    state.apply(plain(1, 30))
+    assert state.applied_offset() == 30
+    with pytest.raises(StoreError):
+        state.apply(plain(31, 30))  # a flush is due
+    assert state.applied_offset() == 30
+    database.broken = False
+    state.apply(plain(31, 30))
+    assert state.applied_offset() == 60
+    assert state.wants_flush()
+    state.close()
+
+
+def test_after_a_crash_only_groups_that_changed_nothing_are_passed_over_again(tmp_path: Path) -> None:
+    state = State(tmp_path / "state")
+    state.apply(plain(1, 3))
+    changing = Group(4)
+    retained(changing, b"a", b"12")
+    state.apply(changing)
+    state.flush(wait=True)
+    state.apply(plain(5, 3))
+    copy_as_crashed(tmp_path / "state", tmp_path / "before_flush")
+    state.flush(wait=True)
+    copy_as_crashed(tmp_path / "state", tmp_path / "after_flush")
+    state.apply(plain(8, 3))
+    state.close()
+    for directory, applied in (("before_flush", 4), ("after_flush", 7), ("state", 10)):
+        state = State(tmp_path / directory)
+        assert state.applied_offset() == applied
+        assert state.retained.totals() == (1, 3)
+        state.apply(plain(5, 6))
+        assert state.applied_offset() == 10
+        state.close()

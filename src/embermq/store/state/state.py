@@ -68,9 +68,11 @@ class State:
     __slots__ = (
         "_applied",
         "_flush_records",
+        "_is_larger",
         "_rocks",
         "_schema_version",
         "_unflushed",
+        "_written",
         "history",
         "retained",
         "sessions",
@@ -90,8 +92,9 @@ class State:
             self.history: Final = History(self._rocks, self.retained, settings.forgotten_topics)
             self.sessions: Final = SessionState(self._rocks, settings.chunk_entries, settings.clean_every)
             self.wills: Final = WillState(self._rocks, self.sessions)
-            self._applied = self._number(_APPLIED)
+            self._applied = self._written = self._number(_APPLIED)
             self._unflushed = 0
+            self._is_larger = True  # the memtable may have grown since its size was asked for
         except BaseException:
             self._rocks.close()
             raise
@@ -111,7 +114,7 @@ class State:
             raise StoreError("the state cannot be written: no space left on its disk")
         with self._rocks.lock:
             self._rocks.reopen()
-            self._applied = self._number(_APPLIED)
+            self._applied = self._written = self._number(_APPLIED)
             self._unflushed = 0
             self.retained.load()
             self.history.load()
@@ -122,7 +125,11 @@ class State:
         return self._applied
 
     def apply(self, group: Group) -> None:
-        """All of a group, or nothing. Records that were applied before are passed over."""
+        """All of a group, or nothing. Records that were applied before are passed over.
+
+        A group that changes nothing is written only if a flush is due. Without it, the offset in the database is that
+        of an older group, and a start passes over the same records once more.
+        """
         skip = max(0, self._applied + 1 - group.first_offset)
         if skip >= len(group):
             return
@@ -142,7 +149,15 @@ class State:
             elif kind in _WILLS:
                 will_rows.append(row)
         applied = group.first_offset + len(group) - 1
+        unflushed = self._unflushed + applied - self._applied + GROUP_WEIGHT
+        if retained_rows or session_rows or will_rows or unflushed >= self._flush_records:
+            self._write(group, applied, retained_rows, session_rows, will_rows)
+        self._unflushed = unflushed
+        self._applied = applied
 
+    def _write(
+        self, group: Group, applied: int, retained_rows: list[int], session_rows: list[int], will_rows: list[int]
+    ) -> None:
         def fill(batch: WriteBatch) -> RetainedChanges | None:
             changes = self.retained.stage(batch, group, retained_rows) if retained_rows else None
             if session_rows:
@@ -155,15 +170,22 @@ class State:
         changes = self._rocks.write(fill)
         if changes is not None:
             self.retained.adopt(changes)
-        self._unflushed += applied - self._applied + GROUP_WEIGHT
-        self._applied = applied
+        self._written = applied
+        self._is_larger = True
 
     def wants_flush(self) -> bool:
         """Whether enough was applied since the last flush."""
-        return self._unflushed >= self._flush_records or self._rocks.memtable_bytes() >= FLUSH_BYTES
+        if self._unflushed >= self._flush_records:
+            return True
+        is_larger, self._is_larger = self._is_larger, False
+        return is_larger and self._rocks.memtable_bytes() >= FLUSH_BYTES
 
     def flush(self, wait: bool) -> None:
         """Make durable what was applied. The log must hold all of it durably before."""
+        applied = self._applied
+        if self._written < applied:
+            self._rocks.write(lambda batch: batch.put(_APPLIED, _NUMBER.pack(applied)))
+            self._written = applied
         self._rocks.flush(wait)
         self._unflushed = 0
 
@@ -193,7 +215,7 @@ class State:
             batch.put(_SCHEMA, _NUMBER.pack(self._schema_version))
 
         self._rocks.write(clear)
-        self._applied = 0
+        self._applied = self._written = 0
         self.retained.load()
         restoration = Restoration(self.retained, self.sessions, self.wills)
         for group in checkpoint.groups():
@@ -205,7 +227,7 @@ class State:
         self.history.begin(checkpoint.offset, checkpoint.timestamp_us)
         self._rocks.write(lambda batch: batch.put(_APPLIED, _NUMBER.pack(checkpoint.offset - 1)))
         self.flush(wait=True)
-        self._applied = checkpoint.offset - 1
+        self._applied = self._written = checkpoint.offset - 1
         self.retained.load()
 
     def close(self) -> None:
