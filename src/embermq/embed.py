@@ -17,7 +17,6 @@ import os
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -143,9 +142,10 @@ class Broker:
         loop = asyncio.get_running_loop()
 
         def call_soon(function: Callable[[], None]) -> None:
-            # A closed loop cannot be called any more.
-            with suppress(RuntimeError):
+            try:
                 loop.call_soon_threadsafe(function)
+            except RuntimeError:  # a closed loop cannot be called any more
+                return
 
         try:
             self._opened = self._open_store(call_soon)

@@ -52,6 +52,10 @@ class Work:
         self.finished: Final = finished
         self.trim_before: Final = trim_before  # older records may be trimmed once this group is applied; 0: none
 
+    def report(self) -> None:
+        """The group is durable and applied."""
+        self.finished(None)
+
 
 def sync_segments(log: Log, from_offset: int) -> int:
     """Sync what a log without `sync` has written since an offset; returns the offset up to which it did."""
@@ -186,7 +190,7 @@ class Committer:
                 self._report(work, StoreError(self.failing))
                 return
             self.times.add(len(work.group), time.perf_counter() - work.closed_s)
-            self._call(partial(work.finished, None))
+            self._call(work.report)
             self._maintain(work)
 
     def _next(self) -> Work | None:
@@ -358,5 +362,7 @@ class Committer:
         self._call(partial(work.finished, error))
 
     def _call(self, report: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the broker's loop is closed already
+        try:
             self._call_soon(report)
+        except RuntimeError:  # the broker's loop is closed already
+            return
