@@ -10,6 +10,7 @@ from embermq.broker.retained_delivery import (
     PIECE_MESSAGES,
     PIECES_A_TURN,
 )
+from embermq.broker.shortcuts import RETAINED_RUN_BYTES_MAX
 from embermq.protocol.packets import (
     Pingreq,
     Pingresp,
@@ -44,6 +45,29 @@ def test_a_wildcard_brings_every_retained_message_once_with_the_flag() -> None:
     assert len(got) == MANY
     assert {m.topic_name for m in got} == {f"t/{n:05}" for n in range(MANY)}
     assert all(m.retain and not m.dup for m in got)
+
+
+@pytest.mark.parametrize("topic_filter", ["#", "t/#", "t/+"])
+def test_small_messages_go_to_a_client_many_at_a_time_and_are_the_same(topic_filter: str) -> None:
+    bench = filled()
+    bench.publish("t/00100", bytes(RETAINED_RUN_BYTES_MAX + 1), retain=True)
+    one_by_one = bench.join("one by one")
+    bench.subscribed(one_by_one, topic_filter)
+    many = bench.join("many")
+    many.takes_runs = True
+    bench.subscribed(many, topic_filter)
+    assert many.take_messages() == one_by_one.take_messages()
+    assert sum(many.runs) == MANY - PIECE_MESSAGES  # the piece with the large one is not among them
+
+
+@pytest.mark.parametrize("granted", [1, 2])
+def test_messages_with_an_acknowledgement_do_not_go_many_at_a_time(granted: int) -> None:
+    bench = filled(10)
+    client = bench.join()
+    client.takes_runs = True
+    bench.subscribed(client, "#", granted)
+    assert len(client.take_messages()) == 10
+    assert client.runs == []
 
 
 @v311("MQTT-3.8.4-6")

@@ -12,7 +12,7 @@ def test_the_names_of_properties_are_those_of_the_model() -> None:
 
 def test_a_line_is_an_object_of_the_model() -> None:
     properties = b"\x26\x00\x01k\x00\x01v\x03\x00\x01t"
-    line = retained_json(Retained('a/"ü', b"\x1b[31m\n", 1, properties, 7, 1_000_001, "c\\", 2_000_000))
+    line = retained_json(Retained('a/"ü'.encode(), b"\x1b[31m\n", 1, properties, 7, 1_000_001, b"c\\", 2_000_000))
     assert line.isascii() and "\n" not in line
     found = RetainedMessage.model_validate_json(line)
     assert (found.topic, found.payload, found.payload_bytes, found.qos) == ('a/"ü', "\x1b[31m\n", 6, 1)

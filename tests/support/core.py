@@ -62,6 +62,8 @@ class ScriptedLink(Link):
         self.room = room  # how many more messages the client takes before it is a slow reader
         self.is_open = False
         self.is_held_back = False
+        self.takes_runs = False  # whether it takes retained messages many at a time
+        self.runs: list[int] = []
         self.on_open: Callable[[], None] = lambda: None
 
     def deliver(self, delivery: Delivery) -> bool:
@@ -74,6 +76,13 @@ class ScriptedLink(Link):
             Publish(message.topic_name, message.payload, qos, delivery.retain, delivery.dup, delivery.packet_id)
         )
         return True
+
+    def deliver_retained(self, topics: list[bytes], payloads: list[bytes]) -> bool:
+        if self.takes_runs:
+            self.runs.append(len(topics))
+            for topic, payload in zip(topics, payloads, strict=True):
+                self.deliver(Delivery(Publish(topic.decode(), payload, 0, True), 0, True))
+        return self.takes_runs
 
     def forward(self, message: Publish) -> bool:
         return self.deliver(Delivery(message))

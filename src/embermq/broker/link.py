@@ -48,6 +48,10 @@ class Link(ABC):
     def forward(self, message: Publish) -> bool:
         """Shortcut for `deliver(Delivery(message))`: QoS 0, no RETAIN, no identifiers."""
 
+    def deliver_retained(self, topics: list[bytes], payloads: list[bytes]) -> bool:
+        """Shortcut for `deliver` of each at QoS 0 with RETAIN, without properties. False: `deliver` each of them."""
+        return False
+
     def fits(self, delivery: Delivery) -> bool:
         """Whether a message is not larger than the client takes; asked if it has a `maximum_packet_size`."""
         return True

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.effects import Effects
 from embermq.broker.link import Link
 from embermq.broker.queues.offers import OfferEffect
-from embermq.broker.shortcuts import deliver_next
+from embermq.broker.shortcuts import deliver_next, deliver_retained
 from embermq.protocol.message_expiry import message_expires_us
 from embermq.protocol.packets import Delivery, Publish
 from embermq.protocol.topics import has_wildcard, matches
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 PIECE_MESSAGES: Final = 128
 """How many retained messages one client gets before it is another client's turn."""
+LONE_PIECE_MESSAGES: Final = 1_024
+"""The same while no other client waits for its turn: a piece has its own cost."""
 PIECE_BYTES: Final = 1024 * 1024
 """About how many bytes of payload one piece holds; a message that is larger is a piece of its own."""
 PIECE_SEEKS: Final = 1_000
@@ -311,7 +313,7 @@ class RetainedDelivery:
             if self._turn_bytes >= BYTES_A_TURN or not session.streams.is_flowing():
                 break
             self._first_pieces += 1
-            if not self._send_piece(session, link):
+            if not self._send_piece(session, link, PIECE_MESSAGES):
                 break
         self.resume(session)
 
@@ -326,39 +328,48 @@ class RetainedDelivery:
         self._turn_bytes = 0
         if not self._ready:
             return False
+        limit = PIECE_MESSAGES if len(self._ready) > 1 else LONE_PIECE_MESSAGES
         for _ in range(min(PIECES_A_TURN, len(self._ready))):
             if self._turn_bytes >= BYTES_A_TURN:
                 break
             session = next(iter(self._ready))
             del self._ready[session]
             link = session.link
-            if link is not None and session.streams.is_flowing() and self._send_piece(session, link):
+            if link is not None and session.streams.is_flowing() and self._send_piece(session, link, limit):
                 self.resume(session)
         return bool(self._ready)
 
-    def _send_piece(self, session: "Session", link: Link) -> bool:
+    def _send_piece(self, session: "Session", link: Link, limit: int) -> bool:
         """False: the client must read or acknowledge first."""
         stream = session.streams.first()
         outbound = session.outbound
         granted = stream.position.qos
-        limit = PIECE_MESSAGES if granted == 0 else min(PIECE_MESSAGES, outbound.space())
+        if granted:
+            limit = min(limit, outbound.space())
         if limit <= 0 or not link.has_room():
             return False
         before = stream.position.after_topic_name
-        for retained in stream.take(self._store, limit):
-            if not link.has_room():
-                stream.rewind(before)
-                break
-            before = retained.topic_name
-            if before in self._pending_publishes:
-                continue
-            self._send(session, link, as_message(retained), stream.position)
+        found = stream.take(self._store, limit)
         self._turn_bytes += stream.piece_cost_bytes
+        if not self._with_shortcuts or self._pending_publishes or not deliver_retained(session, link, found, stream):
+            self._send_each(session, link, found, stream, before)
         if granted and outbound.queue is not None:
             self._store.append_position(session.session_id, session.client_id, stream.position, stream.is_done)
         if stream.is_done:
             session.streams.finish(stream)
         return True
+
+    def _send_each(
+        self, session: "Session", link: Link, found: list[Retained], stream: RetainedStream, before: str
+    ) -> None:
+        """Send the messages of a piece that follow `before`, as far as the client reads."""
+        for retained in found:
+            if not link.has_room():
+                stream.rewind(before)
+                break
+            before = retained.topic_name
+            if before not in self._pending_publishes:
+                self._send(session, link, as_message(retained), stream.position)
 
     def _send(self, session: "Session", link: Link, message: Publish, position: RetainedPosition) -> None:
         qos = min(message.qos, position.qos)

@@ -88,13 +88,13 @@ def retained_from(found: dict[str, Any]) -> Retained:
     """The message of an object that `retained_json` made."""
     expires = found.get("expires")
     return Retained(
-        found["topic"],
+        found["topic"].encode(),
         payload_of(found),
         found["qos"],
         b64decode(found.get("properties_base64", "")),
         found["offset"],
         microseconds(datetime.fromisoformat(found["timestamp"])),
-        found["client_id"],
+        found["client_id"].encode(),
         microseconds(datetime.fromisoformat(expires)) if expires else 0,
     )
 

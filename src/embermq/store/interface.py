@@ -25,31 +25,40 @@ PACKET_IDS: Final = 65_535
 
 @final
 class Retained:
-    """The retained message of one topic name, as it was published. `expires_us` is when it is no longer retained, by
-    its own Message Expiry Interval or by its budget's expiry, whichever is earlier; 0: never.
+    """The retained message of one topic name, as it was published; `topic` and `sender` become text when asked for.
+
+    `expires_us`: when its own Message Expiry Interval or its budget's expiry ends, whichever is earlier; 0: never.
     """
 
-    __slots__ = ("topic_name", "payload", "qos", "properties", "offset", "timestamp_us", "client_id", "expires_us")
+    __slots__ = ("topic", "payload", "qos", "properties", "offset", "timestamp_us", "sender", "expires_us")
 
     def __init__(
         self,
-        topic_name: str,
+        topic: bytes,
         payload: bytes,
         qos: int,
         properties: bytes,
         offset: int,
         timestamp_us: int,
-        client_id: str = "",
+        sender: bytes = b"",
         expires_us: int = 0,
     ) -> None:
-        self.topic_name: Final = topic_name
+        self.topic: Final = topic
         self.payload: Final = payload
         self.qos: Final = qos
         self.properties: Final = properties
         self.offset: Final = offset
         self.timestamp_us: Final = timestamp_us
-        self.client_id: Final = client_id
+        self.sender: Final = sender
         self.expires_us: Final = expires_us
+
+    @property
+    def topic_name(self) -> str:
+        return self.topic.decode()
+
+    @property
+    def client_id(self) -> str:
+        return self.sender.decode()
 
     def has_expired(self, now_us: int) -> bool:
         """Whether it is no longer retained at an instant."""
@@ -73,10 +82,7 @@ class RetainedPiece:
 
 
 def packet_id_of(sequence: int) -> int:
-    """The packet identifier of the n-th message that a session is owed: 1 to 65,535, then 1 again.
-
-    It follows from the sequence number, so it needs no record of its own and is the same after a crash.
-    """
+    """The packet identifier of the n-th message that a session is owed: 1 to 65,535, then 1 again."""
     return (sequence - 1) % PACKET_IDS + 1
 
 

@@ -370,13 +370,13 @@ class MemoryStore(Store):
         if message.properties or account.may_expire:
             expires_us = account.expires_us(message.topic_name, message.properties, self._now_us)
         self._retained[key] = Retained(
-            message.topic_name,
+            message.topic_name.encode(),
             message.payload,
             message.qos,
             message.properties,
             offset,
             self._now_us,
-            client_id,
+            client_id.encode(),
             expires_us,
         )
         if expires_us:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.access import Identity
 from embermq.broker.link import Link
 from embermq.protocol.errors import PeerError, Refused
-from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES
+from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES, gather_retained
 from embermq.protocol.mqtt.states import AUTHENTICATING, CLOSING, OPEN
 from embermq.protocol.packets import Connack, Connect, Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
@@ -285,22 +285,21 @@ class StreamConnection(Link):
         connection = self._connection
         out = connection.out
         encoded = connection.encoded
-        if (
-            connection.pending_bytes <= self._output_bytes_max
-            and out
-            and (encoded.message is message or encoded.keep(message))
-        ):
-            frame = encoded.forwarded
-            out.append(frame)
-            connection.pending_bytes += len(frame)
+        has_room = connection.pending_bytes <= self._output_bytes_max
+        if has_room and out and (encoded.message is message or encoded.keep(message)):
+            out.append(encoded.forwarded)
+            connection.pending_bytes += len(encoded.forwarded)
             return True
         return connection.forward(message)
 
     def deliver(self, delivery: Delivery) -> bool:
-        if self._connection.deliver(delivery):
-            return True
-        self._count_too_large()
-        return False
+        is_delivered = self._connection.deliver(delivery)
+        if not is_delivered:
+            self._count_too_large()
+        return is_delivered
+
+    def deliver_retained(self, topics: list[bytes], payloads: list[bytes]) -> bool:
+        return gather_retained(self._connection, topics, payloads)
 
     def fits(self, delivery: Delivery) -> bool:
         negotiation = self._connection.negotiation

@@ -17,7 +17,7 @@ from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_311
 from embermq.protocol.mqtt.encode import SHARED_BYTES_MIN, Encodings, encode
-from embermq.protocol.mqtt.shortcuts import lone_puback, read_common
+from embermq.protocol.mqtt.shortcuts import gather_retained, lone_puback, read_common
 from embermq.protocol.mqtt.states import OPEN
 from embermq.protocol.packets import (
     PUBACK,
@@ -264,11 +264,15 @@ acknowledgements: Final = st.tuples(st.sampled_from([PUBACK, PUBREC, PUBREL, PUB
 answers: Final = st.builds(
     Acknowledgements, st.sampled_from([PUBACK, PUBREC, PUBREL, PUBCOMP]), st.lists(packet_ids, min_size=1, max_size=5)
 )
+retained: Final = st.lists(st.tuples(short_names, st.binary(max_size=200)), min_size=1, max_size=5)
 others: Final = st.sampled_from([Pingresp(), Suback(1, [0, 0x80])])
 # What happens to which of three connections: bytes come, something is to be sent, or the turn ends.
 steps: Final = st.tuples(
     st.integers(0, 2),
-    st.one_of(messages, deliveries, acknowledgements, answers, others, st.sampled_from(WIRES), mutated(), st.none()),
+    st.one_of(
+        *(messages, deliveries, acknowledgements, answers, retained, others),
+        *(st.sampled_from(WIRES), mutated(), st.none()),
+    ),
 )
 
 
@@ -295,6 +299,8 @@ def carry_out(
             else:
                 for packet_id in step.packet_ids:
                     connection.acknowledge(step.packet_type, packet_id, 0)
+        elif isinstance(step, list):
+            deliver_retained(connection, step, shortcuts_on)
         elif isinstance(step, Packet):
             connection.send(step)
         else:
@@ -302,6 +308,17 @@ def carry_out(
             connection.buffered(0)
         seen += [connection.pending_bytes, connection.answer_bytes, told[:]]
     return seen
+
+
+def deliver_retained(connection: Connection, found: list[tuple[str, bytes]], shortcuts_on: bool) -> None:
+    """Retained messages, if there is room for all of them: the broker asks before."""
+    if connection.pending_bytes > 8_000:
+        return
+    if shortcuts_on:
+        assert gather_retained(connection, [name.encode() for name, _ in found], [payload for _, payload in found])
+        return
+    for name, payload in found:
+        assert connection.deliver(Delivery(Publish(name, payload, 0, True), 0, True))
 
 
 @settings(deadline=None, max_examples=400)
@@ -313,6 +330,39 @@ def test_connections_with_and_without_shortcuts_do_the_same(script: list[tuple[i
         connections = [opened(shortcuts_on, level, shared) for level in (4, 5, V31)]
         seen.append(carry_out(connections, script, shortcuts_on))
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("topic_bytes", [1, 124, 125, 127, 128, 255, 256, 16_380, 65_535])
+@pytest.mark.parametrize("level", [4, 5])
+def test_retained_messages_of_every_length_are_written_alike(topic_bytes: int, level: int) -> None:
+    written = []
+    for shortcuts_on in (True, False):
+        connection, _ = opened(shortcuts_on, level)
+        for payload in (b"", b"x"):
+            deliver_retained(connection, [("n" * topic_bytes, payload)], shortcuts_on)
+            written.append(b"".join(connection.data_to_send()))
+            connection.buffered(0)
+    assert written[:2] == written[2:]
+
+
+def test_retained_messages_for_a_client_with_a_maximum_are_written_one_by_one() -> None:
+    connection = new_connection(Encodings(), True, [])
+    connection.receive_data(encode(Connect("c", protocol_level=5, maximum_packet_size=20), MQTT_5))
+    connection.accepted()
+    connection.opened()
+    assert not gather_retained(connection, [b"a"], [b"x"])
+    assert connection.data_to_send() == []
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_no_retained_message_follows_the_end(level: int) -> None:
+    written = []
+    for shortcuts_on in (True, False):
+        connection, _ = opened(shortcuts_on, level)
+        assert connection.close(0x8B)
+        deliver_retained(connection, [("a", b"x"), ("b", b"y")], shortcuts_on)
+        written.append((connection.data_to_send(), connection.packets_taken))
+    assert written[0] == written[1]
 
 
 def test_a_large_payload_is_shared_by_all_receivers() -> None:

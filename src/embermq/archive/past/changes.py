@@ -40,6 +40,7 @@ def _changes(
     batch = gather(run.data, run.entries, SCHEMA.names)
     rows = batch.filter(pc.equal(batch.column("topic"), pa.scalar(topic_name)))
     found: list[RetainedChange] = []
+    topic = topic_name.encode()
     columns = rows.set_column(1, "timestamp", rows.column("timestamp").cast(pa.int64())).to_pydict()
     for offset, timestamp_us, kind, flags, payload, client_id, properties in zip(
         columns["offset"],
@@ -60,7 +61,7 @@ def _changes(
         if is_message and payload:
             expires_us = message_expires_us(properties, timestamp_us) if properties else 0
             message = Retained(
-                topic_name, payload, flags & QOS_MASK, properties, offset, timestamp_us, client_id, expires_us
+                topic, payload, flags & QOS_MASK, properties, offset, timestamp_us, client_id.encode(), expires_us
             )
         found.append(RetainedChange(timestamp_us, offset, message))
     return found

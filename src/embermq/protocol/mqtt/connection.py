@@ -381,18 +381,12 @@ class Connection:
 
     def acknowledge_all(self, packet_type: int, packet_ids: list[int]) -> None:
         """Shortcut for `acknowledge` of each with reason 0: one part of the output."""
-        negotiation = self.negotiation
-        if negotiation is not None and (negotiation.counts_messages or self._end_at >= 0):
-            for packet_id in packet_ids:
-                self.acknowledge(packet_type, packet_id, 0)
+        if self.negotiation is None or not self.negotiation.counts_messages:
+            self.gather_run(acknowledgements(packet_type, packet_ids), len(packet_ids))
+            self.answer_bytes += 4 * len(packet_ids)
             return
-        frames = acknowledgements(packet_type, packet_ids)
-        if not self.out:
-            self._output_waits()
-        self.out.append(frames)
-        self._more_parts -= len(packet_ids) - 1
-        self.pending_bytes += len(frames)
-        self.answer_bytes += len(frames)
+        for packet_id in packet_ids:
+            self.acknowledge(packet_type, packet_id, 0)
 
     def send(self, packet: Packet) -> None:
         """Gather any other packet; nothing if the dialect cannot express it."""
@@ -417,6 +411,12 @@ class Connection:
             self._output_waits()
         self.out.append(part)
         self.pending_bytes += len(part)
+
+    def gather_run(self, frames: bytes, packets: int) -> None:
+        """Gather several packets as one part, unless the end was decided: nothing follows it."""
+        if self._end_at < 0:
+            self._gather(frames)
+            self._more_parts -= packets - 1
 
     def data_to_send(self) -> list[bytes]:
         """Take what was gathered, as few writes."""

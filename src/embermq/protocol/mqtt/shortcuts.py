@@ -1,20 +1,24 @@
 """Shortcuts: functions beside the general path for the packets that come most often.
 
 Owns: `read_common`, which reads PUBLISH and acknowledgements without a reader for each, and runs of acknowledgements as
-one packet; and `lone_puback`.
+one packet; `lone_puback`; and `gather_retained`, which writes many retained messages at once.
 Never: a meaning of its own. Each function says when it applies and leaves everything else, errors included, to the
 general path (`decode`, `readers`); tests/protocol/mqtt/test_shortcuts.py compares the two. The third shortcut of this
 package, bytes that are encoded once for several receivers, is `encode.EncodedMessages`.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import read_i32_be
 
 from embermq.protocol.acknowledgements import RUN_MIN, Acknowledgements
 from embermq.protocol.mqtt.fields import topic_name_of
+from embermq.protocol.mqtt.writers import retained_publishes
 from embermq.protocol.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
+
+if TYPE_CHECKING:
+    from embermq.protocol.mqtt.connection import Connection
 
 TOPIC_CACHE_MAX: Final = 16_384
 # A longer name is checked each time it comes: long names that come once must not fill the memory.
@@ -120,6 +124,18 @@ def lone_puback(data: bytes) -> int:
     if len(data) == LONE_PUBACK_BYTES and data[0] == 0x40 and data[1] == 2:
         return data[2] << 8 | data[3]
     return 0
+
+
+def gather_retained(connection: "Connection", topics: list[bytes], payloads: list[bytes]) -> bool:
+    """Gather retained messages as PUBLISH packets at QoS 0 with RETAIN. False: do it by `Connection.deliver` of each.
+
+    Applies to messages without properties, if none of them depends on the client's aliases or maximum.
+    """
+    negotiation = connection.negotiation
+    if negotiation is not None and negotiation.is_limited:
+        return False
+    connection.gather_run(retained_publishes(topics, payloads, negotiation is not None), len(topics))
+    return True
 
 
 def _learn_topic_name(raw: bytes) -> str:

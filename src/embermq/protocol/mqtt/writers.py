@@ -49,6 +49,27 @@ def publish_head(topic_name: str, rest_bytes: int, qos: int, retain: bool, dup: 
     return ONE_BYTE[first] + variable_byte_integer(length) + topic_field
 
 
+def retained_publishes(topics: list[bytes], payloads: list[bytes], has_properties: bool) -> bytes:
+    """PUBLISH packets at QoS 0 with RETAIN. `has_properties`: each has a property length, of 0 (MQTT 5)."""
+    writer = BytesWriter()
+    extra = 3 if has_properties else 2
+    for row in range(len(topics)):
+        topic, payload = topics[row], payloads[row]
+        writer.append(0x31)
+        length = extra + len(topic) + len(payload)
+        while length > 127:
+            writer.append(length & 0x7F | 0x80)
+            length >>= 7
+        writer.append(length)
+        writer.append(len(topic) >> 8)
+        writer.append(len(topic) & 0xFF)
+        writer.write(topic)
+        if has_properties:
+            writer.append(0)
+        writer.write(payload)
+    return writer.getvalue()
+
+
 def write_publish(packet: Packet, dialect: "Dialect") -> bytes:
     """PUBLISH (3.3)."""
     assert isinstance(packet, Publish)

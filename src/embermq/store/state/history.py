@@ -413,12 +413,12 @@ def change_expires_us(value: bytes) -> int:
 
 def _from_record(change: Change, record: Record) -> Retained:
     return Retained(
-        key_topic(change.key),
+        record.topic,
         record.payload,
         record.flags & QOS_MASK,
         record.properties,
         record.offset,
         record.timestamp_us,
-        record.client_id.decode(),
+        record.client_id,
         change.expires_us,
     )
