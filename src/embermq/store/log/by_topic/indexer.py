@@ -10,11 +10,10 @@ from time import monotonic
 from typing import Final, final
 
 import numpy as np
-import pyarrow as pa
 
 from embermq.named_thread import NamedThread
 from embermq.store.log.by_topic.topic_index import (
-    build_topic_index,
+    TopicIndexBuilder,
     read_topic_index,
     topic_index_path,
     write_topic_index,
@@ -85,11 +84,11 @@ class TopicIndexer:
         reader = LogReader(directory, verify=False)
         records = reader.entries(segment.first_offset, segment.blocks)["records"].astype(np.int64)
         batches = reader.batches(segment.first_offset, segment.next_offset, rows=BATCH_RECORDS, columns=["topic"])
-        topics: list[pa.Array] = []
+        builder = TopicIndexBuilder(records)
         began_s = monotonic()
         for batch in batches:
-            topics.append(batch.column(0))
+            builder.add(batch.column(0))
             if self._stop.wait((monotonic() - began_s) * (1 / WORK_SHARE - 1)):
                 return
             began_s = monotonic()
-        write_topic_index(path, build_topic_index(iter(topics), records, segment.next_offset))
+        write_topic_index(path, builder.table(segment.next_offset))

@@ -71,22 +71,64 @@ def _parsed(file: pa.NativeFile, next_offset: int) -> TopicIndex | None:
     return TopicIndex(table) if fits and _COMPLETE in metadata else None
 
 
+@final
+class TopicIndexBuilder:
+    """Makes the index of a segment from the topics of its records. Keeps of each batch only what is new in it.
+
+    Arrays with an entry for each record of a segment would be cleared by the system when they are made, and given back
+    to it soon after: that took most of the time.
+    """
+
+    __slots__ = ("_ends", "_names", "_pairs", "_rows")
+
+    def __init__(self, records: NDArray[np.int64]) -> None:
+        """`records` is how many each block has."""
+        self._ends: Final = np.cumsum(records)
+        self._rows = 0
+        self._names: Final[list[pa.Array]] = []  # for each batch: the topics that it has
+        self._pairs: Final[list[NDArray[np.int64]]] = []  # for each batch: the number of a topic there, and a block
+
+    def add(self, topics: pa.Array) -> None:
+        """The topics of the next records."""
+        encoded = topics.dictionary_encode()
+        rows = np.arange(self._rows, self._rows + len(topics))
+        self._rows += len(topics)
+        blocks = np.searchsorted(self._ends, rows, "right")
+        self._names.append(encoded.dictionary)
+        self._pairs.append(np.unique(np.asarray(encoded.indices).astype(np.int64) * self._blocks() + blocks))
+
+    def table(self, next_offset: int, topics_max: int = TOPICS_MAX) -> pa.Table:
+        """The index as a table."""
+        encoded = _only_chunk(pa.chunked_array(self._names, pa.string()).dictionary_encode().combine_chunks())
+        names, codes = encoded.dictionary, np.asarray(encoded.indices).astype(np.int64)
+        complete = len(names) <= topics_max
+        if not complete:
+            names = names[:0]
+        blocks = self._blocks()
+        found = [np.empty(0, np.int64)]
+        first = 0
+        for of_batch, pairs in zip(self._names, self._pairs, strict=True):
+            if complete:
+                found.append(codes[first + pairs // blocks] * blocks + pairs % blocks)
+            first += len(of_batch)
+        pairs = np.unique(np.concatenate(found))
+        bounds = np.searchsorted(pairs, np.arange(len(names) + 1, dtype=np.int64) * blocks).astype(np.int32)
+        lists = pa.ListArray.from_arrays(pa.array(bounds), pa.array((pairs % blocks).astype(np.int32)))
+        metadata = {_NEXT_OFFSET: str(next_offset).encode(), _COMPLETE: b"1" if complete else b"0"}
+        return pa.Table.from_arrays([names, lists], schema=_SCHEMA.with_metadata(metadata))
+
+    def _blocks(self) -> int:
+        return max(1, len(self._ends))
+
+
 def build_topic_index(
     topics: Iterator[pa.Array], records: NDArray[np.int64], next_offset: int, topics_max: int = TOPICS_MAX
 ) -> pa.Table:
     """The index as a table. `topics` are those of all records, in order; `records` is how many each block has."""
-    encoded = pa.chunked_array(list(topics), pa.string()).dictionary_encode().combine_chunks()
-    encoded = _only_chunk(encoded)
-    names, codes = encoded.dictionary, np.asarray(encoded.indices).astype(np.int64)
-    complete = len(names) <= topics_max
-    if not complete:
-        names, codes, records = names[:0], codes[:0], records[:0]
-    blocks = max(1, len(records))
-    pairs = np.unique(codes * blocks + np.repeat(np.arange(len(records), dtype=np.int64), records))
-    bounds = np.searchsorted(pairs, np.arange(len(names) + 1, dtype=np.int64) * blocks).astype(np.int32)
-    lists = pa.ListArray.from_arrays(pa.array(bounds), pa.array((pairs % blocks).astype(np.int32)))
-    metadata = {_NEXT_OFFSET: str(next_offset).encode(), _COMPLETE: b"1" if complete else b"0"}
-    return pa.Table.from_arrays([names, lists], schema=_SCHEMA.with_metadata(metadata))
+    builder = TopicIndexBuilder(records)
+    for batch in topics:
+        builder.add(batch)
+    return builder.table(next_offset, topics_max)
 
 
 def write_topic_index(path: Path, table: pa.Table) -> None:
