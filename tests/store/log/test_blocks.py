@@ -57,6 +57,16 @@ def test_records_are_cut_out_one_by_one_as_the_group_has_them() -> None:
     assert [block.properties(offset) for offset in range(17, 57)] == group.properties
 
 
+def test_a_block_can_begin_in_the_middle_of_bytes() -> None:
+    group = sample_group(17, 40)
+    encoded = bytes(encode_block(group)[1])
+    block = Block(b"12345" + encoded + b"678", 5)
+    assert [row_of(block.record(offset)) for offset in range(17, 57)] == rows_of(group)
+    assert rows_of(block.group(20)) == rows_of(group)[3:]
+    with pytest.raises(BadBlock):
+        Block(b"12345" + encoded[:-1], 5)
+
+
 def test_a_group_can_begin_in_the_middle_of_its_block() -> None:
     group = sample_group(17, 5)
     block = Block(encode_block(group)[1])

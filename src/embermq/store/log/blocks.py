@@ -6,11 +6,13 @@ Lengths are stored, not offsets: the lengths of many blocks concatenate, and one
 """
 
 import sys
-from itertools import accumulate, pairwise
 from struct import Struct, unpack_from
 from typing import Final, NamedTuple, final
 
 from isal.isal_zlib import crc32
+from librt.strings import read_i16_le, read_i32_le
+from librt.vecs import append, vec
+from mypy_extensions import i64
 
 from embermq.store.log.errors import BadBlock
 from embermq.store.log.records import LONG_LENGTH_MAX, Columns, Group
@@ -158,7 +160,8 @@ class Block:
         "next_offset",
         "size_bytes",
         "_data",
-        "timestamps_us",
+        "_timestamps_us",
+        "_columns_at",
         "_kinds_at",
         "_topics",
         "_client_ids",
@@ -166,10 +169,11 @@ class Block:
         "_payloads",
     )
 
-    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+    def __init__(self, data: bytes | bytearray | memoryview, at: int = 0) -> None:
+        """The block that begins at `at`. Of `bytes` it keeps no copy, but all of them."""
         view = memoryview(data)
-        header = read_header(view)
-        if header is None or not is_whole(view, 0, header):
+        header = read_header(view, at)
+        if header is None or not is_whole(view, at, header):
             raise BadBlock("the checksum does not match")
         count = header.records
         self.first_offset: Final = header.first_offset
@@ -177,21 +181,32 @@ class Block:
         self.size_bytes: Final = header.total_bytes
         # As bytes: compiled code cuts these without a call.
         self._data: Final = data if isinstance(data, bytes) else bytes(data)
-        # One call for all columns of numbers: most blocks of a quiet server hold one record.
-        numbers = unpack_from(f"<{count}q{2 * count}I{2 * count}H", data, HEADER_BYTES)
-        self.timestamps_us: Final[tuple[int, ...]] = numbers[:count]
-        # Typed, since numbers of unknown types make compiled code cut bytes by a general, slower call.
-        self._kinds_at: Final = HEADER_BYTES + 20 * count
+        self._columns_at: Final = at + HEADER_BYTES
+        self._kinds_at: Final = self._columns_at + 20 * count
         topics_at = self._kinds_at + 2 * count
-        self._topics: Final[list[int]] = list(accumulate(numbers[3 * count : 4 * count], initial=topics_at))
-        self._client_ids: Final[list[int]] = list(accumulate(numbers[4 * count :], initial=self._topics[-1]))
-        self._properties: Final[list[int]] = list(
-            accumulate(numbers[2 * count : 3 * count], initial=self._client_ids[-1])
+        client_ids_at = topics_at + header.topic_bytes
+        properties_at = client_ids_at + header.client_id_bytes
+        payloads_at = properties_at + header.property_bytes
+        self._topics: Final = _positions(self._data, self._columns_at + 16 * count, 2, count, topics_at)
+        self._payloads: Final = _positions(self._data, self._columns_at + 8 * count, 4, count, payloads_at)
+        # Most blocks have no properties. Client ids and timestamps are cut out when they are first asked for: a queue
+        # is read without them.
+        self._properties: Final = (
+            _positions(self._data, self._columns_at + 12 * count, 4, count, properties_at)
+            if header.property_bytes
+            else vec[i64]()
         )
-        self._payloads: Final[list[int]] = list(accumulate(numbers[count : 2 * count], initial=self._properties[-1]))
+        self._client_ids = vec[i64]()
+        self._timestamps_us: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return self.next_offset - self.first_offset
+
+    @property
+    def timestamps_us(self) -> tuple[int, ...]:
+        if not self._timestamps_us:
+            self._timestamps_us = unpack_from(f"<{len(self)}q", self._data, self._columns_at)
+        return self._timestamps_us
 
     def kind(self, offset: int) -> int:
         """The kind of the record at an offset that lies in this block."""
@@ -211,9 +226,17 @@ class Block:
         return self._data[self._payloads[row] : self._payloads[row + 1]]
 
     def properties(self, offset: int) -> bytes:
+        if not len(self._properties):
+            return b""
         row = offset - self.first_offset
         start, end = self._properties[row], self._properties[row + 1]
         return self._data[start:end] if end > start else b""
+
+    def _client_id(self, row: int) -> bytes:
+        if not len(self._client_ids):
+            count = len(self)
+            self._client_ids = _positions(self._data, self._columns_at + 18 * count, 2, count, self._topics[count])
+        return self._data[self._client_ids[row] : self._client_ids[row + 1]]
 
     def record(self, offset: int) -> Record:
         """The record at an offset that lies in this block."""
@@ -226,8 +249,8 @@ class Block:
             data[self._kinds_at + len(self) + row],
             data[self._topics[row] : self._topics[row + 1]],
             data[self._payloads[row] : self._payloads[row + 1]],
-            data[self._client_ids[row] : self._client_ids[row + 1]],
-            data[self._properties[row] : self._properties[row + 1]],
+            self._client_id(row),
+            self.properties(offset),
         )
 
     def group(self, from_offset: int = 0) -> Group:
@@ -239,11 +262,26 @@ class Block:
         group.timestamps_us = list(self.timestamps_us[skip:])
         group.kinds = list(data[self._kinds_at + skip : self._kinds_at + count])
         group.flags = list(data[self._kinds_at + count + skip : self._kinds_at + 2 * count])
-        group.topics = [data[start:end] for start, end in pairwise(self._topics[skip:])]
-        group.payloads = [data[start:end] for start, end in pairwise(self._payloads[skip:])]
-        group.client_ids = [data[start:end] for start, end in pairwise(self._client_ids[skip:])]
-        group.properties = [data[start:end] for start, end in pairwise(self._properties[skip:])]
+        for offset in range(group.first_offset, self.next_offset):
+            group.topics.append(self.topic(offset))
+            group.payloads.append(self.payload(offset))
+            group.client_ids.append(self._client_id(offset - self.first_offset))
+            group.properties.append(self.properties(offset))
         return group
+
+
+def _positions(data: bytes, lengths_at: int, width: int, count: int, first_at: int) -> vec[i64]:
+    """Where the values of a column begin, by their lengths of `width` bytes, 2 or 4; and where the last one ends."""
+    positions = vec[i64](capacity=count + 1)
+    positions = append(positions, first_at)
+    at = first_at
+    mask = 0xFFFF if width == 2 else 0xFFFF_FFFF  # the lengths are unsigned
+    for _ in range(count):
+        length: int = read_i16_le(data, lengths_at) if width == 2 else read_i32_le(data, lengths_at)
+        at += length & mask
+        lengths_at += width
+        positions = append(positions, at)
+    return positions
 
 
 def decode_block(data: bytes | bytearray | memoryview) -> Group:

@@ -60,17 +60,19 @@ class Stretch:
         number = bisect_right(self._offsets, offset) - 1
         block = self._blocks.get(number)
         if block is None:
-            block = self._blocks[number] = self._decode(number)
+            block = self._blocks[number] = self._decode(number, self._data, self._positions[number] - self._position)
         return block
 
     def decoded(self, offset: int) -> Block:
-        """As `block`, for somebody who keeps it: decoded, blocks of small records take several times their bytes."""
-        return self._decode(bisect_right(self._offsets, offset) - 1)
-
-    def _decode(self, number: int) -> Block:
+        """As `block`, for somebody who keeps it: a block of its own bytes, without the rest of the stretch."""
+        number = bisect_right(self._offsets, offset) - 1
         start, end = self._positions[number], self._positions[number + 1]
+        return self._decode(number, self._data[start - self._position : end - self._position], 0)
+
+    def _decode(self, number: int, data: bytes, at: int) -> Block:
+        start = self._positions[number]
         try:
-            block = Block(self._data[start - self._position : end - self._position])
+            block = Block(data, at)
         except BadBlock as error:
             raise LogCorrupt(str(self._path), start, str(error)) from None
         if block.first_offset != self._offsets[number] or block.next_offset != self._offsets[number + 1]:
