@@ -1,10 +1,11 @@
 """The queue of a persistent session reads no more at a time than fits."""
 
 from pathlib import Path
+from random import Random
 
 from embermq.protocol.packets import Delivery, Publish
 from embermq.store.journal import Journal
-from embermq.store.queue import READ_BYTES
+from embermq.store.queue import ENTRIES_AHEAD, READ_BYTES
 from support.store_contract import Engine
 
 
@@ -46,4 +47,41 @@ def test_a_queue_names_the_oldest_record_that_it_needs(tmp_path: Path) -> None:
     assert queue.oldest_owed_offset() == 0
     (segment,) = engine.store.log_segments()
     assert segment.first_offset <= offsets[0] < segment.next_offset and segment.size_bytes > 0
+    engine.store.close()
+
+
+def test_a_long_queue_is_read_in_pieces_of_any_length(tmp_path: Path) -> None:
+    """Entries are read ahead of their messages: what is pushed and acknowledged meanwhile must be seen all the same."""
+    random = Random(7)
+    engine = Engine(lambda call_soon, _: Journal(tmp_path, call_soon))
+    queue = engine.store.open_session("device", "", 3600).queue
+    assert queue is not None
+    engine.turn()
+    pushed: list[Publish] = []
+
+    def push(count: int) -> None:
+        for _ in range(count):
+            message = Publish(f"t/{random.randrange(3)}", b"%d" % len(pushed), random.choice([1, 2]))
+            queue.push(message, engine.store.append_publish(message, "publisher"), message.qos, False)
+            pushed.append(message)
+        engine.commit()
+
+    push(ENTRIES_AHEAD + 100)
+    after = 0
+    while after < 3 * ENTRIES_AHEAD:
+        limit = random.choice([1, 2, 100, 512, ENTRIES_AHEAD, ENTRIES_AHEAD + 10])
+        found = queue.read(after, limit)
+        expected = pushed[after : after + limit]
+        assert [delivery.message for delivery in found] == expected
+        assert [delivery.sequence for delivery in found] == list(range(after + 1, after + 1 + len(expected)))
+        assert [delivery.qos for delivery in found] == [message.qos for message in expected]
+        step = random.randrange(4)
+        if step == 0 or not found:
+            push(random.choice([1, 300, 900]))
+        elif step == 1:
+            queue.acknowledge(after)
+        elif step == 2:
+            after = max(after - random.randrange(50), queue.acknowledged())
+            continue
+        after += len(found)
     engine.store.close()

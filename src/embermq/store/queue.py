@@ -6,18 +6,23 @@ Never: a copy of a message, except where the log is not sure to keep the record 
 
 from typing import Final, final
 
+from librt.strings import read_i64_le
+
 from embermq.protocol.message_expiry import message_expires_us, with_remaining_expiry
 from embermq.protocol.packets import Delivery, Publish
 from embermq.store.errors import StoreError
 from embermq.store.interface import Queue, packet_id_of
 from embermq.store.log.blocks import Block
-from embermq.store.log.records import QOS_MASK, RETAIN_FLAG, SESSION_SEQUENCE, Kind, queue_entry
+from embermq.store.log.records import QOS_MASK, QUEUE_ENTRY_BYTES, RETAIN_FLAG, SESSION_SEQUENCE, Kind, queue_entry
 from embermq.store.log.writer import Log
 from embermq.store.open_group import OpenGroup, QueueTail
 from embermq.store.state.sessions import SessionState
 
 READ_BYTES: Final = 1024 * 1024
 """About how many bytes of payload one read gives: as many messages as may be asked for could fill the memory."""
+
+ENTRIES_AHEAD: Final = 2_048
+"""How many entries, of 8 bytes each, are read at a time and kept for the next reads."""
 
 _NO_IDS: Final[dict[int, tuple[int, ...]]] = {}
 
@@ -26,7 +31,7 @@ _NO_IDS: Final[dict[int, tuple[int, ...]]] = {}
 class SessionQueue(Queue):
     """One session's queue."""
 
-    __slots__ = ("_log", "_open", "_read_bytes", "_released", "_sessions", "_tail")
+    __slots__ = ("_entries", "_entries_after", "_log", "_open", "_read_bytes", "_released", "_sessions", "_tail")
 
     def __init__(
         self,
@@ -43,6 +48,8 @@ class SessionQueue(Queue):
         self._sessions: Final = sessions
         self._log: Final = log
         self._read_bytes: Final = read_bytes
+        self._entries = b""  # as `queue_entry` makes them: those that were read and whose messages were not
+        self._entries_after = 0  # the sequence number before the first of them
 
     def push(
         self, message: Publish, offset: int, qos: int, retain: bool, subscription_ids: tuple[int, ...] = ()
@@ -60,58 +67,73 @@ class SessionQueue(Queue):
         limit = min(limit, self._tail.durable - after_sequence)
         if limit <= 0:
             return []
-        entries = self._sessions.queue_entries(self._tail.session_id, after_sequence, limit)
-        if len(entries) < limit:
-            raise StoreError(
-                f"session {self._tail.session_id} is owed messages after {after_sequence} that are not there"
-            )
-        released = self._released
+        skip = after_sequence - self._entries_after
+        if skip < 0 or len(self._entries) < (skip + limit) * QUEUE_ENTRY_BYTES:
+            self._read_entries(after_sequence, limit)
+            skip = 0
         ids = _NO_IDS
         if self._tail.has_ids:
             ids = self._sessions.queue_ids(self._tail.session_id, after_sequence, limit)
-        return self._deliveries(entries.tolist(), after_sequence, released, ids)
+        deliveries = self._deliveries(skip * QUEUE_ENTRY_BYTES, limit, after_sequence, ids)
+        if len(self._entries) <= (skip + len(deliveries)) * QUEUE_ENTRY_BYTES:
+            self._entries = b""  # none is left
+        return deliveries
 
-    def _deliveries(
-        self, entries: list[int], sequence: int, released: set[int], ids: dict[int, tuple[int, ...]]
-    ) -> list[Delivery]:
-        """As many of them as make `read_bytes` of payload, at least one; the first is the one behind `sequence`."""
+    def _read_entries(self, after_sequence: int, limit: int) -> None:
+        """More of them than messages are asked for: what a read costs is mostly the search for its beginning."""
+        session_id = self._tail.session_id
+        ahead = max(limit, min(ENTRIES_AHEAD, self._tail.durable - after_sequence))
+        entries = self._sessions.queue_entries(session_id, after_sequence, ahead)
+        if len(entries) < limit:
+            raise StoreError(f"session {session_id} is owed messages after {after_sequence} that are not there")
+        self._entries = entries.tobytes()
+        self._entries_after = after_sequence
+
+    def _deliveries(self, at: int, limit: int, sequence: int, ids: dict[int, tuple[int, ...]]) -> list[Delivery]:
+        """The messages of up to `limit` entries from `at` on; the first is the one behind `sequence`.
+
+        As many of them as make `read_bytes` of payload, at least one.
+        """
         deliveries: list[Delivery] = []
+        entries = self._entries
+        released = self._released
         size_bytes = 0
         block: Block | None = None
-        topic = b""
+        last_topic = b""
         topic_name = ""
-        for entry in entries:
+        for entry_at in range(at, at + limit * QUEUE_ENTRY_BYTES, QUEUE_ENTRY_BYTES):
+            entry: int = read_i64_le(entries, entry_at)
             offset = entry >> 3
             if block is None or not block.first_offset <= offset < block.next_offset:
-                block = self._log.block(offset)
-                if block is None:
-                    raise StoreError(
-                        f"session {self._tail.session_id} is owed the message at {offset}, which is not there"
-                    )
-            if block.topic(offset) != topic:  # most queues have many messages of one topic
-                topic = block.topic(offset)
+                block = self._block(offset)
+            topic = block.topic(offset)
+            if topic != last_topic:  # most queues have many messages of one topic
+                last_topic = topic
                 topic_name = topic.decode()
             message = _message(block, offset, topic_name)
             sequence += 1
-            packet_id = packet_id_of(sequence)
-            is_released = sequence in released if released else False
-            subscription_ids = ids.get(sequence, ()) if ids else ()
             deliveries.append(
                 Delivery(
                     message,
                     entry & QOS_MASK,
                     entry & RETAIN_FLAG != 0,
                     False,
-                    packet_id,
-                    subscription_ids,
+                    packet_id_of(sequence),
+                    ids.get(sequence, ()) if ids else (),
                     sequence,
-                    is_released,
+                    sequence in released if released else False,
                 )
             )
             size_bytes += len(message.payload)
             if size_bytes >= self._read_bytes:
                 break
         return deliveries
+
+    def _block(self, offset: int) -> Block:
+        block = self._log.block(offset)
+        if block is None:
+            raise StoreError(f"session {self._tail.session_id} is owed the message at {offset}, which is not there")
+        return block
 
     def release(self, sequence: int) -> None:
         self._released.add(sequence)
