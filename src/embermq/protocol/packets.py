@@ -5,7 +5,7 @@ Owns: what a packet says. How it is written on a wire is the dialect's (`mqtt`, 
 Slotted classes with explicit constructors, because mypyc compiles those best.
 """
 
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 SESSION_NEVER_EXPIRES: Final = 0xFFFF_FFFF
 
@@ -43,13 +43,14 @@ class Packet:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in _fields(self))
         return f"{type(self).__name__}({fields})"
 
-    __hash__ = None  # type: ignore[assignment]  # mutable in principle, compared by value in tests only
+    # Mutable in principle, compared by value in tests only. Of the class: else each compiled packet would carry it.
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # how Python spells it
 
 
 def _fields(packet: Packet) -> tuple[str, ...]:
     """The names of a packet's fields; a compiled class keeps them elsewhere."""
-    names: tuple[str, ...] = getattr(packet, "__mypyc_attrs__", None) or packet.__slots__
-    return names
+    names: tuple[str, ...] | None = getattr(packet, "__mypyc_attrs__", None)
+    return packet.__slots__ if names is None else names
 
 
 @final
