@@ -60,6 +60,7 @@ class ScriptedLink(Link):
         self.closed: ReasonCode | None = None
         self.closed_detail = ""
         self.room = room  # how many more messages the client takes before it is a slow reader
+        self.sent_in_runs = 0  # how many messages came by `deliver_all`
         self.is_open = False
         self.is_held_back = False
         self.takes_runs = False  # whether it takes retained messages many at a time
@@ -83,6 +84,15 @@ class ScriptedLink(Link):
             for topic, payload in zip(topics, payloads, strict=True):
                 self.deliver(Delivery(Publish(topic.decode(), payload, 0, True), 0, True))
         return self.takes_runs
+
+    def deliver_all(self, deliveries: list[Delivery]) -> int:
+        count = 0
+        for delivery in deliveries:
+            if not self.has_room() or not self.deliver(delivery):
+                break
+            count += 1
+        self.sent_in_runs += count
+        return count
 
     def forward(self, message: Publish) -> bool:
         return self.deliver(Delivery(message))

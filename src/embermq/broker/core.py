@@ -430,7 +430,7 @@ class Core:
     def _pump(self, session: Session, link: Link) -> None:
         """Send one client what it is owed. If the store cannot read it, only this client's connection ends."""
         try:
-            session.outbound.pump(link)
+            session.outbound.pump(link, self._shortcuts is not None)
         except StoreError as error:
             self._store_failed(session, error)
         else:

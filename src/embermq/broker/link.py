@@ -44,6 +44,13 @@ class Link(ABC):
         counts it as too large.
         """
 
+    def deliver_all(self, deliveries: list[Delivery]) -> int:
+        """Shortcut for `deliver` of the first ones, at QoS 1 or 2, each if `has_room`; how many were sent.
+
+        It may end anywhere, also before the first: then the next one is for `deliver`, if there is room.
+        """
+        return 0
+
     @abstractmethod
     def forward(self, message: Publish) -> bool:
         """Shortcut for `deliver(Delivery(message))`: QoS 0, no RETAIN, no identifiers."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.access import Identity
 from embermq.broker.link import Link
 from embermq.protocol.errors import PeerError, Refused
-from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES, gather_retained
+from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES, gather_deliveries, gather_retained
 from embermq.protocol.mqtt.states import AUTHENTICATING, CLOSING, OPEN
 from embermq.protocol.packets import Connack, Connect, Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
@@ -283,11 +283,10 @@ class StreamConnection(Link):
     def forward(self, message: Publish) -> bool:
         """`Connection.forward`, with a shortcut for what follows the first output of a turn: a call less a receiver."""
         connection = self._connection
-        out = connection.out
         encoded = connection.encoded
         has_room = connection.pending_bytes <= self._output_bytes_max
-        if has_room and out and (encoded.message is message or encoded.keep(message)):
-            out.append(encoded.forwarded)
+        if has_room and connection.out and (encoded.message is message or encoded.keep(message)):
+            connection.out.append(encoded.forwarded)
             connection.pending_bytes += len(encoded.forwarded)
             return True
         return connection.forward(message)
@@ -300,6 +299,9 @@ class StreamConnection(Link):
 
     def deliver_retained(self, topics: list[bytes], payloads: list[bytes]) -> bool:
         return gather_retained(self._connection, topics, payloads)
+
+    def deliver_all(self, deliveries: list[Delivery]) -> int:
+        return gather_deliveries(self._connection, deliveries)
 
     def fits(self, delivery: Delivery) -> bool:
         negotiation = self._connection.negotiation
@@ -385,11 +387,10 @@ class StreamConnection(Link):
 
     def _write(self, transport: ByteTransport) -> None:
         connection = self._connection
-        counters = self._counters
         for data in connection.data_to_send():
-            counters.bytes_sent += len(data)
+            self._counters.bytes_sent += len(data)
             transport.write(data)
-        counters.messages_sent += connection.packets_taken
+        self._counters.messages_sent += connection.packets_taken
         if connection.pending_bytes > self._asking_bytes:
             connection.buffered(transport.get_write_buffer_size())
 

@@ -17,7 +17,7 @@ from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_311
 from embermq.protocol.mqtt.encode import SHARED_BYTES_MIN, Encodings, encode
-from embermq.protocol.mqtt.shortcuts import gather_retained, lone_puback, read_common
+from embermq.protocol.mqtt.shortcuts import gather_deliveries, gather_retained, lone_puback, read_common
 from embermq.protocol.mqtt.states import OPEN
 from embermq.protocol.packets import (
     PUBACK,
@@ -35,6 +35,7 @@ from embermq.protocol.packets import (
     Pubrel,
     Suback,
 )
+from embermq.protocol.reasons import ReasonCode
 from support.packet_strategies import from_client, packet_ids, payloads, short_names, wire_of
 from support.vectors.mutations import WIRES, mutated
 from support.vectors.vector import V31
@@ -260,6 +261,20 @@ MESSAGES: Final = [
 ]
 messages: Final = st.sampled_from(MESSAGES) | st.builds(Publish, short_names, payloads)
 deliveries: Final = st.builds(Delivery, messages, st.integers(0, 2), st.booleans(), st.booleans(), packet_ids)
+# Many neighbours have the same topic name and length, as the messages of a queue have, and many differ in one of both.
+runs: Final = st.lists(
+    st.builds(
+        Delivery,
+        st.sampled_from([Publish(name, payload) for name in ("a", "b") for payload in (b"", b"x", b"y")]) | messages,
+        st.integers(1, 2),
+        st.sampled_from([False, False, False, True]),
+        st.sampled_from([False, False, False, True]),
+        packet_ids,
+        st.sampled_from([(), (), (), (7,)]),
+    ),
+    min_size=1,
+    max_size=40,
+)
 acknowledgements: Final = st.tuples(st.sampled_from([PUBACK, PUBREC, PUBREL, PUBCOMP]), packet_ids)
 answers: Final = st.builds(
     Acknowledgements, st.sampled_from([PUBACK, PUBREC, PUBREL, PUBCOMP]), st.lists(packet_ids, min_size=1, max_size=5)
@@ -270,10 +285,22 @@ others: Final = st.sampled_from([Pingresp(), Suback(1, [0, 0x80])])
 steps: Final = st.tuples(
     st.integers(0, 2),
     st.one_of(
-        *(messages, deliveries, acknowledgements, answers, retained, others),
+        *(messages, deliveries, runs, acknowledgements, answers, retained, others),
         *(st.sampled_from(WIRES), mutated(), st.none()),
     ),
 )
+
+
+def deliver_run(connection: Connection, run: list[Delivery], shortcuts_on: bool) -> int:
+    """As the core does it: as long as there is room; how many were delivered."""
+    done = 0
+    while done < len(run) and connection.has_room():
+        count = gather_deliveries(connection, run[done:]) if shortcuts_on else 0
+        if not count:
+            assert connection.deliver(run[done])
+            count = 1
+        done += count
+    return done
 
 
 def carry_out(
@@ -291,6 +318,8 @@ def carry_out(
             seen.append(connection.forward(step))
         elif isinstance(step, Delivery):
             seen.append(connection.deliver(step))
+        elif isinstance(step, list) and isinstance(step[0], Delivery):
+            seen.append(deliver_run(connection, step, shortcuts_on))
         elif isinstance(step, tuple):
             connection.acknowledge(step[0], step[1], 0)
         elif isinstance(step, Acknowledgements):
@@ -361,6 +390,59 @@ def test_no_retained_message_follows_the_end(level: int) -> None:
         connection, _ = opened(shortcuts_on, level)
         assert connection.close(0x8B)
         deliver_retained(connection, [("a", b"x"), ("b", b"y")], shortcuts_on)
+        written.append((connection.data_to_send(), connection.packets_taken))
+    assert written[0] == written[1]
+
+
+@settings(deadline=None, max_examples=200)
+@given(runs, st.sampled_from([4, 5]))
+def test_a_run_is_sent_as_its_messages_one_by_one(run: list[Delivery], level: int) -> None:
+    seen = [carry_out([opened(is_on, level)], [(0, run), (0, None)], is_on) for is_on in (True, False)]
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_a_run_is_one_part_up_to_what_the_general_path_must_send(level: int) -> None:
+    connection, _ = opened(True, level)
+    plain = [Delivery(Publish("t", b"%d" % number, 1), 1, packet_id=number) for number in range(1, 9)]
+    assert gather_deliveries(connection, plain) == 8
+    assert len(connection.out) == 1
+    large = Delivery(Publish("t", bytes(SHARED_BYTES_MIN), 1), 1, packet_id=9)
+    assert gather_deliveries(connection, [*plain[:3], large, *plain]) == 3
+    with_ids = Delivery(plain[0].message, 1, packet_id=9, subscription_ids=(1,))
+    assert gather_deliveries(connection, [with_ids, *plain]) == (9 if level == 4 else 0)
+
+
+def test_a_run_ends_where_the_room_ends() -> None:
+    connection, told = opened(True)
+    plain = [Delivery(Publish("t", bytes(992), 1), 1, packet_id=number) for number in range(1, 20)]
+    assert gather_deliveries(connection, plain) == 11, "ten fill the output exactly, one goes beyond"
+    assert gather_deliveries(connection, plain) == 0
+    assert not connection.has_room()
+    assert told == ["output", "no room"]
+
+
+def test_a_client_that_a_publish_depends_on_gets_no_runs() -> None:
+    plain = [Delivery(Publish("t", b"x", 1), 1, packet_id=number) for number in range(1, 9)]
+    for connect in (
+        Connect("c", protocol_level=5, maximum_packet_size=100),
+        Connect("c", protocol_level=5, topic_alias_maximum=3),
+    ):
+        connection = new_connection(Encodings(), True, [])
+        connection.receive_data(encode(connect, MQTT_5))
+        connection.accepted()
+        connection.opened()
+        assert gather_deliveries(connection, plain) == 0
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_nothing_of_a_run_follows_the_end(level: int) -> None:
+    run = [Delivery(Publish("t", b"x", 1), 1, packet_id=number) for number in range(1, 9)]
+    written = []
+    for shortcuts_on in (True, False):
+        connection, _ = opened(shortcuts_on, level)
+        assert connection.close(ReasonCode.SERVER_SHUTTING_DOWN)
+        assert deliver_run(connection, run, shortcuts_on) == 8
         written.append((connection.data_to_send(), connection.packets_taken))
     assert written[0] == written[1]
 

@@ -12,6 +12,7 @@ from embermq.broker.counters import Counters
 from embermq.broker.limits import QUEUE_BYTES_MAX, QUEUE_LOG_BYTES_MAX
 from embermq.broker.link import Link
 from embermq.broker.queues.clock import Clock
+from embermq.broker.runs.deliveries import send_run
 from embermq.protocol.packets import PUBREL, Delivery, Publish
 from embermq.store.interface import PACKET_IDS, Queue, packet_id_of
 
@@ -223,21 +224,23 @@ class Outbound:
         elif took_us > WINDOW_LONG_US:
             self.window = max(self.window // 2, min(self._window_max, WINDOW_START))
 
-    def pump(self, link: Link) -> None:
-        """Send what is owed, as far as the window and the client's reading allow."""
+    def pump(self, link: Link, in_runs: bool = False) -> None:
+        """Send what is owed, as far as the window and the client's reading allow; `in_runs`: many at a time."""
         if self.resend_ids and not self._resend(link):
             return
         if self._full_at_sequence:
             self._adapt_window()
-        self._send(link)
+        self._send(link, in_runs)
         if not self._full_at_sequence and self.backlog and len(self.inflight) >= self.window:
             self._full_at_sequence = self.backlog[0].sequence - 1
             self._full_at_us = self._clock.now_us
 
-    def _send(self, link: Link) -> None:
+    def _send(self, link: Link, in_runs: bool) -> None:
         while len(self.inflight) + len(self.shared) < self.window and link.has_room():
             if not self.backlog and not self._read_ahead():
                 return
+            if in_runs and send_run(self, link):
+                continue
             delivery = self.backlog[0]
             packet_id = delivery.packet_id
             if packet_id in self.inflight or packet_id in self.shared:
@@ -272,13 +275,14 @@ class Outbound:
     def _read_ahead(self) -> bool:
         if self.queue is None or self.fetched >= self.durable or self.memory_bytes >= self.memory_bytes_max:
             return False
-        for delivery in self.queue.read(self.fetched, min(READ_AHEAD, self.durable - self.fetched)):
-            self._own_backlog().append(delivery)
+        deliveries = self.queue.read(self.fetched, min(READ_AHEAD, self.durable - self.fetched))
+        if not deliveries:
+            return False
+        for delivery in deliveries:
             message = delivery.message
             self.memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
-        if not self.backlog:
-            return False
-        self.fetched = self.backlog[-1].sequence
+        self._own_backlog().extend(deliveries)
+        self.fetched = deliveries[-1].sequence
         return True
 
     def resume(self, link: Link) -> None:

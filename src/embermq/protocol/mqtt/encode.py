@@ -6,9 +6,11 @@ Never: a socket, a connection.
 
 from typing import Final, final
 
+from librt.strings import BytesWriter
+
 from embermq.protocol.mqtt.dialect import MQTT_311, Dialect
 from embermq.protocol.mqtt.writers import publish_head
-from embermq.protocol.packets import Packet, Publish
+from embermq.protocol.packets import Delivery, Packet, Publish
 
 SHARED_BYTES_MIN: Final = 64 * 1024
 """From here on a payload is handed to the socket as it is, for all receivers: a copy for each could fill the memory."""
@@ -112,6 +114,52 @@ class EncodedMessages:
             self._heads_count += 1
             self.heads[qos][payload_bytes][topic_name] = head
         return head
+
+    def run(self, deliveries: list[Delivery], bytes_max: int) -> tuple[int, bytes]:
+        """How many of the first ones, at QoS 1 and 2, are encoded here, and their PUBLISH packets one behind the other.
+
+        Up to one behind which there are more than `bytes_max`, or that has properties, or a payload not to be copied.
+        """
+        writer = BytesWriter()
+        has_properties = self._has_properties
+        count = 0
+        head = b""
+        # Of the message that `head` is of: most queues have many messages of one topic.
+        topic_name = ""
+        payload_bytes = flags = -1
+        for delivery in deliveries:
+            message = delivery.message
+            payload = message.payload
+            if len(writer) > bytes_max or len(payload) >= SHARED_BYTES_MIN:
+                break
+            if has_properties and (message.properties or delivery.subscription_ids):
+                break
+            delivery_flags = delivery.qos << 2 | (2 if delivery.retain else 0) | (1 if delivery.dup else 0)
+            is_same = message.topic_name is topic_name and delivery_flags == flags
+            if not is_same or len(payload) != payload_bytes:
+                topic_name, payload_bytes, flags = message.topic_name, len(payload), delivery_flags
+                head = self._head_of(delivery)
+            packet_id = delivery.packet_id
+            writer.write(head)
+            writer.append(packet_id >> 8)
+            writer.append(packet_id & 0xFF)
+            if has_properties:
+                writer.append(0)  # the property length
+            writer.write(payload)
+            count += 1
+        return count, writer.getvalue()
+
+    def _head_of(self, delivery: Delivery) -> bytes:
+        """A PUBLISH without properties at QoS 1 or 2 up to its packet identifier."""
+        topic_name = delivery.message.topic_name
+        payload_bytes = len(delivery.message.payload)
+        if delivery.retain or delivery.dup:
+            rest_bytes = payload_bytes + 1 if self._has_properties else payload_bytes
+            return publish_head(topic_name, rest_bytes, delivery.qos, delivery.retain, delivery.dup)
+        try:
+            return self.heads[delivery.qos][payload_bytes][topic_name]
+        except (IndexError, KeyError):
+            return self.head(topic_name, payload_bytes, delivery.qos)
 
     def whole(self, message: Publish, retain: bool) -> bytes:
         """The whole PUBLISH at QoS 0, encoded by the general path."""

@@ -1,7 +1,7 @@
 """Shortcuts: functions beside the general path for the packets that come most often.
 
 Owns: `read_common`, which reads PUBLISH and acknowledgements without a reader for each, and runs of acknowledgements as
-one packet; `lone_puback`; and `gather_retained`, which writes many retained messages at once.
+one packet; `lone_puback`; `gather_retained` and `gather_deliveries`, which write many messages at once.
 Never: a meaning of its own. Each function says when it applies and leaves everything else, errors included, to the
 general path (`decode`, `readers`); tests/protocol/mqtt/test_shortcuts.py compares the two. The third shortcut of this
 package, bytes that are encoded once for several receivers, is `encode.EncodedMessages`.
@@ -15,7 +15,7 @@ from librt.strings import read_i32_be
 from embermq.protocol.acknowledgements import RUN_MIN, Acknowledgements
 from embermq.protocol.mqtt.fields import topic_name_of
 from embermq.protocol.mqtt.writers import retained_publishes
-from embermq.protocol.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from embermq.protocol.packets import Delivery, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 
 if TYPE_CHECKING:
     from embermq.protocol.mqtt.connection import Connection
@@ -136,6 +136,20 @@ def gather_retained(connection: "Connection", topics: list[bytes], payloads: lis
         return False
     connection.gather_run(retained_publishes(topics, payloads, negotiation is not None), len(topics))
     return True
+
+
+def gather_deliveries(connection: "Connection", deliveries: list[Delivery]) -> int:
+    """Gather the first messages at QoS 1 and 2, while there is room; how many those are. The next is for `deliver`.
+
+    Applies, in MQTT 5, to messages without properties, if none of them depends on the client's aliases or maximum.
+    """
+    negotiation = connection.negotiation
+    if negotiation is not None and negotiation.is_limited:
+        return 0
+    count, frames = connection.encoded.run(deliveries, connection.output_bytes_max - connection.pending_bytes)
+    if count:
+        connection.gather_run(frames, count)
+    return count
 
 
 def _learn_topic_name(raw: bytes) -> str:
