@@ -99,16 +99,15 @@ class SessionQueue(Queue):
         released = self._released
         size_bytes = 0
         block: Block | None = None
-        last_topic = b""
+        topic = b""
         topic_name = ""
         for entry_at in range(at, at + limit * QUEUE_ENTRY_BYTES, QUEUE_ENTRY_BYTES):
             entry: int = read_i64_le(entries, entry_at)
             offset = entry >> 3
             if block is None or not block.first_offset <= offset < block.next_offset:
                 block = self._block(offset)
-            topic = block.topic(offset)
-            if topic != last_topic:  # most queues have many messages of one topic
-                last_topic = topic
+            if not block.has_topic(offset, topic):  # most queues have many messages of one topic
+                topic = block.topic(offset)
                 topic_name = topic.decode()
             message = _message(block, offset, topic_name)
             sequence += 1

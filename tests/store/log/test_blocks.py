@@ -57,6 +57,17 @@ def test_records_are_cut_out_one_by_one_as_the_group_has_them() -> None:
     assert [block.properties(offset) for offset in range(17, 57)] == group.properties
 
 
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 15, 16, 17, 255])
+def test_a_topic_is_compared_in_its_place(length: int) -> None:
+    topic = bytes(range(1, length + 1))
+    others = [topic + b"x", topic[1:], *(flipped(topic, at, 7) for at in range(length))]
+    group = group_of(5, [(1, Kind.PUBLISH, 0, name, b"p", b"c", b"") for name in (topic, *others)])
+    block = Block(encode_block(group)[1])
+    found = [offset for offset in range(block.first_offset, block.next_offset) if block.has_topic(offset, topic)]
+    assert found == [offset for offset in range(block.first_offset, block.next_offset) if block.topic(offset) == topic]
+    assert found[0] == 5
+
+
 def test_a_block_can_begin_in_the_middle_of_bytes() -> None:
     group = sample_group(17, 40)
     encoded = bytes(encode_block(group)[1])
