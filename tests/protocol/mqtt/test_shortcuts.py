@@ -16,7 +16,7 @@ from embermq.protocol.mqtt import shortcuts
 from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_311
-from embermq.protocol.mqtt.encode import SHARED_BYTES_MIN, Encodings, encode
+from embermq.protocol.mqtt.encode import RUN_PAYLOAD_BYTES_MAX, SHARED_BYTES_MIN, Encodings, encode
 from embermq.protocol.mqtt.shortcuts import gather_deliveries, gather_retained, lone_puback, read_common
 from embermq.protocol.mqtt.states import OPEN
 from embermq.protocol.packets import (
@@ -407,7 +407,7 @@ def test_a_run_is_one_part_up_to_what_the_general_path_must_send(level: int) -> 
     plain = [Delivery(Publish("t", b"%d" % number, 1), 1, packet_id=number) for number in range(1, 9)]
     assert gather_deliveries(connection, plain) == 8
     assert len(connection.out) == 1
-    large = Delivery(Publish("t", bytes(SHARED_BYTES_MIN), 1), 1, packet_id=9)
+    large = Delivery(Publish("t", bytes(RUN_PAYLOAD_BYTES_MAX + 1), 1), 1, packet_id=9)
     assert gather_deliveries(connection, [*plain[:3], large, *plain]) == 3
     with_ids = Delivery(plain[0].message, 1, packet_id=9, subscription_ids=(1,))
     assert gather_deliveries(connection, [with_ids, *plain]) == (9 if level == 4 else 0)

@@ -239,7 +239,8 @@ class Outbound:
         while len(self.inflight) + len(self.shared) < self.window and link.has_room():
             if not self.backlog and not self._read_ahead():
                 return
-            if in_runs and send_run(self, link):
+            in_runs = in_runs and send_run(self, link)  # not again after one that sent nothing: it would look in vain
+            if in_runs:
                 continue
             delivery = self.backlog[0]
             packet_id = delivery.packet_id
@@ -276,14 +277,13 @@ class Outbound:
         if self.queue is None or self.fetched >= self.durable or self.memory_bytes >= self.memory_bytes_max:
             return False
         deliveries = self.queue.read(self.fetched, min(READ_AHEAD, self.durable - self.fetched))
-        if not deliveries:
-            return False
         for delivery in deliveries:
             message = delivery.message
             self.memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
-        self._own_backlog().extend(deliveries)
-        self.fetched = deliveries[-1].sequence
-        return True
+        if deliveries:
+            self._own_backlog().extend(deliveries)
+            self.fetched = deliveries[-1].sequence
+        return len(deliveries) > 0
 
     def resume(self, link: Link) -> None:
         """A client is back: what it has not acknowledged is sent again, in order, with DUP (MQTT-4.4.0-1).

@@ -14,6 +14,8 @@ from embermq.protocol.packets import Delivery, Packet, Publish
 
 SHARED_BYTES_MIN: Final = 64 * 1024
 """From here on a payload is handed to the socket as it is, for all receivers: a copy for each could fill the memory."""
+RUN_PAYLOAD_BYTES_MAX: Final = 1_024
+"""A longer one is not copied into a run: what the session keeps until it is acknowledged would be in memory twice."""
 
 
 def encode(packet: Packet, dialect: Dialect = MQTT_311) -> bytes:
@@ -118,7 +120,7 @@ class EncodedMessages:
     def run(self, deliveries: list[Delivery], bytes_max: int) -> tuple[int, bytes]:
         """How many of the first ones, at QoS 1 and 2, are encoded here, and their PUBLISH packets one behind the other.
 
-        Up to one behind which there are more than `bytes_max`, or that has properties, or a payload not to be copied.
+        Up to one behind which there are more than `bytes_max`, or that has properties, or a long payload.
         """
         writer = BytesWriter()
         has_properties = self._has_properties
@@ -130,7 +132,7 @@ class EncodedMessages:
         for delivery in deliveries:
             message = delivery.message
             payload = message.payload
-            if len(writer) > bytes_max or len(payload) >= SHARED_BYTES_MIN:
+            if len(writer) > bytes_max or len(payload) > RUN_PAYLOAD_BYTES_MAX:
                 break
             if has_properties and (message.properties or delivery.subscription_ids):
                 break
