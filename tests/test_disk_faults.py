@@ -220,7 +220,7 @@ def test_a_read_only_directory_is_refused_at_start(server: ServerProcess, tmp_pa
     assert retained(server) == {"t": b"kept"}
 
 
-@pytest.mark.parametrize(("segment_mib", "count"), [(1, 30), (128, 120)], ids=["log", "state"])
+@pytest.mark.parametrize(("segment_mib", "count"), [(1, 30), (128, 240)], ids=["log", "state"])
 def test_a_directory_made_read_only_under_a_running_server_stops_and_recovers(
     tmp_path: Path, segment_mib: int, count: int
 ) -> None:

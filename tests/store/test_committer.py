@@ -5,17 +5,19 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Event
 
 import pytest
+from rocksdict import WriteBatch, WriteOptions
 
 from embermq.store.committer import Committer, Work
 from embermq.store.errors import StoreError
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
 from embermq.store.retention import Retention
-from embermq.store.state.state import State
+from embermq.store.state.state import State, StateSettings
 from support.log_samples import NOW_US
-from support.state_samples import retained
+from support.state_samples import WrappedDatabase, retained
 
 SEGMENT_BYTES = 4_000
 
@@ -23,12 +25,12 @@ SEGMENT_BYTES = 4_000
 class Bench:
     """A committer on a log and a state, and the loop that it reports to."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: StateSettings | None = None) -> None:
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.finished: list[tuple[int, StoreError | None]] = []
         self.trims: list[int] = []
         self.log = Log(directory / "log", segment_bytes=SEGMENT_BYTES, segment_age_s=3600, sync=True)
-        self.state = State(directory / "state")
+        self.state = State(directory / "state", settings=settings)
         self._next_offset = self.log.next_offset
         self._now_us = NOW_US
         self.committer = Committer(
@@ -57,14 +59,17 @@ class Bench:
         while not self.finished or self.finished[-1] != (offset, None):
             self.run()
 
+    def close(self) -> None:
+        self.committer.close()
+        self.state.close()
+        self.log.close()
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path)
     yield bench
-    bench.committer.close()
-    bench.state.close()
-    bench.log.close()
+    bench.close()
 
 
 def test_groups_are_finished_in_order_once_they_are_in_the_log_and_in_the_state(bench: Bench) -> None:
@@ -80,6 +85,28 @@ def test_closing_finishes_what_was_submitted(bench: Bench) -> None:
         bench.submit()
     bench.committer.close()
     assert bench.state.applied_offset() == 5
+
+
+class NotingDatabase(WrappedDatabase):
+    """Says when it was written to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = Event()
+
+    def write(self, batch: WriteBatch, options: WriteOptions) -> None:
+        self.real.write(batch, options)
+        self.written.set()
+
+
+def test_while_no_group_comes_the_database_gets_what_the_state_has_buffered(tmp_path: Path) -> None:
+    database = NotingDatabase()
+    bench = Bench(tmp_path, StateSettings(open_database=database.open))
+    bench.run_until_finished(bench.submit(b"a"))
+    while database.real.get(b"Ra") is None:
+        assert database.written.wait(30)
+        database.written.clear()
+    bench.close()
 
 
 class FailingSync:

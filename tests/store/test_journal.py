@@ -383,6 +383,7 @@ def test_a_state_that_takes_nothing_any_more_is_opened_again_and_caught_up(tmp_p
     for number in range(20):
         engine.publish(f"a/{number}")
         engine.commit()
+    assert len(engine.store.retained_scan("#", "", 100)) == 20  # so the next group is not buffered
     database.broken = True
     engine.publish("b")
     next_offset = engine.store.next_offset()
@@ -396,11 +397,30 @@ def test_a_state_that_takes_nothing_any_more_is_opened_again_and_caught_up(tmp_p
     engine.store.close()
 
 
+def test_a_database_that_takes_nothing_is_noticed_when_what_is_buffered_is_written(tmp_path: Path) -> None:
+    database = BreakableDatabase()
+    engine = Engine(opener(tmp_path / "data", state=StateSettings(open_database=database.open, buffer_entries_max=100)))
+    engine.turn()
+    database.broken = True
+    errors: list[StoreError] = []
+    for number in range(100):
+        engine.publish(f"a/{number % 70}")
+        errors += engine.commit()
+    assert [str(error) for error in errors] == ["the state cannot be written: IO error: No space left on device"]
+    assert engine.store.failing() == ""
+    assert engine.store.retained_totals()[0] == 70
+    assert len(engine.store.retained_scan("#", "", 100)) == 70
+    assert engine.reopen().retained_totals()[0] == 70
+    engine.store.close()
+
+
 def test_a_state_on_a_full_disk_can_still_be_read(tmp_path: Path) -> None:
     database = BreakableDatabase()
     has_space = Event()
     settings = StateSettings(
-        open_database=database.open, free_bytes=lambda directory: FLUSH_BYTES if has_space.is_set() else 0
+        open_database=database.open,
+        free_bytes=lambda directory: FLUSH_BYTES if has_space.is_set() else 0,
+        buffer_entries_max=0,
     )
     engine = Engine(opener(tmp_path / "data", state=settings))
     engine.turn()

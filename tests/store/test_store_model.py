@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from random import Random
@@ -32,6 +33,7 @@ SETTINGS = JournalSettings(
     state=StateSettings(flush_records=120, chunk_entries=4, clean_every=8, forgotten_topics=3),
     merged_records=30,
 )
+BUFFER_ENTRIES_MAX = (0, 40, 10_000)  # in turn: none, one that is often full, one that only flushes and readers empty
 
 
 class ModelQueue:
@@ -84,7 +86,9 @@ class Walk:
         self.now_us = 1_000_000
         self.model = Model()
         self.queues: dict[int, Queue] = {}
-        self.journal = Journal(self.directory, self.calls.put, SETTINGS)
+        entries_max = BUFFER_ENTRIES_MAX[seed % len(BUFFER_ENTRIES_MAX)]
+        self.settings = replace(SETTINGS, state=replace(SETTINGS.state, buffer_entries_max=entries_max))
+        self.journal = Journal(self.directory, self.calls.put, self.settings)
 
     def commit(self) -> None:
         reports: list[StoreError | None] = []
@@ -250,7 +254,7 @@ class Walk:
             shutil.rmtree(self.directory)
             self.directory = crashed
         self.calls = SimpleQueue()
-        self.journal = Journal(self.directory, self.calls.put, SETTINGS)
+        self.journal = Journal(self.directory, self.calls.put, self.settings)
         saved = {session.client_id: session for session in self.journal.sessions()}
         self.check_sessions(saved)
         self.queues = {s.session_id: queue for s in saved.values() if (queue := s.queue) is not None}
@@ -337,7 +341,7 @@ def _walk(seed: int, tmp_path: Path) -> int:
             walk.step()
         walk.check()
     walk.journal.close()
-    walk.journal = Journal(walk.directory, walk.calls.put, SETTINGS)
+    walk.journal = Journal(walk.directory, walk.calls.put, walk.settings)
     walk.check()
     walk.check_sessions({session.client_id: session for session in walk.journal.sessions()})
     assert not walk.is_untrimmed()

@@ -32,6 +32,9 @@ CHECK_BYTES: Final = 4 * 1024 * 1024
 CHECK_S: Final = 10
 """The retention is checked after this many bytes or seconds."""
 
+IDLE_S: Final = 0.05
+"""Without a group for this long, what the state has buffered goes to its database, where readers find it faster."""
+
 SHORT_CHECK_S: Final = 1.0
 """While little of the disk is left, what is free is looked up so often."""
 
@@ -200,6 +203,12 @@ class Committer:
                 return self._work.get_nowait()
             except Empty:
                 self._continue_trim()
+        if self._state.has_buffered():
+            try:
+                return self._work.get(timeout=IDLE_S)
+            except Empty:
+                with suppress(StoreError):  # the next group meets it again, and says so
+                    self._state.write_buffered()
         while True:
             is_short = self._reserve.is_short()
             if self._archiver is None and not is_short:
@@ -313,7 +322,7 @@ class Committer:
         else:
             try:
                 self._checkpointer.begin_now(now_us)
-            except OSError as error:
+            except (OSError, StoreError) as error:
                 _logger.error("no checkpoint could be begun: %s", error)
 
     def _set_failing(self, failing: str) -> None:

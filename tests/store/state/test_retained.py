@@ -79,7 +79,8 @@ def test_a_message_whose_record_is_trimmed_is_read_for_the_history(tmp_path: Pat
 
 def test_an_expiry_goes_with_its_message(tmp_path: Path) -> None:
     watched = WatchedDatabase()
-    state = State(tmp_path, [RetainedBudget("#", 0, 0, 60)], StateSettings(open_database=watched.open))
+    settings = StateSettings(open_database=watched.open, buffer_entries_max=0)
+    state = State(tmp_path, [RetainedBudget("#", 0, 0, 60)], settings)
     write(state, (b"a", b"1"))
     assert state.retained.expired(1 << 60, 10) == ["a"]
     write(state, (b"a", b""))

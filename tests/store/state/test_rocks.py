@@ -7,7 +7,8 @@ import pytest
 
 from embermq.store.errors import StoreError
 from embermq.store.state.rocks import BLOCK_CACHE_BYTES, FLUSH_BYTES, MEMTABLES_MAX, Rocks, open_database
-from support.state_samples import StallingDatabase, WatchedDatabase
+from embermq.store.state.write_buffer import Batch
+from support.state_samples import BreakableDatabase, StallingDatabase, WatchedDatabase
 
 
 def test_a_database_that_exists_is_opened_with_the_options_of_today(tmp_path: Path) -> None:
@@ -28,24 +29,52 @@ def test_a_damaged_database_is_a_sentence_that_names_the_way_out(tmp_path: Path)
         Rocks(tmp_path)
 
 
-def test_a_write_that_would_wait_is_filled_again_and_gives_what_was_written(tmp_path: Path) -> None:
-    rocks = Rocks(tmp_path, StallingDatabase(stalls=2).open)
-    filled: list[int] = []
-
-    def fill(batch: object) -> int:
-        filled.append(len(filled) + 1)
-        batch.put(b"k", b"%d" % filled[-1])  # type: ignore[attr-defined]
-        return filled[-1]
-
-    assert rocks.write(fill) == 3
-    assert rocks.get(b"k") == b"3"
+def test_a_write_that_would_wait_is_tried_again(tmp_path: Path) -> None:
+    database = StallingDatabase(stalls=2)
+    rocks = Rocks(tmp_path, database.open)
+    assert rocks.write(_put) == "filled"
+    assert database.stalls == 2  # it is buffered
+    rocks.write_buffered()
+    assert database.stalls == 0
+    assert database.real.get(b"k") == b"v"
     rocks.close()
 
 
+def _put(batch: Batch) -> str:
+    batch.put(b"k", b"v")
+    return "filled"
+
+
 def test_a_write_gives_up_when_the_disk_never_keeps_up(tmp_path: Path) -> None:
-    rocks = Rocks(tmp_path, StallingDatabase(stalls=1_000).open, stall_waits_max=2)
+    rocks = Rocks(tmp_path, StallingDatabase(stalls=1_000).open, stall_waits_max=2, buffer_entries_max=0)
     with pytest.raises(StoreError, match="does not keep up"):
-        rocks.write(lambda batch: None)
+        rocks.write(_put)
+    assert rocks.get(b"k") is None
+    rocks.close()
+
+
+def test_what_could_not_be_written_stays_readable_until_it_can(tmp_path: Path) -> None:
+    database = BreakableDatabase()
+    rocks = Rocks(tmp_path, database.open)
+    rocks.write(_put)
+    database.broken = True
+    with pytest.raises(StoreError, match="cannot be written"):
+        rocks.write_buffered()
+    with pytest.raises(StoreError, match="cannot be written"):
+        rocks.write(_put)  # is not buffered any more: its writer must know
+    assert (rocks.get(b"k"), list(rocks.items(b"k", b"l"))) == (b"v", [(b"k", b"v")])
+    database.broken = False
+    rocks.write_buffered()
+    assert not rocks.has_buffered()
+    assert rocks.get(b"k") == b"v"
+    rocks.close()
+
+
+def test_a_database_that_is_opened_again_has_nothing_that_was_only_buffered(tmp_path: Path) -> None:
+    rocks = Rocks(tmp_path)
+    rocks.write(_put)
+    rocks.reopen()
+    assert rocks.get(b"k") is None
     rocks.close()
 
 

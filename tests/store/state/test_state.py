@@ -119,7 +119,8 @@ def plain(first_offset: int, records: int) -> Group:
 
 def test_a_group_that_changes_nothing_is_not_written(tmp_path: Path) -> None:
     database = BreakableDatabase()
-    state = State(tmp_path / "state", settings=StateSettings(open_database=database.open, flush_records=50))
+    settings = StateSettings(open_database=database.open, flush_records=50, buffer_entries_max=0)
+    state = State(tmp_path / "state", settings=settings)
     database.broken = True  # takes no write
     state.apply(plain(1, 30))
     assert state.applied_offset() == 30

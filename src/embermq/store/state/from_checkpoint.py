@@ -7,8 +7,6 @@ Never: reading a checkpoint, or what follows it in the log.
 from struct import Struct
 from typing import Final, final
 
-from rocksdict import WriteBatch
-
 from embermq.store.budgets import NOT_RETAINED
 from embermq.store.log.checkpoint import END_KIND, CheckpointGroup
 from embermq.store.log.records import Group, Kind
@@ -25,6 +23,7 @@ from embermq.store.state.retained import (
 from embermq.store.state.retained_keys import SEPARATOR, history_key, key_topic
 from embermq.store.state.sessions import SessionState
 from embermq.store.state.wills import WillState
+from embermq.store.state.write_buffer import Batch
 
 _INSTANT: Final = Struct(">Q")
 _TOTALS: Final = Struct("<QQ")
@@ -45,7 +44,7 @@ class Restoration:
         self._count = 0
         self._size_bytes = 0
 
-    def stage(self, batch: WriteBatch, found: CheckpointGroup) -> None:
+    def stage(self, batch: Batch, found: CheckpointGroup) -> None:
         """Put in the batch what these records say."""
         group = found.group
         others = Group(1)
@@ -64,7 +63,7 @@ class Restoration:
         if others.topics:
             self._sessions.stage(batch, others, list(range(len(others))))
 
-    def _stage_retained(self, batch: WriteBatch, group: Group, row: int, offset: int) -> None:
+    def _stage_retained(self, batch: Batch, group: Group, row: int, offset: int) -> None:
         key = group.topics[row].replace(b"/", SEPARATOR)
         topic_name = key_topic(key)
         timestamp_us = group.timestamps_us[row]
@@ -86,7 +85,7 @@ class Restoration:
                 self._count += 1
                 self._size_bytes += size_bytes
 
-    def finish(self, batch: WriteBatch) -> None:
+    def finish(self, batch: Batch) -> None:
         """Put the totals in the batch; `RetainedState.load` takes them from there."""
         batch.put(TOTALS, _TOTALS.pack(self._count, self._size_bytes))
         for topic_filter, count, size_bytes in self._account.totals():

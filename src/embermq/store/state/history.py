@@ -10,7 +10,6 @@ from struct import Struct
 from typing import Final, final
 
 from librt.strings import read_i64_be
-from rocksdict import RdictIter, WriteBatch
 
 from embermq.store.errors import HistoryTrimmed, StoreError
 from embermq.store.interface import Retained, RetainedChange
@@ -44,6 +43,7 @@ from embermq.store.state.retained_keys import (
     walk,
 )
 from embermq.store.state.rocks import Rocks
+from embermq.store.state.write_buffer import Batch, StateIterator
 
 CHUNK_TOPICS: Final = 4_000
 CHUNK_BYTES: Final = 4 * 1024 * 1024
@@ -93,7 +93,7 @@ class TopicCursor(KeyCursor):
 
     __slots__ = ("_escaped", "_iterator")
 
-    def __init__(self, iterator: RdictIter) -> None:
+    def __init__(self, iterator: StateIterator) -> None:
         self._iterator: Final = iterator
         self._escaped = b""
 
@@ -365,7 +365,7 @@ class History:
         iterator = self.rocks.iterator(HISTORY_END)
         current = self.rocks.get_many([RETAINED + key for key in seen])
 
-        def fill(batch: WriteBatch) -> None:
+        def fill(batch: Batch) -> None:
             for (key, (offset, value)), retained in zip(seen.items(), current, strict=True):
                 newest: bytes | None = None
                 change = b""
@@ -383,7 +383,7 @@ class History:
         self.rocks.write(fill)
 
 
-def _changes_before(iterator: RdictIter, key: bytes, before_offset: int) -> Iterator[tuple[bytes, bytes]]:
+def _changes_before(iterator: StateIterator, key: bytes, before_offset: int) -> Iterator[tuple[bytes, bytes]]:
     prefix = HISTORY + escape(key) + TERMINATOR
     iterator.seek(prefix)
     while iterator.valid():

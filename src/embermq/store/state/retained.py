@@ -9,12 +9,12 @@ from struct import Struct
 from typing import Final, final
 
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
-from rocksdict import RdictIter, WriteBatch
 
 from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
 from embermq.store.interface import Retained, RetainedPiece
 from embermq.store.log.records import QOS_MASK, Group, Kind, write_length
 from embermq.store.state.retained_keys import (
+    HISTORY,
     SEPARATOR,
     BoundedSeeks,
     KeyCursor,
@@ -29,6 +29,7 @@ from embermq.store.state.retained_keys import (
 )
 from embermq.store.state.retained_sizes import ABSENT, SIZE_BITS, SIZE_MASK, UNKNOWN, Sizes, known
 from embermq.store.state.rocks import Rocks
+from embermq.store.state.write_buffer import NEW_VALUE, Batch, StateIterator
 
 RETAINED: Final = b"R"
 RETAINED_END: Final = b"S"
@@ -43,7 +44,7 @@ _PROPERTY_BYTES_AT: Final = 27
 _HEAD_BYTES: Final = 31
 # What a change of a topic made of its retained message, as the first byte of its value.
 CLEARED: Final = b"\x00"
-REFERENCE: Final = b"\x01"  # to the record in the log
+REFERENCE: Final = NEW_VALUE  # to the record in the log
 COPY: Final = b"\x02"  # then the message, packed
 EXPIRING: Final = b"\x03"  # as REFERENCE; then when the message expires
 TOTALS: Final = b"\x00totals"
@@ -118,7 +119,7 @@ class RetainedCursor(KeyCursor):
 
     __slots__ = ("_iterator",)
 
-    def __init__(self, iterator: RdictIter) -> None:
+    def __init__(self, iterator: StateIterator) -> None:
         self._iterator: Final = iterator
 
     def seek(self, key: bytes) -> bytes | None:
@@ -187,13 +188,13 @@ class RetainedState:
 
     # -- applying ------------------------------------------------------------------------------------------------
 
-    def stage(self, batch: WriteBatch, group: Group, rows: list[int]) -> RetainedChanges:
+    def stage(self, batch: Batch, group: Group, rows: list[int]) -> RetainedChanges:
         """Put in the batch what these records, retained publishes and removals, change.
 
         Pass the result to `adopt` after the batch is written.
         """
         payloads, kinds, first_offset = group.payloads, group.kinds, group.first_offset
-        put = batch.put
+        put, messages = batch.put, batch.space(RETAINED[0]).entries
         newest: dict[bytes, int] = {}
         expiries = self._stage_history(batch, group, rows, newest)
         remembered = self._sizes.look_up(newest)
@@ -222,12 +223,14 @@ class RetainedState:
                 if expires_us:
                     put(EXPIRY + _INSTANT.pack(expires_us) + key, b"")
                 remember.append(UNKNOWN if expires_us else known(first_offset + row, new_bytes))
-                put(RETAINED + key, packed_record(group, row, expires_us))
+                value = packed_record(group, row, expires_us)
+                messages[RETAINED + key] = value
+                batch.size_bytes += len(value)
             else:
                 remember.append(ABSENT)
                 # Delete even if `Sizes` says absent (of another topic with its hash), unless the database said so.
                 if key not in read or old_bytes != NOT_RETAINED:
-                    batch.delete(RETAINED + key)
+                    messages[RETAINED + key] = None
             if has_budgets:
                 account.change(key_topic(key), old_bytes, new_bytes)
         put(TOTALS, _TOTALS.pack(count, size_bytes))
@@ -235,9 +238,7 @@ class RetainedState:
             put(BUDGET + topic_filter.encode(), _TOTALS.pack(budget_count, budget_bytes))
         return RetainedChanges((count, size_bytes), account, list(newest), remember)
 
-    def _stage_history(
-        self, batch: WriteBatch, group: Group, rows: list[int], newest: dict[bytes, int]
-    ) -> dict[bytes, int]:
+    def _stage_history(self, batch: Batch, group: Group, rows: list[int], newest: dict[bytes, int]) -> dict[bytes, int]:
         """Enter each change in the history, and the last row of each topic in `newest`; returns the topics whose last
         message expires, with the instant.
         """
@@ -245,7 +246,7 @@ class RetainedState:
         first_offset, timestamps_us = group.first_offset, group.timestamps_us
         account = self._account
         may_expire = account.may_expire
-        put = batch.put
+        changes = batch.space(HISTORY[0])
         expiries: dict[bytes, int] = {}
         topics = group.topics if len(rows) == len(group) else [group.topics[row] for row in rows]
         keys, escaped_keys = topic_keys(topics)
@@ -261,7 +262,11 @@ class RetainedState:
                 change = EXPIRING + expires_us.to_bytes(8, "little")
             elif expiries:
                 expiries.pop(key, None)
-            put(history_key_of(escaped, timestamps_us[row], first_offset + row), change)
+            changed = history_key_of(escaped, timestamps_us[row], first_offset + row)
+            if change == REFERENCE:
+                changes.new.append(changed)
+            else:
+                changes.entries[changed] = change
         return expiries
 
     def _read_unknown(self, keys: Iterable[bytes], remembered: list[int]) -> dict[bytes, bytes | None]:
@@ -285,7 +290,7 @@ class RetainedState:
         self._account = changes.account
         self._sizes.remember(changes.keys, changes.sizes)
 
-    def _stage_replaced(self, batch: WriteBatch, key: bytes, old: bytes) -> int:
+    def _stage_replaced(self, batch: Batch, key: bytes, old: bytes) -> int:
         """Delete the expiry of a replaced or cleared message, copy it to the history if needed; returns its size."""
         offset, timestamp_us, expires_us, _, _, _ = HEAD.unpack_from(old)
         if expires_us:
@@ -402,7 +407,7 @@ class RetainedState:
             sizes = [value_size(key, value) for key, value in self._covered(topic_filter)]
             new_totals[topic_filter] = _TOTALS.pack(len(sizes), sum(sizes))
 
-        def fill(batch: WriteBatch) -> None:
+        def fill(batch: Batch) -> None:
             for topic_filter, value in new_totals.items():
                 batch.put(BUDGET + topic_filter.encode(), value)
             for topic_filter in stored.keys() - wanted:

@@ -22,7 +22,6 @@ from rocksdict import (
     DBCompressionType,
     Options,
     Rdict,
-    RdictIter,
     ReadOptions,
     UniversalCompactOptions,
     WriteBatch,
@@ -30,6 +29,15 @@ from rocksdict import (
 )
 
 from embermq.store.errors import StoreError
+from embermq.store.state.write_buffer import (
+    BUFFER_BYTES_MAX,
+    BUFFER_ENTRIES_MAX,
+    Batch,
+    MergedIterator,
+    StateIterator,
+    WriteBuffer,
+    merged_items,
+)
 
 BLOCK_CACHE_BYTES: Final = 16 * 1024 * 1024  # data, index and filter blocks together: for readers, writes seldom read
 BLOCK_BYTES: Final = 4 * 1024
@@ -112,6 +120,8 @@ class Rocks:
 
     __slots__ = (
         "_bounds",
+        "_buffer",
+        "_buffer_entries_max",
         "_db",
         "_directory",
         "_free_bytes",
@@ -128,7 +138,9 @@ class Rocks:
         open_database: Callable[[Path], Rdict] = open_database,
         free_bytes: Callable[[Path], int] = free_bytes,
         stall_waits_max: int = STALL_WAITS_MAX,
+        buffer_entries_max: int = BUFFER_ENTRIES_MAX,
     ) -> None:
+        """`buffer_entries_max` 0: nothing is buffered."""
         self._directory: Final = directory
         self._open_database: Final = open_database
         self._free_bytes: Final = free_bytes
@@ -139,7 +151,10 @@ class Rocks:
         self._write_options.no_slowdown = True
         self._never_set: Final = Event()
         self._bounds: Final[dict[bytes, ReadOptions]] = {}  # kept: see `items`
-        self.lock: Final = RLock()  # taken until a database that was opened again is caught up
+        self._buffer_entries_max: Final = buffer_entries_max
+        self._buffer = self._empty_buffer()
+        # Taken until a database that was opened again is caught up, and while what is buffered goes to the database.
+        self.lock: Final = RLock()
         self._db: Rdict | None = self._open()
 
     def _open(self) -> Rdict:
@@ -151,8 +166,15 @@ class Rocks:
                 " `ember store rebuild` makes a new one from the log"
             ) from error
 
+    def _empty_buffer(self) -> WriteBuffer:
+        return WriteBuffer(self._buffer_entries_max, BUFFER_BYTES_MAX)
+
     def reopen(self) -> None:
-        """After a failed flush a database takes nothing any more: begin again from what the last good one left."""
+        """After a failed flush a database takes nothing any more: begin again from what the last good one left.
+
+        What is buffered is dropped: it follows upon what was lost.
+        """
+        self._buffer = self._empty_buffer()
         if self._db is not None:
             with suppress(Exception):  # it tries to flush once more
                 self._db.close()
@@ -182,30 +204,49 @@ class Rocks:
 
     def get(self, key: bytes) -> bytes | None:
         with self.lock:
+            buffered = self._buffer.entries(key)
+            if buffered is not None and key in buffered:
+                return buffered[key]
             value: bytes | None = self._use().get(key)
         return value
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        """The values of keys of one space."""
+        if not keys:
+            return []
         with self.lock:
-            values: list[bytes | None] = self._use().get(keys)  # type: ignore[arg-type,assignment]  # a list for a list
-        return values
+            buffered = self._buffer.entries(keys[0])
+            if buffered is None:
+                values: list[bytes | None] = self._use().get(keys)  # type: ignore[arg-type,assignment]  # list for list
+                return values
+            missing = [key for key in keys if key not in buffered]
+            stored: list[bytes | None] = self._use().get(missing) if missing else []  # type: ignore[arg-type,assignment]  # as above
+            found = dict(zip(missing, stored, strict=True))
+            return [buffered[key] if key in buffered else found[key] for key in keys]
 
     def items(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Keys from `low` up to but without `high`, as they are when the first is asked for."""
+        """Keys of one space from `low` up to but without `high`, as they are when the first is asked for."""
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(high)
         # A generator, because the bound must live as long as the iterator: rocksdict keeps only a pointer to it.
         with self.lock:
             found = self._use().items(from_key=low, read_opt=bounds)
-        yield from found
+            buffered = self._buffer.sorted(low[0])
+        if buffered is None:
+            yield from found
+        else:
+            yield from merged_items(found, buffered, low, high)  # type: ignore[arg-type]  # bytes, in raw mode
 
     def keys_from(self, low: bytes, high: bytes, limit: int) -> list[bytes]:
-        """Up to `limit` keys from `low` up to but without `high`."""
+        """Up to `limit` keys of one space from `low` up to but without `high`."""
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(high)
         with self.lock:
-            found = self._use().keys(from_key=low, read_opt=bounds)
-            return list(islice(found, limit))  # type: ignore[arg-type]  # an iterator, which its stub does not say
+            buffered = self._buffer.sorted(low[0])
+            if buffered is None:
+                found = self._use().keys(from_key=low, read_opt=bounds)
+                return list(islice(found, limit))  # type: ignore[arg-type]  # an iterator, which its stub does not say
+        return [key for key, _ in self.items_from(low, high, limit)]
 
     def items_from(self, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """As `keys_from`, with their values."""
@@ -213,28 +254,57 @@ class Rocks:
         bounds.set_iterate_upper_bound(high)
         with self.lock:
             found = self._use().items(from_key=low, read_opt=bounds)
-            return list(islice(found, limit))  # type: ignore[arg-type]  # as above
+            buffered = self._buffer.sorted(low[0])
+            if buffered is None:
+                return list(islice(found, limit))  # type: ignore[arg-type]  # as above
+        return list(islice(merged_items(found, buffered, low, high), limit))  # type: ignore[arg-type]  # as above
 
-    def iterator(self, high: bytes) -> RdictIter:
-        """For seeking about below the end of a key space; unset until the first seek."""
+    def iterator(self, high: bytes) -> StateIterator:
+        """For seeking about in the key space that ends at `high`; unset until the first seek."""
         with self.lock:  # two threads that both made the bound would let one of the two go
             bounds = self._bounds.get(high)
             if bounds is None:
                 bounds = self._bounds[high] = ReadOptions()
                 bounds.set_iterate_upper_bound(high)
-            return self._use().iter(bounds)
+            stored = self._use().iter(bounds)
+            buffered = self._buffer.sorted(high[0] - 1)
+        return stored if buffered is None else MergedIterator(stored, buffered)
 
-    def write(self, fill: Callable[[WriteBatch], Filled]) -> Filled:
-        """Write all that `fill` puts in a batch, or nothing; returns what `fill` returned for that batch.
+    def write(self, fill: Callable[[Batch], Filled]) -> Filled:
+        """Write all that `fill` puts in a batch, or nothing; returns what `fill` returned."""
+        batch = Batch()
+        filled = fill(batch)
+        with self.lock:
+            is_taken = self._buffer.takes(batch)
+            if is_taken:
+                self._buffer.add(batch)
+        if not is_taken:
+            self._write_buffer(batch)
+        return filled
 
-        `fill` is called again if a flush or compaction must come first.
-        """
+    def has_buffered(self) -> bool:
+        """Whether something was written that is not in the database yet."""
+        return not self._buffer.is_empty()
+
+    def write_buffered(self) -> None:
+        """Write to the database what is buffered, if anything is."""
+        if self.has_buffered():
+            self._write_buffer(None)
+
+    def _write_buffer(self, behind: Batch | None) -> None:
+        """Write to the database what is buffered, and a batch behind it: all or nothing."""
+        buffer = self._buffer
+        buffer.is_refused = True  # unless this succeeds
         for _ in range(self._stall_waits_max):
             batch = WriteBatch(raw_mode=True)
-            filled = fill(batch)
+            buffer.fill(batch)
+            if behind is not None:
+                behind.fill(batch)
             try:
-                self._use().write(batch, self._write_options)
-                return filled
+                with self.lock:
+                    self._use().write(batch, self._write_options)
+                    self._buffer = self._empty_buffer()
+                return
             except StoreError:
                 raise
             except Exception as error:  # rocksdict raises nothing more special
@@ -248,6 +318,7 @@ class Rocks:
 
     def flush(self, wait: bool) -> None:
         """Make durable everything that was written so far; without `wait`, soon."""
+        self.write_buffered()
         try:
             self._use().flush(wait)
         except Exception as error:  # rocksdict raises nothing more special

@@ -11,8 +11,6 @@ from itertools import chain
 from struct import Struct
 from typing import Final, final
 
-from rocksdict import WriteBatch
-
 from embermq.protocol.packets import SubscriptionRequest
 from embermq.store.interface import Queue, RetainedPosition, SavedSession, SavedSharedQueue
 from embermq.store.log.queued_ids import cut_runs, pack_runs, unpack_runs
@@ -33,6 +31,7 @@ from embermq.store.log.records import (
     subscription_id_of,
 )
 from embermq.store.state.rocks import Rocks
+from embermq.store.state.write_buffer import Batch
 
 SESSIONS: Final = b"S"
 SESSIONS_END: Final = b"T"
@@ -94,7 +93,7 @@ class SessionState:
 
     # -- applying ------------------------------------------------------------------------------------------------
 
-    def stage(self, batch: WriteBatch, group: Group, rows: list[int]) -> None:
+    def stage(self, batch: Batch, group: Group, rows: list[int]) -> None:
         """Put in the batch what these records change."""
         acknowledged: dict[int, int] = {}
         chunk_bytes = self._chunk_bytes
@@ -124,9 +123,7 @@ class SessionState:
                 self._stage_change(batch, group, row, kind, payload)
         self._stage_acknowledged(batch, acknowledged)
 
-    def _stage_ids(
-        self, batch: WriteBatch, session_id: int, first_sequence: int, payload: bytes, properties: bytes
-    ) -> None:
+    def _stage_ids(self, batch: Batch, session_id: int, first_sequence: int, payload: bytes, properties: bytes) -> None:
         """Cut the identifiers of a QUEUED record as its entries are cut."""
         runs = unpack_runs(properties)
         entries = (len(payload) - SESSION_SEQUENCE.size) // QUEUE_ENTRY_BYTES
@@ -136,7 +133,7 @@ class SessionState:
             if cut:
                 batch.put(_number_key(session_id, IDS, first_sequence + at), cut)
 
-    def _stage_change(self, batch: WriteBatch, group: Group, row: int, kind: int, payload: bytes) -> None:
+    def _stage_change(self, batch: Batch, group: Group, row: int, kind: int, payload: bytes) -> None:
         """A change of the session itself; these are rare beside messages."""
         if kind == Kind.SESSION_OPENED:
             session_id = group.first_offset + row
@@ -179,7 +176,7 @@ class SessionState:
             else:
                 batch.put(key, POSITION_HEAD.pack(before_offset, qos) + payload[SESSION_POSITION.size :])
 
-    def _stage_subscribed(self, batch: WriteBatch, group: Group, row: int) -> None:
+    def _stage_subscribed(self, batch: Batch, group: Group, row: int) -> None:
         (session_id,) = SESSION.unpack_from(group.payloads[row])
         if not session_id:
             return
@@ -189,7 +186,7 @@ class SessionState:
         if flags & RETAINED_OWED_FLAG:
             batch.put(session_key(session_id, POSITION) + topic, POSITION_HEAD.pack(offset, flags & QOS_MASK))
 
-    def _stage_acknowledged(self, batch: WriteBatch, acknowledged: dict[int, int]) -> None:
+    def _stage_acknowledged(self, batch: Batch, acknowledged: dict[int, int]) -> None:
         if not acknowledged:
             return
         keys = [session_key(session_id, ACKNOWLEDGED) for session_id in acknowledged]

@@ -11,7 +11,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, final
 
-from rocksdict import Rdict, WriteBatch
+from rocksdict import Rdict
 
 from embermq.store.budgets import RetainedBudget
 from embermq.store.errors import NewerSchema, StoreError
@@ -28,6 +28,7 @@ from embermq.store.state.to_checkpoint import KEYS_END, StateView
 from embermq.store.state.topic_sources import HistoryTopics, RetainedTopics
 from embermq.store.state.topic_walks import TopicSource
 from embermq.store.state.wills import WillState
+from embermq.store.state.write_buffer import BUFFER_ENTRIES_MAX, Batch
 from embermq.store.topic_tree import Moments
 
 SCHEMA_VERSION: Final = 2
@@ -56,6 +57,7 @@ class StateSettings:
     forgotten_topics: int = history.CHUNK_TOPICS
     schema_version: int = SCHEMA_VERSION
     stall_waits_max: int = rocks.STALL_WAITS_MAX
+    buffer_entries_max: int = BUFFER_ENTRIES_MAX
     make_sizes: Callable[[], Sizes] = Sizes
     open_database: Callable[[Path], Rdict] = rocks.open_database
     free_bytes: Callable[[Path], int] = rocks.free_bytes
@@ -85,7 +87,13 @@ class State:
         settings = settings if settings is not None else StateSettings()
         self._flush_records: Final = settings.flush_records
         self._schema_version: Final = settings.schema_version
-        self._rocks: Final = Rocks(directory, settings.open_database, settings.free_bytes, settings.stall_waits_max)
+        self._rocks: Final = Rocks(
+            directory,
+            settings.open_database,
+            settings.free_bytes,
+            settings.stall_waits_max,
+            settings.buffer_entries_max,
+        )
         try:
             self._check_schema(directory)
             self.retained: Final = RetainedState(self._rocks, budgets, settings.make_sizes)
@@ -158,7 +166,7 @@ class State:
     def _write(
         self, group: Group, applied: int, retained_rows: list[int], session_rows: list[int], will_rows: list[int]
     ) -> None:
-        def fill(batch: WriteBatch) -> RetainedChanges | None:
+        def fill(batch: Batch) -> RetainedChanges | None:
             changes = self.retained.stage(batch, group, retained_rows) if retained_rows else None
             if session_rows:
                 self.sessions.stage(batch, group, session_rows)
@@ -189,6 +197,14 @@ class State:
         self._rocks.flush(wait)
         self._unflushed = 0
 
+    def has_buffered(self) -> bool:
+        """Whether something was applied that is not in the database yet."""
+        return self._rocks.has_buffered()
+
+    def write_buffered(self) -> None:
+        """Write it there: while groups come, that is done for many together."""
+        self._rocks.write_buffered()
+
     def owed_offset(self) -> int | None:
         """The lowest log offset that any session is still owed; None if none is owed anything."""
         return min((offset for offset in self.sessions.owed_offsets() if offset is not None), default=None)
@@ -210,7 +226,7 @@ class State:
         `rest` is called after each group.
         """
 
-        def clear(batch: WriteBatch) -> None:
+        def clear(batch: Batch) -> None:
             batch.delete_range(b"", KEYS_END)
             batch.put(_SCHEMA, _NUMBER.pack(self._schema_version))
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple, final
 
-from rocksdict import RdictIter
-
 from embermq.store.log.records import (
     QUEUE_ENTRY_BYTES,
     RETAIN_FLAG,
@@ -27,6 +25,7 @@ from embermq.store.state.retained_keys import SEPARATOR
 from embermq.store.state.rocks import Rocks
 from embermq.store.state.sessions import SESSIONS, SESSIONS_END, SHARED, SHARED_END, session_key
 from embermq.store.state.wills import WILL_HEAD, WILLS, WILLS_END
+from embermq.store.state.write_buffer import StateIterator
 
 KEYS_END: Final = b"\xff"
 
@@ -55,9 +54,10 @@ class StateView:
     __slots__ = ("_lookup", "_seen")
 
     def __init__(self, rocks: Rocks) -> None:
+        rocks.write_buffered()  # what is buffered an iterator sees in one key space only
         # An iterator sees the database as it was when the iterator was made.
-        self._seen: RdictIter = rocks.iterator(KEYS_END)
-        self._lookup: RdictIter = rocks.iterator(KEYS_END)
+        self._seen: StateIterator = rocks.iterator(KEYS_END)
+        self._lookup: StateIterator = rocks.iterator(KEYS_END)
 
     def records(self, timestamp_us: int) -> Iterator[CheckpointRecord]:
         """All records; those whose instant the state does not know have `timestamp_us`."""

@@ -8,13 +8,12 @@ of the server also if the session would have ended with its connection.
 from struct import Struct
 from typing import Final, final
 
-from rocksdict import WriteBatch
-
 from embermq.protocol.packets import Will
 from embermq.store.interface import SavedWill
 from embermq.store.log.records import QOS_MASK, RETAIN_FLAG, WILL, Group, Kind
 from embermq.store.state.rocks import Rocks
 from embermq.store.state.sessions import SessionState
+from embermq.store.state.write_buffer import Batch
 
 WILLS: Final = b"W"  # client id -> head, topic name, properties, the record's payload
 WILLS_END: Final = b"X"
@@ -31,7 +30,7 @@ class WillState:
         self._rocks: Final = rocks
         self._sessions: Final = sessions
 
-    def stage(self, batch: WriteBatch, group: Group, rows: list[int]) -> None:
+    def stage(self, batch: Batch, group: Group, rows: list[int]) -> None:
         """Put in the batch what these records change."""
         for row in rows:
             key = WILLS + group.client_ids[row]
