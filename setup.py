@@ -46,7 +46,6 @@ INTERPRETED = (
     "store/log/verify.py",
     "store/opening.py",
     "store/replay.py",
-    "store/retention.py",
     "store/state/from_checkpoint.py",
     "transport/frame_check.py",
     "transport/listeners.py",

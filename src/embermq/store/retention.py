@@ -14,6 +14,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from embermq.store.history.trimmed import TrimmedLog
 from embermq.store.log.readers import registered_readers
 from embermq.store.log.segments import SegmentInfo
@@ -40,6 +42,7 @@ class Retention:
     disk_reserve_bytes: int = 0
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Archiver(ABC):
     """Copies closed segments and checkpoints on a thread of its own. No method waits for that, except `close`."""
 
