@@ -6,9 +6,11 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from embermq.store.log.blocks import encode_block
 from embermq.store.log.records import RETAIN_FLAG, Group, Kind
+from embermq.store.log.segments import INDEX_ENTRY, entry_of, packed_entry
 from embermq.store.log.writer import CHECK_BYTES
-from support.log_samples import Row, fill, open_log, segment_files
+from support.log_samples import Row, fill, open_log, sample_group, segment_files
 
 PAGE = (Path(__file__).parent.parent.parent.parent / "docs" / "log-format.md").read_text()
 
@@ -93,6 +95,11 @@ def test_a_parser_made_from_the_page_reads_any_log(tmp_path: Path) -> None:
     paths = segment_files(tmp_path)
     assert len(paths) > 1
     assert [row for path in paths for row in parse_segment(path.read_bytes())] == written
+
+
+def test_an_entry_that_is_packed_at_once_is_the_one_of_the_header() -> None:
+    header, block = encode_block(sample_group(9, 3))
+    assert packed_entry(block, 32, 9, -5, 3) == INDEX_ENTRY.pack(*entry_of(header, 32, -5))
 
 
 def test_the_page_lists_every_kind() -> None:

@@ -30,7 +30,8 @@ SECTION_BYTES_MAX: Final = LONG_LENGTH_MAX
 
 _CHECKED_FROM: Final = 8  # the checksum covers everything after itself
 _PREFIX: Final = Struct("<4sI")
-_REST: Final = Struct("<HHIQIIIIII")
+_SIZES_AT: Final = 24
+_SIZES_END: Final = 40
 
 
 class BlockHeader(NamedTuple):
@@ -84,6 +85,12 @@ def block_bytes(count: int, section_bytes: int) -> int:
 
 def encode_block(group: Group, bytes_max: int = SECTION_BYTES_MAX) -> tuple[BlockHeader, bytearray]:
     """A group as one block: its header, and all its bytes. ValueError if it is empty or larger than `bytes_max`."""
+    block = block_of(group, bytes_max)
+    return BlockHeader._make(HEADER.unpack_from(block)), block
+
+
+def block_of(group: Group, bytes_max: int = SECTION_BYTES_MAX) -> bytearray:
+    """As `encode_block`, without making an object of the header."""
     count = len(group)
     columns = group.columns if group.columns is not None else _columns_of(group)
     topics, client_ids = columns.topics.getvalue(), columns.client_ids.getvalue()
@@ -92,12 +99,22 @@ def encode_block(group: Group, bytes_max: int = SECTION_BYTES_MAX) -> tuple[Bloc
     total = block_bytes(count, section_bytes)
     if not count or total > bytes_max:
         raise ValueError(f"a block cannot hold {count} records of {total} bytes together")
-    sizes = len(topics), len(client_ids), len(properties), len(payloads)
-    fields = FORMAT_VERSION, HEADER_BYTES, count, group.first_offset, *sizes, total, 0
     block = bytearray().join(
         (
-            _PREFIX.pack(BLOCK_MAGIC, 0),  # the checksum is put in its place afterwards
-            _REST.pack(*fields),
+            HEADER.pack(
+                BLOCK_MAGIC,
+                0,  # the checksum is put in its place afterwards
+                FORMAT_VERSION,
+                HEADER_BYTES,
+                count,
+                group.first_offset,
+                len(topics),
+                len(client_ids),
+                len(properties),
+                len(payloads),
+                total,
+                0,
+            ),
             columns.timestamps_us.getvalue(),
             columns.payload_lengths.getvalue(),
             columns.property_lengths.getvalue(),
@@ -112,9 +129,13 @@ def encode_block(group: Group, bytes_max: int = SECTION_BYTES_MAX) -> tuple[Bloc
             bytes(total - HEADER_BYTES - count * ROW_BYTES - section_bytes),
         )
     )
-    crc = crc32(memoryview(block)[_CHECKED_FROM:])
-    _PREFIX.pack_into(block, 0, BLOCK_MAGIC, crc)
-    return BlockHeader(BLOCK_MAGIC, crc, *fields), block
+    _PREFIX.pack_into(block, 0, BLOCK_MAGIC, crc32(memoryview(block)[_CHECKED_FROM:]))
+    return block
+
+
+def section_sizes(block: bytearray) -> bytes:
+    """The bytes of topics, client ids, properties and payloads, as block and index entry have them: u32 x 4."""
+    return bytes(block[_SIZES_AT:_SIZES_END])
 
 
 def _columns_of(group: Group) -> Columns:

@@ -18,7 +18,15 @@ import numpy as np
 from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
-from embermq.store.log.blocks import BLOCK_MAGIC, FORMAT_VERSION, HEADER_BYTES, BlockHeader, is_whole, read_header
+from embermq.store.log.blocks import (
+    BLOCK_MAGIC,
+    FORMAT_VERSION,
+    HEADER_BYTES,
+    BlockHeader,
+    is_whole,
+    read_header,
+    section_sizes,
+)
 from embermq.store.log.errors import LogCorrupt, NewerFormat
 
 SEGMENT_MAGIC: Final = b"EMBERLOG"
@@ -60,6 +68,7 @@ class IndexEntry(NamedTuple):
 
 INDEX_ENTRY: Final = Struct("<QQqIIIIII")
 ENTRY_BYTES: Final = INDEX_ENTRY.size
+_ENTRY_HEAD: Final = Struct("<QQqII")  # all of it but the bytes of topics, client ids, properties and payloads
 INDEX_DTYPE: Final = np.dtype(
     [(name, code) for name, code in zip(IndexEntry._fields, ("<i8", "<i8", "<i8", *["<u4"] * 6), strict=True)]
 )
@@ -172,6 +181,12 @@ def entry_of(header: BlockHeader, position: int, first_timestamp_us: int) -> Ind
         header.property_bytes,
         header.payload_bytes,
     )
+
+
+def packed_entry(block: bytearray, position: int, first_offset: int, first_timestamp_us: int, records: int) -> bytes:
+    """The index entry of a block as the file has it, without making an object of it."""
+    head = _ENTRY_HEAD.pack(position, first_offset, first_timestamp_us, records, len(block))
+    return head + section_sizes(block)
 
 
 def walk(view: memoryview, position: int, offset: int, end_offset: int | None) -> Iterator[IndexEntry]:

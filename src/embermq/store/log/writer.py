@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, final
 
-from embermq.store.log.blocks import Block, Record, encode_block, read_header
+from embermq.store.log.blocks import Block, Record, block_of, read_header
 from embermq.store.log.errors import BadBlock, LogCorrupt, LogInUse
 from embermq.store.log.identity import log_identity
 from embermq.store.log.lookup import Lookup, Records
@@ -26,16 +26,15 @@ from embermq.store.log.recovery import Segment, recover
 from embermq.store.log.segments import (
     ENTRY_BYTES,
     FIRST_OFFSET,
-    INDEX_ENTRY,
     SEGMENT_HEADER_BYTES,
     TOPIC_INDEX_SUFFIX,
     Index,
     SegmentInfo,
     encode_segment_header,
-    entry_of,
     index_path,
     lock_file,
     log_path,
+    packed_entry,
     sync_directory,
 )
 
@@ -123,14 +122,15 @@ class Log(Records):
         if group.first_offset != self.next_offset:
             raise ValueError(f"the group begins at offset {group.first_offset}, the log goes on at {self.next_offset}")
         self._raise_timestamps(group)
-        header, block = encode_block(group)
+        block = block_of(group)
+        records = len(group)
         try:
             segment = self._segment_for(len(block), now_us)
-            entry = entry_of(header, segment.size_bytes, group.first_timestamp_us)
+            entry = packed_entry(block, segment.size_bytes, group.first_offset, group.first_timestamp_us, records)
             _write(self._descriptor, block, segment.size_bytes)
             if self._sync:
                 _sync_data(self._descriptor)
-            _write(self._index_descriptor, INDEX_ENTRY.pack(*entry), segment.blocks * ENTRY_BYTES)
+            _write(self._index_descriptor, entry, segment.blocks * ENTRY_BYTES)
         except OSError:
             self.abandon_segment()
             raise
@@ -139,7 +139,7 @@ class Log(Records):
         segment.last_timestamp_us = self.last_timestamp_us = group.last_timestamp_us
         segment.size_bytes += len(block)
         segment.blocks += 1
-        segment.next_offset = self.next_offset = group.first_offset + len(group)
+        segment.next_offset = self.next_offset = group.first_offset + records
 
     def abandon_segment(self) -> None:
         """Never write to the open segment again: after a failed sync its pages cannot be trusted.
