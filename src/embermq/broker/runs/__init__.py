@@ -1,1 +1,1 @@
-"""Runs: packets of one kind that came one behind the other, handled together."""
+"""Runs: packets of one kind that come or go one behind the other, handled together."""
