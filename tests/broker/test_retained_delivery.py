@@ -10,12 +10,15 @@ from embermq.broker.retained_delivery import (
     PIECE_MESSAGES,
     PIECES_A_TURN,
 )
-from embermq.broker.shortcuts import RETAINED_RUN_BYTES_MAX
+from embermq.broker.runs.retained import PAYLOAD_BYTES_MAX
 from embermq.protocol.packets import (
+    Packet,
     Pingreq,
     Pingresp,
     Puback,
+    Pubcomp,
     Publish,
+    Pubrec,
     Suback,
     Subscribe,
     SubscriptionRequest,
@@ -50,7 +53,7 @@ def test_a_wildcard_brings_every_retained_message_once_with_the_flag() -> None:
 @pytest.mark.parametrize("topic_filter", ["#", "t/#", "t/+"])
 def test_small_messages_go_to_a_client_many_at_a_time_and_are_the_same(topic_filter: str) -> None:
     bench = filled()
-    bench.publish("t/00100", bytes(RETAINED_RUN_BYTES_MAX + 1), retain=True)
+    bench.publish("t/00100", bytes(PAYLOAD_BYTES_MAX + 1), retain=True)
     one_by_one = bench.join("one by one")
     bench.subscribed(one_by_one, topic_filter)
     many = bench.join("many")
@@ -61,13 +64,36 @@ def test_small_messages_go_to_a_client_many_at_a_time_and_are_the_same(topic_fil
 
 
 @pytest.mark.parametrize("granted", [1, 2])
-def test_messages_with_an_acknowledgement_do_not_go_many_at_a_time(granted: int) -> None:
-    bench = filled(10)
+def test_messages_with_an_acknowledgement_go_many_at_a_time_and_are_the_same(granted: int) -> None:
+    got = []
+    for shortcuts in (True, False):
+        bench = Bench(limits=Limits(inflight_max=200), shortcuts=shortcuts)
+        for n in range(MANY):
+            bench.publish(f"t/{n:05}", b"%d" % n, qos=1 + n % 2, retain=True)
+        client = bench.join()
+        bench.subscribed(client, "#", granted)
+        while messages := client.take_messages():
+            got += messages
+            assert len(messages) <= 200
+            answers: list[Packet] = []
+            for message in messages:
+                answers += [Puback(message.packet_id)] if message.qos == 1 else [Pubrec(message.packet_id)]
+            bench.send(client, *answers)
+            bench.send(client, *[Pubcomp(message.packet_id) for message in messages if message.qos == 2])
+        assert (client.sent_in_runs == MANY) is shortcuts
+    assert len(got) == 2 * MANY
+    assert got[:MANY] == got[MANY:]
+
+
+def test_a_piece_of_messages_with_and_without_an_acknowledgement_comes_in_order() -> None:
+    bench = Bench()
+    for n in range(20):
+        bench.publish(f"t/{n:05}", b"x", qos=n % 2, retain=True)
     client = bench.join()
-    client.takes_runs = True
-    bench.subscribed(client, "#", granted)
-    assert len(client.take_messages()) == 10
-    assert client.runs == []
+    bench.subscribed(client, "#", 1)
+    got = client.take_messages()
+    assert [message.topic_name for message in got] == [f"t/{n:05}" for n in range(20)]
+    assert [message.qos for message in got] == [0, 1] * 10
 
 
 @v311("MQTT-3.8.4-6")

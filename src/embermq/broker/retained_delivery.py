@@ -36,7 +36,8 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.effects import Effects
 from embermq.broker.link import Link
 from embermq.broker.queues.offers import OfferEffect
-from embermq.broker.shortcuts import deliver_next, deliver_retained
+from embermq.broker.runs.retained import send_retained
+from embermq.broker.shortcuts import deliver_next
 from embermq.protocol.message_expiry import message_expires_us
 from embermq.protocol.packets import Delivery, Publish
 from embermq.protocol.topics import has_wildcard, matches
@@ -351,7 +352,9 @@ class RetainedDelivery:
         before = stream.position.after_topic_name
         found = stream.take(self._store, limit)
         self._turn_bytes += stream.piece_cost_bytes
-        if not self._with_shortcuts or self._pending_publishes or not deliver_retained(session, link, found, stream):
+        ids = session.subscription_ids(stream.position.topic_filter)
+        has_general_path = not self._with_shortcuts or bool(self._pending_publishes)
+        if has_general_path or not send_retained(session, link, found, granted, ids):
             self._send_each(session, link, found, stream, before)
         if granted and outbound.queue is not None:
             self._store.append_position(session.session_id, session.client_id, stream.position, stream.is_done)

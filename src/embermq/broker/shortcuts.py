@@ -1,6 +1,6 @@
 """Shortcuts: the packets that most clients send most of the time, without the checks that cannot fail for them.
 
-Owns: four functions, each with its predicate at the head. A function that declines has done nothing, and the general
+Owns: three functions, each with its predicate at the head. A function that declines has done nothing, and the general
 path follows; one that accepts has done what the general path would have done. tests/broker/test_shortcuts.py runs
 random scripts with and without shortcuts and compares all that is sent, counted and recorded.
 `Core(shortcuts=False)` never calls them.
@@ -21,12 +21,7 @@ if TYPE_CHECKING:
     from embermq.broker.delivery import MessageDelivery
     from embermq.broker.effects import Effects
     from embermq.broker.queues.outbound import Outbound
-    from embermq.broker.retained_delivery import RetainedStream
     from embermq.broker.session import Session
-    from embermq.store.interface import Retained
-
-RETAINED_RUN_BYTES_MAX: Final = 256 * 1024
-"""Retained messages with more payload together are sent one by one, as far as the client reads."""
 
 
 def deliver_next(
@@ -66,27 +61,6 @@ def deliver_next(
     if not link.deliver(delivery):
         outbound.discard(packet_id)
     return True
-
-
-def deliver_retained(session: "Session", link: Link, found: "list[Retained]", stream: "RetainedStream") -> bool:
-    """A piece of small retained messages goes from the store to the link at QoS 0, without becoming packets.
-
-    If no message has properties, and the subscription no identifier. General path: `RetainedDelivery._send_each`.
-    """
-    if stream.position.qos or session.subscription_ids(stream.position.topic_filter):
-        return False
-    topics: list[bytes] = []
-    payloads: list[bytes] = []
-    payload_bytes = 0
-    for retained in found:
-        if retained.properties:
-            return False
-        topics.append(retained.topic)
-        payloads.append(retained.payload)
-        payload_bytes += len(retained.payload)
-    if payload_bytes > RETAINED_RUN_BYTES_MAX:
-        return False
-    return not topics or link.deliver_retained(topics, payloads)
 
 
 @final

@@ -96,7 +96,7 @@ class Outbound:
         self.backlog = _NO_BACKLOG
         self.window = 0  # how many messages may be in flight now
         self._window_max = 0
-        self._full_at_sequence = 0  # the newest message in flight when the window was full and something waited
+        self._full_at_sequence = 0  # the newest message in flight when the window was full
         self._full_at_us = 0
         self.set_window(window_max)
         # Packet identifiers in flight that the client's new connection has not been sent yet, the next one last.
@@ -231,8 +231,8 @@ class Outbound:
         if self._full_at_sequence:
             self._adapt_window()
         self._send(link, in_runs)
-        if not self._full_at_sequence and self.backlog and len(self.inflight) >= self.window:
-            self._full_at_sequence = self.backlog[0].sequence - 1
+        if not self._full_at_sequence and len(self.inflight) >= self.window:
+            self._full_at_sequence = self.newest_sent()
             self._full_at_us = self._clock.now_us
 
     def _send(self, link: Link, in_runs: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Final, final
 from librt.strings import BytesWriter
 
 from embermq.protocol.mqtt.dialect import MQTT_311, Dialect
-from embermq.protocol.mqtt.writers import publish_head
+from embermq.protocol.mqtt.writers import publish_head, write_publish_head
 from embermq.protocol.packets import Delivery, Packet, Publish
 
 SHARED_BYTES_MIN: Final = 64 * 1024
@@ -124,6 +124,7 @@ class EncodedMessages:
         """
         writer = BytesWriter()
         has_properties = self._has_properties
+        id_bytes = 3 if has_properties else 2  # with the property length
         count = 0
         head = b""
         # Of the message that `head` is of: most queues have many messages of one topic.
@@ -136,13 +137,17 @@ class EncodedMessages:
                 break
             if has_properties and (message.properties or delivery.subscription_ids):
                 break
-            delivery_flags = delivery.qos << 2 | (2 if delivery.retain else 0) | (1 if delivery.dup else 0)
-            is_same = message.topic_name is topic_name and delivery_flags == flags
-            if not is_same or len(payload) != payload_bytes:
-                topic_name, payload_bytes, flags = message.topic_name, len(payload), delivery_flags
-                head = self._head_of(delivery)
+            if delivery.retain:  # each of another topic
+                first = 0x31 | delivery.qos << 1 | (8 if delivery.dup else 0)
+                write_publish_head(writer, first, message.topic_name.encode(), id_bytes + len(payload))
+            else:
+                delivery_flags = delivery.qos << 1 | (1 if delivery.dup else 0)
+                is_same = message.topic_name is topic_name and delivery_flags == flags
+                if not is_same or len(payload) != payload_bytes:
+                    topic_name, payload_bytes, flags = message.topic_name, len(payload), delivery_flags
+                    head = self._head_of(delivery)
+                writer.write(head)
             packet_id = delivery.packet_id
-            writer.write(head)
             writer.append(packet_id >> 8)
             writer.append(packet_id & 0xFF)
             if has_properties:
@@ -152,12 +157,12 @@ class EncodedMessages:
         return count, writer.getvalue()
 
     def _head_of(self, delivery: Delivery) -> bytes:
-        """A PUBLISH without properties at QoS 1 or 2 up to its packet identifier."""
+        """A PUBLISH at QoS 1 or 2 without RETAIN and properties up to its packet identifier."""
         topic_name = delivery.message.topic_name
         payload_bytes = len(delivery.message.payload)
-        if delivery.retain or delivery.dup:
+        if delivery.dup:
             rest_bytes = payload_bytes + 1 if self._has_properties else payload_bytes
-            return publish_head(topic_name, rest_bytes, delivery.qos, delivery.retain, delivery.dup)
+            return publish_head(topic_name, rest_bytes, delivery.qos, False, True)
         try:
             return self.heads[delivery.qos][payload_bytes][topic_name]
         except (IndexError, KeyError):

@@ -49,21 +49,26 @@ def publish_head(topic_name: str, rest_bytes: int, qos: int, retain: bool, dup: 
     return ONE_BYTE[first] + variable_byte_integer(length) + topic_field
 
 
+def write_publish_head(writer: BytesWriter, first: int, topic: bytes, rest_bytes: int) -> None:
+    """A PUBLISH from its first byte to its topic name, behind which `rest_bytes` follow."""
+    writer.append(first)
+    length = 2 + len(topic) + rest_bytes
+    while length > 127:
+        writer.append(length & 0x7F | 0x80)
+        length >>= 7
+    writer.append(length)
+    writer.append(len(topic) >> 8)
+    writer.append(len(topic) & 0xFF)
+    writer.write(topic)
+
+
 def retained_publishes(topics: list[bytes], payloads: list[bytes], has_properties: bool) -> bytes:
     """PUBLISH packets at QoS 0 with RETAIN. `has_properties`: each has a property length, of 0 (MQTT 5)."""
     writer = BytesWriter()
-    extra = 3 if has_properties else 2
+    extra = 1 if has_properties else 0
     for row in range(len(topics)):
-        topic, payload = topics[row], payloads[row]
-        writer.append(0x31)
-        length = extra + len(topic) + len(payload)
-        while length > 127:
-            writer.append(length & 0x7F | 0x80)
-            length >>= 7
-        writer.append(length)
-        writer.append(len(topic) >> 8)
-        writer.append(len(topic) & 0xFF)
-        writer.write(topic)
+        payload = payloads[row]
+        write_publish_head(writer, 0x31, topics[row], extra + len(payload))
         if has_properties:
             writer.append(0)
         writer.write(payload)
