@@ -178,11 +178,11 @@ def buffered(*values: bytes) -> Batch:
 
 
 def test_the_buffer_takes_as_many_keys_and_bytes_as_it_may() -> None:
-    buffer = WriteBuffer(3, 100)
+    buffer = WriteBuffer(3, 104)
     assert buffer.takes(buffered(b"1", b"2", b"3"))
     assert not buffer.takes(buffered(b"1", b"2", b"3", b"4"))
-    assert buffer.takes(buffered(bytes(100)))
-    assert not buffer.takes(buffered(bytes(101)))
+    assert buffer.takes(buffered(bytes(102)))  # and a key of two bytes
+    assert not buffer.takes(buffered(bytes(103)))
     buffer.add(buffered(bytes(60)))
     assert buffer.takes(buffered(bytes(40)))
     assert not buffer.takes(buffered(bytes(41)))
@@ -195,3 +195,15 @@ def test_a_buffer_that_was_read_takes_nothing_more() -> None:
     assert buffer.takes(buffered(b"2"))
     assert buffer.sorted(ord("A")) is not None
     assert not buffer.takes(buffered(b"2"))
+
+
+def test_long_keys_count_as_much_as_long_values() -> None:
+    buffer = WriteBuffer(100, 1_000)
+    for number in range(9):
+        batch = Batch()
+        batch.put(b"R%d" % number + bytes(97), b"x")
+        assert buffer.takes(batch)
+        buffer.add(batch)
+    last = Batch()
+    last.delete(b"R9" + bytes(110))
+    assert not buffer.takes(last)

@@ -225,12 +225,12 @@ class RetainedState:
                 remember.append(UNKNOWN if expires_us else known(first_offset + row, new_bytes))
                 value = packed_record(group, row, expires_us)
                 messages[RETAINED + key] = value
-                batch.size_bytes += len(value)
+                batch.size_bytes += len(key) + len(value)
             else:
                 remember.append(ABSENT)
                 # Delete even if `Sizes` says absent (of another topic with its hash), unless the database said so.
                 if key not in read or old_bytes != NOT_RETAINED:
-                    messages[RETAINED + key] = None
+                    batch.delete(RETAINED + key)
             if has_budgets:
                 account.change(key_topic(key), old_bytes, new_bytes)
         put(TOTALS, _TOTALS.pack(count, size_bytes))
@@ -263,6 +263,7 @@ class RetainedState:
             elif expiries:
                 expiries.pop(key, None)
             changed = history_key_of(escaped, timestamps_us[row], first_offset + row)
+            batch.size_bytes += len(changed)
             if change == REFERENCE:
                 changes.new.append(changed)
             else:

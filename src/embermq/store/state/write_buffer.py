@@ -18,7 +18,7 @@ from rocksdict import RdictIter, WriteBatch
 BUFFER_ENTRIES_MAX: Final = 32_768
 """The buffer is written to the database from this many keys on: sorting and writing these must not take long."""
 BUFFER_BYTES_MAX: Final = 8 * 1024 * 1024
-"""The same for the bytes of its values."""
+"""The same for the bytes of its keys and values: a topic name may have 64 KiB, and each change has a key with it."""
 
 NEW_VALUE: Final = b"\x01"
 
@@ -66,7 +66,7 @@ class Batch:
 
     def __init__(self) -> None:
         self.spaces: dict[int, KeySpace] = {}
-        self.size_bytes = 0  # of the values
+        self.size_bytes = 0  # of keys and values
         self._before: Final[list[tuple[dict[int, KeySpace], bytes, bytes]]] = []  # up to each `delete_range`
 
     def space(self, first_byte: int) -> KeySpace:
@@ -78,10 +78,11 @@ class Batch:
 
     def put(self, key: bytes, value: bytes) -> None:
         self.space(key[0]).entries[key] = value
-        self.size_bytes += len(value)
+        self.size_bytes += len(key) + len(value)
 
     def delete(self, key: bytes) -> None:
         self.space(key[0]).entries[key] = None
+        self.size_bytes += len(key)
 
     def delete_range(self, low: bytes, high: bytes) -> None:
         """Delete the keys from `low` up to but without `high`. A batch with ranges is not buffered."""
