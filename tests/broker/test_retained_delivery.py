@@ -10,7 +10,7 @@ from embermq.broker.retained_delivery import (
     PIECE_MESSAGES,
     PIECES_A_TURN,
 )
-from embermq.broker.runs.retained import PAYLOAD_BYTES_MAX
+from embermq.broker.runs.retained import RUN_BYTES_MAX
 from embermq.protocol.packets import (
     Packet,
     Pingreq,
@@ -53,7 +53,7 @@ def test_a_wildcard_brings_every_retained_message_once_with_the_flag() -> None:
 @pytest.mark.parametrize("topic_filter", ["#", "t/#", "t/+"])
 def test_small_messages_go_to_a_client_many_at_a_time_and_are_the_same(topic_filter: str) -> None:
     bench = filled()
-    bench.publish("t/00100", bytes(PAYLOAD_BYTES_MAX + 1), retain=True)
+    bench.publish("t/00100", bytes(RUN_BYTES_MAX + 1), retain=True)
     one_by_one = bench.join("one by one")
     bench.subscribed(one_by_one, topic_filter)
     many = bench.join("many")
@@ -61,6 +61,17 @@ def test_small_messages_go_to_a_client_many_at_a_time_and_are_the_same(topic_fil
     bench.subscribed(many, topic_filter)
     assert many.take_messages() == one_by_one.take_messages()
     assert sum(many.runs) == MANY - PIECE_MESSAGES  # the piece with the large one is not among them
+
+
+def test_messages_with_long_topic_names_do_not_go_many_at_a_time() -> None:
+    bench = Bench()
+    for n in range(8):
+        bench.publish(f"{n}" + "n" * 40_000, b"x", retain=True)
+    client = bench.join()
+    client.takes_runs = True
+    bench.subscribed(client, "#")
+    assert len(client.take_messages()) == 8
+    assert client.runs == []
 
 
 @pytest.mark.parametrize("granted", [1, 2])

@@ -184,7 +184,7 @@ class StoreContract:
 
         def piece(topic_filter: str, after: str, limit: int, bytes_max: int) -> tuple[list[str], str, bool]:
             found = engine.store.retained_piece(topic_filter, after, limit, bytes_max, 1_000)
-            assert found.payload_bytes == sum(len(retained.payload) for retained in found.found)
+            assert found.size_bytes == sum(len(retained.topic) + len(retained.payload) for retained in found.found)
             return names(found.found), found.after_topic_name, found.done
 
         assert piece("a/#", "", 10, 300) == (["a/1", "a/2"], "a/2", False)

@@ -204,7 +204,7 @@ class ScriptedStore(Store):
         piece = self._view().retained_piece(topic_filter, after_topic_name, limit, bytes_max, seeks_max)
         self.pieces += 1
         self.piece_messages += len(piece.found)
-        self.piece_bytes += piece.payload_bytes
+        self.piece_bytes += piece.size_bytes
         return piece
 
     def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:

@@ -52,7 +52,7 @@ PIECE_MESSAGES: Final = 128
 LONE_PIECE_MESSAGES: Final = 1_024
 """The same while no other client waits for its turn: a piece has its own cost."""
 PIECE_BYTES: Final = 1024 * 1024
-"""About how many bytes of payload one piece holds; a message that is larger is a piece of its own."""
+"""About how many bytes of topic names and payloads one piece holds; a message that is larger is a piece of its own."""
 PIECE_SEEKS: Final = 1_000
 """How many topics that do not match are passed over for one piece: `+/x` may match none of a million."""
 SEEK_BYTES: Final = 1024
@@ -74,7 +74,7 @@ def read_piece(store: Store, topic_filter: str, after_topic_name: str, limit: in
     only = store.retained_get(topic_filter)
     if only is None:
         return RetainedPiece([], after_topic_name, True, 0, 0)
-    return RetainedPiece([only], after_topic_name, True, len(only.payload), 0)
+    return RetainedPiece([only], after_topic_name, True, len(only.topic) + len(only.payload), 0)
 
 
 @final
@@ -96,7 +96,7 @@ class RetainedStream:
         position = self.position
         piece = read_piece(store, position.topic_filter, position.after_topic_name, limit)
         self.is_done = piece.done
-        self.piece_cost_bytes = piece.payload_bytes + piece.seeks * SEEK_BYTES
+        self.piece_cost_bytes = piece.size_bytes + piece.seeks * SEEK_BYTES
         position.after_topic_name = piece.after_topic_name
         return [retained for retained in piece.found if retained.offset < position.before_offset]
 

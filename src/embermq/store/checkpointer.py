@@ -55,9 +55,9 @@ class Checkpointer:
         offset = self._log.newest_segment
         if self._is_writing() or self._state.applied_offset() + 1 != offset or not self._is_due(offset, now_us):
             return
+        view = self._state.view()
         self._is_wanted = False
         self._stop = Event()
-        view = self._state.view()
         timestamp_us = self._log.segments()[-2].last_timestamp_us
         thread = NamedThread(self._write, "ember-checkpoint", (view, offset, timestamp_us, self._stop))
         try:

@@ -69,15 +69,13 @@ class Retained:
 class RetainedPiece:
     """Some of the retained messages that a filter matches. Go on after `after_topic_name`, unless it is `done`."""
 
-    __slots__ = ("found", "after_topic_name", "done", "payload_bytes", "seeks")
+    __slots__ = ("found", "after_topic_name", "done", "size_bytes", "seeks")
 
-    def __init__(
-        self, found: list[Retained], after_topic_name: str, done: bool, payload_bytes: int, seeks: int
-    ) -> None:
+    def __init__(self, found: list[Retained], after_topic_name: str, done: bool, size_bytes: int, seeks: int) -> None:
         self.found: Final = found
         self.after_topic_name: Final = after_topic_name
         self.done: Final = done
-        self.payload_bytes: Final = payload_bytes
+        self.size_bytes: Final = size_bytes  # of topic names and payloads
         self.seeks: Final = seeks  # over topics that did not match: they take time as well
 
 

@@ -15,10 +15,11 @@ from embermq.protocol.errors import PeerError
 from embermq.protocol.mqtt import shortcuts
 from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.decode import Decoder
-from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_311
+from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_311, Dialect
 from embermq.protocol.mqtt.encode import RUN_PAYLOAD_BYTES_MAX, SHARED_BYTES_MIN, Encodings, encode
 from embermq.protocol.mqtt.shortcuts import gather_deliveries, gather_retained, lone_puback, read_common
 from embermq.protocol.mqtt.states import OPEN
+from embermq.protocol.mqtt.writers import retained_publishes
 from embermq.protocol.packets import (
     PUBACK,
     PUBCOMP,
@@ -362,16 +363,12 @@ def test_connections_with_and_without_shortcuts_do_the_same(script: list[tuple[i
 
 
 @pytest.mark.parametrize("topic_bytes", [1, 124, 125, 127, 128, 255, 256, 16_380, 65_535])
-@pytest.mark.parametrize("level", [4, 5])
-def test_retained_messages_of_every_length_are_written_alike(topic_bytes: int, level: int) -> None:
-    written = []
-    for shortcuts_on in (True, False):
-        connection, _ = opened(shortcuts_on, level)
-        for payload in (b"", b"x"):
-            deliver_retained(connection, [("n" * topic_bytes, payload)], shortcuts_on)
-            written.append(b"".join(connection.data_to_send()))
-            connection.buffered(0)
-    assert written[:2] == written[2:]
+@pytest.mark.parametrize("dialect", [MQTT_311, MQTT_5])
+def test_retained_messages_of_every_length_are_written_alike(topic_bytes: int, dialect: Dialect) -> None:
+    for payload in (b"", b"x"):
+        message = Publish("n" * topic_bytes, payload, 0, True)
+        written = retained_publishes([message.topic_name.encode()] * 2, [payload] * 2, dialect is MQTT_5)
+        assert written == encode(message, dialect) * 2
 
 
 def test_retained_messages_for_a_client_with_a_maximum_are_written_one_by_one() -> None:
@@ -381,6 +378,17 @@ def test_retained_messages_for_a_client_with_a_maximum_are_written_one_by_one() 
     connection.opened()
     assert not gather_retained(connection, [b"a"], [b"x"])
     assert connection.data_to_send() == []
+
+
+def test_retained_messages_for_which_there_is_no_room_are_written_one_by_one() -> None:
+    connection, _ = opened(True)
+    connection.data_to_send()
+    long = b"n" * 4_990
+    assert gather_retained(connection, [long], [b""])
+    assert gather_retained(connection, [long], [b""])
+    pending = connection.pending_bytes
+    assert not gather_retained(connection, [long], [b""])
+    assert connection.pending_bytes == pending
 
 
 @pytest.mark.parametrize("level", [4, 5])

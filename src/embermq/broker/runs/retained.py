@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from embermq.broker.queues.outbound import Outbound
     from embermq.broker.session import Session
 
-PAYLOAD_BYTES_MAX: Final = 256 * 1024
-"""Retained messages with more payload together are sent one by one, as far as the client reads."""
+RUN_BYTES_MAX: Final = 256 * 1024
+"""Retained messages with more bytes together are sent one by one, as far as the client reads."""
 
 
 def send_retained(session: "Session", link: Link, found: list[Retained], qos: int, ids: tuple[int, ...]) -> bool:
@@ -24,12 +24,12 @@ def send_retained(session: "Session", link: Link, found: list[Retained], qos: in
 
     If the messages are small together, none has properties, and all have an acknowledgement or none has.
     """
-    payload_bytes = 0
+    size_bytes = 0
     for retained in found:
         if retained.properties or (qos and not retained.qos):
             return False
-        payload_bytes += len(retained.payload)
-    if payload_bytes > PAYLOAD_BYTES_MAX:
+        size_bytes += len(retained.topic) + len(retained.payload)
+    if size_bytes > RUN_BYTES_MAX:
         return False
     if not found:
         return True

@@ -129,12 +129,16 @@ def lone_puback(data: bytes) -> int:
 def gather_retained(connection: "Connection", topics: list[bytes], payloads: list[bytes]) -> bool:
     """Gather retained messages as PUBLISH packets at QoS 0 with RETAIN. False: do it by `Connection.deliver` of each.
 
-    Applies to messages without properties, if none of them depends on the client's aliases or maximum.
+    Applies to messages without properties, if none of them depends on the client's aliases or maximum, and if there is
+    room for all of them.
     """
     negotiation = connection.negotiation
     if negotiation is not None and negotiation.is_limited:
         return False
-    connection.gather_run(retained_publishes(topics, payloads, negotiation is not None), len(topics))
+    frames = retained_publishes(topics, payloads, negotiation is not None)
+    if connection.pending_bytes + len(frames) > connection.output_bytes_max:
+        return False
+    connection.gather_run(frames, len(topics))
     return True
 
 

@@ -349,7 +349,7 @@ class RetainedState:
     ) -> RetainedPiece:
         """Without a generator for each step: most of the time is spent here when a client asks for everything."""
         found: list[Retained] = []
-        payload_bytes = expired = 0
+        size_bytes = expired = 0
         for low, high in spans:
             low, high = _bounds(low, high, after_key)
             if low >= high:
@@ -360,10 +360,10 @@ class RetainedState:
                     expired += 1  # takes as long as one that is given
                 else:
                     found.append(retained)
-                    payload_bytes += len(retained.payload)
-                if len(found) + expired >= limit or payload_bytes >= bytes_max:
-                    return RetainedPiece(found, retained.topic_name, False, payload_bytes, 0)
-        return RetainedPiece(found, key_topic(after_key), True, payload_bytes, 0)
+                    size_bytes += len(retained.topic) + len(retained.payload)
+                if len(found) + expired >= limit or size_bytes >= bytes_max:
+                    return RetainedPiece(found, retained.topic_name, False, size_bytes, 0)
+        return RetainedPiece(found, key_topic(after_key), True, size_bytes, 0)
 
     def totals(self) -> tuple[int, int]:
         return self._totals

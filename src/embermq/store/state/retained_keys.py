@@ -210,17 +210,17 @@ def piece_of(
 ) -> RetainedPiece:
     """The first of `matching`, within the bounds; `seeks` is the cursor they are found with, if that may stop early."""
     found: list[Retained] = []
-    payload_bytes = expired = 0
+    size_bytes = expired = 0
     for retained in matching:
         if retained.has_expired(now_us):
             expired += 1  # takes as long as one that is given
         else:
             found.append(retained)
-            payload_bytes += len(retained.payload)
-        if len(found) + expired >= limit or payload_bytes >= bytes_max:
-            return RetainedPiece(found, retained.topic_name, False, payload_bytes, seeks.count if seeks else 0)
+            size_bytes += len(retained.topic) + len(retained.payload)
+        if len(found) + expired >= limit or size_bytes >= bytes_max:
+            return RetainedPiece(found, retained.topic_name, False, size_bytes, seeks.count if seeks else 0)
     if seeks is None:
-        return RetainedPiece(found, after_topic_name, True, payload_bytes, 0)
+        return RetainedPiece(found, after_topic_name, True, size_bytes, 0)
     if seeks.stopped_at is None:
-        return RetainedPiece(found, after_topic_name, True, payload_bytes, seeks.count)
-    return RetainedPiece(found, key_topic(seeks.stopped_at), False, payload_bytes, seeks.count)
+        return RetainedPiece(found, after_topic_name, True, size_bytes, seeks.count)
+    return RetainedPiece(found, key_topic(seeks.stopped_at), False, size_bytes, seeks.count)
