@@ -432,7 +432,7 @@ def test_a_state_on_a_full_disk_can_still_be_read(tmp_path: Path) -> None:
     assert engine.store.commit(reports.append) is False
     engine.calls.get(timeout=30)()
     assert len(reports) == 1 and reports[0] is not None
-    assert names(engine.store.retained_scan("#", "", 10)) == ["a"]
+    assert names(engine.store.retained_scan("#", "", 10)) == ["a", "b"]  # "b" is in the log
     has_space.set()
     engine.calls.get(timeout=30)()
     assert reports[1:] == [None]

@@ -10,11 +10,12 @@ from embermq.protocol.packets import Publish
 from embermq.store.errors import StoreError
 from embermq.store.journal import Journal
 from embermq.store.log.records import Group
+from embermq.store.log.writer import Log
 from embermq.store.memory import MemoryStore
 from embermq.store.state.as_of_piece import PIECE_BYTES, PIECE_TOPICS
 from embermq.store.state.history import STEPS_MAX
 from embermq.store.state.retained_keys import history_key, key_topic
-from embermq.store.state.state import State
+from embermq.store.state.state import State, StateSettings
 from support.state_samples import retained
 
 FIRST_US = 1_000_000
@@ -126,4 +127,64 @@ def test_the_history_tells_odd_topics_apart(tmp_path: Path) -> None:
     found = state.history.changes_as_of("#", "", 100, 7)
     assert sorted(key_topic(change.key).encode() for change in found) == sorted(topics)
     assert {change.timestamp_us for change in found} == {5}
+    state.close()
+
+
+CHANGES = 9
+
+
+def changed_often(directory: Path, *, in_database: bool) -> tuple[State, Group]:
+    """One topic whose changes are one series, between others."""
+    state = State(directory, settings=StateSettings(forgotten_topics=2))
+    group = Group(1)
+    retained(group, b"a", b"before", 999)
+    for change in range(CHANGES):
+        retained(group, b"b", b"%d" % change, 1_000 + change)
+    retained(group, b"b/c", b"after", 2_000)
+    state.apply(group)
+    if in_database:
+        state.write_buffered()
+    return state, group
+
+
+def offsets_at(state: State, instant_us: int) -> list[int]:
+    return [change.offset for change in state.history.changes_as_of("b", "", 10, instant_us)]
+
+
+@pytest.mark.parametrize("in_database", [True, False])
+@pytest.mark.parametrize("kept", range(1, CHANGES + 1))
+def test_a_series_is_forgotten_up_to_any_of_its_changes(tmp_path: Path, kept: int, in_database: bool) -> None:
+    state, group = changed_often(tmp_path, in_database=in_database)
+    before_offset = 2 + kept  # the change at 1_000 has offset 2
+    for _ in state.forget([group], before_offset, 1_000 + kept - 1):
+        pass
+    for instant in range(kept - 1, CHANGES + 1):
+        assert offsets_at(state, 1_000 + instant) == [2 + min(instant, CHANGES - 1)]
+    [first, *rest] = state.history.changes_as_of("b", "", 10, 1_000 + kept - 1)
+    # Its record is gone with the log, unless it is retained still.
+    assert bool(first.copy) == (kept < CHANGES)
+    assert not rest
+    assert [change.offset for change in state.history.changes_as_of("b/c", "", 10, 2_000)] == [2 + CHANGES]
+    state.close()
+
+
+def test_the_last_change_of_a_series_is_copied_when_its_record_is_trimmed(tmp_path: Path) -> None:
+    state, group = changed_often(tmp_path, in_database=True)
+    newest = 2 + CHANGES - 1
+    state.history.begin(newest + 1, 1_000 + CHANGES)
+    later = Group(state.applied_offset() + 1)
+    retained(later, b"b", b"later", 3_000)
+    state.apply(later)
+    [change] = state.history.changes_as_of("b", "", 10, 2_999)
+    assert (change.offset, change.copy[-1:]) == (newest, b"%d" % (CHANGES - 1))
+    log = Log(tmp_path / "log", segment_bytes=1 << 20, segment_age_s=3_600, sync=False)
+    log.append(group, 2_000)
+    found = state.history.changes_of(log, "b", 0, 100)
+    assert [change.offset for change in found] == [*range(2, newest + 1), later.first_offset]
+    for _ in state.history.forget([group], newest + 1):
+        pass
+    assert offsets_at(state, 2_999) == [newest]
+    assert offsets_at(state, 3_000) == [later.first_offset]
+    assert [change.offset for change in state.history.changes_of(log, "b", 0, 100)] == [newest, later.first_offset]
+    log.close()
     state.close()

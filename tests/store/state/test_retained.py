@@ -4,7 +4,6 @@ from pathlib import Path
 
 from embermq.store.budgets import RetainedBudget
 from embermq.store.log.records import Group
-from embermq.store.state.retained import HEAD, packed_record
 from embermq.store.state.retained_sizes import Sizes
 from embermq.store.state.state import State, StateSettings
 from support.clauses import v311
@@ -43,13 +42,6 @@ def test_a_clear_takes_effect_though_two_topics_share_a_hash(tmp_path: Path) -> 
     state.close()
 
 
-def test_a_message_is_packed_as_its_layout_says() -> None:
-    group = Group(40)
-    group.append(1 << 50, 1, 0b110, b"a", b"payload", b"c" * 40_000, b"pp")
-    head = HEAD.pack(40, 1 << 50, 9, 2, 40_000, 2)
-    assert packed_record(group, 0, expires_us=9) == head + b"c" * 40_000 + b"pp" + b"payload"
-
-
 def test_a_new_process_reads_again(tmp_path: Path) -> None:
     watched = WatchedDatabase()
     state = opened(tmp_path, watched)
@@ -68,6 +60,7 @@ def test_a_message_whose_record_is_trimmed_is_read_for_the_history(tmp_path: Pat
     state = opened(tmp_path, watched)
     write(state, (b"a", b"old"), (b"b", b"old"))
     write(state, (b"b", b"newer"))
+    state.write_buffered()
     state.history.begin(3, 1_000)
     watched.read.clear()
     write(state, (b"a", b"new"), (b"b", b"newest"))
@@ -112,4 +105,23 @@ def test_a_budget_that_is_new_counts_what_is_there(tmp_path: Path) -> None:
     State(tmp_path / "state", budgets[1:]).close()
     state = State(tmp_path / "state", budgets)
     assert state.retained.budget_totals() == [("a/#", 1, 5), ("#", 3, 12)]
+    state.close()
+
+
+def test_messages_of_one_topic_are_counted_once_before_they_are_packed(tmp_path: Path) -> None:
+    state = State(tmp_path, [RetainedBudget("a", 0, 0)])
+    write(state, (b"a", b"1"), (b"b", b"1"), (b"a", b"22"))
+    write(state, (b"a", b"333"))
+    assert state.retained.totals() == (2, 4 + 2)
+    assert state.retained.budget_totals() == [("a", 1, 4)]
+    assert state.retained.size("a") == 4
+    write(state, (b"a", b""), (b"c", b"1"))
+    assert state.retained.totals() == (2, 2 + 2)
+    assert state.retained.budget_totals() == [("a", 0, 0)]
+    assert state.retained.size("a") == -1
+    assert [found.topic_name for found in state.retained.scan("#", "", 10)] == ["b", "c"]
+    state.close()
+    state = State(tmp_path)
+    assert state.retained.totals() == (2, 4)
+    assert [found.topic_name for found in state.retained.scan("#", "", 10)] == ["b", "c"]
     state.close()

@@ -7,7 +7,7 @@ import pytest
 
 from embermq.store.errors import StoreError
 from embermq.store.state.rocks import BLOCK_CACHE_BYTES, FLUSH_BYTES, MEMTABLES_MAX, Rocks, open_database
-from embermq.store.state.write_buffer import Batch
+from embermq.store.state.write_buffer import Batch, LateEntries
 from support.state_samples import BreakableDatabase, StallingDatabase, WatchedDatabase
 
 
@@ -102,3 +102,89 @@ def test_items_are_those_of_one_key_space_as_they_are_when_the_first_is_asked_fo
     assert list(items) == [(b"Ac", b"2")]
     assert rocks.get_many([b"B", b"none"]) == [b"3", None]
     rocks.close()
+
+
+class Late(LateEntries):
+    """Late entries that are puts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.puts: dict[bytes, bytes] = {}
+
+    def put(self, batch: Batch, key: bytes, value: bytes) -> None:
+        batch.has_late = True
+        batch.put(b"z", value)
+        self.puts[key] = value
+        self.count = len(self.puts)
+
+    def has(self, key: bytes) -> bool:
+        return key in self.puts
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.puts[key]
+
+    def fill(self, batch: Batch) -> None:
+        for key, value in self.puts.items():
+            batch.put(key, value)
+        self.forget()
+
+    def forget(self) -> None:
+        self.puts.clear()
+        self.count = 0
+
+
+def test_late_entries_are_found_and_made_when_a_range_is_read(tmp_path: Path) -> None:
+    database = WatchedDatabase()
+    rocks = Rocks(tmp_path, database.open)
+    late = rocks.late = Late()
+    rocks.write(lambda batch: late.put(batch, b"Aa", b"1"))
+    assert rocks.get(b"Aa") == b"1"
+    assert late.count == 1
+    assert rocks.get_many([b"Aa", b"Ab"]) == [b"1", None]
+    rocks.write(lambda batch: late.put(batch, b"Aa", b"2"))
+    assert rocks.get_many([b"Aa", b"Ab"]) == [b"2", None]
+    rocks.write(lambda batch: late.put(batch, b"Ac", b"1"))
+    assert list(rocks.items(b"A", b"B")) == [(b"Aa", b"2"), (b"Ac", b"1")]
+    assert late.count == 0
+    rocks.write(lambda batch: late.put(batch, b"Ac", b"2"))
+    assert rocks.items_from(b"A", b"B", 10) == [(b"Aa", b"2"), (b"Ac", b"2")]
+    rocks.write(lambda batch: late.put(batch, b"Ab", b"3"))
+    assert rocks.keys_from(b"A", b"B", 10) == [b"Aa", b"Ab", b"Ac"]
+    rocks.write(lambda batch: late.put(batch, b"Ad", b"3"))
+    iterator = rocks.iterator(b"B")
+    iterator.seek(b"Ad")
+    assert iterator.value() == b"3"
+    rocks.write(lambda batch: late.put(batch, b"Ae", b"4"))
+    rocks.write_buffered()
+    assert database.real.get(b"Ae") == b"4"
+    assert not rocks.has_buffered()
+    rocks.close()
+
+
+def test_late_entries_come_before_a_range_that_is_deleted_after_them(tmp_path: Path) -> None:
+    rocks = Rocks(tmp_path)
+    late = rocks.late = Late()
+    rocks.write(lambda batch: late.put(batch, b"Aa", b"1"))
+    rocks.write(lambda batch: batch.delete_range(b"A", b"B"))
+    assert rocks.get(b"Aa") is None
+    rocks.close()
+
+
+def test_a_part_of_a_refused_write_never_reaches_the_database(tmp_path: Path) -> None:
+    database = BreakableDatabase()
+    rocks = Rocks(tmp_path, database.open, buffer_entries_max=2)
+    late = rocks.late = Late()
+    rocks.write(lambda batch: late.put(batch, b"Aa", b"1"))
+    database.broken = True
+    with pytest.raises(StoreError, match="cannot be written"):
+        rocks.write(lambda batch: late.put(batch, b"Ab", b"2"))
+    database.broken = False
+    with pytest.raises(StoreError, match="opened again"):
+        rocks.write_buffered()
+    with pytest.raises(StoreError, match="opened again"):
+        rocks.write(_put)
+    rocks.reopen()
+    assert list(rocks.items(b"A", b"B")) == []
+    rocks.write(lambda batch: late.put(batch, b"Ab", b"2"))
+    rocks.close()
+    assert late.count == 1

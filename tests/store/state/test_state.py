@@ -80,7 +80,7 @@ def test_a_state_of_an_older_schema_is_taken_over_and_then_refused_by_the_older_
     older = StateSettings(schema_version=1)
     State(tmp_path / "state", settings=older).close()
     State(tmp_path / "state").close()
-    with pytest.raises(NewerSchema, match="has schema 2, this EmberMQ knows schemas up to 1"):
+    with pytest.raises(NewerSchema, match=f"has schema {SCHEMA_VERSION}, this EmberMQ knows schemas up to 1"):
         State(tmp_path / "state", settings=older)
 
 

@@ -10,22 +10,13 @@ from typing import Final, final
 from embermq.store.budgets import NOT_RETAINED
 from embermq.store.log.checkpoint import END_KIND, CheckpointGroup
 from embermq.store.log.records import Group, Kind
-from embermq.store.state.retained import (
-    BUDGET,
-    EXPIRING,
-    EXPIRY,
-    REFERENCE,
-    RETAINED,
-    TOTALS,
-    RetainedState,
-    packed_record,
-)
-from embermq.store.state.retained_keys import SEPARATOR, history_key, key_topic
+from embermq.store.state.retained import BUDGET, TOTALS, RetainedState
+from embermq.store.state.retained_keys import EXPIRY, INSTANT, RETAINED, SEPARATOR, history_key, key_topic
+from embermq.store.state.retained_values import EXPIRING, REFERENCE, packed_record
 from embermq.store.state.sessions import SessionState
 from embermq.store.state.wills import WillState
 from embermq.store.state.write_buffer import Batch
 
-_INSTANT: Final = Struct(">Q")
 _TOTALS: Final = Struct("<QQ")
 _WITH_OFFSETS: Final = frozenset((int(Kind.SESSION_OPENED), int(Kind.SUBSCRIBED), int(Kind.SHARED_QUEUE_OPENED)))
 
@@ -70,7 +61,7 @@ class Restoration:
         change = REFERENCE
         expires_us = self._account.expires_us(topic_name, group.properties[row], timestamp_us)
         if expires_us:
-            batch.put(EXPIRY + _INSTANT.pack(expires_us) + key, b"")
+            batch.put(EXPIRY + INSTANT.pack(expires_us) + key, b"")
             change = EXPIRING + expires_us.to_bytes(8, "little")
         batch.put(RETAINED + key, packed_record(group, row, expires_us, offset))
         batch.put(history_key(key, timestamp_us, offset), change)

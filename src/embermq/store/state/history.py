@@ -16,23 +16,14 @@ from embermq.store.interface import Retained, RetainedChange
 from embermq.store.log.blocks import Record
 from embermq.store.log.lookup import Records
 from embermq.store.log.records import QOS_MASK, RETAIN_FLAG, Group, Kind
-from embermq.store.state.retained import (
-    CLEARED,
-    COPY,
-    EXPIRING,
-    RETAINED,
-    RetainedState,
-    packed_record,
-    unpack_retained,
-    value_expires_us,
-    value_offset,
-    with_expiry,
-)
+from embermq.store.state.changes.series import changes_of_entry, each_change, entry_of_changes, last_change
+from embermq.store.state.retained import RetainedState
 from embermq.store.state.retained_keys import (
     AFTER_TOPIC,
     CHANGED_AT,
     HISTORY,
     HISTORY_END,
+    RETAINED,
     SEPARATOR,
     TERMINATOR,
     KeyCursor,
@@ -41,6 +32,17 @@ from embermq.store.state.retained_keys import (
     topic_key,
     unescape,
     walk,
+)
+from embermq.store.state.retained_values import (
+    CLEARED,
+    COPY,
+    EXPIRING,
+    REFERENCE,
+    packed_record,
+    unpack_retained,
+    value_expires_us,
+    value_offset,
+    with_expiry,
 )
 from embermq.store.state.rocks import Rocks
 from embermq.store.state.write_buffer import Batch, StateIterator
@@ -131,6 +133,7 @@ class TopicCursor(KeyCursor):
             found, value = iterator.key(), iterator.value()
         if not found:
             return None
+        found, value = last_change(found, value, last)
         timestamp_us, offset = CHANGED_AT.unpack_from(found, len(prefix))
         return timestamp_us, offset, value
 
@@ -171,7 +174,7 @@ class History:
 
     def begin(self, first_offset: int, instant_us: int) -> None:
         """The log has no records before an offset, and the history knows nothing before an instant."""
-        self._retained.history_floor = max(self._retained.history_floor, first_offset)
+        self._retained.raise_history_floor(first_offset)
         self.rocks.write(lambda batch: batch.put(_BEGINS, _NUMBER.pack(instant_us)))
         self._begins_us = instant_us
 
@@ -259,7 +262,7 @@ class History:
         """The changes of one topic above an offset, oldest first."""
         key = topic_key(topic_name)
         found: list[RetainedChange] = []
-        for stored, value in _changes_before(self.rocks.iterator(HISTORY_END), key, OFFSET_MAX):
+        for stored, value in each_change(_entries_before(self.rocks.iterator(HISTORY_END), key, OFFSET_MAX)):
             timestamp_us, offset = CHANGED_AT.unpack_from(stored, len(stored) - CHANGED_AT.size)
             if offset <= after_offset:
                 continue
@@ -314,6 +317,7 @@ class History:
             topics += 1
             last_key = unescape(prefix[1:-1])
             if stored:
+                stored, value = last_change(stored, value, last)
                 timestamp_us, offset = read_i64_be(stored, len(prefix)), read_i64_be(stored, len(prefix) + 8)
                 change = made_change(last_key, timestamp_us, offset, value, instant_us)
                 if change is not None:
@@ -367,31 +371,47 @@ class History:
 
         def fill(batch: Batch) -> None:
             for (key, (offset, value)), retained in zip(seen.items(), current, strict=True):
-                newest: bytes | None = None
-                change = b""
-                for found, found_value in _changes_before(iterator, key, before_offset):
-                    if newest is not None:
-                        batch.delete(newest)
-                    newest, change = found, found_value
-                if newest is None or CHANGED_AT.unpack_from(newest, len(newest) - CHANGED_AT.size)[1] != offset:
+                last: tuple[bytes, bytes] | None = None
+                for entry in _entries_before(iterator, key, before_offset):
+                    if last is not None:
+                        batch.delete(last[0])
+                    last = entry
+                if last is None:
+                    continue
+                changes = changes_of_entry(last[0], last[1])
+                after = [change for change in changes if _offset_of(change[0]) >= before_offset]
+                newest, change = changes[len(changes) - len(after) - 1]
+                if _offset_of(newest) != offset:
                     continue  # a later piece meets the newest one
+                if len(changes) > 1:
+                    batch.delete(last[0])
+                if after:
+                    batch.put(*entry_of_changes(after))
                 if not value:
                     batch.delete(newest)
                 elif retained is None or value_offset(retained) != offset:
                     batch.put(newest, COPY + with_expiry(value, change_expires_us(change)))
+                elif len(changes) > 1:
+                    batch.put(newest, REFERENCE)
 
         self.rocks.write(fill)
 
 
-def _changes_before(iterator: StateIterator, key: bytes, before_offset: int) -> Iterator[tuple[bytes, bytes]]:
+def _entries_before(iterator: StateIterator, key: bytes, before_offset: int) -> Iterator[tuple[bytes, bytes]]:
+    """The entries of a topic whose first change is before an offset."""
     prefix = HISTORY + escape(key) + TERMINATOR
     iterator.seek(prefix)
     while iterator.valid():
         found: bytes = iterator.key()
-        if not found.startswith(prefix) or CHANGED_AT.unpack_from(found, len(prefix))[1] >= before_offset:
+        if not found.startswith(prefix) or _offset_of(found) >= before_offset:
             return
         yield found, iterator.value()
         iterator.next()
+
+
+def _offset_of(change: bytes) -> int:
+    """Of the record of a change, by its key."""
+    return read_i64_be(change, len(change) - 8)
 
 
 def made_change(key: bytes, timestamp_us: int, offset: int, value: bytes, instant_us: int) -> Change | None:

@@ -1,25 +1,26 @@
 """Retained messages in the state: by topic, counted, with their expiries and their history.
 
-Owns: a retained message as bytes, what a group's retained publishes and clears change, and every question about what
-is retained now. What was retained at an instant is a question to `history`.
+Owns: what a group's retained publishes and clears change, and every question about what is retained now. What was
+retained at an instant is a question to `history`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import Final, final
 
-from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
-
 from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
 from embermq.store.interface import Retained, RetainedPiece
-from embermq.store.log.records import QOS_MASK, Group, Kind, write_length
+from embermq.store.log.records import QOS_MASK, Group, Kind
+from embermq.store.state.changes.unpacked import UnpackedChanges, UnpackedTopic
 from embermq.store.state.retained_keys import (
-    HISTORY,
+    EXPIRY,
+    INSTANT,
+    RETAINED,
+    RETAINED_END,
     SEPARATOR,
     BoundedSeeks,
     KeyCursor,
     history_key,
-    history_key_of,
     key_topic,
     piece_of,
     ranges,
@@ -27,90 +28,16 @@ from embermq.store.state.retained_keys import (
     topic_keys,
     walk,
 )
-from embermq.store.state.retained_sizes import ABSENT, SIZE_BITS, SIZE_MASK, UNKNOWN, Sizes, known
+from embermq.store.state.retained_sizes import ABSENT, SIZE_BITS, SIZE_MASK, Sizes
+from embermq.store.state.retained_values import COPY, HEAD, unpack_retained, value_size
 from embermq.store.state.rocks import Rocks
-from embermq.store.state.write_buffer import NEW_VALUE, Batch, StateIterator
+from embermq.store.state.write_buffer import Batch, StateIterator
 
-RETAINED: Final = b"R"
-RETAINED_END: Final = b"S"
-HEAD: Final = Struct("<QQQBHI")  # offset, timestamp (us), expires (us, 0 never), qos, lengths: client id, properties;
-# as `packed_record` writes them. The same, for `unpack_retained`, where unpacking to objects would be half of the time:
-_OFFSET_AT: Final = 0
-_TIMESTAMP_AT: Final = 8
-_EXPIRES_AT: Final = 16
-_QOS_AT: Final = 24
-_CLIENT_ID_BYTES_AT: Final = 25
-_PROPERTY_BYTES_AT: Final = 27
-_HEAD_BYTES: Final = 31
-# What a change of a topic made of its retained message, as the first byte of its value.
-CLEARED: Final = b"\x00"
-REFERENCE: Final = NEW_VALUE  # to the record in the log
-COPY: Final = b"\x02"  # then the message, packed
-EXPIRING: Final = b"\x03"  # as REFERENCE; then when the message expires
 TOTALS: Final = b"\x00totals"
 BUDGET: Final = b"\x00budget/"
 BUDGET_END: Final = b"\x00budget0"
-EXPIRY: Final = b"E"
 _TOTALS: Final = Struct("<QQ")  # count, bytes
-_INSTANT: Final = Struct(">Q")
 _PUBLISH: Final = int(Kind.PUBLISH)
-
-
-def packed_record(group: Group, row: int, expires_us: int = 0, offset: int = 0) -> bytes:
-    """The retained message that a record of a group makes, as the state keeps it.
-
-    `offset` is where it is in the log if its group does not say so.
-    """
-    client_id, properties = group.client_ids[row], group.properties[row]
-    writer = BytesWriter()
-    write_i64_le(writer, offset or group.first_offset + row)
-    write_i64_le(writer, group.timestamps_us[row])
-    write_i64_le(writer, expires_us)
-    writer.append(group.flags[row] & QOS_MASK)
-    write_length(writer, len(client_id))
-    write_i32_le(writer, len(properties))
-    writer.write(client_id)
-    writer.write(properties)
-    writer.write(group.payloads[row])
-    return writer.getvalue()
-
-
-def unpack_retained(key: bytes, value: bytes) -> Retained:
-    """The message of a topic key."""
-    client_id_end = _HEAD_BYTES + (value[_CLIENT_ID_BYTES_AT] | value[_CLIENT_ID_BYTES_AT + 1] << 8)
-    payload_at = client_id_end + read_i32_le(value, _PROPERTY_BYTES_AT)
-    return Retained(
-        key.replace(SEPARATOR, b"/"),
-        value[payload_at:],
-        value[_QOS_AT],
-        value[client_id_end:payload_at],
-        read_i64_le(value, _OFFSET_AT),
-        read_i64_le(value, _TIMESTAMP_AT),
-        value[_HEAD_BYTES:client_id_end],
-        read_i64_le(value, _EXPIRES_AT),
-    )
-
-
-def value_expires_us(value: bytes) -> int:
-    """When the message expires; 0: never."""
-    return int.from_bytes(value[16:24], "little")
-
-
-def with_expiry(value: bytes, expires_us: int) -> bytes:
-    """The same message, which expires at an instant."""
-    return value[:16] + expires_us.to_bytes(8, "little") + value[24:]
-
-
-def value_offset(value: bytes) -> int:
-    """Where in the log the message is."""
-    return read_i64_le(value, _OFFSET_AT)
-
-
-def value_size(key: bytes, value: bytes) -> int:
-    """Its bytes as totals and budgets count them: topic and payload."""
-    _, _, _, _, client_id_bytes, property_bytes = HEAD.unpack_from(value)
-    size_bytes: int = len(key) + len(value) - HEAD.size - client_id_bytes - property_bytes
-    return size_bytes
 
 
 @final
@@ -142,21 +69,6 @@ class RetainedCursor(KeyCursor):
 
 
 @final
-class RetainedChanges:
-    """The totals after a group; valid once its batch is written."""
-
-    __slots__ = ("account", "keys", "sizes", "totals")
-
-    def __init__(
-        self, totals: tuple[int, int], account: RetainedAccount, keys: Sequence[bytes], sizes: Sequence[int]
-    ) -> None:
-        self.totals: Final = totals
-        self.account: Final = account
-        self.keys: Final = keys
-        self.sizes: Final = sizes  # what `Sizes` remembers of each key from now on
-
-
-@final
 class RetainedState:
     """The retained part of the state. `history_floor`: offsets below are trimmed or about to be."""
 
@@ -165,8 +77,8 @@ class RetainedState:
         "_budgets",
         "_rocks",
         "_make_sizes",
-        "_sizes",
         "_totals",
+        "_unpacked",
         "history_floor",
     )
 
@@ -176,6 +88,8 @@ class RetainedState:
         self._rocks: Final = rocks
         self._make_sizes: Final = make_sizes
         self._budgets: Final = tuple(budgets)
+        self._unpacked: Final = UnpackedChanges(make_sizes())
+        rocks.late = self._unpacked
         self.history_floor = 0
         self.load()
 
@@ -184,96 +98,80 @@ class RetainedState:
         totals = self._rocks.get(TOTALS)
         self._totals: tuple[int, int] = _TOTALS.unpack(totals) if totals else (0, 0)
         self._account = self._load_account()
-        self._sizes = self._make_sizes()
+        self._unpacked.sizes = self._make_sizes()
 
     # -- applying ------------------------------------------------------------------------------------------------
 
-    def stage(self, batch: Batch, group: Group, rows: list[int]) -> RetainedChanges:
-        """Put in the batch what these records, retained publishes and removals, change.
-
-        Pass the result to `adopt` after the batch is written.
-        """
-        payloads, kinds, first_offset = group.payloads, group.kinds, group.first_offset
-        put, messages = batch.put, batch.space(RETAINED[0]).entries
-        newest: dict[bytes, int] = {}
-        expiries = self._stage_history(batch, group, rows, newest)
-        remembered = self._sizes.look_up(newest)
-        read = self._read_unknown(newest, remembered)
+    def stage(self, batch: Batch, group: Group, rows: list[int]) -> None:
+        """Apply these records, retained publishes and removals; put in the batch what goes with them."""
+        batch.has_late = True
+        unpacked = self._unpacked
+        topics, payloads, kinds, flags = group.topics, group.payloads, group.kinds, group.flags
+        client_ids, properties, timestamps_us = group.client_ids, group.properties, group.timestamps_us
+        first_offset = group.first_offset
+        found = unpacked.topics
+        new = [topics[row] for row in rows if topics[row] not in found]
+        if new:
+            self._begin_topics(list(dict.fromkeys(new)))
         count, size_bytes = self._totals
         account = self._account.copy()
-        has_budgets = len(account) > 0
-        remember: list[int] = []
-        for (key, row), known_size in zip(newest.items(), remembered, strict=True):
-            old_bytes = new_bytes = NOT_RETAINED
-            if key in read:
-                old = read[key]
-                if old is not None:
-                    old_bytes = self._stage_replaced(batch, key, old)
-            elif known_size != ABSENT:
-                old_bytes = known_size & SIZE_MASK
+        has_budgets, may_expire = len(account) > 0, account.may_expire
+        for row in rows:
+            topic = found[topics[row]]
+            old_bytes, new_bytes = topic.size_bytes, NOT_RETAINED
+            payload, timestamp_us = payloads[row], timestamps_us[row]
+            if payload and kinds[row] == _PUBLISH:
+                expires_us = 0
+                if may_expire or properties[row]:
+                    expires_us = account.expires_us(key_topic(topic.key), properties[row], timestamp_us)
+                new_bytes = len(topic.key) + len(payload)
+                count += 1
+                size_bytes += new_bytes
+                unpacked.retain(
+                    topic,
+                    timestamp_us,
+                    first_offset + row,
+                    expires_us,
+                    flags[row] & QOS_MASK,
+                    client_ids[row],
+                    properties[row],
+                    payload,
+                )
+            else:
+                unpacked.clear(topic, timestamp_us, first_offset + row)
             if old_bytes != NOT_RETAINED:
                 count -= 1
                 size_bytes -= old_bytes
-            payload = payloads[row]
-            if payload and kinds[row] == _PUBLISH:
-                new_bytes = len(key) + len(payload)
-                count += 1
-                size_bytes += new_bytes
-                expires_us = expiries.get(key, 0)
-                if expires_us:
-                    put(EXPIRY + _INSTANT.pack(expires_us) + key, b"")
-                remember.append(UNKNOWN if expires_us else known(first_offset + row, new_bytes))
-                value = packed_record(group, row, expires_us)
-                messages[RETAINED + key] = value
-                batch.size_bytes += len(key) + len(value)
-            else:
-                remember.append(ABSENT)
-                # Delete even if `Sizes` says absent (of another topic with its hash), unless the database said so.
-                if key not in read or old_bytes != NOT_RETAINED:
-                    batch.delete(RETAINED + key)
+            topic.size_bytes = new_bytes
             if has_budgets:
-                account.change(key_topic(key), old_bytes, new_bytes)
-        put(TOTALS, _TOTALS.pack(count, size_bytes))
+                account.change(key_topic(topic.key), old_bytes, new_bytes)
+        self._totals = count, size_bytes
+        self._account = account
+        batch.put(TOTALS, _TOTALS.pack(count, size_bytes))
         for topic_filter, budget_count, budget_bytes in account.totals():
-            put(BUDGET + topic_filter.encode(), _TOTALS.pack(budget_count, budget_bytes))
-        return RetainedChanges((count, size_bytes), account, list(newest), remember)
+            batch.put(BUDGET + topic_filter.encode(), _TOTALS.pack(budget_count, budget_bytes))
 
-    def _stage_history(self, batch: Batch, group: Group, rows: list[int], newest: dict[bytes, int]) -> dict[bytes, int]:
-        """Enter each change in the history, and the last row of each topic in `newest`; returns the topics whose last
-        message expires, with the instant.
-        """
-        payloads, kinds, properties = group.payloads, group.kinds, group.properties
-        first_offset, timestamps_us = group.first_offset, group.timestamps_us
-        account = self._account
-        may_expire = account.may_expire
-        changes = batch.space(HISTORY[0])
-        expiries: dict[bytes, int] = {}
-        topics = group.topics if len(rows) == len(group) else [group.topics[row] for row in rows]
+    def _begin_topics(self, topics: list[bytes]) -> None:
+        """These topics have no unpacked change yet: find out what is retained there."""
         keys, escaped_keys = topic_keys(topics)
-        for row, key, escaped in zip(rows, keys, escaped_keys, strict=True):
-            newest[key] = row
-            change, expires_us = CLEARED, 0
-            if payloads[row] and kinds[row] == _PUBLISH:
-                change = REFERENCE
-                if may_expire or properties[row]:
-                    expires_us = account.expires_us(key_topic(key), properties[row], timestamps_us[row])
-            if expires_us:
-                expiries[key] = expires_us
-                change = EXPIRING + expires_us.to_bytes(8, "little")
-            elif expiries:
-                expiries.pop(key, None)
-            changed = history_key_of(escaped, timestamps_us[row], first_offset + row)
-            batch.size_bytes += len(changed)
-            if change == REFERENCE:
-                changes.new.append(changed)
-            else:
-                changes.entries[changed] = change
-        return expiries
+        remembered = self._unpacked.sizes.look_up(keys)
+        read = self._read_unknown(keys, remembered)
+        for topic, key, escaped, known_size in zip(topics, keys, escaped_keys, remembered, strict=True):
+            old_bytes = NOT_RETAINED
+            is_stored = True  # even if `Sizes` says absent, of another topic with its hash, unless the database said so
+            if key in read:
+                old = read[key]
+                is_stored = old is not None
+                if old is not None:
+                    old_bytes = self._replace(key, old)
+            elif known_size != ABSENT:
+                old_bytes = known_size & SIZE_MASK
+            self._unpacked.begin_topic(topic, UnpackedTopic(key, escaped, old_bytes, is_stored))
 
-    def _read_unknown(self, keys: Iterable[bytes], remembered: list[int]) -> dict[bytes, bytes | None]:
+    def _read_unknown(self, keys: list[bytes], remembered: list[int]) -> dict[bytes, bytes | None]:
         """The messages that have to be read before they are replaced, None where there is none.
 
-        Those are the ones not remembered, as all that expire, and those whose record is trimmed: see `_stage_replaced`.
+        Those are the ones not remembered, as all that expire, and those whose record is trimmed: see `_replace`.
         """
         floor = max(self.history_floor, 1)  # above `UNKNOWN` in any case
         unknown = [
@@ -285,21 +183,23 @@ class RetainedState:
             return {}
         return dict(zip(unknown, self._rocks.get_many([RETAINED + key for key in unknown]), strict=True))
 
-    def adopt(self, changes: RetainedChanges) -> None:
-        """The batch that these changes were staged in is written."""
-        self._totals = changes.totals
-        self._account = changes.account
-        self._sizes.remember(changes.keys, changes.sizes)
-
-    def _stage_replaced(self, batch: Batch, key: bytes, old: bytes) -> int:
+    def _replace(self, key: bytes, old: bytes) -> int:
         """Delete the expiry of a replaced or cleared message, copy it to the history if needed; returns its size."""
         offset, timestamp_us, expires_us, _, _, _ = HEAD.unpack_from(old)
         if expires_us:
-            batch.delete(EXPIRY + _INSTANT.pack(expires_us) + key)
+            self._unpacked.replace(EXPIRY + INSTANT.pack(expires_us) + key, None)
         if offset < self.history_floor:
             # Its record is trimmed or about to be: from now on the history has the only copy.
-            batch.put(history_key(key, timestamp_us, offset), COPY + old)
+            self._unpacked.replace(history_key(key, timestamp_us, offset), COPY + old)
         return value_size(key, old)
+
+    def raise_history_floor(self, offset: int) -> None:
+        """Records below are trimmed or about to be: messages that are replaced from now on are copied.
+
+        An unpacked message would not be, so it is packed.
+        """
+        self._rocks.make_late_entries()
+        self.history_floor = max(self.history_floor, offset)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -381,8 +281,8 @@ class RetainedState:
         found: list[str] = []
         if limit <= 0:
             return found
-        for key, _ in self._rocks.items(EXPIRY, EXPIRY + _INSTANT.pack(now_us + 1)):
-            found.append(key_topic(key[1 + _INSTANT.size :]))
+        for key, _ in self._rocks.items(EXPIRY, EXPIRY + INSTANT.pack(now_us + 1)):
+            found.append(key_topic(key[1 + INSTANT.size :]))
             if len(found) == limit:
                 break
         return found

@@ -24,6 +24,10 @@ AFTER_SUBTREE: Final = b"\x01"  # appended to a key: above everything below that
 DOLLAR: Final = b"$"
 AFTER_DOLLAR: Final = b"%"  # the byte after '$': what a leading wildcard passes over ends here (MQTT-4.7.2-1)
 
+RETAINED: Final = b"R"
+RETAINED_END: Final = b"S"
+EXPIRY: Final = b"E"  # then when the message expires, as `INSTANT`
+INSTANT: Final = Struct(">Q")
 HISTORY: Final = b"H"
 HISTORY_END: Final = b"I"
 TERMINATOR: Final = b"\x00"  # of the topic in the key of a change

@@ -33,6 +33,7 @@ from embermq.store.state.write_buffer import (
     BUFFER_BYTES_MAX,
     BUFFER_ENTRIES_MAX,
     Batch,
+    LateEntries,
     MergedIterator,
     StateIterator,
     WriteBuffer,
@@ -129,6 +130,7 @@ class Rocks:
         "_open_database",
         "_stall_waits_max",
         "_write_options",
+        "late",
         "lock",
     )
 
@@ -153,6 +155,7 @@ class Rocks:
         self._bounds: Final[dict[bytes, ReadOptions]] = {}  # kept: see `items`
         self._buffer_entries_max: Final = buffer_entries_max
         self._buffer = self._empty_buffer()
+        self.late: LateEntries | None = None
         # Taken until a database that was opened again is caught up, and while what is buffered goes to the database.
         self.lock: Final = RLock()
         self._db: Rdict | None = self._open()
@@ -175,6 +178,8 @@ class Rocks:
         What is buffered is dropped: it follows upon what was lost.
         """
         self._buffer = self._empty_buffer()
+        if self.late is not None:
+            self.late.forget()
         if self._db is not None:
             with suppress(Exception):  # it tries to flush once more
                 self._db.close()
@@ -204,6 +209,9 @@ class Rocks:
 
     def get(self, key: bytes) -> bytes | None:
         with self.lock:
+            late = self.late
+            if late is not None and late.count and late.has(key):
+                return late.get(key)
             buffered = self._buffer.entries(key)
             if buffered is not None and key in buffered:
                 return buffered[key]
@@ -215,6 +223,12 @@ class Rocks:
         if not keys:
             return []
         with self.lock:
+            late = self.late
+            if late is not None and late.count:
+                for key in keys:
+                    if late.has(key):
+                        self.make_late_entries()
+                        break
             buffered = self._buffer.entries(keys[0])
             if buffered is None:
                 values: list[bytes | None] = self._use().get(keys)  # type: ignore[arg-type,assignment]  # list for list
@@ -230,6 +244,7 @@ class Rocks:
         bounds.set_iterate_upper_bound(high)
         # A generator, because the bound must live as long as the iterator: rocksdict keeps only a pointer to it.
         with self.lock:
+            self.make_late_entries()
             found = self._use().items(from_key=low, read_opt=bounds)
             buffered = self._buffer.sorted(low[0])
         if buffered is None:
@@ -242,6 +257,7 @@ class Rocks:
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(high)
         with self.lock:
+            self.make_late_entries()
             buffered = self._buffer.sorted(low[0])
             if buffered is None:
                 found = self._use().keys(from_key=low, read_opt=bounds)
@@ -253,6 +269,7 @@ class Rocks:
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(high)
         with self.lock:
+            self.make_late_entries()
             found = self._use().items(from_key=low, read_opt=bounds)
             buffered = self._buffer.sorted(low[0])
             if buffered is None:
@@ -266,25 +283,51 @@ class Rocks:
             if bounds is None:
                 bounds = self._bounds[high] = ReadOptions()
                 bounds.set_iterate_upper_bound(high)
+            self.make_late_entries()
             stored = self._use().iter(bounds)
             buffered = self._buffer.sorted(high[0] - 1)
         return stored if buffered is None else MergedIterator(stored, buffered)
 
     def write(self, fill: Callable[[Batch], Filled]) -> Filled:
-        """Write all that `fill` puts in a batch, or nothing; returns what `fill` returned."""
+        """Write all that `fill` puts in a batch and in the late entries, or nothing; returns what `fill` returned.
+
+        If the database refuses it, a part of it may be buffered with late entries: then nothing is written before
+        `reopen`.
+        """
         batch = Batch()
-        filled = fill(batch)
-        with self.lock:
-            is_taken = self._buffer.takes(batch)
-            if is_taken:
-                self._buffer.add(batch)
+        is_filled = is_taken = False
+        while not is_filled:
+            with self.lock:
+                # Late entries must find a buffer that takes them. A reader closes none that is empty.
+                is_filled = not self._buffer.is_closed()
+                if is_filled:
+                    filled = fill(batch)
+                    is_taken = self._buffer.takes(batch, self.late)
+                    if is_taken:
+                        self._buffer.add(batch)
+            if not is_filled:
+                self._write_buffer(None)
         if not is_taken:
-            self._write_buffer(batch)
+            try:
+                self._write_buffer(batch)
+            except StoreError:
+                self._buffer.is_incomplete = batch.has_late
+                raise
         return filled
+
+    def make_late_entries(self) -> None:
+        """Add the late entries to the buffer, which no reader has sorted since they came."""
+        with self.lock:
+            late = self.late
+            if late is not None and late.count:
+                made = Batch()
+                late.fill(made)
+                self._buffer.add(made)
 
     def has_buffered(self) -> bool:
         """Whether something was written that is not in the database yet."""
-        return not self._buffer.is_empty()
+        late = self.late
+        return not self._buffer.is_empty() or (late is not None and late.count > 0)
 
     def write_buffered(self) -> None:
         """Write to the database what is buffered, if anything is."""
@@ -293,8 +336,12 @@ class Rocks:
 
     def _write_buffer(self, behind: Batch | None) -> None:
         """Write to the database what is buffered, and a batch behind it: all or nothing."""
-        buffer = self._buffer
-        buffer.is_refused = True  # unless this succeeds
+        with self.lock:
+            self.make_late_entries()
+            buffer = self._buffer
+            buffer.is_refused = True  # unless this succeeds
+        if buffer.is_incomplete:
+            raise StoreError("the state cannot be written before it is opened again")
         for _ in range(self._stall_waits_max):
             batch = WriteBatch(raw_mode=True)
             buffer.fill(batch)

@@ -20,7 +20,7 @@ from embermq.store.log.records import RETAIN_FLAG, Group, Kind
 from embermq.store.state import history, rocks, sessions
 from embermq.store.state.from_checkpoint import Restoration
 from embermq.store.state.history import History
-from embermq.store.state.retained import RetainedChanges, RetainedState
+from embermq.store.state.retained import RetainedState
 from embermq.store.state.retained_sizes import Sizes
 from embermq.store.state.rocks import FLUSH_BYTES, Rocks
 from embermq.store.state.sessions import SessionState
@@ -31,8 +31,8 @@ from embermq.store.state.wills import WillState
 from embermq.store.state.write_buffer import BUFFER_ENTRIES_MAX, Batch
 from embermq.store.topic_tree import Moments
 
-SCHEMA_VERSION: Final = 2
-"""2 added what only MQTT 5 can ask for. A state of schema 1 is read as it is: it has none of that."""
+SCHEMA_VERSION: Final = 3
+"""2 added what only MQTT 5 can ask for, 3 series of changes. An older state is read as it is: it has none of that."""
 FLUSH_RECORDS: Final = 100_000
 """The state is flushed after this many applied records at the latest: a start applies no more than these again."""
 GROUP_WEIGHT: Final = 10
@@ -166,18 +166,16 @@ class State:
     def _write(
         self, group: Group, applied: int, retained_rows: list[int], session_rows: list[int], will_rows: list[int]
     ) -> None:
-        def fill(batch: Batch) -> RetainedChanges | None:
-            changes = self.retained.stage(batch, group, retained_rows) if retained_rows else None
+        def fill(batch: Batch) -> None:
+            if retained_rows:
+                self.retained.stage(batch, group, retained_rows)
             if session_rows:
                 self.sessions.stage(batch, group, session_rows)
             if will_rows:
                 self.wills.stage(batch, group, will_rows)
             batch.put(_APPLIED, _NUMBER.pack(applied))
-            return changes
 
-        changes = self._rocks.write(fill)
-        if changes is not None:
-            self.retained.adopt(changes)
+        self._rocks.write(fill)
         self._written = applied
         self._is_larger = True
 

@@ -20,8 +20,8 @@ from embermq.store.log.records import (
     Kind,
 )
 from embermq.store.state import sessions
-from embermq.store.state.retained import HEAD, RETAINED, RETAINED_END
-from embermq.store.state.retained_keys import SEPARATOR
+from embermq.store.state.retained_keys import RETAINED, RETAINED_END, SEPARATOR
+from embermq.store.state.retained_values import HEAD
 from embermq.store.state.rocks import Rocks
 from embermq.store.state.sessions import SESSIONS, SESSIONS_END, SHARED, SHARED_END, session_key
 from embermq.store.state.wills import WILL_HEAD, WILLS, WILLS_END

@@ -6,17 +6,20 @@ Owns: telling from its changes whether a topic had a message at an instant, with
 from typing import Final, final
 
 from embermq.store.errors import HistoryTrimmed
+from embermq.store.state.changes.series import last_change
 from embermq.store.state.history import History, change_expires_us
-from embermq.store.state.retained import CLEARED, REFERENCE, RETAINED, RETAINED_END
 from embermq.store.state.retained_keys import (
     CHANGED_AT,
     HISTORY,
     HISTORY_END,
+    RETAINED,
+    RETAINED_END,
     SEPARATOR,
     TERMINATOR,
     escape,
     unescape,
 )
+from embermq.store.state.retained_values import CLEARED, REFERENCE
 from embermq.store.state.rocks import Rocks
 from embermq.store.state.topic_walks import TopicPiece, TopicSource
 from embermq.store.topic_tree import APPEARED, CHANGED, SAME, VANISHED, Moments
@@ -117,6 +120,10 @@ class HistoryTopics(TopicSource):
             if key <= last_before:
                 before = entry
             at += 1
+        if after is not None:
+            after = last_change(after[0], after[1], last_after)
+        if before is not None:
+            before = last_change(before[0], before[1], last_before)
         return at, after, before
 
     def _by_seeks(self, prefix: bytes) -> tuple[Entry | None, Entry | None]:
@@ -133,7 +140,7 @@ class HistoryTopics(TopicSource):
         if not key.startswith(prefix):
             return None
         value: bytes = iterator.value()
-        return key, value
+        return last_change(key, value, prefix + until)
 
     def _sign(self, after: Entry | None, before: Entry | None) -> int:
         is_after = after is not None and _has_message(after[1], self._after_us)

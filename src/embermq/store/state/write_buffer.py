@@ -1,6 +1,7 @@
 """The write buffer: what was written to the state and is not in RocksDB yet.
 
-Owns: the batch of one write, its place in the buffer, and readers' view of the buffer and the database together.
+Owns: the batch of one write, its place in the buffer, and readers' view of the buffer and the database together; what
+late entries are.
 Never: when the buffer is written to the database; `rocks` decides that.
 RocksDB takes many keys in their order for a fraction of what it takes for the same keys group by group, and a key that
 is written again in the meantime only once. A crash loses no more with the buffer than with RocksDB's memtable alone:
@@ -9,10 +10,12 @@ A buffer that a reader has sorted never changes again, so a reader needs no copy
 database together with all that is buffered, and begins another buffer.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final, TypeAlias, final
 
+from mypy_extensions import mypyc_attr
 from rocksdict import RdictIter, WriteBatch
 
 BUFFER_ENTRIES_MAX: Final = 32_768
@@ -62,10 +65,11 @@ class KeySpace:
 class Batch:
     """What one write puts and deletes."""
 
-    __slots__ = ("_before", "size_bytes", "spaces")
+    __slots__ = ("_before", "has_late", "size_bytes", "spaces")
 
     def __init__(self) -> None:
         self.spaces: dict[int, KeySpace] = {}
+        self.has_late = False  # the same write has made late entries
         self.size_bytes = 0  # of keys and values
         self._before: Final[list[tuple[dict[int, KeySpace], bytes, bytes]]] = []  # up to each `delete_range`
 
@@ -105,6 +109,36 @@ def _fill(batch: WriteBatch, spaces: dict[int, KeySpace]) -> None:
         spaces[first_byte].fill(batch)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class LateEntries(ABC):
+    """Entries that are not in the buffer yet: they follow upon it, and are made when they are needed there.
+
+    `count` and `size_bytes` are about those of the entries. Used with the lock of the database only.
+    """
+
+    __slots__ = ("count", "size_bytes")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.size_bytes = 0
+
+    @abstractmethod
+    def has(self, key: bytes) -> bool:
+        """Whether one of them has this key, unless it is new."""
+
+    @abstractmethod
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key that one of them has; None: deleted."""
+
+    @abstractmethod
+    def fill(self, batch: Batch) -> None:
+        """Make them, and have none any more."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Have none any more."""
+
+
 @final
 class SortedSpace:
     """The buffered keys of one space, in order. It never changes."""
@@ -123,7 +157,7 @@ class SortedSpace:
 class WriteBuffer:
     """Batches that follow each other, joined. The writer adds to it, and only while no reader has sorted it."""
 
-    __slots__ = ("_bytes_max", "_entries_max", "_size_bytes", "_sorted", "_spaces", "is_refused")
+    __slots__ = ("_bytes_max", "_entries_max", "_size_bytes", "_sorted", "_spaces", "is_incomplete", "is_refused")
 
     def __init__(self, entries_max: int, bytes_max: int) -> None:
         self._entries_max: Final = entries_max
@@ -132,14 +166,22 @@ class WriteBuffer:
         self._sorted: Final[dict[int, SortedSpace]] = {}
         self._size_bytes = 0
         self.is_refused = False  # by the database: then the next write must fail, too
+        self.is_incomplete = False  # it has a part of a write that failed: it must never be written
 
-    def takes(self, batch: Batch) -> bool:
-        """Whether a batch can be added; if not, it goes to the database, behind the buffer."""
-        if self._sorted or self.is_refused or batch.has_ranges():
+    def is_closed(self) -> bool:
+        """Whether nothing can be added, whatever its size."""
+        return bool(self._sorted) or self.is_refused
+
+    def takes(self, batch: Batch, late: LateEntries | None = None) -> bool:
+        """Whether a batch can be added, and late entries, too; if not, it goes to the database, behind the buffer."""
+        if self.is_closed() or batch.has_ranges():
             return False
-        if self._size_bytes + batch.size_bytes > self._bytes_max:
-            return False
-        return _length(self._spaces) + _length(batch.spaces) <= self._entries_max
+        size_bytes = self._size_bytes + batch.size_bytes
+        count = _length(self._spaces) + _length(batch.spaces)
+        if late is not None:
+            size_bytes += late.size_bytes
+            count += late.count
+        return size_bytes <= self._bytes_max and count <= self._entries_max
 
     def add(self, batch: Batch) -> None:
         self._size_bytes += batch.size_bytes

@@ -1,0 +1,101 @@
+"""A retained message, and a change of one, as the bytes that the state keeps.
+
+Owns: both layouts.
+"""
+
+from struct import Struct
+from typing import Final
+
+from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
+
+from embermq.store.interface import Retained
+from embermq.store.log.records import QOS_MASK, Group, write_length
+from embermq.store.state.retained_keys import SEPARATOR
+from embermq.store.state.write_buffer import NEW_VALUE
+
+HEAD: Final = Struct("<QQQBHI")  # offset, timestamp (us), expires (us, 0 never), qos, lengths: client id, properties;
+# as `packed_message` writes them. The same for `unpack_retained`, where unpacking to objects would be half of its time:
+_OFFSET_AT: Final = 0
+_TIMESTAMP_AT: Final = 8
+_EXPIRES_AT: Final = 16
+_QOS_AT: Final = 24
+_CLIENT_ID_BYTES_AT: Final = 25
+_PROPERTY_BYTES_AT: Final = 27
+_HEAD_BYTES: Final = 31
+# What a change of a topic made of its retained message, as the first byte of its value.
+CLEARED: Final = b"\x00"
+REFERENCE: Final = NEW_VALUE  # to the record in the log
+COPY: Final = b"\x02"  # then the message, packed
+EXPIRING: Final = b"\x03"  # as REFERENCE; then when the message expires
+SERIES: Final = b"\x04"  # REFERENCE, as are the changes that follow; then those: see `changes.series`
+
+
+def packed_record(group: Group, row: int, expires_us: int = 0, offset: int = 0) -> bytes:
+    """The retained message that a record of a group makes, as the state keeps it.
+
+    `offset` is where it is in the log if its group does not say so.
+    """
+    return packed_message(
+        offset or group.first_offset + row,
+        group.timestamps_us[row],
+        expires_us,
+        group.flags[row] & QOS_MASK,
+        group.client_ids[row],
+        group.properties[row],
+        group.payloads[row],
+    )
+
+
+def packed_message(
+    offset: int, timestamp_us: int, expires_us: int, qos: int, client_id: bytes, properties: bytes, payload: bytes
+) -> bytes:
+    """A retained message as the state keeps it."""
+    writer = BytesWriter()
+    write_i64_le(writer, offset)
+    write_i64_le(writer, timestamp_us)
+    write_i64_le(writer, expires_us)
+    writer.append(qos)
+    write_length(writer, len(client_id))
+    write_i32_le(writer, len(properties))
+    writer.write(client_id)
+    writer.write(properties)
+    writer.write(payload)
+    return writer.getvalue()
+
+
+def unpack_retained(key: bytes, value: bytes) -> Retained:
+    """The message of a topic key."""
+    client_id_end = _HEAD_BYTES + (value[_CLIENT_ID_BYTES_AT] | value[_CLIENT_ID_BYTES_AT + 1] << 8)
+    payload_at = client_id_end + read_i32_le(value, _PROPERTY_BYTES_AT)
+    return Retained(
+        key.replace(SEPARATOR, b"/"),
+        value[payload_at:],
+        value[_QOS_AT],
+        value[client_id_end:payload_at],
+        read_i64_le(value, _OFFSET_AT),
+        read_i64_le(value, _TIMESTAMP_AT),
+        value[_HEAD_BYTES:client_id_end],
+        read_i64_le(value, _EXPIRES_AT),
+    )
+
+
+def value_expires_us(value: bytes) -> int:
+    """When the message expires; 0: never."""
+    return int.from_bytes(value[16:24], "little")
+
+
+def with_expiry(value: bytes, expires_us: int) -> bytes:
+    """The same message, which expires at an instant."""
+    return value[:16] + expires_us.to_bytes(8, "little") + value[24:]
+
+
+def value_offset(value: bytes) -> int:
+    """Where in the log the message is."""
+    return read_i64_le(value, _OFFSET_AT)
+
+
+def value_size(key: bytes, value: bytes) -> int:
+    """Its bytes as totals and budgets count them: topic and payload."""
+    _, _, _, _, client_id_bytes, property_bytes = HEAD.unpack_from(value)
+    size_bytes: int = len(key) + len(value) - HEAD.size - client_id_bytes - property_bytes
+    return size_bytes
