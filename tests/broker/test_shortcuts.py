@@ -291,11 +291,11 @@ def read_step(random: Random, client: int) -> tuple[str, Step]:
         packets = [random_publish(random, (0, 0, 1), ADMITTED) for _ in range(3)]
     elif number == 1:
         packets = [random_publish(random, (1, 1, 2)) for _ in range(3)]
-        if random.random() < 0.6:  # a run, which may have one that is retained in it
-            topic_name, qos, retained = random.choice(ADMITTED), random.choice((1, 2)), random.choice([0, 2, 9, 9])
+        if random.random() < 0.6:  # a run, which may have one that is retained in it, or be of retained ones (-1)
+            topic_name, qos, retained = random.choice(ADMITTED), random.choice((1, 2)), random.choice([0, 2, 9, 9, -1])
             sizes = random.choices([0, 3, 10], k=4)
             packets = [
-                Publish(topic_name, bytes(size), qos, number == retained, False, number + 1)
+                Publish(topic_name, bytes(size), qos, retained in (number, -1), False, number + 1)
                 for number, size in enumerate(sizes)
             ]
     else:

@@ -44,6 +44,7 @@ SUBACK_WEIGHT: Final = 8
 
 
 _NO_MORE: Final[list[Publish]] = []  # one empty one for all effects, never changed
+_NONE_INCLUDED: Final[list["Subscription"]] = []  # the same
 
 
 class Effect(ABC):
@@ -282,7 +283,7 @@ class Effects:
 class PublishEffect(Effect):
     """The deliveries of a message, and its acknowledgement to the publisher; the same for those that joined it."""
 
-    __slots__ = ("offset", "message", "more", "receivers", "shares", "_client_id", "_has_subscribers")
+    __slots__ = ("client_id", "included", "message", "more", "offset", "receivers", "shares", "_has_subscribers")
 
     def __init__(
         self,
@@ -302,13 +303,19 @@ class PublishEffect(Effect):
         self.message: Final = message
         self.more = _NO_MORE  # what has joined (`runs.publishes`)
         self.receivers = receivers
+        self.included = _NONE_INCLUDED  # subscriptions made while a run of retained messages is pending
         self.shares: Final = shares  # groups, each with what `RouteGroup.enqueue` returned
         self._has_subscribers: Final = has_subscribers
-        self._client_id: Final = client_id
+        self.client_id: Final = client_id
 
     def include(self, subscription: "Subscription") -> None:
         """A subscription made while a retained message is pending gets it live: the store cannot show it yet."""
         message = self.message
+        if self.more:
+            if message.retain:
+                self.included = [*self.included, subscription]
+                self.receivers = []  # another list: no other message joins
+            return
         is_wanted = message.retain and message.payload and matches(subscription.topic_filter, message.topic_name)
         # A subscription that replaces another one of the same session is in the route already.
         if is_wanted and all(receiver.session is not subscription.session for receiver in self.receivers):
@@ -320,7 +327,7 @@ class PublishEffect(Effect):
             return
         message = self.message
         if self.receivers:
-            core.delivery.fan_out(message, self.receivers, self._client_id)
+            core.delivery.fan_out(message, self.receivers, self.client_id)
         for group, sequence in self.shares:
             group.offer(message, sequence)
         if message.retain:

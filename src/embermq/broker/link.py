@@ -67,10 +67,10 @@ class Link(ABC):
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
         """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""
 
-    def acknowledge_all(self, packet_type: int, packet_ids: list[int]) -> None:
-        """Shortcut for `acknowledge` of each, with reason 0."""
+    def acknowledge_all(self, packet_type: int, packet_ids: list[int], reason: int = 0) -> None:
+        """Shortcut for `acknowledge` of each."""
         for packet_id in packet_ids:
-            self.acknowledge(packet_type, packet_id, 0)
+            self.acknowledge(packet_type, packet_id, reason)
 
     @abstractmethod
     def send(self, packet: Packet) -> None:

@@ -314,8 +314,8 @@ class StreamConnection(Link):
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
         self._connection.acknowledge(packet_type, packet_id, reason)
 
-    def acknowledge_all(self, packet_type: int, packet_ids: list[int]) -> None:
-        self._connection.acknowledge_all(packet_type, packet_ids)
+    def acknowledge_all(self, packet_type: int, packet_ids: list[int], reason: int = 0) -> None:
+        self._connection.acknowledge_all(packet_type, packet_ids, reason)
 
     def has_room(self) -> bool:
         return self._connection.pending_bytes <= self._output_bytes_max or self._make_room()

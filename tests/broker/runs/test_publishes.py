@@ -73,3 +73,55 @@ def test_a_run_is_bounded_by_its_deliveries() -> None:
     bench.turn()
     bench.commit()
     assert len(writer.take()) == len(reader.payloads()) == RUN_WEIGHT_MAX
+
+
+def retained_run(*topic_names: str) -> list[Packet]:
+    return [
+        Publish(topic_name, topic_name.encode(), 1, True, packet_id=number)
+        for number, topic_name in enumerate(topic_names, 1)
+    ]
+
+
+def test_retained_messages_without_receivers_are_one_run() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    writer, reader = bench.join("w"), bench.join("r")
+    bench.send(writer, *retained_run("a/1", "b", "a/2"), turn=False)
+    assert len(bench.core._effects.pending) == 1
+    bench.turn()
+    bench.commit()
+    reason = ReasonCode.NO_MATCHING_SUBSCRIBERS
+    assert writer.take() == [Puback(number, reason) for number in (1, 2, 3)]
+    assert not bench.core.retained._pending_publishes
+    bench.subscribed(reader, "#", 1)
+    bench.commit()
+    assert reader.payloads() == [b"a/1", b"a/2", b"b"]
+
+
+def test_retained_messages_with_receivers_are_no_run() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    writer, reader = bench.join("w"), bench.join("r")
+    bench.subscribed(reader, "a/#", 1)
+    bench.send(writer, *retained_run("a/1", "a/2", "b"), turn=False)
+    assert len(bench.core._effects.pending) == 3
+    bench.turn()
+    bench.commit()
+    assert reader.payloads() == [b"a/1", b"a/2"]
+
+
+def test_who_subscribes_while_retained_messages_are_pending_gets_each_once() -> None:
+    for qos in (0, 1):
+        store = ScriptedStore()
+        bench = Bench(store)
+        writer, reader = bench.join("w"), bench.join("r")
+        bench.send(writer, *retained_run("a/1", "b", "a/2"))
+        bench.subscribe(reader, "a/#", qos)
+        bench.subscribe(writer, "b", qos)
+        bench.send(writer, Publish("c", b"c", 1, True, packet_id=4))
+        bench.commit()
+        assert sorted(payload for payload in reader.payloads() if payload) == [b"a/1", b"a/2"]
+        found = writer.take()
+        assert [packet.packet_id for packet in found if isinstance(packet, Puback)] == [1, 2, 3, 4]
+        assert [packet.payload for packet in found if isinstance(packet, Publish)] == [b"b"]
+        assert not bench.core.retained._pending_publishes

@@ -2,13 +2,15 @@
 
 Owns: when a message joins the effect of the message before it, and how such an effect is released. All receivers get
 the messages in their order, then the client gets its acknowledgements; that is the same for each of them as one effect
-after the other, since the client is not among the receivers. tests/broker/test_shortcuts.py compares the two.
+after the other, since the client is not among the receivers. tests/broker/test_shortcuts.py compares the two. Retained
+messages are in a run if they have no receivers, as most of them: who subscribes meanwhile may be owed some of them.
 """
 
 from typing import TYPE_CHECKING, Final
 
 from embermq.broker.link import Link
 from embermq.protocol.packets import PUBACK, PUBREC, Publish
+from embermq.protocol.topics import matches
 
 if TYPE_CHECKING:
     from embermq.broker.core import Core
@@ -34,7 +36,9 @@ def join_run(
     ):
         return False
     first = effect.message
-    if first.qos != message.qos or message.qos == 0 or first.retain or message.retain:
+    if first.qos != message.qos or message.qos == 0:
+        return False
+    if first.retain != message.retain or (message.retain and receivers):
         return False
     if first.expires_us or message.expires_us:
         return False
@@ -60,13 +64,27 @@ def release_run(core: "Core", effect: "PublishEffect") -> None:
     link.waiting -= len(more)  # the first message has been taken off, as of every effect
     publisher.pending -= len(more)
     messages = [effect.message, *more]
-    if effect.receivers:
-        core.delivery.fan_out_run(messages, effect.receivers)
-    packet_ids = [message.packet_id for message in messages]
     packet_type = PUBACK if effect.message.qos == 1 else PUBREC
     reason = effect.reason()
-    if reason == 0:
-        link.acknowledge_all(packet_type, packet_ids)
-    else:
-        for packet_id in packet_ids:
-            link.acknowledge(packet_type, packet_id, reason)
+    if effect.included:
+        for message in messages:
+            core.delivery.fan_out(message, _included(effect, message), effect.client_id)
+            core.retained.publish_durable(message)
+            link.acknowledge(packet_type, message.packet_id, reason)
+        return
+    if effect.receivers:
+        core.delivery.fan_out_run(messages, effect.receivers)
+    if effect.message.retain:
+        for message in messages:
+            core.retained.publish_durable(message)
+    link.acknowledge_all(packet_type, [message.packet_id for message in messages], reason)
+
+
+def _included(effect: "PublishEffect", message: Publish) -> "list[Subscription]":
+    """The subscriptions that were made while a retained message was pending, one of each session."""
+    found: list[Subscription] = []
+    for subscription in effect.included:
+        is_wanted = message.payload and matches(subscription.topic_filter, message.topic_name)
+        if is_wanted and all(receiver.session is not subscription.session for receiver in found):
+            found.append(subscription)
+    return found

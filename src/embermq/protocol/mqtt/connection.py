@@ -379,14 +379,14 @@ class Connection:
         self.pending_bytes += 4
         self.answer_bytes += 4
 
-    def acknowledge_all(self, packet_type: int, packet_ids: list[int]) -> None:
-        """Shortcut for `acknowledge` of each with reason 0: one part of the output."""
-        if self.negotiation is None or not self.negotiation.counts_messages:
+    def acknowledge_all(self, packet_type: int, packet_ids: list[int], reason: int = 0) -> None:
+        """Shortcut for `acknowledge` of each: one part of the output, unless they carry the reason."""
+        if self.negotiation is None or not (reason or self.negotiation.counts_messages):
             self.gather_run(acknowledgements(packet_type, packet_ids), len(packet_ids))
             self.answer_bytes += 4 * len(packet_ids)
             return
         for packet_id in packet_ids:
-            self.acknowledge(packet_type, packet_id, 0)
+            self.acknowledge(packet_type, packet_id, reason)
 
     def send(self, packet: Packet) -> None:
         """Gather any other packet; nothing if the dialect cannot express it."""
