@@ -125,3 +125,27 @@ def test_messages_of_one_topic_are_counted_once_before_they_are_packed(tmp_path:
     assert state.retained.totals() == (2, 4)
     assert [found.topic_name for found in state.retained.scan("#", "", 10)] == ["b", "c"]
     state.close()
+
+
+def test_the_message_of_one_topic_is_found_by_its_key(tmp_path: Path) -> None:
+    state = State(tmp_path, [RetainedBudget("x", 0, 0, 60)])
+    write(state, (b"a", b"1"), (b"a/b", b"2"), (b"x", b"3"))
+    for _ in range(2):  # not packed yet, then in the database
+        for topic_name, after, payloads in (("a", "", [b"1"]), ("a", "a", []), ("b", "", []), ("a/b", "a", [b"2"])):
+            piece = state.retained.piece(topic_name, after, 10, 1_000, 10)
+            assert ([found.payload for found in piece.found], piece.done) == (payloads, True)
+        assert [found.payload for found in state.retained.piece("x", "", 10, 1_000, 10, 1).found] == [b"3"]
+        assert state.retained.piece("x", "", 10, 1_000, 10, 1 << 60).found == []
+        state.write_buffered()
+    state.close()
+
+
+def test_expiries_are_found_before_they_are_packed(tmp_path: Path) -> None:
+    state = State(tmp_path, [RetainedBudget("x/#", 0, 0, 60)])
+    write(state, (b"a", b"1"))
+    assert state.retained.expired(1 << 60, 10) == []
+    write(state, (b"x/1", b"1"), (b"x/2", b"1"))
+    assert state.retained.expired(1 << 60, 10) == ["x/1", "x/2"]
+    write(state, (b"x/1", b""))
+    assert state.retained.expired(1 << 60, 10) == ["x/2"]
+    state.close()

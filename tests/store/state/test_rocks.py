@@ -123,6 +123,9 @@ class Late(LateEntries):
     def get(self, key: bytes) -> bytes | None:
         return self.puts[key]
 
+    def has_space(self, first_byte: int) -> bool:
+        return any(key[0] == first_byte for key in self.puts)
+
     def fill(self, batch: Batch) -> None:
         for key, value in self.puts.items():
             batch.put(key, value)
@@ -155,6 +158,10 @@ def test_late_entries_are_found_and_made_when_a_range_is_read(tmp_path: Path) ->
     iterator.seek(b"Ad")
     assert iterator.value() == b"3"
     rocks.write(lambda batch: late.put(batch, b"Ae", b"4"))
+    assert list(rocks.items(b"B", b"C")) == []
+    assert late.count == 1  # nobody needs it there
+    assert list(rocks.items(b"z", b"{")) == [(b"z", b"4")]
+    assert late.count == 0  # that reader has closed the buffer
     rocks.write_buffered()
     assert database.real.get(b"Ae") == b"4"
     assert not rocks.has_buffered()

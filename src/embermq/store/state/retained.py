@@ -236,6 +236,8 @@ class RetainedState:
     ) -> RetainedPiece:
         """As `scan`, within bounds."""
         after_key = topic_key(after_topic_name)
+        if "+" not in topic_filter and "#" not in topic_filter:
+            return self._piece_of_topic(topic_filter, after_key, now_us)
         spans = ranges(topic_filter)
         if spans is not None:
             return self._piece_of_spans(spans, after_key, limit, bytes_max, now_us)
@@ -243,6 +245,13 @@ class RetainedState:
         seeks = BoundedSeeks(cursor, seeks_max)
         matching = _unpacked(_walked(topic_filter, after_key, seeks, cursor))
         return piece_of(matching, seeks, after_topic_name, limit, bytes_max, now_us)
+
+    def _piece_of_topic(self, topic_name: str, after_key: bytes, now_us: int) -> RetainedPiece:
+        """By its key, which is quicker than a range: what is written to the state meanwhile need not be sorted."""
+        retained = self.get(topic_name, now_us) if topic_key(topic_name) > after_key else None
+        if retained is None:
+            return RetainedPiece([], key_topic(after_key), True, 0, 0)
+        return RetainedPiece([retained], topic_name, True, len(retained.topic) + len(retained.payload), 0)
 
     def _piece_of_spans(
         self, spans: list[tuple[bytes, bytes]], after_key: bytes, limit: int, bytes_max: int, now_us: int

@@ -244,7 +244,7 @@ class Rocks:
         bounds.set_iterate_upper_bound(high)
         # A generator, because the bound must live as long as the iterator: rocksdict keeps only a pointer to it.
         with self.lock:
-            self.make_late_entries()
+            self._make_late_entries_of(low[0])
             found = self._use().items(from_key=low, read_opt=bounds)
             buffered = self._buffer.sorted(low[0])
         if buffered is None:
@@ -257,7 +257,7 @@ class Rocks:
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(high)
         with self.lock:
-            self.make_late_entries()
+            self._make_late_entries_of(low[0])
             buffered = self._buffer.sorted(low[0])
             if buffered is None:
                 found = self._use().keys(from_key=low, read_opt=bounds)
@@ -269,7 +269,7 @@ class Rocks:
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(high)
         with self.lock:
-            self.make_late_entries()
+            self._make_late_entries_of(low[0])
             found = self._use().items(from_key=low, read_opt=bounds)
             buffered = self._buffer.sorted(low[0])
             if buffered is None:
@@ -283,7 +283,7 @@ class Rocks:
             if bounds is None:
                 bounds = self._bounds[high] = ReadOptions()
                 bounds.set_iterate_upper_bound(high)
-            self.make_late_entries()
+            self._make_late_entries_of(high[0] - 1)
             stored = self._use().iter(bounds)
             buffered = self._buffer.sorted(high[0] - 1)
         return stored if buffered is None else MergedIterator(stored, buffered)
@@ -323,6 +323,12 @@ class Rocks:
                 made = Batch()
                 late.fill(made)
                 self._buffer.add(made)
+
+    def _make_late_entries_of(self, first_byte: int) -> None:
+        """The same, if a reader of a space needs them, or closes the buffer; with the lock."""
+        late = self.late
+        if late is not None and (late.has_space(first_byte) or self._buffer.has_space(first_byte)):
+            self.make_late_entries()
 
     def has_buffered(self) -> bool:
         """Whether something was written that is not in the database yet."""

@@ -131,6 +131,10 @@ class LateEntries(ABC):
         """The value of a key that one of them has; None: deleted."""
 
     @abstractmethod
+    def has_space(self, first_byte: int) -> bool:
+        """Whether any of them may have a key of this space."""
+
+    @abstractmethod
     def fill(self, batch: Batch) -> None:
         """Make them, and have none any more."""
 
@@ -194,6 +198,10 @@ class WriteBuffer:
 
     def is_empty(self) -> bool:
         return not self._spaces
+
+    def has_space(self, first_byte: int) -> bool:
+        """Whether it has keys of a space; only then a reader of that space closes it."""
+        return first_byte in self._spaces
 
     def entries(self, key: bytes) -> dict[bytes, bytes | None] | None:
         """Where a key is if it is buffered, unless it is new."""

@@ -132,13 +132,14 @@ class UnpackedTopic:
 class UnpackedChanges(LateEntries):
     """By topic name, as the log has it."""
 
-    __slots__ = ("_replaced", "sizes", "topics")
+    __slots__ = ("_has_expiries", "_replaced", "sizes", "topics")
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
         self.sizes = sizes
         self.topics: Final[dict[bytes, UnpackedTopic]] = {}
         self._replaced: Final[list[tuple[bytes, bytes | None]]] = []  # entries, before all others
+        self._has_expiries = False  # whether any of them may be that of an expiry
 
     def begin_topic(self, topic: bytes, unpacked: UnpackedTopic) -> None:
         """A topic that has a change, for the first time."""
@@ -149,6 +150,7 @@ class UnpackedChanges(LateEntries):
     def replace(self, key: bytes, value: bytes | None) -> None:
         """An entry (None: it is deleted) because of the message that a topic had until then."""
         self._replaced.append((key, value))
+        self._has_expiries = True
         self.count += 1
         self.size_bytes += len(key) + len(value or b"")
 
@@ -166,6 +168,7 @@ class UnpackedChanges(LateEntries):
         """A topic has another message."""
         self.size_bytes += _CHANGE_BYTES + len(payload) + len(properties) - len(topic.payload) - len(topic.properties)
         if expires_us:
+            self._has_expiries = True
             self.count += 2
             topic.add_change(timestamp_us, offset, EXPIRING + expires_us.to_bytes(8, "little"))
         else:
@@ -194,6 +197,11 @@ class UnpackedChanges(LateEntries):
 
     def get(self, key: bytes) -> bytes | None:
         return self.topics[key[1:].replace(SEPARATOR, b"/")].message()
+
+    def has_space(self, first_byte: int) -> bool:
+        if first_byte == EXPIRY[0]:
+            return self._has_expiries
+        return self.count > 0 and first_byte in (RETAINED[0], HISTORY[0])
 
     def fill(self, batch: Batch) -> None:
         for key, value in self._replaced:
@@ -224,4 +232,5 @@ class UnpackedChanges(LateEntries):
     def forget(self) -> None:
         self.topics.clear()
         self._replaced.clear()
+        self._has_expiries = False
         self.count = self.size_bytes = 0
