@@ -33,7 +33,7 @@ from embermq.store.topic_tree import Moments
 
 SCHEMA_VERSION: Final = 3
 """2 added what only MQTT 5 can ask for, 3 series of changes. An older state is read as it is: it has none of that."""
-FLUSH_RECORDS: Final = 100_000
+FLUSH_RECORDS: Final = 200_000
 """The state is flushed after this many applied records at the latest: a start applies no more than these again."""
 GROUP_WEIGHT: Final = 10
 """Reading a group costs a start about as much as this many records."""
