@@ -346,7 +346,7 @@ def in_memory(bench: Bench) -> int:
     [session] = bench.core.sessions()
     outbound = session.outbound
     waiting = [] if outbound.queue is not None else list(outbound.backlog)
-    return sum(len(queued.message.payload) for queued in [*outbound.inflight.values(), *waiting])
+    return sum(len(queued.message.payload) for queued in [*outbound.inflight.parted().values(), *waiting])
 
 
 def test_large_messages_that_are_not_acknowledged_close_the_window_early(persistent: bool) -> None:

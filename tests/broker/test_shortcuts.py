@@ -235,8 +235,8 @@ class Side:
                 session.client_id,
                 session.pending,
                 session.heard_ms,
-                sorted(session.received_ids),
-                list(session.outbound.inflight),
+                sorted(session.received_ids.ids()),
+                session.outbound.inflight.ids(),
                 session.outbound.owed(),
                 session.outbound.memory_bytes,
                 session.owed(),
@@ -256,11 +256,20 @@ def in_runs(packets: tuple[Packet, ...]) -> list[Packet]:
             gathered.append(packet)
             continue
         last = gathered[-1] if gathered else None
-        if isinstance(last, Acknowledgements) and last.packet_type == packet_type:
+        if isinstance(last, Acknowledgements) and last.packet_type == packet_type and isinstance(last.packet_ids, list):
             last.packet_ids.append(packet.packet_id)
         else:
             gathered.append(Acknowledgements(packet_type, [packet.packet_id]))
-    return gathered
+    return [counting_up(packet) for packet in gathered]
+
+
+def counting_up(packet: Packet) -> Packet:
+    """A run with a range of packet identifiers, if each follows the one before."""
+    if isinstance(packet, Acknowledgements) and len(packet.packet_ids) > 1:
+        ids = range(packet.packet_ids[0], packet.packet_ids[0] + len(packet.packet_ids))
+        if list(ids) == list(packet.packet_ids):
+            return Acknowledgements(packet.packet_type, ids)
+    return packet
 
 
 # -- scripts ---------------------------------------------------------------------------------------------------------
@@ -293,7 +302,7 @@ def read_step(random: Random, client: int) -> tuple[str, Step]:
         packets = [random_publish(random, (1, 1, 2)) for _ in range(3)]
         if random.random() < 0.6:  # a run, which may have one that is retained in it, or be of retained ones (-1)
             topic_name, qos, retained = random.choice(ADMITTED), random.choice((1, 2)), random.choice([0, 2, 9, 9, -1])
-            sizes = random.choices([0, 3, 10], k=4)
+            sizes = random.choices([0, 3, 10], k=random.choice([4, 4, 9]))
             packets = [
                 Publish(topic_name, bytes(size), qos, retained in (number, -1), False, number + 1)
                 for number, size in enumerate(sizes)

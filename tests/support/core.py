@@ -60,10 +60,10 @@ class ScriptedLink(Link):
         self.closed: ReasonCode | None = None
         self.closed_detail = ""
         self.room = room  # how many more messages the client takes before it is a slow reader
-        self.sent_in_runs = 0  # how many messages came by `deliver_all`
+        self.sent_in_runs = 0  # how many messages at QoS 1 and 2 came many at a time
         self.is_open = False
         self.is_held_back = False
-        self.takes_runs = False  # whether it takes retained messages many at a time
+        self.takes_runs = False  # whether it takes retained messages at QoS 0 many at a time
         self.runs: list[int] = []
         self.on_open: Callable[[], None] = lambda: None
 
@@ -78,7 +78,10 @@ class ScriptedLink(Link):
         )
         return True
 
-    def deliver_retained(self, topics: list[bytes], payloads: list[bytes]) -> bool:
+    def deliver_retained(self, topics: list[bytes], payloads: list[bytes], qos: int, packet_id: int) -> bool:
+        if qos:
+            messages = [Publish(topic.decode(), payload) for topic, payload in zip(topics, payloads, strict=True)]
+            return self._deliver_many(messages, qos, True, packet_id, ())
         if self.takes_runs:
             self.runs.append(len(topics))
             for topic, payload in zip(topics, payloads, strict=True):
@@ -93,6 +96,19 @@ class ScriptedLink(Link):
             count += 1
         self.sent_in_runs += count
         return count
+
+    def deliver_run(self, messages: list[Publish], qos: int, packet_id: int, ids: tuple[int, ...]) -> bool:
+        return self._deliver_many(messages, qos, False, packet_id, ids)
+
+    def _deliver_many(
+        self, messages: list[Publish], qos: int, retain: bool, packet_id: int, ids: tuple[int, ...]
+    ) -> bool:
+        if len(messages) > self.room:
+            return False
+        for number, message in enumerate(messages):
+            self.deliver(Delivery(message, qos, retain, False, packet_id + number, ids))
+        self.sent_in_runs += len(messages)
+        return True
 
     def forward(self, message: Publish) -> bool:
         return self.deliver(Delivery(message))

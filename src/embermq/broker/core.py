@@ -148,8 +148,7 @@ class Core:
         session = link.session
         if session is None:
             return
-        self.connections.now_ms = now_ms
-        session.heard_ms = now_ms
+        self.connections.now_ms = session.heard_ms = now_ms
         self.counters.messages_received += len(packets)
         flow = self.delivery.flow
         if flow.held and session in flow.held:
@@ -163,11 +162,17 @@ class Core:
         delivery = self.delivery
         congested = delivery.flow.congested
         try:
-            for packet in packets:
+            after, count = 0, len(packets)
+            while after < count:
+                packet = packets[after]
+                after += 1
                 if isinstance(packet, Publish):
-                    if congested and may_wait and packet.qos and self._hold_back(session, link, packets, packet):
+                    if congested and may_wait and packet.qos and self._hold_back(session, link, packets, packet, after):
                         return
-                    if shortcuts is None or not shortcuts.publish(session, link, packet):
+                    taken = 0 if shortcuts is None else shortcuts.publish(session, link, packet, packets, after)
+                    if taken:
+                        after += taken - 1
+                    else:
                         delivery.receive(session, link, packet)
                 elif isinstance(packet, Puback):
                     delivery.acknowledged(session, session.outbound.puback(packet.packet_id))
@@ -200,24 +205,20 @@ class Core:
         except StoreError as trouble:  # not `error`: a name in compiled code has one type
             self._store_failed(session, trouble)
 
-    def _hold_back(self, session: Session, link: Link, packets: list[Packet], message: Publish) -> bool:
-        """Let a publisher wait, from one of its messages on, if a receiver of it is congested."""
+    def _hold_back(self, session: Session, link: Link, packets: list[Packet], message: Publish, after: int) -> bool:
+        """Let a publisher wait, from the message on that is before `after`, if a receiver of it is congested."""
         flow = self.delivery.flow
         receiver = flow.blocking(self._routes.route(message.topic_name))
         if receiver is None:
             return False
-        first = 0
-        while packets[first] is not message:
-            first += 1
-        at_once = flow.defer(session, receiver, link, packets[first:])
+        at_once = flow.defer(session, receiver, link, packets[after - 1 :])
         self._process(session, link, at_once, False, None)
         return True
 
     def _process_deferred(self) -> None:
         """The publishers that no longer wait for a receiver go on."""
         flow = self.delivery.flow
-        ready = flow.ready
-        flow.ready = []
+        ready, flow.ready = flow.ready, []
         for deferred in ready:
             packets = flow.take(deferred)
             if packets and deferred.publisher.link is deferred.link:
@@ -237,8 +238,7 @@ class Core:
         shortcuts = self._shortcuts
         if session is None or shortcuts is None or not shortcuts.puback(session, packet_id):
             return False
-        self.connections.now_ms = now_ms
-        session.heard_ms = now_ms
+        self.connections.now_ms = session.heard_ms = now_ms
         return True
 
     def failed(self, link: Link, error: PeerError) -> None:
@@ -289,9 +289,7 @@ class Core:
 
     def restore(self, now_ms: int, wall_us: int) -> None:
         """At start: the persistent sessions as the store remembers them."""
-        self._started_ms = now_ms
-        self.connections.now_ms = now_ms
-        self.delivery.flow.now_ms = now_ms
+        self._started_ms = self.connections.now_ms = self.delivery.flow.now_ms = now_ms
         self._ahead_us = wall_us - now_ms * 1000
         self._clock.now_us = wall_us
         self._shares.restore()

@@ -15,6 +15,7 @@ from embermq.broker.link import Link
 from embermq.broker.queues.clock import Clock
 from embermq.broker.queues.flow import Flow
 from embermq.broker.runs.acknowledgements import AcknowledgementRuns
+from embermq.broker.runs.deliveries import send_new
 from embermq.broker.runs.publishes import join_run
 from embermq.broker.shortcuts import deliver_next
 from embermq.protocol.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Delivery, Publish, Pubrec, Pubrel
@@ -88,7 +89,7 @@ class MessageDelivery:
         elif qos == 2:
             counters.publish_received_2 += 1
             counters.publish_bytes_received_2 += payload_bytes
-        if qos == 2 and message.packet_id in session.received_ids:
+        if qos == 2 and message.packet_id in session.received_ids.parted():
             # MQTT-4.3.3-2: the same message again; the first one may not be durable yet, so this waits as well.
             self._effects.add(AcknowledgementEffect(link, PUBREC, message.packet_id))
             session.remember_received(message.packet_id, self._effects.added)
@@ -122,7 +123,7 @@ class MessageDelivery:
         """A PUBLISH of a connected client that is wrong in itself."""
         self._count_received(packet.qos, packet.payload_bytes)
         reason: int = 0
-        if packet.qos == 1 or packet.packet_id not in session.received_ids:
+        if packet.qos == 1 or packet.packet_id not in session.received_ids.parted():
             reason = self._admission.refuse_payload(session.client_id, packet)
         packet_type = PUBACK if packet.qos == 1 else PUBREC
         self._effects.add(AcknowledgementEffect(link, packet_type, packet.packet_id, reason))
@@ -270,7 +271,8 @@ class MessageDelivery:
             link = session.link
             ids = receiver.ids
             outbound = session.outbound
-            for message in messages:
+            sent = send_new(outbound, link, messages, granted, ids)
+            for message in messages[sent:] if sent else messages:
                 if not deliver_next(outbound, link, message, granted, False, ids):
                     outbound.offer(link, message, granted, False, ids)
                     if outbound.is_above_high_water():
@@ -324,10 +326,11 @@ class MessageDelivery:
     def pubrel(self, session: "Session", link: Link, packet_id: int) -> None:
         """PUBREL: the client may use the identifier again. One that is not known is confirmed too, with a reason."""
         reason: int = ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
-        pubrec = session.received_ids.get(packet_id)
+        received_ids = session.received_ids.parted()
+        pubrec = received_ids.get(packet_id)
         if pubrec is not None:
             reason = 0
-            del session.received_ids[packet_id]
+            del received_ids[packet_id]
             if session.session_id:
                 self._store.append_pubrel(session.session_id, session.client_id, packet_id)
             elif pubrec <= self._effects.released() and not self._effects.are_soon():

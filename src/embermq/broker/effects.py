@@ -135,6 +135,18 @@ class Effects:
         if link is not None:
             link.waiting += 1
 
+    def add_run(self, effect: "PublishEffect", more: list[Publish]) -> None:
+        """Let a run of messages of one client wait: one effect, which `more` messages are part of."""
+        session, link = effect.session, effect.link
+        assert session is not None and link is not None
+        count = len(more)
+        effect.more = more
+        effect.weight += count * effect.weight
+        self.add(effect)
+        self._joined += count
+        session.pending += count
+        link.waiting += count
+
     def newest_publish(self) -> "PublishEffect | None":
         """The newest effect of the open group, if it is that of a message."""
         newest = self.pending[-1] if self.pending else None

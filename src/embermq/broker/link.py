@@ -55,8 +55,18 @@ class Link(ABC):
     def forward(self, message: Publish) -> bool:
         """Shortcut for `deliver(Delivery(message))`: QoS 0, no RETAIN, no identifiers."""
 
-    def deliver_retained(self, topics: list[bytes], payloads: list[bytes]) -> bool:
-        """Shortcut for `deliver` of each at QoS 0 with RETAIN, without properties. False: `deliver` each of them."""
+    def deliver_run(self, messages: list[Publish], qos: int, packet_id: int, ids: tuple[int, ...]) -> bool:
+        """Shortcut for `deliver` of each at QoS 1 or 2, without RETAIN and DUP, if there is room for all of them.
+
+        Their packet identifiers count up from `packet_id`; none of them expires. False: `deliver` each of them.
+        """
+        return False
+
+    def deliver_retained(self, topics: list[bytes], payloads: list[bytes], qos: int, packet_id: int) -> bool:
+        """Shortcut for `deliver` of each with RETAIN, without properties and identifiers of subscriptions.
+
+        At QoS 1 and 2 as `deliver_run`. False: `deliver` each of them.
+        """
         return False
 
     def fits(self, delivery: Delivery) -> bool:
@@ -67,7 +77,7 @@ class Link(ABC):
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
         """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""
 
-    def acknowledge_all(self, packet_type: int, packet_ids: list[int], reason: int = 0) -> None:
+    def acknowledge_all(self, packet_type: int, packet_ids: list[int] | range, reason: int = 0) -> None:
         """Shortcut for `acknowledge` of each."""
         for packet_id in packet_ids:
             self.acknowledge(packet_type, packet_id, reason)

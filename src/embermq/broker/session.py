@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.access import Identity
 from embermq.broker.link import Link
+from embermq.broker.queues.received import ReceivedIds
 from embermq.broker.retained_delivery import SessionStreams
 from embermq.protocol.packets import SESSION_NEVER_EXPIRES, Will
 
@@ -29,7 +30,7 @@ EXPIRED_A_TICK: Final = 500
 # One empty one for all sessions, never changed: many only publish.
 _NO_GROUPS: Final["dict[ShareGroup, None]"] = {}
 _NO_SUBSCRIPTIONS: Final["dict[str, Subscription]"] = {}
-_NO_RECEIVED: Final[dict[int, int]] = {}
+_NO_RECEIVED: Final = ReceivedIds()
 
 
 @final
@@ -98,9 +99,16 @@ class Session:
 
     def remember_received(self, packet_id: int, effect: int) -> None:
         """A QoS 2 message has come, and `effect` is the number of the effect that sends its PUBREC."""
+        self._own_received().parted()[packet_id] = effect
+
+    def remember_received_run(self, first_id: int, count: int, effect: int) -> None:
+        """The same for a run of messages whose packet identifiers count up by one; none of them has come before."""
+        self._own_received().add_run(first_id, count, effect)
+
+    def _own_received(self) -> ReceivedIds:
         if self.received_ids is _NO_RECEIVED:
-            self.received_ids = {}
-        self.received_ids[packet_id] = effect
+            self.received_ids = ReceivedIds()
+        return self.received_ids
 
     def add_group(self, group: "ShareGroup") -> None:
         """The client has become a member of a share group; it may be one of thousands."""

@@ -1,6 +1,6 @@
 """Shortcuts: the packets that most clients send most of the time, without the checks that cannot fail for them.
 
-Owns: three functions, each with its predicate at the head. A function that declines has done nothing, and the general
+Owns: these functions, each with its predicate at the head. A function that declines has done nothing, and the general
 path follows; one that accepts has done what the general path would have done. tests/broker/test_shortcuts.py runs
 random scripts with and without shortcuts and compares all that is sent, counted and recorded.
 `Core(shortcuts=False)` never calls them.
@@ -8,9 +8,10 @@ random scripts with and without shortcuts and compares all that is sent, counted
 
 from typing import TYPE_CHECKING, Final, final
 
+from embermq.broker.effects import PublishEffect
 from embermq.broker.link import Link
-from embermq.broker.queues.outbound import NO_INFLIGHT
-from embermq.protocol.packets import PUBACK, PUBREC, Delivery, Publish
+from embermq.broker.runs.publishes import RUN_MIN, RUN_WEIGHT_MAX, messages_of_run, packet_ids_of
+from embermq.protocol.packets import PUBACK, PUBREC, Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import PACKET_IDS, Store
 
@@ -48,16 +49,14 @@ def deliver_next(
     ):
         return False
     packet_id = durable % PACKET_IDS + 1
-    if packet_id in inflight:
+    if packet_id in inflight.parted():
         return False
     durable += 1
     outbound.durable = durable
     outbound.fetched = durable
     outbound.memory_bytes = memory_bytes
     delivery = Delivery(message, qos, retain, False, packet_id, ids, durable)
-    if inflight is NO_INFLIGHT:
-        outbound.inflight = inflight = {}
-    inflight[packet_id] = delivery
+    outbound.own_inflight().by_id[packet_id] = delivery
     if not link.deliver(delivery):
         outbound.discard(packet_id)
     return True
@@ -86,7 +85,18 @@ class Shortcuts:
         self._delivery: Final = delivery
         self._counters: Final = counters
 
-    def publish(self, session: "Session", link: Link, message: Publish) -> bool:
+    def publish(self, session: "Session", link: Link, message: Publish, packets: list[Packet], position: int) -> int:
+        """A PUBLISH, and what follows it in the read from `position` on. How many messages were taken.
+
+        At QoS 1 and 2 several can be taken as a run (`_publish_run`); else it is the one.
+        """
+        if message.qos and len(packets) - position >= RUN_MIN - 1:
+            taken = self._publish_run(session, link, packets, position - 1)
+            if taken:
+                return taken
+        return 1 if self._publish(session, link, message) else 0
+
+    def _publish(self, session: "Session", link: Link, message: Publish) -> bool:
         """A PUBLISH at QoS 0, or at QoS 1 or 2 with nothing to wait for, is recorded and delivered at once.
 
         If its topic name is admitted, every client has all rights, it is not retained, and nothing is pending that it
@@ -101,7 +111,7 @@ class Shortcuts:
                 return False
         elif not self._commits_at_once or self._effects.pending or route.persistent or route.groups:
             return False
-        if qos == 2 and (session.session_id or message.packet_id in session.received_ids):
+        if qos == 2 and (session.session_id or message.packet_id in session.received_ids.parted()):
             return False
         counters = self._counters
         payload_bytes = len(message.payload)
@@ -139,6 +149,63 @@ class Shortcuts:
         counters.publish_bytes_sent += sent * payload_bytes
         return True
 
+    def _publish_run(self, session: "Session", link: Link, packets: list[Packet], position: int) -> int:
+        """Messages at QoS 1 or 2 to one topic name that follow each other in a read are taken together.
+
+        How many of those from `position` on; 0 if they are few or something about them is particular. If the topic name
+        is admitted, every client has all rights, no receiver has a stored queue or has sent the messages itself, and
+        none was received before. General path: `_publish` and `MessageDelivery.receive` of each.
+        """
+        first = packets[position]
+        assert isinstance(first, Publish)
+        route = self._admitted.get(first.topic_name)
+        if route is None or not self._access.unrestricted or route.persistent or route.groups or self._store.failing():
+            return 0
+        receivers = route.receivers
+        if self._commits_at_once and (self._effects.pending or session.pending or not receivers):
+            return 0
+        messages = messages_of_run(packets, position, RUN_WEIGHT_MAX // (1 + len(receivers)))
+        count = len(messages)
+        if count < RUN_MIN:
+            return 0
+        if first.qos == 2 and (session.session_id or session.received_ids.has_any(first.packet_id, count)):
+            return 0
+        for receiver in receivers:
+            if receiver.session is session:
+                return 0
+        self._count_run(messages)
+        client_id = session.client_id
+        offset = self._store.append_publish(first, client_id)
+        for message in messages[1:]:
+            self._store.append_publish(message, client_id)
+        if self._commits_at_once:
+            if first.qos == 2:
+                session.remember_received_run(first.packet_id, count, 0)  # their PUBRECs wait for no effect
+            self._delivery.fan_out_run(messages, receivers)
+            link.acknowledge_all(PUBACK if first.qos == 1 else PUBREC, packet_ids_of(messages))
+        else:
+            self._effects.add_run(
+                PublishEffect(first, offset, receivers, [], bool(receivers), client_id, session, link), messages[1:]
+            )
+            if first.qos == 2:
+                session.remember_received_run(first.packet_id, count, self._effects.added)
+        return count
+
+    def _count_run(self, messages: list[Publish]) -> None:
+        counters = self._counters
+        count = len(messages)
+        payload_bytes = 0
+        for message in messages:
+            payload_bytes += len(message.payload)
+        counters.publish_received += count
+        counters.publish_bytes_received += payload_bytes
+        if messages[0].qos == 1:
+            counters.publish_received_1 += count
+            counters.publish_bytes_received_1 += payload_bytes
+        else:
+            counters.publish_received_2 += count
+            counters.publish_bytes_received_2 += payload_bytes
+
     def puback(self, session: "Session", packet_id: int) -> bool:
         """A PUBACK that comes alone is done without a turn, if nothing follows from it.
 
@@ -150,7 +217,7 @@ class Shortcuts:
             return False
         if session.groups:
             return False
-        inflight = outbound.inflight
+        inflight = outbound.inflight.parted()
         delivery = inflight.get(packet_id)
         if delivery is None or delivery.qos != 1:
             return False

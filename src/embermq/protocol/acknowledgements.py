@@ -18,11 +18,14 @@ _CLASSES: Final[dict[int, Callable[[int], Packet]]] = {
 
 @final
 class Acknowledgements(Packet):
-    """PUBACK, PUBREC, PUBREL or PUBCOMP (3.4 to 3.7), each with reason 0, by the packet identifiers in their order."""
+    """PUBACK, PUBREC, PUBREL or PUBCOMP (3.4 to 3.7), each with reason 0, by the packet identifiers in their order.
+
+    A range, if each identifier follows the one before: most clients acknowledge messages in the order they came.
+    """
 
     __slots__ = ("packet_type", "packet_ids")
 
-    def __init__(self, packet_type: int, packet_ids: list[int]) -> None:
+    def __init__(self, packet_type: int, packet_ids: list[int] | range) -> None:
         self.packet_type: Final = packet_type
         self.packet_ids: Final = packet_ids
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.access import Identity
 from embermq.broker.link import Link
 from embermq.protocol.errors import PeerError, Refused
-from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES, gather_deliveries, gather_retained
+from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES, gather_deliveries, gather_messages, gather_retained
 from embermq.protocol.mqtt.states import AUTHENTICATING, CLOSING, OPEN
 from embermq.protocol.packets import Connack, Connect, Delivery, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
@@ -107,8 +107,7 @@ class StreamConnection(Link):
         if self._paused & ~TURN and self._unread:
             self._server.rest(self)  # it is held back for another reason as well
             return
-        unread = self._unread
-        self._unread = b""
+        unread, self._unread = self._unread, b""
         if unread:
             self._receive_share(unread)
         if not self._unread:
@@ -118,8 +117,7 @@ class StreamConnection(Link):
 
     def _receive_share(self, data: bytes) -> None:
         """Process as much as takes a fair time; the rest waits for the next turn, behind what others have sent."""
-        turn_time = self._turn_time
-        server = self._server
+        turn_time, server = self._turn_time, self._server
         if turn_time.must_wait(self._took_s, len(data)) and self._connection.state < CLOSING:
             self._unread = data
             server.begin_turn()
@@ -149,8 +147,7 @@ class StreamConnection(Link):
         connection = self._connection
         if connection.state >= CLOSING:
             return
-        server = self._server
-        size = len(data)
+        server, size = self._server, len(data)
         try:
             if size == LONE_PUBACK_BYTES:
                 packet_id = connection.lone_puback(data)
@@ -297,8 +294,11 @@ class StreamConnection(Link):
             self._count_too_large()
         return is_delivered
 
-    def deliver_retained(self, topics: list[bytes], payloads: list[bytes]) -> bool:
-        return gather_retained(self._connection, topics, payloads)
+    def deliver_run(self, messages: list[Publish], qos: int, packet_id: int, ids: tuple[int, ...]) -> bool:
+        return gather_messages(self._connection, messages, qos, packet_id, ids)
+
+    def deliver_retained(self, topics: list[bytes], payloads: list[bytes], qos: int, packet_id: int) -> bool:
+        return gather_retained(self._connection, topics, payloads, qos, packet_id)
 
     def deliver_all(self, deliveries: list[Delivery]) -> int:
         return gather_deliveries(self._connection, deliveries)
@@ -314,7 +314,7 @@ class StreamConnection(Link):
     def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
         self._connection.acknowledge(packet_type, packet_id, reason)
 
-    def acknowledge_all(self, packet_type: int, packet_ids: list[int], reason: int = 0) -> None:
+    def acknowledge_all(self, packet_type: int, packet_ids: list[int] | range, reason: int = 0) -> None:
         self._connection.acknowledge_all(packet_type, packet_ids, reason)
 
     def has_room(self) -> bool:
@@ -345,7 +345,7 @@ class StreamConnection(Link):
             self._client_id = self.session.client_id
         self._server.log.begin(self._client_id, self._address)
         if self._connection.negotiation is not None and self.session is not None:
-            self._connection.negotiation.resumed(self.session.received_ids)
+            self._connection.negotiation.resumed(self.session.received_ids.ids())
         packets = self._connection.opened()
         if self._connection.auths:
             self._enhanced_authentication().take_auths()

@@ -1,5 +1,7 @@
 """Runs of messages: released as single effects would be. Random scripts are in test_shortcuts.py."""
 
+import pytest
+
 from embermq.broker.runs.publishes import RUN_WEIGHT_MAX
 from embermq.protocol.packets import Packet, Puback, Publish, Pubrec
 from embermq.protocol.reasons import ReasonCode
@@ -68,7 +70,8 @@ def test_a_run_is_bounded_by_its_deliveries() -> None:
     writer, reader = bench.join("w"), bench.join("r")
     bench.subscribed(reader, "t", 0)
     bench.send(writer, *run_of(RUN_WEIGHT_MAX, 1), turn=False)
-    assert [effect.weight for effect in bench.core._effects.pending] == [RUN_WEIGHT_MAX] * 2
+    weights = [effect.weight for effect in bench.core._effects.pending]
+    assert max(weights) == RUN_WEIGHT_MAX and sum(weights) == 2 * RUN_WEIGHT_MAX
     assert writer.waiting == RUN_WEIGHT_MAX
     bench.turn()
     bench.commit()
@@ -125,3 +128,23 @@ def test_who_subscribes_while_retained_messages_are_pending_gets_each_once() -> 
         assert [packet.packet_id for packet in found if isinstance(packet, Puback)] == [1, 2, 3, 4]
         assert [packet.payload for packet in found if isinstance(packet, Publish)] == [b"b"]
         assert not bench.core.retained._pending_publishes
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_messages_of_a_read_are_taken_together_up_to_one_that_differs(is_late: bool) -> None:
+    bench = Bench(ScriptedStore(late=is_late))
+    writer, reader = bench.join("w"), bench.join("r")
+    bench.subscribed(reader, "t", 2)
+    bench.send(writer, Publish("t", b"", 2, packet_id=99))  # from here on the topic name is admitted
+    bench.commit()
+    reader.take()
+    messages = [Publish("t", b"%d" % number, 2, packet_id=number) for number in (1, 2, 3, 4, 5, 7, 8, 9, 10)]
+    bench.send(writer, *messages)
+    bench.commit()
+    assert [message.payload for message in reader.take_messages()] == [message.payload for message in messages]
+    assert reader.sent_in_runs == 9
+    session = bench.core.connections.sessions["w"]
+    assert sorted(session.received_ids.ids()) == [1, 2, 3, 4, 5, 7, 8, 9, 10, 99]
+    bench.send(writer, *messages[3:8], Publish("t", b"6", 2, packet_id=6))
+    bench.commit()
+    assert reader.payloads() == [b"6"], "the others have come before"

@@ -7,7 +7,7 @@ from itertools import pairwise, product
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from embermq.protocol.acknowledgements import Acknowledgements, parted
@@ -17,7 +17,13 @@ from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_311, Dialect
 from embermq.protocol.mqtt.encode import RUN_PAYLOAD_BYTES_MAX, SHARED_BYTES_MIN, Encodings, encode
-from embermq.protocol.mqtt.shortcuts import gather_deliveries, gather_retained, lone_puback, read_common
+from embermq.protocol.mqtt.shortcuts import (
+    gather_deliveries,
+    gather_messages,
+    gather_retained,
+    lone_puback,
+    read_common,
+)
 from embermq.protocol.mqtt.states import OPEN
 from embermq.protocol.mqtt.writers import retained_publishes
 from embermq.protocol.packets import (
@@ -154,6 +160,36 @@ def test_a_run_of_acknowledgements_is_one_packet() -> None:
         assert opened(shortcuts=False)[0].receive_data(wire[:8]) == [packet(1), packet(65_535)]
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from([Puback, Pubrec, Pubrel, Pubcomp]), packet_ids, st.integers(1, 12)), max_size=5),
+    st.sampled_from([b"", b"\xc0\x00", b"\x40\x03\x00\x01", b"\x40\x02\x00"]),
+)
+@example([(Pubrec, 65_530, 6), (Pubrec, 1, 6)], b"\x50\x03\x00\x00")
+@example([(Puback, 65_535, 1)] * 5, b"\x40\x03\x00\x00\x00")
+def test_acknowledgements_that_count_up_are_read_as_one_by_one(
+    stretches: list[tuple[type[Puback], int, int]], rest: bytes
+) -> None:
+    wire = b"".join(
+        wire_of(packet(packet_id))
+        for packet, first, count in stretches
+        for packet_id in range(first, min(first + count, 65_536))
+    )
+    seen = []
+    for shortcuts_on in (True, False):
+        connection, _ = opened(shortcuts_on)
+        seen.append((parted(connection.receive_data(wire + rest)), outcome(connection.failure)))
+    assert seen[0] == seen[1]
+
+
+def test_acknowledgements_that_count_up_are_a_range() -> None:
+    connection, _ = opened(shortcuts=True)
+    wire = b"".join(wire_of(Pubrec(packet_id)) for packet_id in (*range(250, 260), 7, *range(65_530, 65_536), 1))
+    assert connection.receive_data(wire) == [
+        Acknowledgements(PUBREC, range(250, 260)),
+        Acknowledgements(PUBREC, [7, *range(65_530, 65_536), 1]),
+    ]
+
+
 def test_a_length_with_an_idle_byte_begins_no_run() -> None:
     wire = b"\x40\x82\x00\x00\x01" + b"\x40\x02\x00\x40" * 2
     connection, _ = opened(shortcuts=True)
@@ -278,7 +314,10 @@ runs: Final = st.lists(
 )
 acknowledgements: Final = st.tuples(st.sampled_from([PUBACK, PUBREC, PUBREL, PUBCOMP]), packet_ids)
 answers: Final = st.builds(
-    Acknowledgements, st.sampled_from([PUBACK, PUBREC, PUBREL, PUBCOMP]), st.lists(packet_ids, min_size=1, max_size=5)
+    Acknowledgements,
+    st.sampled_from([PUBACK, PUBREC, PUBREL, PUBCOMP]),
+    st.lists(packet_ids, min_size=1, max_size=5)
+    | st.builds(lambda first, count: range(first, min(first + count, 65_536)), packet_ids, st.integers(1, 300)),
 )
 retained: Final = st.lists(st.tuples(short_names, st.binary(max_size=200)), min_size=1, max_size=5)
 others: Final = st.sampled_from([Pingresp(), Suback(1, [0, 0x80])])
@@ -345,7 +384,9 @@ def deliver_retained(connection: Connection, found: list[tuple[str, bytes]], sho
     if connection.pending_bytes > 8_000:
         return
     if shortcuts_on:
-        assert gather_retained(connection, [name.encode() for name, _ in found], [payload for _, payload in found])
+        assert gather_retained(
+            connection, [name.encode() for name, _ in found], [payload for _, payload in found], 0, 0
+        )
         return
     for name, payload in found:
         assert connection.deliver(Delivery(Publish(name, payload, 0, True), 0, True))
@@ -366,9 +407,12 @@ def test_connections_with_and_without_shortcuts_do_the_same(script: list[tuple[i
 @pytest.mark.parametrize("dialect", [MQTT_311, MQTT_5])
 def test_retained_messages_of_every_length_are_written_alike(topic_bytes: int, dialect: Dialect) -> None:
     for payload in (b"", b"x"):
-        message = Publish("n" * topic_bytes, payload, 0, True)
-        written = retained_publishes([message.topic_name.encode()] * 2, [payload] * 2, dialect is MQTT_5)
-        assert written == encode(message, dialect) * 2
+        for qos, first_id in ((0, 0), (1, 7), (2, 32_767), (1, 65_534)):
+            ids = [first_id, first_id + 1] if qos else [0, 0]
+            messages = [Publish("n" * topic_bytes, payload, qos, True, False, packet_id) for packet_id in ids]
+            topics = [message.topic_name.encode() for message in messages]
+            written = retained_publishes(topics, [payload] * 2, dialect is MQTT_5, qos, first_id)
+            assert written == b"".join(encode(message, dialect) for message in messages)
 
 
 def test_retained_messages_for_a_client_with_a_maximum_are_written_one_by_one() -> None:
@@ -376,7 +420,7 @@ def test_retained_messages_for_a_client_with_a_maximum_are_written_one_by_one() 
     connection.receive_data(encode(Connect("c", protocol_level=5, maximum_packet_size=20), MQTT_5))
     connection.accepted()
     connection.opened()
-    assert not gather_retained(connection, [b"a"], [b"x"])
+    assert not gather_retained(connection, [b"a"], [b"x"], 0, 0)
     assert connection.data_to_send() == []
 
 
@@ -384,10 +428,10 @@ def test_retained_messages_for_which_there_is_no_room_are_written_one_by_one() -
     connection, _ = opened(True)
     connection.data_to_send()
     long = b"n" * 4_990
-    assert gather_retained(connection, [long], [b""])
-    assert gather_retained(connection, [long], [b""])
+    assert gather_retained(connection, [long], [b""], 0, 0)
+    assert gather_retained(connection, [long], [b""], 0, 0)
     pending = connection.pending_bytes
-    assert not gather_retained(connection, [long], [b""])
+    assert not gather_retained(connection, [long], [b""], 0, 0)
     assert connection.pending_bytes == pending
 
 
@@ -407,6 +451,50 @@ def test_no_retained_message_follows_the_end(level: int) -> None:
 def test_a_run_is_sent_as_its_messages_one_by_one(run: list[Delivery], level: int) -> None:
     seen = [carry_out([opened(is_on, level)], [(0, run), (0, None)], is_on) for is_on in (True, False)]
     assert seen[0] == seen[1]
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.sampled_from([Publish(name, bytes(size)) for name in ("a", "b") for size in (0, 1, 511, 512)])),
+    st.sampled_from(MESSAGES) | st.none(),
+    st.integers(1, 2),
+    st.sampled_from([1, 7, 32_760, 65_400]),
+    st.sampled_from([(), (), (7,)]),
+    st.sampled_from([4, 5, V31]),
+    st.integers(0, 9_000),
+)
+def test_new_messages_are_sent_as_one_by_one(
+    many: list[Publish],
+    other: Publish | None,
+    qos: int,
+    packet_id: int,
+    ids: tuple[int, ...],
+    level: int,
+    pending: int,
+) -> None:
+    new = [*many, Publish("a", b"x"), *([] if other is None else [other])]
+    seen = []
+    for shortcuts_on in (True, False):
+        connection, _ = opened(shortcuts_on, level)
+        connection.pending_bytes += pending
+        if not shortcuts_on or not gather_messages(connection, new, qos, packet_id, ids):
+            for number, message in enumerate(new):
+                assert connection.deliver(Delivery(message, qos, False, False, packet_id + number, ids))
+        pending_bytes = connection.pending_bytes
+        seen.append((b"".join(connection.data_to_send()), connection.packets_taken, pending_bytes))
+    assert seen[0] == seen[1]
+
+
+def test_new_messages_are_one_part_if_there_is_room_and_all_are_short() -> None:
+    connection, _ = opened(True)
+    short = [Publish("a", bytes(100)) for _ in range(40)]
+    assert gather_messages(connection, short, 1, 7, ())
+    assert len(connection.out) == 1
+    assert not gather_messages(connection, [*short, Publish("a", bytes(RUN_PAYLOAD_BYTES_MAX + 1))], 1, 47, ())
+    assert gather_messages(connection, short, 1, 47, ())
+    pending_bytes = connection.pending_bytes
+    assert not gather_messages(connection, short, 1, 87, ()), "there is no room for all of them"
+    assert connection.pending_bytes == pending_bytes
 
 
 @pytest.mark.parametrize("level", [4, 5])

@@ -12,6 +12,7 @@ from embermq.broker.counters import Counters
 from embermq.broker.limits import QUEUE_BYTES_MAX, QUEUE_LOG_BYTES_MAX
 from embermq.broker.link import Link
 from embermq.broker.queues.clock import Clock
+from embermq.broker.queues.inflight import Inflight
 from embermq.broker.runs.deliveries import send_run
 from embermq.protocol.packets import PUBREL, Delivery, Publish
 from embermq.store.interface import PACKET_IDS, Queue, packet_id_of
@@ -38,7 +39,7 @@ _NO_BACKLOG: Final[deque[Delivery]] = deque()
 _NO_IDS: Final[set[int]] = set()
 _NO_RESENDS: Final[list[int]] = []
 _NO_SHARED: Final[dict[int, "tuple[ShareGroup, Delivery]"]] = {}
-NO_INFLIGHT: Final[dict[int, Delivery]] = {}
+NO_INFLIGHT: Final = Inflight()
 
 
 @final
@@ -92,7 +93,7 @@ class Outbound:
         log_bytes_max: int = QUEUE_LOG_BYTES_MAX,
     ) -> None:
         self.queue: Final = queue
-        self.inflight = NO_INFLIGHT  # by packet identifier, oldest first
+        self.inflight = NO_INFLIGHT
         self.backlog = _NO_BACKLOG
         self.window = 0  # how many messages may be in flight now
         self._window_max = 0
@@ -172,10 +173,16 @@ class Outbound:
             self._counters.dropped_queue_full += 1
             self.dropped += 1
             return
-        if link is not None and is_next and packet_id not in self.inflight:
+        if link is not None and is_next and packet_id not in self.inflight.parted():
             self._live = sequence if is_live else 0
             self.pump(link)
             self._live = 0
+
+    def own_inflight(self) -> Inflight:
+        """What is in flight, to add to it; one empty one is shared by all sessions."""
+        if self.inflight is NO_INFLIGHT:
+            self.inflight = Inflight()
+        return self.inflight
 
     def _own_backlog(self) -> deque[Delivery]:
         if self.backlog is _NO_BACKLOG:
@@ -215,7 +222,7 @@ class Outbound:
     def _adapt_window(self) -> None:
         """A full window has been acknowledged: take twice as many if that was quick, half if it took long."""
         inflight = self.inflight
-        if inflight and inflight[next(iter(inflight))].sequence <= self._full_at_sequence:
+        if len(inflight) and inflight.oldest_sequence() <= self._full_at_sequence:
             return
         self._full_at_sequence = 0
         took_us = self._clock.now_us - self._full_at_us
@@ -244,7 +251,7 @@ class Outbound:
                 continue
             delivery = self.backlog[0]
             packet_id = delivery.packet_id
-            if packet_id in self.inflight or packet_id in self.shared:
+            if packet_id in self.inflight.parted() or packet_id in self.shared:
                 return
             self.backlog.popleft()
             if delivery.message.expires_us and self._may_not_be_sent(delivery):
@@ -255,9 +262,7 @@ class Outbound:
                 continue
             if delivery.sequence <= self.sent_before:
                 delivery = delivery.repeated()
-            if self.inflight is NO_INFLIGHT:
-                self.inflight = {}
-            self.inflight[packet_id] = delivery
+            self.own_inflight().by_id[packet_id] = delivery
             if delivery.released:
                 link.acknowledge(PUBREL, packet_id, 0)
             elif not link.deliver(delivery):
@@ -270,7 +275,9 @@ class Outbound:
 
     def discard(self, packet_id: int) -> None:
         """A message is delivered, or is too large for the client and counts as delivered (5.0, MQTT-3.1.2-25)."""
-        message = self.inflight.pop(packet_id).message
+        message = self.inflight.parted().pop(packet_id).message
+        if self._unsent:
+            self._unsent.discard(packet_id)
         self.memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
 
     def _read_ahead(self) -> bool:
@@ -290,12 +297,13 @@ class Outbound:
 
         Its window may be smaller than over its last connection. It bounds PUBLISH only (5.0, MQTT-3.3.4-9, -10).
         """
-        self.resend_ids = list(reversed(self.inflight)) if self.inflight else _NO_RESENDS
+        inflight = self.inflight.parted()
+        self.resend_ids = list(reversed(inflight)) if inflight else _NO_RESENDS
         self._unsent = set(self.resend_ids) if self.resend_ids else _NO_IDS
-        if not self._resend(link) and len(self.inflight) > self.window:
+        if not self._resend(link) and len(inflight) > self.window:
             publishes: list[int] = []
             for packet_id in self.resend_ids:
-                if self.inflight[packet_id].released:
+                if inflight[packet_id].released:
                     self._unsent.discard(packet_id)
                     link.acknowledge(PUBREL, packet_id, 0)
                 else:
@@ -304,12 +312,12 @@ class Outbound:
 
     def _resend(self, link: Link) -> bool:
         """True: all that was in flight has been sent again. A whole window may be more than a client reads at once."""
-        resend_ids, unsent = self.resend_ids, self._unsent
+        resend_ids, unsent, inflight = self.resend_ids, self._unsent, self.inflight.parted()
         while resend_ids:
             if not link.has_room():
                 return False
             packet_id = resend_ids[-1]
-            delivery = self.inflight.get(packet_id)
+            delivery = inflight.get(packet_id)
             if delivery is None:
                 # Acknowledged in the meantime: the client had got it over its last connection.
                 unsent.discard(packet_id)
@@ -317,20 +325,16 @@ class Outbound:
                 continue
             if delivery.released:
                 link.acknowledge(PUBREL, packet_id, 0)
-            elif len(self.inflight) - len(unsent) >= self.window:
+            elif len(inflight) - len(unsent) >= self.window:
                 return False
-            elif not link.deliver(self._repeated(delivery)):
-                self.discard(packet_id)
+            else:
+                if not delivery.dup:
+                    inflight[packet_id] = delivery = delivery.repeated()
+                if not link.deliver(delivery):
+                    self.discard(packet_id)
             unsent.discard(packet_id)
             resend_ids.pop()
         return True
-
-    def _repeated(self, delivery: Delivery) -> Delivery:
-        if delivery.dup:
-            return delivery
-        repeated = delivery.repeated()
-        self.inflight[delivery.packet_id] = repeated
-        return repeated
 
     # -- share groups ----------------------------------------------------------------------------------------------
 
@@ -364,7 +368,7 @@ class Outbound:
         while True:
             self._shared_number += 1
             packet_id = packet_id_of(newest + PACKET_IDS // 2 + self._shared_number % (2 * SHARED_INFLIGHT_MAX))
-            if packet_id not in self.shared and packet_id not in self.inflight:
+            if packet_id not in self.shared and packet_id not in self.inflight.parted():
                 return packet_id
 
     def return_shared(self) -> None:
@@ -405,19 +409,15 @@ class Outbound:
 
     def puback(self, packet_id: int) -> bool:
         """QoS 1 is done. False: no message with this identifier was waiting for it."""
-        delivery = self.inflight.get(packet_id)
+        delivery = self.inflight.parted().get(packet_id)
         if delivery is None or delivery.qos != 1:
             return self._shared_done(packet_id) if self.shared else False
-        del self.inflight[packet_id]
-        if self._unsent:
-            self._unsent.discard(packet_id)
-        message = delivery.message
-        self.memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
+        self.discard(packet_id)
         return True
 
     def pubrec(self, packet_id: int) -> bool:
         """QoS 2: the client has the message. True: PUBREL is owed, once this is durable."""
-        delivery = self.inflight.get(packet_id)
+        delivery = self.inflight.parted().get(packet_id)
         if delivery is None or delivery.qos != 2:
             return False
         if not delivery.released:
@@ -428,11 +428,9 @@ class Outbound:
 
     def pubcomp(self, packet_id: int) -> bool:
         """QoS 2 is done. False: no message with this identifier was waiting for it."""
-        delivery = self.inflight.get(packet_id)
+        delivery = self.inflight.parted().get(packet_id)
         if delivery is None or not delivery.released:
             return False
-        if self._unsent:
-            self._unsent.discard(packet_id)
         self.discard(packet_id)
         return True
 
@@ -444,7 +442,7 @@ class Outbound:
         """Once a turn: tell the persistent queue how far everything is acknowledged."""
         if self.queue is None:
             return
-        done = self.inflight[next(iter(self.inflight))].sequence - 1 if self.inflight else self.newest_sent()
+        done = self.inflight.oldest_sequence() - 1 if len(self.inflight) else self.newest_sent()
         if done > self._acknowledged:
             self._acknowledged = done
             self.queue.acknowledge(done)

@@ -9,7 +9,7 @@ messages are in a run if they have no receivers, as most of them: who subscribes
 from typing import TYPE_CHECKING, Final
 
 from embermq.broker.link import Link
-from embermq.protocol.packets import PUBACK, PUBREC, Publish
+from embermq.protocol.packets import PUBACK, PUBREC, Packet, Publish
 from embermq.protocol.topics import matches
 
 if TYPE_CHECKING:
@@ -20,6 +20,47 @@ if TYPE_CHECKING:
 
 RUN_WEIGHT_MAX: Final = 512
 """A run of more deliveries than this gets no more messages: a run is released in one turn."""
+RUN_MIN: Final = 4
+"""Fewer than these are taken one by one: a run has a cost of its own."""
+
+
+def messages_of_run(packets: list[Packet], position: int, most: int) -> list[Publish]:
+    """The messages at QoS 1 or 2 from `position` on that are alike, at most so many: of one QoS, to one topic name.
+
+    None of them is retained or expires; at QoS 2 their packet identifiers count up by one. Empty if there are few.
+    """
+    run: list[Publish] = []
+    end = min(len(packets), position + most)
+    if end - position < RUN_MIN:
+        return run
+    topic_name = ""
+    qos = next_id = 0
+    while position < end:
+        packet = packets[position]
+        if not isinstance(packet, Publish) or packet.retain or packet.expires_us:
+            break
+        if not run:
+            topic_name, qos, next_id = packet.topic_name, packet.qos, packet.packet_id
+        elif packet.topic_name is not topic_name or packet.qos != qos:
+            break
+        if qos == 2:
+            if packet.packet_id != next_id:
+                break
+            next_id += 1
+        run.append(packet)
+        position += 1
+    return run
+
+
+def packet_ids_of(messages: list[Publish]) -> list[int] | range:
+    """The packet identifiers of messages; a range if they count up by one."""
+    first_id = messages[0].packet_id
+    next_id = first_id
+    for message in messages:
+        if message.packet_id != next_id:
+            return [message.packet_id for message in messages]
+        next_id += 1
+    return range(first_id, next_id)
 
 
 def join_run(
@@ -77,7 +118,7 @@ def release_run(core: "Core", effect: "PublishEffect") -> None:
     if effect.message.retain:
         for message in messages:
             core.retained.publish_durable(message)
-    link.acknowledge_all(packet_type, [message.packet_id for message in messages], reason)
+    link.acknowledge_all(packet_type, packet_ids_of(messages), reason)
 
 
 def _included(effect: "PublishEffect", message: Publish) -> "list[Subscription]":

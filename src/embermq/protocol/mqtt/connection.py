@@ -379,7 +379,7 @@ class Connection:
         self.pending_bytes += 4
         self.answer_bytes += 4
 
-    def acknowledge_all(self, packet_type: int, packet_ids: list[int], reason: int = 0) -> None:
+    def acknowledge_all(self, packet_type: int, packet_ids: list[int] | range, reason: int = 0) -> None:
         """Shortcut for `acknowledge` of each: one part of the output, unless they carry the reason."""
         if self.negotiation is None or not (reason or self.negotiation.counts_messages):
             self.gather_run(acknowledgements(packet_type, packet_ids), len(packet_ids))

@@ -6,7 +6,8 @@ Never: a socket, a connection.
 
 from typing import Final, final
 
-from librt.strings import BytesWriter
+from librt.strings import BytesWriter, write_i16_be
+from mypy_extensions import i16
 
 from embermq.protocol.mqtt.dialect import MQTT_311, Dialect
 from embermq.protocol.mqtt.writers import publish_head, write_publish_head
@@ -156,6 +157,39 @@ class EncodedMessages:
             count += 1
         return count, writer.getvalue()
 
+    def messages(self, messages: list[Publish], qos: int, packet_id: int) -> bytes:
+        """PUBLISH packets at QoS 1 or 2 without RETAIN and DUP, with identifiers from `packet_id` on.
+
+        b"" if a message has a long payload, or has properties that the dialect can express.
+        """
+        writer = BytesWriter()
+        has_properties = self._has_properties
+        head = b""
+        topic_name = ""
+        payload_bytes = -1
+        for message in messages:
+            payload = message.payload
+            if message.topic_name is not topic_name or len(payload) != payload_bytes:
+                topic_name, payload_bytes = message.topic_name, len(payload)
+                if payload_bytes > RUN_PAYLOAD_BYTES_MAX:
+                    return b""
+                head = self._kept_head(topic_name, payload_bytes, qos)
+            writer.write(head)
+            write_i16_be(writer, i16(packet_id if packet_id < 0x8000 else packet_id - 0x10000))
+            packet_id += 1
+            if has_properties:
+                if message.properties:
+                    return b""
+                writer.append(0)  # the property length
+            writer.write(payload)
+        return writer.getvalue()
+
+    def _kept_head(self, topic_name: str, payload_bytes: int, qos: int) -> bytes:
+        try:
+            return self.heads[qos][payload_bytes][topic_name]
+        except (IndexError, KeyError):
+            return self.head(topic_name, payload_bytes, qos)
+
     def _head_of(self, delivery: Delivery) -> bytes:
         """A PUBLISH at QoS 1 or 2 without RETAIN and properties up to its packet identifier."""
         topic_name = delivery.message.topic_name
@@ -163,10 +197,7 @@ class EncodedMessages:
         if delivery.dup:
             rest_bytes = payload_bytes + 1 if self._has_properties else payload_bytes
             return publish_head(topic_name, rest_bytes, delivery.qos, False, True)
-        try:
-            return self.heads[delivery.qos][payload_bytes][topic_name]
-        except (IndexError, KeyError):
-            return self.head(topic_name, payload_bytes, delivery.qos)
+        return self._kept_head(topic_name, payload_bytes, delivery.qos)
 
     def whole(self, message: Publish, retain: bool) -> bytes:
         """The whole PUBLISH at QoS 0, encoded by the general path."""

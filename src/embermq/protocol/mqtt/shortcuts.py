@@ -1,7 +1,7 @@
 """Shortcuts: functions beside the general path for the packets that come most often.
 
 Owns: `read_common`, which reads PUBLISH and acknowledgements without a reader for each, and runs of acknowledgements as
-one packet; `lone_puback`; `gather_retained` and `gather_deliveries`, which write many messages at once.
+one packet; `lone_puback`; the functions `gather_...`, which write many messages at once.
 Never: a meaning of its own. Each function says when it applies and leaves everything else, errors included, to the
 general path (`decode`, `readers`); tests/protocol/mqtt/test_shortcuts.py compares the two. The third shortcut of this
 package, bytes that are encoded once for several receivers, is `encode.EncodedMessages`.
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from librt.strings import read_i32_be
+from mypy_extensions import i32, i64
 
 from embermq.protocol.acknowledgements import RUN_MIN, Acknowledgements
 from embermq.protocol.mqtt.fields import topic_name_of
@@ -101,7 +102,15 @@ def read_common(
 
 
 def _read_run(data: bytes, at: int, packets: list[Packet]) -> int:
-    """Read acknowledgements as one packet, from one at `at` that is valid on; returns where the next packet begins."""
+    """Read acknowledgements as one packet, from one at `at` that is valid on; returns where the next packet begins.
+
+    Those whose identifiers count up by one are a range; if there are few of them, all that follow are a list.
+    """
+    count = _counting_up(data, at)
+    if count >= RUN_MIN:
+        first_id = data[at + 2] << 8 | data[at + 3]
+        packets.append(Acknowledgements(data[at] >> 4, range(first_id, first_id + count)))
+        return at + count * ACKNOWLEDGEMENT_BYTES
     head = data[at] << 8 | 2
     packet_ids: list[int] = []
     stop = len(data) - ACKNOWLEDGEMENT_BYTES
@@ -116,6 +125,20 @@ def _read_run(data: bytes, at: int, packets: list[Packet]) -> int:
     return at
 
 
+def _counting_up(data: bytes, at: int) -> int:
+    """How many acknowledgements of one type begin at `at`, each with the identifier that follows the one before."""
+    position: i64 = at
+    last: i64 = len(data) - ACKNOWLEDGEMENT_BYTES
+    word: i32 = read_i32_be(data, position)
+    count: i64 = 0
+    most: i64 = 0x10000 - i64(word & 0xFFFF)  # the identifier behind 65,535 is 1
+    while position <= last and count < most and read_i32_be(data, position) == word:
+        word += 1
+        count += 1
+        position += ACKNOWLEDGEMENT_BYTES
+    return count
+
+
 def lone_puback(data: bytes) -> int:
     """The packet identifier if the bytes are one PUBACK and nothing else; 0 if they must be read by the general path.
 
@@ -126,8 +149,12 @@ def lone_puback(data: bytes) -> int:
     return 0
 
 
-def gather_retained(connection: "Connection", topics: list[bytes], payloads: list[bytes]) -> bool:
-    """Gather retained messages as PUBLISH packets at QoS 0 with RETAIN. False: do it by `Connection.deliver` of each.
+def gather_retained(
+    connection: "Connection", topics: list[bytes], payloads: list[bytes], qos: int, packet_id: int
+) -> bool:
+    """Gather retained messages as PUBLISH packets with RETAIN. False: do it by `Connection.deliver` of each.
+
+    At QoS 1 and 2 their packet identifiers count up from `packet_id`.
 
     Applies to messages without properties, if none of them depends on the client's aliases or maximum, and if there is
     room for all of them.
@@ -135,11 +162,8 @@ def gather_retained(connection: "Connection", topics: list[bytes], payloads: lis
     negotiation = connection.negotiation
     if negotiation is not None and negotiation.is_limited:
         return False
-    frames = retained_publishes(topics, payloads, negotiation is not None)
-    if connection.pending_bytes + len(frames) > connection.output_bytes_max:
-        return False
-    connection.gather_run(frames, len(topics))
-    return True
+    frames = retained_publishes(topics, payloads, negotiation is not None, qos, packet_id)
+    return _gather_all(connection, frames, len(topics))
 
 
 def gather_deliveries(connection: "Connection", deliveries: list[Delivery]) -> int:
@@ -154,6 +178,27 @@ def gather_deliveries(connection: "Connection", deliveries: list[Delivery]) -> i
     if count:
         connection.gather_run(frames, count)
     return count
+
+
+def gather_messages(
+    connection: "Connection", messages: list[Publish], qos: int, packet_id: int, ids: tuple[int, ...]
+) -> bool:
+    """Gather new messages at QoS 1 or 2, with packet identifiers from `packet_id` on. False: `deliver` each of them.
+
+    Applies to messages with short payloads, in MQTT 5 without properties and Subscription Identifiers (`ids`), if none
+    of them depends on the client's aliases or maximum, and if there is room for all of them.
+    """
+    negotiation = connection.negotiation
+    if negotiation is not None and (negotiation.is_limited or ids):
+        return False
+    return _gather_all(connection, connection.encoded.messages(messages, qos, packet_id), len(messages))
+
+
+def _gather_all(connection: "Connection", frames: bytes, packets: int) -> bool:
+    if not frames or connection.pending_bytes + len(frames) > connection.output_bytes_max:
+        return False
+    connection.gather_run(frames, packets)
+    return True
 
 
 def _learn_topic_name(raw: bytes) -> str:

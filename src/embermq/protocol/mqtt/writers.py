@@ -7,7 +7,8 @@ A dialect's table maps the class of a packet to its writer here (`dialect`).
 
 from typing import TYPE_CHECKING, Final
 
-from librt.strings import BytesWriter, write_i32_be
+from librt.strings import BytesWriter, write_i16_be, write_i32_be
+from mypy_extensions import i16, i32, i64
 
 from embermq.protocol.mqtt.fields import ONE_BYTE, binary_field, text_field, variable_byte_integer
 from embermq.protocol.packets import (
@@ -62,13 +63,22 @@ def write_publish_head(writer: BytesWriter, first: int, topic: bytes, rest_bytes
     writer.write(topic)
 
 
-def retained_publishes(topics: list[bytes], payloads: list[bytes], has_properties: bool) -> bytes:
-    """PUBLISH packets at QoS 0 with RETAIN. `has_properties`: each has a property length, of 0 (MQTT 5)."""
+def retained_publishes(
+    topics: list[bytes], payloads: list[bytes], has_properties: bool, qos: int, packet_id: int
+) -> bytes:
+    """PUBLISH packets with RETAIN; at QoS 1 and 2 their packet identifiers count up from `packet_id`.
+
+    `has_properties`: each has a property length, of 0 (MQTT 5).
+    """
     writer = BytesWriter()
-    extra = 1 if has_properties else 0
+    extra = (1 if has_properties else 0) + (2 if qos else 0)
+    first = 0x31 | qos << 1
     for row in range(len(topics)):
         payload = payloads[row]
-        write_publish_head(writer, 0x31, topics[row], extra + len(payload))
+        write_publish_head(writer, first, topics[row], extra + len(payload))
+        if qos:
+            write_i16_be(writer, i16(packet_id if packet_id < 0x8000 else packet_id - 0x10000))
+            packet_id += 1
         if has_properties:
             writer.append(0)
         writer.write(payload)
@@ -90,12 +100,26 @@ def acknowledgement(packet_type: int, packet_id: int) -> bytes:
     return ACKNOWLEDGEMENT_HEADERS[packet_type] + packet_id.to_bytes(2, "big")
 
 
-def acknowledgements(packet_type: int, packet_ids: list[int]) -> bytes:
+def acknowledgements(packet_type: int, packet_ids: list[int] | range) -> bytes:
     """Several of one type, one behind the other."""
+    if isinstance(packet_ids, range):
+        return _counting_up(packet_type, packet_ids.start, len(packet_ids))
     writer = BytesWriter()
     head = (packet_type << 4 | (2 if packet_type == PUBREL else 0)) << 24 | 2 << 16
     for packet_id in packet_ids:
         write_i32_be(writer, head | packet_id)
+    return writer.getvalue()
+
+
+def _counting_up(packet_type: int, first_id: int, count: int) -> bytes:
+    """Several of one type whose packet identifiers count up."""
+    writer = BytesWriter()
+    word: i32 = (packet_type << 4 | (2 if packet_type == PUBREL else 0)) << 24 | 2 << 16 | first_id
+    left: i64 = count
+    while left > 0:
+        write_i32_be(writer, word)
+        word += 1
+        left -= 1
     return writer.getvalue()
 
 
