@@ -50,6 +50,7 @@ INTERPRETED = (
     "transport/frame_check.py",
     "transport/listeners.py",
     "transport/multicast.py",
+    "transport/sockets/loop.py",
     "transport/tls.py",
     "transport/websocket.py",
 )

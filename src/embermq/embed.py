@@ -34,7 +34,9 @@ from embermq.protocol.sn.settings import SnSettings
 from embermq.store.interface import Store, StoreError
 from embermq.transport.addresses import is_loopback, shown
 from embermq.transport.bounds.address_bounds import SHARED_ADDRESSES
+from embermq.transport.listeners import HAS_POLL
 from embermq.transport.server import GROUP_BYTES_MAX, Server
+from embermq.transport.sockets.loop import SocketLoop
 from embermq.transport.tls import CertificateError, load_certificate, server_context
 
 if TYPE_CHECKING:
@@ -141,14 +143,14 @@ class Broker:
         self._tls = self.check()
         loop = asyncio.get_running_loop()
 
-        def call_soon(function: Callable[[], None]) -> None:
+        def call_in_loop(function: Callable[[], None]) -> None:
             try:
                 loop.call_soon_threadsafe(function)
             except RuntimeError:  # a closed loop cannot be called any more
                 return
 
         try:
-            self._opened = self._open_store(call_soon)
+            self._opened = self._open_store(loop.wake.call if isinstance(loop, SocketLoop) else call_in_loop)
         except StoreError as error:
             raise ConfigError(str(error)) from error
         try:
@@ -314,7 +316,9 @@ class BrokerThread:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed; None is asyncio's own."""
+    """The server's own where the system has epoll, else uvloop where it is installed; None is asyncio's own."""
+    if HAS_POLL:
+        return SocketLoop
     try:
         import uvloop
     except ImportError:

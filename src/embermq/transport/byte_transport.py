@@ -1,10 +1,10 @@
-"""What a client's connection writes to: a transport of asyncio, or the one of the WebSocket listener."""
+"""What connections write to: transports of asyncio, the server's own sockets, or the WebSocket listener's."""
 
 from typing import Protocol
 
 
 class ByteTransport(Protocol):
-    """What a connection needs of an asyncio transport; the WebSocket listener has one of its own."""
+    """What a connection needs of an asyncio transport."""
 
     def write(self, data: bytes) -> None: ...
     def get_write_buffer_size(self) -> int: ...
@@ -14,3 +14,10 @@ class ByteTransport(Protocol):
     def close(self) -> None: ...
     def abort(self) -> None: ...
     def get_extra_info(self, name: str, default: object = None) -> object: ...
+
+
+class DatagramTransport(Protocol):
+    """What the listener for MQTT-SN needs of one."""
+
+    def sendto(self, data: bytes, addr: tuple[str | int, ...]) -> None: ...
+    def close(self) -> None: ...

@@ -7,6 +7,7 @@ Never: a connection. Not compiled: event loops answer with other types than asyn
 import asyncio
 import errno
 import os
+import select
 import socket
 import ssl
 from collections.abc import Sequence
@@ -14,6 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+from embermq.transport.sockets.listening_socket import ListeningSocket
+from embermq.transport.sockets.loop import SocketLoop
+from embermq.transport.sockets.poll import EVENTS_MAX, Poll
 from embermq.transport.stream import StreamConnection
 
 if TYPE_CHECKING:
@@ -23,17 +27,22 @@ if TYPE_CHECKING:
     from embermq.transport.websocket import WebSocketListener
 
 BACKLOG: Final = 4_096
+HAS_POLL: Final = hasattr(select, "epoll") and hasattr(os, "eventfd")
+"""Whether the server can look after sockets itself; otherwise the event loop does."""
 
 
 @final
 class Listeners:
     """All listeners of one server."""
 
-    __slots__ = ("_server", "_streams", "_unix_paths", "_websockets", "datagrams")
+    __slots__ = ("_entered", "_poll", "_server", "_sockets", "_streams", "_unix_paths", "_websockets", "datagrams")
 
     def __init__(self, server: "Server") -> None:
         self._server: Final = server
         self._streams: Final[list[asyncio.Server]] = []
+        self._poll: Poll | None = None
+        self._entered: Poll | None = None  # the same, if it is not the loop's own
+        self._sockets: Final[list[ListeningSocket]] = []
         self._websockets: Final[list[WebSocketListener]] = []
         self.datagrams: Final[list[SnListener]] = []
         self._unix_paths: Final[list[Path]] = []
@@ -49,8 +58,11 @@ class Listeners:
             ssl_handshake_timeout=server.limits.connect_timeout_s if tls is not None else None,
             backlog=BACKLOG,
             reuse_address=True,
+            start_serving=tls is not None or not HAS_POLL,
         )
         self._streams.append(listener)
+        if not listener.is_serving():
+            self._accept_from(listener)
         return int(listener.sockets[0].getsockname()[1])
 
     async def listen_websocket(
@@ -77,10 +89,14 @@ class Listeners:
             if _answers(path):  # the loop would take its place without a word
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             place.unlink()
-        listener = await self._server.loop.create_unix_server(self._new_connection, path, backlog=BACKLOG)
+        listener = await self._server.loop.create_unix_server(
+            self._new_connection, path, backlog=BACKLOG, start_serving=not HAS_POLL
+        )
         place.chmod(mode)
         self._unix_paths.append(place)
         self._streams.append(listener)
+        if not listener.is_serving():
+            self._accept_from(listener)
 
     async def listen_sn(
         self, host: str, port: int, settings: "SnSettings", group: tuple[str, int] | None = None
@@ -89,15 +105,40 @@ class Listeners:
         from embermq.transport.udp import SnListener  # not needed by most servers
 
         listener = SnListener(self._server, settings)
-        bound = await listener.listen(host, port, group)
+        bound = await listener.listen(host, port, group, self._own_poll() if HAS_POLL else None)
         self.datagrams.append(listener)
         return bound
 
     def _new_connection(self) -> asyncio.Protocol:
         return StreamConnection(self._server)  # type: ignore[return-value]  # it has the methods, without the base
 
+    def _accept_from(self, listener: asyncio.Server) -> None:
+        """Accept the connections of sockets that the loop has bound; it does not serve them."""
+        poll = self._own_poll()
+        for bound in listener.sockets:
+            listening = socket.socket(fileno=os.dup(bound.fileno()))
+            listening.setblocking(False)
+            if listening.family != socket.AF_UNIX:
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # for what is accepted from it
+            listening.listen(BACKLOG)
+            self._sockets.append(ListeningSocket(self._server, poll, listening))
+
+    def _own_poll(self) -> Poll:
+        """The poll of the server's own event loop, or one that is entered in a loop of another kind as one file."""
+        if self._poll is None:
+            loop = self._server.loop
+            poll = loop.poll if isinstance(loop, SocketLoop) else None
+            if poll is None or not poll.take(self._server):
+                poll = self._entered = Poll(loop)
+                poll.take(self._server)
+                loop.add_reader(poll.epoll.fileno(), lambda: poll.look(poll.wait(0, EVENTS_MAX)))
+            self._poll = poll
+        return self._poll
+
     def close(self) -> None:
         """Accept no more connections; those that there are go on. UDP is listened on until `close_datagrams`."""
+        for listening in self._sockets:
+            listening.close()
         for listener in self._streams:
             listener.close()
         for websockets in self._websockets:
@@ -110,6 +151,11 @@ class Listeners:
 
     async def wait_closed(self) -> None:
         """All connections have ended: leave nothing behind."""
+        if self._poll is not None:
+            self._poll.leave()
+        if self._entered is not None:
+            self._server.loop.remove_reader(self._entered.epoll.fileno())
+            self._entered.close()
         for websockets in self._websockets:
             await websockets.wait_closed()
         for place in self._unix_paths:

@@ -95,7 +95,7 @@ class Server:
         self.unopened: Final = UnopenedConnections(self.loop, limits.connect_timeout_s)
         self.listeners: Final = Listeners(self)
         self.before_stop: Final[list[Callable[[], Awaitable[None]]]] = []  # the ends of what uses this server
-        self._in_turn = self._stopping = False
+        self._in_turn = self._is_turn_held = self._stopping = False
         self._next_report_ms = self._turn_ms = self._turn_us = 0  # the last since 1970, the others as `now_ms`
         self.turn_time: Final = TurnTime(0 if limits.has_client_rates() else SHARE_TIMED_BYTES, long_turn_s)
         self._turn_end: Final = self._end_turn  # bound once, not in every turn; as the context it runs in
@@ -169,8 +169,18 @@ class Server:
             self._turn_ms = int(now_s * 1000)
             self._turn_us = int((now_s + self._wall_ahead_s) * 1_000_000)
             self.store.begin_turn(self._turn_us)
-            self.loop.call_soon(self._turn_end, context=self._context)
+            if not self._is_turn_held:
+                self.loop.call_soon(self._turn_end, context=self._context)
         return self._turn_ms
+
+    def hold_turn(self) -> None:
+        """All that begins now is one turn; `end_held_turn` ends it."""
+        self._is_turn_held = True
+
+    def end_held_turn(self) -> None:
+        """All sockets that were ready have been read from."""
+        self._is_turn_held = False
+        self._end_turn()
 
     def turn_us(self) -> int:
         """The instant of the turn, in microseconds since 1970."""
@@ -188,6 +198,8 @@ class Server:
         self.log.bug(error)
 
     def _end_turn(self) -> None:
+        if not self._in_turn:
+            return
         self._in_turn = False
         begun_s = self._begun_s
         try:

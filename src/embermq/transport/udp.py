@@ -37,8 +37,11 @@ from embermq.protocol.sn.settings import SnSettings
 from embermq.store.interface import StoreError
 from embermq.transport.addresses import shown
 from embermq.transport.authentication import Authenticator
+from embermq.transport.byte_transport import DatagramTransport
 from embermq.transport.multicast import Group, receive_from_group, send_on_own_network
 from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
+from embermq.transport.sockets.datagram_socket import DatagramSocket
+from embermq.transport.sockets.poll import Poll
 
 if TYPE_CHECKING:
     from embermq.transport.server import Server
@@ -111,7 +114,7 @@ class SnListener:
         self.log: Final = RateLimitedLog(logger, "MQTT-SN clients")  # a forged datagram can cause a line
         self._server: Final = server
         self._links: Final[dict[VirtualConnection, SnLink]] = {}
-        self._transport: asyncio.DatagramTransport | None = None
+        self._transport: DatagramTransport | None = None
         self._is_dirty = False  # something happened in this turn
         self._out: list[SendDatagram] = []  # sent at the end of the turn
         self._timer: asyncio.TimerHandle | None = None
@@ -129,14 +132,16 @@ class SnListener:
 
     # -- socket ------------------------------------------------------------------------------------------------------
 
-    async def listen(self, host: str, port: int, group: Group | None = None) -> int:
-        """Bind, and take part in the group that clients search in; returns the port."""
+    async def listen(self, host: str, port: int, group: Group | None = None, poll: Poll | None = None) -> int:
+        """Bind, and take part in the group that clients search in; returns the port. Without a poll, the loop reads."""
         loop = self._server.loop
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
         bound = _bind(found[0][0], found[0][4])
         _enlarge_receive_buffer(bound)
-        # type: it has the methods, without the base class, which would make the compiled class slow
-        await loop.create_datagram_endpoint(lambda: self, sock=bound)  # type: ignore[type-var]
+        if poll is not None:
+            self._transport = DatagramSocket(poll, bound, self.datagram_received)
+        else:  # type: it has the methods, without the base class, which would make the compiled class slow
+            await loop.create_datagram_endpoint(lambda: self, sock=bound)  # type: ignore[type-var]
         if group is not None:
             try:
                 await self._join_group(bound, group)
@@ -171,9 +176,10 @@ class SnListener:
         for handle in (self._timer, self._advertise_timer):
             if handle is not None:
                 handle.cancel()
-        for transport in (self._transport, self._group_transport):
-            if transport is not None:
-                transport.close()
+        if self._transport is not None:
+            self._transport.close()
+        if self._group_transport is not None:
+            self._group_transport.close()
         self._transport = None
         self._group_transport = None
         self._authenticator.close()

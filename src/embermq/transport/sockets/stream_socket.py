@@ -1,0 +1,193 @@
+"""One socket of a client: what a connection reads and writes, without a transport of the event loop.
+
+Owns: the descriptor, and what the kernel has not taken yet.
+"""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
+
+from embermq.transport.sockets.watched import CLOSED, READABLE, WRITABLE, Watched
+
+if TYPE_CHECKING:
+    from embermq.transport.sockets.poll import Poll
+    from embermq.transport.stream import StreamConnection
+
+HIGH_BYTES: Final = 64 * 1024
+"""When more than this has waited, the connection is told as soon as a quarter of it is left."""
+PARTS_MAX: Final = 1_024
+"""How many parts one call writes; systems take no more."""
+READ_BYTES: Final = 2 * 1024
+"""How much is read at a time from a client that sends little. What finds as much is followed by reads into the memory
+that all sockets share (`Poll.read_much`), whose content is copied: memory for each read would take longer than that."""
+
+# Looked up once: these are called for every message that comes alone.
+_read: Final[Callable[[int, int], bytes]] = os.read
+_write: Final[Callable[[int, bytes], int]] = os.write
+
+
+@final
+class StreamSocket(Watched):
+    """A `ByteTransport`. It writes at once, and keeps what the kernel does not take."""
+
+    __slots__ = (
+        "_connection",
+        "_end",
+        "_events",
+        "_high_bytes",
+        "_is_above",
+        "_is_closing",
+        "_peer",
+        "_poll",
+        "_sends_much",
+        "_unsent",
+        "_unsent_bytes",
+    )
+
+    def __init__(self, poll: "Poll", descriptor: int, peer: object, connection: "StreamConnection") -> None:
+        Watched.__init__(self, descriptor)
+        self._poll: Final = poll
+        self._peer: Final = peer
+        self._connection: Final = connection
+        self._events = READABLE
+        self._sends_much = False
+        self._unsent: list[bytes | memoryview] | None = None
+        self._unsent_bytes = 0
+        self._high_bytes = HIGH_BYTES
+        self._is_above = False  # more than `_high_bytes` waited, and the connection waits to be told that it is less
+        self._is_closing = False
+        self._end: OSError | None = None  # why it was closed
+
+    def fileno(self) -> int:
+        return self.descriptor
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        if name == "peername":
+            return self._peer
+        return self if name == "socket" else default
+
+    # -- from the poll -----------------------------------------------------------------------------------------------
+
+    def ready(self, events: int) -> None:
+        if events & WRITABLE:
+            self._write_on()
+        if events & ~WRITABLE and self._events & READABLE:
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            data = self._poll.read_much(self.descriptor) if self._sends_much else _read(self.descriptor, READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._close_now(error)
+            return
+        if data:
+            self._sends_much = len(data) >= READ_BYTES
+            self._connection.data_received(data)
+        else:
+            self.close()
+
+    def tell_end(self) -> None:
+        """The poll says that it is time to tell the connection."""
+        self._connection.connection_lost(self._end)
+
+    # -- from the connection -----------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        if self._is_closing:
+            return
+        if self._unsent is None:
+            try:
+                sent = _write(self.descriptor, data)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self._close_now(error)
+                return
+            if sent == len(data):
+                return
+            self._unsent = [memoryview(data)[sent:]]
+            self._unsent_bytes = len(data) - sent
+            self._watch(self._events | WRITABLE)
+        else:
+            self._unsent.append(data)
+            self._unsent_bytes += len(data)
+        if self._unsent_bytes > self._high_bytes:
+            self._is_above = True
+
+    def get_write_buffer_size(self) -> int:
+        return self._unsent_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high_bytes = HIGH_BYTES if high is None else high
+
+    def pause_reading(self) -> None:
+        if not self._is_closing:
+            self._watch(self._events & ~READABLE)
+
+    def resume_reading(self) -> None:
+        if not self._is_closing:
+            self._watch(self._events | READABLE)
+
+    def close(self) -> None:
+        """Read no more, and end when all was sent."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        if self._unsent is None:
+            self._close_now(None)
+        else:
+            self._watch(WRITABLE)
+
+    def abort(self) -> None:
+        """End at once."""
+        self._close_now(None)
+
+    # -- the socket --------------------------------------------------------------------------------------------------
+
+    def _watch(self, events: int) -> None:
+        before = self._events
+        if events != before:
+            self._events = events
+            self._poll.change(self.descriptor, before, events)
+
+    def _write_on(self) -> None:
+        unsent = self._unsent
+        if unsent is None:
+            return
+        try:
+            sent = os.writev(self.descriptor, unsent[:PARTS_MAX])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._close_now(error)
+            return
+        self._unsent_bytes -= sent
+        whole = 0
+        while sent and sent >= len(unsent[whole]):
+            sent -= len(unsent[whole])
+            whole += 1
+        del unsent[:whole]
+        if sent:
+            unsent[0] = memoryview(unsent[0])[sent:]
+        if not unsent:
+            self._unsent = None
+            if self._is_closing:
+                self._close_now(None)
+                return
+            self._watch(self._events & ~WRITABLE)
+        if self._is_above and self._unsent_bytes <= self._high_bytes // 4:
+            self._is_above = False
+            self._connection.resume_writing()
+
+    def _close_now(self, error: OSError | None) -> None:
+        if self.descriptor == CLOSED:
+            return
+        self._is_closing = True
+        self._end = error
+        self._poll.ended(self)
+        os.close(self.descriptor)  # epoll forgets it
+        self.descriptor = CLOSED
+        self._unsent = None
+        self._unsent_bytes = 0
