@@ -69,7 +69,7 @@ class StreamSocket(Watched):
     # -- from the poll -----------------------------------------------------------------------------------------------
 
     def ready(self, events: int) -> None:
-        if events & WRITABLE:
+        if events & WRITABLE or not self._events & READABLE:  # the end of what is not read from is found by writing
             self._write_on()
         if events & ~WRITABLE and self._events & READABLE:
             self._read()
