@@ -110,7 +110,7 @@ class StreamSocket(Watched):
             self._unsent = [memoryview(data)[sent:]]
             self._unsent_bytes = len(data) - sent
             self._watch(self._events | WRITABLE)
-        else:
+        elif data:  # an empty part would never leave: no write takes a byte of it
             self._unsent.append(data)
             self._unsent_bytes += len(data)
         if self._unsent_bytes > self._high_bytes:
