@@ -187,7 +187,8 @@ class StreamSocket(Watched):
         self._is_closing = True
         self._end = error
         self._poll.ended(self)
-        os.close(self.descriptor)  # epoll forgets it
+        self._watch(0)  # to close it is not enough: a process that was forked has it open, and epoll would tell of it
+        os.close(self.descriptor)
         self.descriptor = CLOSED
         self._unsent = None
         self._unsent_bytes = 0
