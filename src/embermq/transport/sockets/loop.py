@@ -45,7 +45,5 @@ class SocketLoop(asyncio.SelectorEventLoop):
         return super().call_at(when, callback, *args, context=context)
 
     def close(self) -> None:
-        if not self.is_closed():
-            self.poll.remove(self.wake)
-            self.wake.close()
-        super().close()
+        super().close()  # with the epoll; raises if the loop runs
+        self.wake.close()

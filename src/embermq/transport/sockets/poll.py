@@ -9,6 +9,7 @@ import os
 import select
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.transport.sockets.stream_socket import StreamSocket
@@ -178,7 +179,8 @@ class Wake(Watched):
 
     def _wake(self) -> None:
         self._is_woken = True
-        os.eventfd_write(self.descriptor, 1)
+        with suppress(OSError):  # it was closed meanwhile
+            os.eventfd_write(self.descriptor, 1)
 
     def ready(self, events: int) -> None:
         os.eventfd_read(self.descriptor)
@@ -194,5 +196,7 @@ class Wake(Watched):
 
     def close(self) -> None:
         """Nothing is called any more."""
-        os.close(self.descriptor)
-        self.descriptor = CLOSED
+        descriptor = self.descriptor
+        self.descriptor = CLOSED  # first: another thread must not write to what has this number next
+        if descriptor != CLOSED:
+            os.close(descriptor)
