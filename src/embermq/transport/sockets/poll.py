@@ -108,28 +108,36 @@ class Poll:
         server = self._server
         watched = self._watched
         self._is_looking = True
-        if server is not None:
-            server.hold_turn()
-        for descriptor, events in ready:
-            found = watched.get(descriptor)
-            if found is None:
-                others.append((descriptor, events))
-                continue
-            try:
-                found.ready(events)
-            except Exception as error:  # our own bug: the other sockets go on
-                self._failed(error)
-                found.abort()
-            if self._ended:
-                self._tell_ended()
-        if server is not None:
-            server.end_held_turn()
-        self._is_looking = False
+        try:
+            if server is not None:
+                server.hold_turn()
+            for descriptor, events in ready:
+                found = watched.get(descriptor)
+                if found is None:
+                    others.append((descriptor, events))
+                    continue
+                try:
+                    found.ready(events)
+                except Exception as error:  # our own bug: the other sockets go on
+                    self._failed(error)
+                    found.abort()
+                if self._ended:
+                    self._tell_ended()
+        finally:  # also if the program is interrupted: it may end its server after that
+            if server is not None:
+                self._end_turn(server)
+            self._is_looking = False
         if self._ended:
             self._tell_ended()
         if self._after_turn:
             self._call_after_turn()
         return others
+
+    def _end_turn(self, server: "Server") -> None:
+        try:
+            server.end_held_turn()
+        except Exception as error:  # our own bug: the event loop goes on
+            self._failed(error)
 
     def after_turn(self, call: Callable[[], None]) -> None:
         """Call it when this turn has ended and the connections that have ended in it no longer count."""
