@@ -32,9 +32,9 @@ NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENO
 class ListeningSocket(Watched):
     """Accepts connections for a server."""
 
-    __slots__ = ("_accept", "_poll", "_retry", "_server", "_socket")
+    __slots__ = ("_accept", "_poll", "_retry", "_retry_s", "_server", "_socket")
 
-    def __init__(self, server: "Server", poll: Poll, listening: socket.socket) -> None:
+    def __init__(self, server: "Server", poll: Poll, listening: socket.socket, retry_s: float = RETRY_S) -> None:
         """`listening` is this object's from now on."""
         Watched.__init__(self, listening.fileno())
         self._server: Final = server
@@ -42,6 +42,7 @@ class ListeningSocket(Watched):
         self._socket: Final = listening
         # Not `accept`: it makes an object, for which it asks the system for the address of this side.
         self._accept: Final[Callable[[], tuple[int, object]]] = listening._accept  # type: ignore[attr-defined]
+        self._retry_s: Final = retry_s
         self._retry: asyncio.TimerHandle | None = None
         poll.add(self)
 
@@ -68,9 +69,9 @@ class ListeningSocket(Watched):
                 return  # there was no room; connections that have ended meanwhile make some, and are looked after first
 
     def _wait(self, error: OSError) -> None:
-        logger.warning("connections cannot be accepted for %g s: %s", RETRY_S, error.strerror)
+        logger.warning("connections cannot be accepted for %g s: %s", self._retry_s, error.strerror)
         self._poll.remove(self)
-        self._retry = self._server.loop.call_later(RETRY_S, self._listen_again)
+        self._retry = self._server.loop.call_later(self._retry_s, self._listen_again)
 
     def _listen_again(self) -> None:
         self._retry = None
@@ -81,4 +82,5 @@ class ListeningSocket(Watched):
         if self._retry is not None:
             self._retry.cancel()
         self._poll.remove(self)  # closing is not enough: the event loop has the same socket under another descriptor
+        self.descriptor = CLOSED
         self._socket.close()
