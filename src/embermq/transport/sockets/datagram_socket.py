@@ -67,6 +67,8 @@ class DatagramSocket(Watched):
         """Send what the kernel takes, and end."""
         if self.descriptor == CLOSED:
             return
+        if self._unsent:
+            self._send_on()
         self._poll.remove(self)
         self.descriptor = CLOSED
         self._socket.close()
