@@ -109,7 +109,10 @@ def run(scenario: Scenario, *, internal_errors: int = 0, limits: Limits | None =
     """Run a scenario on a server of its own and a poll that has turns when the scenario says so."""
 
     async def whole() -> None:
-        poll = Poll(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        failures: list[dict[str, object]] = []  # of what the event loop has called
+        loop.set_exception_handler(lambda _, failure: failures.append(failure))
+        poll = Poll(loop)
         server = Server(store=MemoryStore(), access=AllowAll(), limits=limits or Limits(), sys_interval_s=0)
         assert poll.take(server)
         await server.start()
@@ -117,6 +120,7 @@ def run(scenario: Scenario, *, internal_errors: int = 0, limits: Limits | None =
         try:
             await scenario(server, poll)
             assert server.core.counters.internal_errors == internal_errors
+            assert not failures
         finally:
             await server.stop()
             poll.close()

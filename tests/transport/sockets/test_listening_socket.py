@@ -14,8 +14,8 @@ from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Connect
 from embermq.transport.server import Server
 from embermq.transport.sockets.listening_socket import ACCEPTED_MAX, ListeningSocket
-from embermq.transport.sockets.poll import Poll
-from support.polled_server import TIMEOUT_S, is_silent, look, run
+from embermq.transport.sockets.poll import EVENTS_MAX, Poll
+from support.polled_server import TIMEOUT_S, Pair, is_silent, look, run, tcp_pair
 
 CONNACK = bytes.fromhex("20020000")
 
@@ -78,12 +78,32 @@ def test_connections_for_which_there_is_no_room_are_closed_and_make_room_when_th
             await asyncio.sleep(0)
         assert all(each.recv(1) == b"" for each in refused)
         assert is_silent(poll)
-        first.close()
         next_client = client(bound)
+        first.close()
         look(poll)  # the end of the first counts before the next is accepted
         next_client.sendall(encode(Connect("next")))
         look(poll)
         assert next_client.recv(4) == CONNACK
+        accepting.close()
+
+    run(scenario, limits=Limits(connections_max=1))
+
+
+def test_after_a_connection_for_which_there_is_no_room_ends_are_looked_for_before_the_next() -> None:
+    async def scenario(server: Server, poll: Poll) -> None:
+        bound = listening()
+        accepting = ListeningSocket(server, poll, bound)
+        first = client(bound)
+        look(poll)
+        refused, accepted = client(bound), client(bound)
+        ready = poll.wait(TIMEOUT_S, EVENTS_MAX)
+        first.close()
+        poll.look(ready)
+        assert refused.recv(1) == b""
+        look(poll)
+        accepted.sendall(encode(Connect("next")))
+        look(poll)
+        assert accepted.recv(4) == CONNACK
         accepting.close()
 
     run(scenario, limits=Limits(connections_max=1))
@@ -141,6 +161,24 @@ def test_a_closed_socket_accepts_nothing_although_it_is_open_elsewhere() -> None
         assert is_silent(poll)
         waiting.close()
         copy.close()
+
+    run(scenario)
+
+
+def test_a_socket_that_is_closed_twice_does_no_harm_to_the_one_that_has_its_descriptor_next() -> None:
+    async def scenario(server: Server, poll: Poll) -> None:
+        bound = listening()
+        descriptor = bound.fileno()
+        accepting = ListeningSocket(server, poll, bound)
+        a_client, served = tcp_pair()
+        accepting.close()
+        os.dup2(served.fileno(), descriptor, inheritable=False)
+        served.close()
+        pair = Pair(server, poll, lambda: (a_client, socket.socket(fileno=descriptor)))
+        accepting.close()
+        pair.send(Connect("c"))
+        look(poll)
+        assert a_client.recv(4) == CONNACK
 
     run(scenario)
 
