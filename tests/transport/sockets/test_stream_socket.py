@@ -147,6 +147,22 @@ def test_everything_that_a_client_sends_is_read(size: int) -> None:
     run(scenario)
 
 
+def test_what_a_client_has_sent_together_is_read_in_one_turn() -> None:
+    async def scenario(server: Server, poll: Poll) -> None:
+        pair = Pair(server, poll, unix_pair)
+        pair.send(Connect("c"))
+        look(poll)
+        for _ in range(2):  # also after a turn with little
+            before = server.core.counters.publish_received
+            pair.send(*[Publish("t", bytes(100))] * 100)
+            look(poll)
+            assert server.core.counters.publish_received == before + 100
+            pair.send(Pingreq())
+            look(poll)
+
+    run(scenario)
+
+
 def test_a_paused_client_is_read_from_when_reading_goes_on() -> None:
     async def scenario(server: Server, poll: Poll) -> None:
         pair = Pair(server, poll)

@@ -82,11 +82,21 @@ class StreamSocket(Watched):
         except OSError as error:
             self._close_now(error)
             return
-        if data:
-            self._sends_much = len(data) >= READ_BYTES
-            self._connection.data_received(data)
-        else:
+        if not data:
             self.close()
+            return
+        is_much = len(data) >= READ_BYTES
+        if is_much and not self._sends_much:  # what was sent together is processed in one turn, with one commit
+            data += self._read_more()
+        self._sends_much = is_much
+        self._connection.data_received(data)
+
+    def _read_more(self) -> bytes:
+        """What there is behind what was read. If it is the end, or an error, the next turn finds it."""
+        try:
+            return self._poll.read_much(self.descriptor)
+        except OSError:
+            return b""
 
     def tell_end(self) -> None:
         """The poll says that it is time to tell the connection."""
