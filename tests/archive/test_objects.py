@@ -8,13 +8,19 @@ import pytest
 from embermq.archive.address import parse_address
 from embermq.archive.errors import ArchiveDamaged
 from embermq.archive.objects import CHUNK_BYTES, STREAMS_MAX, Objects
+from support.archives import BUCKET
 
 SIZE = 3 * CHUNK_BYTES + 17
 CONTENT = random.Random(5).randbytes(SIZE)
 
 
-@pytest.fixture
-def objects(place: str) -> Objects:
+@pytest.fixture(scope="module", params=["directory", "s3", "gs"])
+def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Objects:
+    """Once for all tests, which only read: to write them takes long at the server of Google's store."""
+    if request.param == "directory":
+        place = str(tmp_path_factory.mktemp("archive"))
+    else:
+        place = f"{request.param}://{BUCKET}/objects?{request.getfixturevalue(f'{request.param}_query')}"
     written = Objects(parse_address(place))
     for number in range(STREAMS_MAX + 2):
         written.write_bytes(f"some/{number}", CONTENT[number:])
