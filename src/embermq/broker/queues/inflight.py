@@ -1,8 +1,8 @@
 """The messages at QoS 1 and 2 that one client has been sent and has not acknowledged.
 
-Owns: what is in flight, oldest first, by packet identifier. Messages that were sent as a run stay one object as long as
-the client answers them in the order in which they were sent, as most clients do. Whoever asks for a single message has
-the runs parted first: then there is a `Delivery` for each message, as for those that were sent one by one.
+Owns: what is in flight, oldest first, by packet identifier. Messages that were sent as a run are kept as one `SentRun`
+while the client acknowledges them in the order in which they were sent, as most clients do. Code that needs a single
+message calls `parted` first, which replaces all runs by a `Delivery` for each message.
 """
 
 from typing import Final, final

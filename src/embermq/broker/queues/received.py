@@ -1,7 +1,8 @@
 """The QoS 2 packet identifiers that one client has sent and not released yet (3.1.1 section 4.3.3).
 
-Owns: which they are, and the number of the effect that sends the PUBREC of each. Those of a run of messages stay one
-object as long as the client releases them in their order; whoever asks for a single one has the runs parted first.
+Owns: which they are, and the number of the effect that sends the PUBREC of each. The identifiers of messages that came
+as a run are kept as one `ReceivedRun` while the client releases them in the order of the run. Code that needs
+a single identifier calls `parted` first, which replaces all runs by single identifiers.
 """
 
 from typing import Final, final
@@ -40,7 +41,7 @@ class ReceivedIds:
         return found
 
     def parted(self) -> dict[int, int]:
-        """The number of the effect of each, by identifier."""
+        """The number of the effect of each, by identifier; from now on there are no runs."""
         if self._runs:
             for run in self._runs:
                 for packet_id in range(run.first_id, run.end_id):
