@@ -43,6 +43,7 @@ CONFLICTS: Final = (
 )
 """What Delta raises when another commit has come first. None of these classes is a base of the others."""
 
+_DELTA: Final = "org.apache.spark.sql.delta"
 _TXN_APP: Final = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION: Final = "spark.databricks.delta.write.txnVersion"
 
@@ -186,18 +187,18 @@ def take_epoch(spark: SparkSession, path: str, identifier: str, before: int, epo
 def _commit(spark: SparkSession, transaction: Any, versions: Mapping[str, int], files: Any = None) -> None:
     """Commit versions of transaction identifiers, and nothing else but files that were written for the transaction."""
     # Delta has no public call for this; the tests check it for the pinned version.
-    jvm: Any = spark._jvm
-    delta: Any = jvm.org.apache.spark.sql.delta
-    changes = jvm.java.util.ArrayList()
+    changes = _java_class(spark, "java.util.ArrayList")()
+    set_transaction = _java_class(spark, f"{_DELTA}.actions.SetTransaction")
+    none = _java_class(spark, "scala.Option").empty()
     for identifier, version in versions.items():
-        changes.add(delta.actions.SetTransaction(identifier, version, jvm.scala.Option.empty()))
-    actions = jvm.scala.jdk.javaapi.CollectionConverters.asScala(changes).toSeq()
+        changes.add(set_transaction(identifier, version, none))
+    actions = _java_class(spark, "scala.jdk.javaapi.CollectionConverters").asScala(changes).toSeq()
     if files is None:
-        operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+        operation = getattr(_java_class(spark, f"{_DELTA}.DeltaOperations$ManualUpdate$"), "MODULE$")
         transaction.commit(actions, operation)
         return
-    append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
-    operation = getattr(delta, "DeltaOperations$StreamingUpdate")(append, identifier, version, jvm.scala.Option.empty())
+    append = _java_class(spark, "org.apache.spark.sql.streaming.OutputMode").Append()
+    operation = _java_class(spark, f"{_DELTA}.DeltaOperations$StreamingUpdate")(append, identifier, version, none)
     transaction.commit(actions.appendedAll(files), operation)
 
 
@@ -215,8 +216,12 @@ def _check_epoch(lake: Lake, found: int) -> None:
 
 
 def _log(spark: SparkSession, path: str) -> Any:
-    jvm: Any = spark._jvm
-    return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+    return _java_class(spark, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, path)
+
+
+def _java_class(spark: SparkSession, name: str) -> Any:
+    """A class of Java by its whole name: part by part, Java would look for a class for each part in every jar."""
+    return getattr(spark._jvm, name)
 
 
 def _snapshot(log: Any) -> Any:
