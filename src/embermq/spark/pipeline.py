@@ -39,7 +39,7 @@ from embermq.spark.lake.tables import GAPS_SCHEMA, create_table
 from embermq.spark.lake.transactions import claim_table, newest_epoch
 from embermq.spark.lake_reserve import LakeReserve
 from embermq.spark.queries.registration import SchemaName, register_tables
-from embermq.spark.schedule import Plan, Turn, next_plan
+from embermq.spark.schedule import Plan, Turn, next_plan, pause_s
 from embermq.spark.session import (
     DEFAULT_MASTER,
     ONCE_SETTINGS,
@@ -58,6 +58,8 @@ from embermq.store.log.identity import past_lost
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.5
+PAUSE_S_MAX: Final = 2.0
+"""How often it looks at the log: while it waits for new records, and while nobody is due whatever is new."""
 PROGRESS_EVERY_S: Final = 5.0
 PREPARED_AT_ONCE: Final = 3
 
@@ -225,7 +227,7 @@ class _Run:
                 if plan is None:
                     if self._end is not None:
                         break
-                    stopping.wait(POLL_S)
+                    stopping.wait(self._pause_s())
             state = "stopped" if stopping.is_set() else "done"
         except LeaseLost:
             state = "deposed"
@@ -275,6 +277,11 @@ class _Run:
             end, now_s = min(end, self._end), float("inf")  # nobody waits
         plan = next_plan(self._turns.values(), end, self._settings.records_max, self._settings.fresh_s, now_s)
         return plan and replace(plan, end=past_lost(self._log.lost(), plan.end))
+
+    def _pause_s(self) -> float:
+        """How long to wait before the log's end is looked at again."""
+        nobody_due_s = pause_s(self._turns.values(), self._settings.fresh_s, time.monotonic())
+        return min(nobody_due_s, PAUSE_S_MAX) or POLL_S
 
     def _batch(self, plan: Plan) -> None:
         began_s = time.monotonic()

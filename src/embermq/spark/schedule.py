@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-APPEND_SHARE: Final = 0.1
-MERGE_SHARE: Final = 0.06
+APPEND_SHARE: Final = 0.05
+MERGE_SHARE: Final = 0.05
 """The most time that batches may take, as a share of all time: of all jobs that only append, and of all that merge. A
-merge takes about a second whatever its size, so merged tables get larger and rarer batches on a small or busy machine.
+merge takes some seconds whatever its size, so merged tables get larger and rarer batches on a small or busy machine.
 """
-WAIT_MAX: Final = 6.0
+WAIT_MAX: Final = 18.0
 """However much batches cost, none waits longer than this many times the wanted freshness."""
 
 
@@ -65,6 +65,13 @@ def next_plan(turns: Iterable[Turn], log_end: int, records_max: int, fresh_s: fl
     end = min(log_end, first.position + records_max)
     jobs = tuple(turn.name for turn in due if first.position <= turn.position < end)
     return Plan(first.position, end, jobs)
+
+
+def pause_s(turns: Iterable[Turn], fresh_s: float, now_s: float) -> float:
+    """For how long no append that follows the log is due, whatever is new; 0 if one is."""
+    appending = [turn for turn in turns if not turn.is_merged]
+    due_s = min((turn.began_s for turn in appending), default=float("-inf")) + _wait_s(appending, False, fresh_s)
+    return max(0.0, due_s - now_s)
 
 
 def _wait_s(turns: Sequence[Turn], is_merged: bool, fresh_s: float) -> float:

@@ -1,7 +1,7 @@
 """The settings of a lake's maintenance, from the same file as the typed tables:
 
     [pipeline]
-    compact_files = 12
+    compact_files = 16
     vacuum_hours = 24
 
     [pipeline.retention]

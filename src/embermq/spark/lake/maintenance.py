@@ -24,13 +24,13 @@ from embermq.spark.lake.transactions import CONFLICTS, applied, table_bytes
 
 logger = logging.getLogger(__name__)
 
-COMPACT_FILES: Final = 12
+COMPACT_FILES: Final = 16
 VACUUM_HOURS: Final = 24.0
 TIDY_EVERY_S: Final = 6 * 3600.0
 SMALL_FILE_BYTES: Final = 16 << 20
 """Larger files are joined once, when their day is over."""
-JOIN_ALL_EVERY: Final = 5
-"""Most compactions join only files that have come since the one before; every fifth joins all small ones. Joined each
+JOIN_ALL_EVERY: Final = 3
+"""Most compactions join only files that have come since the one before; every third joins all small ones. Joined each
 time, a table of a few hours would cost more than all the rest of the pipeline."""
 
 AGE_COLUMNS: Final = {
