@@ -16,7 +16,7 @@ from support.wire import PUBACK, Message, Wire, publish
 
 STATE_TOPIC = "$SYS/broker/store/state"
 SETTINGS = {"server.sys_interval_s": "1"}
-MEANWHILE = b"meanwhile" * 2000  # more than what is left of the page that the log ends in
+MEANWHILE = b"meanwhile" * 40_000  # more than the zeros that the log has ahead
 
 
 @pytest.fixture

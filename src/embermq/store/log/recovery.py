@@ -20,6 +20,7 @@ from embermq.store.log.segments import (
     SEGMENT_HEADER_BYTES,
     Entries,
     Index,
+    bytes_before_zeros,
     check_segment_header,
     consistent,
     first_mismatch,
@@ -109,14 +110,16 @@ def _recover_segment(directory: Path, first_offset: int, following: int | None, 
                 _write_index(directory, first_offset, entries)
                 index = Index.open(index_path(directory, first_offset))
             _describe(segment, view, index, len(entries))
+            unfinished = bytes_before_zeros(view, end)
         if following is None and end < size:
-            _logger.warning(
-                "%s: cut %d bytes of an unfinished block at position %d, the log goes on at offset %d",
-                path,
-                size - end,
-                end,
-                next_offset,
-            )
+            if unfinished:
+                _logger.warning(
+                    "%s: cut %d bytes of an unfinished block at position %d, the log goes on at offset %d",
+                    path,
+                    unfinished,
+                    end,
+                    next_offset,
+                )
             os.ftruncate(file.fileno(), end)
             os.fsync(file.fileno())
     return segment

@@ -22,6 +22,7 @@ from embermq.store.log.blocks import (
     BLOCK_MAGIC,
     FORMAT_VERSION,
     HEADER_BYTES,
+    ROW_BYTES,
     BlockHeader,
     is_whole,
     read_header,
@@ -207,8 +208,10 @@ def next_block(view: memoryview, position: int, offset: int) -> tuple[int, int] 
     """Position and first offset of the next undamaged block behind the bad one at `position`, which is for `offset`.
 
     It tells damage in the middle from a torn end. A self-consistent header that reaches to the end of the file or
-    beyond it is the last block; the bytes inside it belong to clients and are not searched.
+    beyond it is the last block; the bytes inside it belong to clients and are not searched. If the header itself is
+    torn they are, so what is found there must lie where a block could.
     """
+    begin = position
     header = read_header(view, position)
     if header is not None and header.first_offset == offset:
         position += header.total_bytes
@@ -216,10 +219,17 @@ def next_block(view: memoryview, position: int, offset: int) -> tuple[int, int] 
     assert isinstance(data, (bytes, mmap.mmap))
     while (position := data.find(BLOCK_MAGIC, position)) >= 0:
         header = read_header(view, position)
-        if header is not None and header.first_offset > offset and is_whole(view, position, header):
+        records_max = (position - begin) // ROW_BYTES  # of the blocks between the two
+        is_near = header is not None and 0 < header.first_offset - offset <= records_max and position % 8 == 0
+        if header is not None and is_near and is_whole(view, position, header):
             return position, header.first_offset
         position += 1
     return None
+
+
+def bytes_before_zeros(view: memoryview, position: int) -> int:
+    """How many bytes a segment has from a position on, without the zeros at its end: its writer writes some ahead."""
+    return len(bytes(view[position:]).rstrip(b"\0"))
 
 
 def read_entries(path: Path, first_offset: int) -> Entries:

@@ -19,6 +19,7 @@ from embermq.store.log.segments import (
     SEGMENT_HEADER_BYTES,
     Index,
     IndexEntry,
+    bytes_before_zeros,
     check_segment_header,
     first_offsets,
     index_path,
@@ -116,10 +117,17 @@ def _check_segment(
     with open(report.path, "rb") as file:
         report.size_bytes = os.fstat(file.fileno()).st_size
         check_segment_header(report.path, file.read(SEGMENT_HEADER_BYTES), first_offset)
-        data = mmap.mmap(file.fileno(), report.size_bytes, access=mmap.ACCESS_READ)
+        # The newest is read, not mapped: its server may cut the zeros at its end meanwhile.
+        data: bytes | mmap.mmap
+        if following is None:
+            file.seek(0)
+            data = file.read()
+        else:
+            data = mmap.mmap(file.fileno(), report.size_bytes, access=mmap.ACCESS_READ)
     view = memoryview(data)
     end, offset = SEGMENT_HEADER_BYTES, first_offset
     wrong_entries = 0
+    read_again_at = -1
     while True:
         for entry in walk(view, end, offset, following):
             wrong_entries += report.blocks < index.count and index.entry(report.blocks) != entry
@@ -132,9 +140,14 @@ def _check_segment(
         behind = next_block(view, end, offset)
         if behind is None or (following is not None and behind[1] >= following):
             break
+        if following is None and read_again_at != end:
+            # Perhaps zeros were read where the server has written this block, and then the next one, meanwhile.
+            read_again_at = end
+            view = memoryview(report.path.read_bytes())
+            continue
         report.found(end, f"the block of offset {offset} does not match its checksum; {behind[1]} is the next good one")
         end, offset = behind
-    report.unfinished_bytes = len(view) - end
+    report.unfinished_bytes = bytes_before_zeros(view, end)
     needed = index.next_offset(first_offset) if following is None else following
     if offset < needed:
         if end < len(view):

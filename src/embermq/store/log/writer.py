@@ -40,6 +40,13 @@ from embermq.store.log.segments import (
 
 CHECK_BYTES: Final = 32 << 20
 CACHE_BYTES: Final = 16 << 20
+ZEROS_BYTES: Final = 256 << 10
+"""How many zeros are written after a block that goes beyond the end of the file. The blocks that take their place do
+not change the file's length: then a sync writes the block and nothing else."""
+ZEROS_BLOCK_BYTES_MAX: Final = 32 << 10
+"""After a larger block there are no zeros: writing everything twice would cost more than it saves."""
+
+_ZEROS: Final = bytes(ZEROS_BYTES)
 
 
 @final
@@ -58,6 +65,7 @@ class Log(Records):
         "_segments",
         "_segments_lock",
         "_descriptor",
+        "_file_bytes",
         "_index_descriptor",
         "_lookup",
         "identity",
@@ -80,6 +88,7 @@ class Log(Records):
         self._segment_age_us: Final = segment_age_s * 1_000_000
         self._sync: Final = sync
         self._descriptor = -1
+        self._file_bytes = 0  # of the open segment: its blocks, and the zeros after them
         self._index_descriptor = -1
         self._segments_lock: Final = Lock()
         self._lookup: Final = Lookup(directory, cache_bytes)
@@ -129,8 +138,9 @@ class Log(Records):
             entry = packed_entry(block, segment.size_bytes, group.first_offset, group.first_timestamp_us, records)
             _write(self._descriptor, block, segment.size_bytes)
             if self._sync:
+                self._write_zeros(segment.size_bytes + len(block), len(block))
                 _sync_data(self._descriptor)
-            _write(self._index_descriptor, entry, segment.blocks * ENTRY_BYTES)
+            self._write_entry(entry, segment, segment.size_bytes + len(block))
         except OSError:
             self.abandon_segment()
             raise
@@ -161,6 +171,7 @@ class Log(Records):
         if self._descriptor < 0 or not self._segments[-1].blocks:
             return
         # Once closed a segment is no longer recovered block by block, so both files must be whole.
+        self._cut_zeros()
         os.fsync(self._descriptor)
         os.fsync(self._index_descriptor)
         self._close_segment()
@@ -309,6 +320,7 @@ class Log(Records):
         """Make durable what is written, and unlock the directory."""
         try:
             if self._descriptor >= 0:
+                self._cut_zeros()
                 os.fsync(self._descriptor)
         finally:
             self._close_segment()
@@ -325,6 +337,33 @@ class Log(Records):
             are_in_order = group.timestamps_us == sorted(group.timestamps_us)
         if not are_in_order or group.first_timestamp_us < self.last_timestamp_us:
             group.raise_timestamps(self.last_timestamp_us)
+
+    def _write_zeros(self, end: int, block_bytes: int) -> None:
+        """Write zeros after a block that has made the file longer."""
+        if end <= self._file_bytes:
+            return
+        self._file_bytes = end
+        if block_bytes <= ZEROS_BLOCK_BYTES_MAX and end + ZEROS_BYTES <= self._segment_bytes:
+            with suppress(OSError):  # a disk that has no room for them may have for blocks
+                self._file_bytes += os.pwrite(self._descriptor, _ZEROS, end)
+
+    def _write_entry(self, entry: bytes, segment: Segment, end: int) -> None:
+        """Enter the block that ends at `end` in the index. Zeros that have taken the disk's last room are cut off."""
+        try:
+            _write(self._index_descriptor, entry, segment.blocks * ENTRY_BYTES)
+        except OSError:
+            if self._file_bytes <= end:
+                raise
+            os.ftruncate(self._descriptor, end)
+            self._file_bytes = end
+            _write(self._index_descriptor, entry, segment.blocks * ENTRY_BYTES)
+
+    def _cut_zeros(self) -> None:
+        size_bytes = self._segments[-1].size_bytes
+        if self._file_bytes > size_bytes:
+            with suppress(OSError):  # left where they are, they mean nothing
+                os.ftruncate(self._descriptor, size_bytes)
+                self._file_bytes = size_bytes
 
     def _segment_for(self, block_bytes: int, now_us: int) -> Segment:
         """The segment that the next block goes to, a new one if the open one is full, old, or was given up."""
@@ -345,6 +384,7 @@ class Log(Records):
         unnamed.unlink(missing_ok=True)
         index = index_path(self._directory, self.next_offset)
         self._descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        self._file_bytes = SEGMENT_HEADER_BYTES
         try:
             _write(self._descriptor, encode_segment_header(self.next_offset), 0)
             os.fsync(self._descriptor)
@@ -364,6 +404,7 @@ class Log(Records):
 
     def _open_last(self) -> None:
         first_offset = self._segments[-1].first_offset
+        self._file_bytes = self._segments[-1].size_bytes  # recovery has cut off the rest
         self._descriptor = os.open(log_path(self._directory, first_offset), os.O_RDWR)
         self._index_descriptor = os.open(index_path(self._directory, first_offset), os.O_RDWR | os.O_CREAT, 0o600)
 
