@@ -184,8 +184,8 @@ class StoreContract:
 
         def piece(topic_filter: str, after: str, limit: int, bytes_max: int) -> tuple[list[str], str, bool]:
             found = engine.store.retained_piece(topic_filter, after, limit, bytes_max, 1_000)
-            assert found.size_bytes == sum(len(retained.topic) + len(retained.payload) for retained in found.found)
-            return names(found.found), found.after_topic_name, found.done
+            assert found.size_bytes == sum(len(retained.topic) + len(retained.payload) for retained in found.found())
+            return names(found.found()), found.after_topic_name, found.done
 
         assert piece("a/#", "", 10, 300) == (["a/1", "a/2"], "a/2", False)
         assert piece("a/#", "a/2", 10, 300) == (["a/3"], "a/3", False)
@@ -207,7 +207,7 @@ class StoreContract:
             while not done:
                 piece = engine.store.retained_piece(topic_filter, after, 10, 1_000, 7)
                 assert piece.seeks <= 7
-                found += names(piece.found)
+                found += names(piece.found())
                 after, done, pieces = piece.after_topic_name, piece.done, pieces + 1
             assert found == whole, topic_filter
             assert pieces > 5
@@ -289,7 +289,7 @@ class StoreContract:
         for topic_filter in ("a/#", "a/+"):
             assert names(engine.store.retained_scan(topic_filter, "", 10)) == ["a/2", "a/3"]
             assert names(engine.store.retained_scan(topic_filter, "", 1)) == ["a/2"]
-            assert names(engine.store.retained_piece(topic_filter, "", 10, 1_000, 100).found) == ["a/2", "a/3"]
+            assert names(engine.store.retained_piece(topic_filter, "", 10, 1_000, 100).found()) == ["a/2", "a/3"]
         assert engine.store.retained_scan("a/1", "", 10) == []
         assert engine.store.retained_totals()[0] == 3
         assert engine.store.retained_expired(engine.now_us, 10) == ["a/1"]
@@ -361,7 +361,7 @@ class StoreContract:
             after, done, pieces = "", False, 0
             while not done:
                 piece = engine.store.retained_piece(topic_filter, after, 10, 1_000, 100)
-                found += names(piece.found)
+                found += names(piece.found())
                 after, done, pieces = piece.after_topic_name, piece.done, pieces + 1
             assert found == ["a/00", "a/30", "a/60", "a/90"], topic_filter
             assert pieces >= 10

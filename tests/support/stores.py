@@ -203,7 +203,7 @@ class ScriptedStore(Store):
     ) -> RetainedPiece:
         piece = self._view().retained_piece(topic_filter, after_topic_name, limit, bytes_max, seeks_max)
         self.pieces += 1
-        self.piece_messages += len(piece.found)
+        self.piece_messages += len(piece)
         self.piece_bytes += piece.size_bytes
         return piece
 

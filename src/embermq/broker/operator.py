@@ -50,7 +50,7 @@ def retained_pieces(
         return
     while True:
         piece = read_piece(store, topic_filter, after_topic_name)
-        yield piece.found
+        yield piece.found()
         if piece.done:
             return
         after_topic_name = piece.after_topic_name

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.effects import Effects
 from embermq.broker.link import Link
 from embermq.broker.queues.offers import OfferEffect
+from embermq.broker.runs.deliveries import run_places
 from embermq.broker.runs.retained import send_retained
 from embermq.broker.shortcuts import deliver_next
 from embermq.protocol.message_expiry import message_expires_us
@@ -91,14 +92,14 @@ class RetainedStream:
         # Messages that were retained at the SUBSCRIBE and replaced before SUBACK was sent; None: there was none.
         self.replaced: dict[str, Publish | None] = {}
 
-    def take(self, store: Store, limit: int) -> list[Retained]:
-        """The next piece, without what this subscription gets live. Empty and not `is_done`: ask again."""
+    def take(self, store: Store, limit: int) -> RetainedPiece:
+        """The next piece; it may have messages that this subscription gets live. Empty and not `is_done`: ask again."""
         position = self.position
         piece = read_piece(store, position.topic_filter, position.after_topic_name, limit)
         self.is_done = piece.done
         self.piece_cost_bytes = piece.size_bytes + piece.seeks * SEEK_BYTES
         position.after_topic_name = piece.after_topic_name
-        return [retained for retained in piece.found if retained.offset < position.before_offset]
+        return piece
 
     def rewind(self, after_topic_name: str) -> None:
         """The client stopped reading within a piece: continue from here next time."""
@@ -347,15 +348,17 @@ class RetainedDelivery:
         granted = stream.position.qos
         if granted:
             limit = min(limit, outbound.space())
+            # A piece ends where packet identifiers begin again, so that it can be a run.
+            limit = min(limit, run_places(outbound) or limit)
         if limit <= 0 or not link.has_room():
             return False
         before = stream.position.after_topic_name
-        found = stream.take(self._store, limit)
+        piece = stream.take(self._store, limit)
         self._turn_bytes += stream.piece_cost_bytes
         ids = session.subscription_ids(stream.position.topic_filter)
         has_general_path = not self._with_shortcuts or bool(self._pending_publishes)
-        if has_general_path or not send_retained(session, link, found, granted, ids):
-            self._send_each(session, link, found, stream, before)
+        if has_general_path or not send_retained(session, link, piece, stream.position, ids):
+            self._send_each(session, link, piece.found(), stream, before)
         if granted and outbound.queue is not None:
             self._store.append_position(session.session_id, session.client_id, stream.position, stream.is_done)
         if stream.is_done:
@@ -365,8 +368,10 @@ class RetainedDelivery:
     def _send_each(
         self, session: "Session", link: Link, found: list[Retained], stream: RetainedStream, before: str
     ) -> None:
-        """Send the messages of a piece that follow `before`, as far as the client reads."""
+        """Send the messages of a piece that follow `before`, as far as the client reads, without what it gets live."""
         for retained in found:
+            if retained.offset >= stream.position.before_offset:
+                continue
             if not link.has_room():
                 stream.rewind(before)
                 break

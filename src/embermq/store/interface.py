@@ -17,66 +17,13 @@ from embermq.store.commit_times import CommitTimes
 from embermq.store.errors import StoreError as StoreError  # what the broker catches belongs to the interface
 from embermq.store.history.pieces import HistoryReads as HistoryReads
 from embermq.store.history.pieces import RetainedChange as RetainedChange
+from embermq.store.history.retained_messages import MIXED as MIXED
+from embermq.store.history.retained_messages import Retained as Retained
+from embermq.store.history.retained_messages import RetainedPiece as RetainedPiece
 from embermq.store.log_segment import LogSegment as LogSegment
 from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk
 
 PACKET_IDS: Final = 65_535
-
-
-@final
-class Retained:
-    """The retained message of one topic name, as it was published; `topic` and `sender` become text when asked for.
-
-    `expires_us`: when its own Message Expiry Interval or its budget's expiry ends, whichever is earlier; 0: never.
-    """
-
-    __slots__ = ("topic", "payload", "qos", "properties", "offset", "timestamp_us", "sender", "expires_us")
-
-    def __init__(
-        self,
-        topic: bytes,
-        payload: bytes,
-        qos: int,
-        properties: bytes,
-        offset: int,
-        timestamp_us: int,
-        sender: bytes = b"",
-        expires_us: int = 0,
-    ) -> None:
-        self.topic: Final = topic
-        self.payload: Final = payload
-        self.qos: Final = qos
-        self.properties: Final = properties
-        self.offset: Final = offset
-        self.timestamp_us: Final = timestamp_us
-        self.sender: Final = sender
-        self.expires_us: Final = expires_us
-
-    @property
-    def topic_name(self) -> str:
-        return self.topic.decode()
-
-    @property
-    def client_id(self) -> str:
-        return self.sender.decode()
-
-    def has_expired(self, now_us: int) -> bool:
-        """Whether it is no longer retained at an instant."""
-        return 0 < self.expires_us <= now_us
-
-
-@final
-class RetainedPiece:
-    """Some of the retained messages that a filter matches. Go on after `after_topic_name`, unless it is `done`."""
-
-    __slots__ = ("found", "after_topic_name", "done", "size_bytes", "seeks")
-
-    def __init__(self, found: list[Retained], after_topic_name: str, done: bool, size_bytes: int, seeks: int) -> None:
-        self.found: Final = found
-        self.after_topic_name: Final = after_topic_name
-        self.done: Final = done
-        self.size_bytes: Final = size_bytes  # of topic names and payloads
-        self.seeks: Final = seeks  # over topics that did not match: they take time as well
 
 
 def packet_id_of(sequence: int) -> int:

@@ -177,7 +177,7 @@ def test_what_nobody_wants_any_more_is_given_up_and_goes_on_later(tmp_path: Path
         except NotWanted:
             given_up += 1
     assert 0 < given_up < len(asked)
-    assert shown(piece.found) == shown(truth.retained_as_of("#", "", 1_000, instant_us))
+    assert shown(piece.found()) == shown(truth.retained_as_of("#", "", 1_000, instant_us))
     past.close()
 
 

@@ -2,12 +2,12 @@
 
 from embermq.broker.queues.inflight import RUNS_MAX, Inflight, SentRun
 from embermq.protocol.packets import Delivery, Publish
-from embermq.store.interface import Retained
+from embermq.store.interface import Retained, RetainedPiece
 
 
 def run_of(first: int, count: int, qos: int = 1) -> SentRun:
     messages = [Publish("t", bytes(number), qos) for number in range(count)]
-    return SentRun(first, first, qos, messages, [], (7,), sum(1 + number for number in range(count)))
+    return SentRun(first, first, qos, messages, None, (7,), sum(1 + number for number in range(count)))
 
 
 def in_flight(*runs: SentRun) -> Inflight:
@@ -57,7 +57,8 @@ def test_parted_runs_are_deliveries_with_what_is_known_of_each() -> None:
 
 def test_retained_messages_become_packets_when_they_are_parted() -> None:
     found = [Retained(f"{n}é".encode(), bytes(n), 2, b"", n, 0) for n in range(4)]
-    inflight = in_flight(SentRun(9, 9, 1, [], found, (), sum(2 + n for n in range(4))))
+    piece = RetainedPiece(found, "", True, 0, 0)
+    inflight = in_flight(SentRun(9, 9, 1, [], piece, (), sum(2 + n for n in range(4))))
     assert inflight.finish(9, 1, True) == (1, 2), "characters of the topic name count, not bytes"
     [delivery, *_] = inflight.parted().values()
     assert delivery == Delivery(Publish("1é", b"\0", 2, True), 1, True, False, 10, (), 10)

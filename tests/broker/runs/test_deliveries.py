@@ -163,3 +163,27 @@ def test_a_queue_is_drained_in_runs_at_qos_2_as_well() -> None:
     assert reader.sent_in_runs == 30
     bench.send(reader, *(Pubrec(message.packet_id) for message in messages))
     assert reader.take() == [Pubrel(message.packet_id) for message in messages]
+
+
+def test_retained_messages_stay_runs_where_packet_identifiers_begin_again() -> None:
+    """Pieces end at identifier 65,535, also if only few of a piece come before it."""
+    bench = Bench(ScriptedStore(late=False))
+    for number in range(300):
+        bench.publish(f"r/{number:03}", b"%d" % number, qos=1, retain=True)
+    for before_end in (200, 130, 2):
+        reader = bench.join("r")
+        assert reader.session is not None
+        outbound = reader.session.outbound
+        outbound.durable = outbound.fetched = PACKET_IDS - before_end
+        bench.subscribed(reader, "r/#", 1)
+        packet_ids: list[int] = []
+        while len(packet_ids) < 300:
+            messages = reader.take_messages()
+            assert messages, f"{len(packet_ids)} came"
+            packet_ids += [message.packet_id for message in messages]
+            bench.send(reader, Acknowledgements(PUBACK, [message.packet_id for message in messages]))
+        first = PACKET_IDS - before_end + 1
+        assert packet_ids == [*range(first, PACKET_IDS + 1), *range(1, 301 - before_end)]
+        # Only messages that nothing in flight could be parted by are sent one by one.
+        assert reader.sent_in_runs == (298 if before_end == 2 else 300)
+        bench.lose(reader)

@@ -52,8 +52,8 @@ def all_pieces(
         piece = as_of_piece(
             state.history, log, topic_filter, instant_us, before_offset, after_topic_name, limit, bytes_max
         )
-        assert len(piece.found) <= limit
-        found += [(message.topic_name, message.payload) for message in piece.found]
+        assert len(piece.found()) <= limit
+        found += [(message.topic_name, message.payload) for message in piece.found()]
         if piece.done:
             return found
         assert topic_key(piece.after_topic_name) > topic_key(after_topic_name) or not after_topic_name
@@ -104,7 +104,9 @@ def test_large_messages_of_the_past_make_small_pieces(tmp_path: Path) -> None:
             retained(group, b"a/%d" % number, payload, instant_us)
         state.apply(group)
     piece = as_of_piece(state.history, RecordsOf(groups), "#", 1_000, OFFSET_MAX, "", 64, 1_500)
-    assert [len(message.payload) for message in piece.found] == [1_000, 1_000], "those of now say nothing of their size"
+    assert [len(message.payload) for message in piece.found()] == [1_000, 1_000], (
+        "those of now say nothing of their size"
+    )
     assert (piece.done, piece.after_topic_name) == (False, "a/1")
     state.close()
 

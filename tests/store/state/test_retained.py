@@ -133,9 +133,9 @@ def test_the_message_of_one_topic_is_found_by_its_key(tmp_path: Path) -> None:
     for _ in range(2):  # not packed yet, then in the database
         for topic_name, after, payloads in (("a", "", [b"1"]), ("a", "a", []), ("b", "", []), ("a/b", "a", [b"2"])):
             piece = state.retained.piece(topic_name, after, 10, 1_000, 10)
-            assert ([found.payload for found in piece.found], piece.done) == (payloads, True)
-        assert [found.payload for found in state.retained.piece("x", "", 10, 1_000, 10, 1).found] == [b"3"]
-        assert state.retained.piece("x", "", 10, 1_000, 10, 1 << 60).found == []
+            assert ([found.payload for found in piece.found()], piece.done) == (payloads, True)
+        assert [found.payload for found in state.retained.piece("x", "", 10, 1_000, 10, 1).found()] == [b"3"]
+        assert state.retained.piece("x", "", 10, 1_000, 10, 1 << 60).found() == []
         state.write_buffered()
     state.close()
 

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from embermq.store.errors import StoreError
-from embermq.store.state.rocks import BLOCK_CACHE_BYTES, FLUSH_BYTES, MEMTABLES_MAX, Rocks, open_database
+from embermq.store.state.rocks import (
+    BLOCK_CACHE_BYTES,
+    FLUSH_BYTES,
+    LIST_BYTES,
+    LIST_ITEMS_MAX,
+    MEMTABLES_MAX,
+    Rocks,
+    open_database,
+)
 from embermq.store.state.write_buffer import Batch, LateEntries
 from support.state_samples import BreakableDatabase, StallingDatabase, WatchedDatabase
 
@@ -101,6 +109,27 @@ def test_items_are_those_of_one_key_space_as_they_are_when_the_first_is_asked_fo
     put(b"Ab", b"4")
     assert list(items) == [(b"Ac", b"2")]
     assert rocks.get_many([b"B", b"none"]) == [b"3", None]
+    rocks.close()
+
+
+@pytest.mark.parametrize("is_buffered", [True, False])
+def test_lists_of_items_grow_within_their_bounds(tmp_path: Path, is_buffered: bool) -> None:
+    rocks = Rocks(tmp_path)
+
+    def read(space: bytes, value: bytes) -> list[int]:
+        expected = [(space + b"%04d" % number, value) for number in range(300)]
+        for key, _ in expected:
+            rocks.write(lambda batch, key=key: batch.put(key, value))  # type: ignore[misc]
+        if not is_buffered:
+            rocks.write_buffered()
+        lists = list(rocks.item_lists(space, space + b"~"))
+        assert [item for items in lists for item in items] == expected == list(rocks.items(space, space + b"~"))
+        return [len(items) for items in lists]
+
+    small = read(b"A", b"x")
+    assert small == [1, 2, 4, 8, 16, 32, *[LIST_ITEMS_MAX] * 3, 45]
+    assert set(read(b"B", bytes(LIST_BYTES))) == {1}
+    assert max(read(b"C", bytes(LIST_BYTES // 4))) == 4
     rocks.close()
 
 

@@ -138,7 +138,7 @@ class ArchivedPast(TrimmedRetained):
         """The retained messages of an instant that a filter matches, in the store's order; a piece may be empty."""
         while True:
             piece = self.piece(topic_filter, instant_us, after_topic_name, PIECE_TOPICS, PIECE_BYTES)
-            yield piece.found
+            yield piece.found()
             if piece.done:
                 return
             after_topic_name = piece.after_topic_name

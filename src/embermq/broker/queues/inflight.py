@@ -8,7 +8,7 @@ message calls `parted` first, which replaces all runs by a `Delivery` for each m
 from typing import Final, final
 
 from embermq.protocol.packets import Delivery, Publish
-from embermq.store.interface import Retained
+from embermq.store.interface import RetainedPiece
 
 RUNS_MAX: Final = 64
 """More runs are parted: an acknowledgement looks for its run among all of them."""
@@ -18,7 +18,7 @@ RUNS_MAX: Final = 64
 class SentRun:
     """Messages with sequence numbers and packet identifiers that count up by one, all sent in the same way.
 
-    `found`: a run of retained messages, which have no properties, has these in the place of `messages`.
+    `piece`: a run of retained messages, which have no properties, has these in the place of `messages`.
     `acknowledged` and `released`: how many of the first ones are done, and for how many of them PUBREC has come.
     `size_bytes`: the topic names, payloads and properties of those that are not acknowledged.
     """
@@ -31,8 +31,8 @@ class SentRun:
         "released",
         "sequence",
         "size_bytes",
-        "_found",
         "_messages",
+        "_piece",
         "_subscription_ids",
     )
 
@@ -42,19 +42,19 @@ class SentRun:
         packet_id: int,
         qos: int,
         messages: list[Publish],
-        found: list[Retained],
+        piece: RetainedPiece | None,
         subscription_ids: tuple[int, ...],
         size_bytes: int,
     ) -> None:
         self.sequence: Final = sequence  # of the first message, as its packet identifier
         self.packet_id: Final = packet_id
         self.qos: Final = qos
-        self.count: Final = len(messages) + len(found)
+        self.count: Final = len(messages) if piece is None else len(piece)
         self.acknowledged = 0
         self.released = 0
         self.size_bytes = size_bytes
         self._messages: Final = messages
-        self._found: Final = found
+        self._piece: Final = piece
         self._subscription_ids: Final = subscription_ids
 
     def acknowledge(self, count: int) -> int:
@@ -64,12 +64,7 @@ class SentRun:
         if end == self.count:
             done_bytes = self.size_bytes
         else:
-            done_bytes = 0
-            found = self._found[first:end]
-            if found:
-                done_bytes = len(b"".join([retained.topic for retained in found]).decode())
-                for retained in found:
-                    done_bytes += len(retained.payload)
+            done_bytes = 0 if self._piece is None else self._piece.queued_bytes(first, end)
             for message in self._messages[first:end]:
                 done_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
         self.size_bytes -= done_bytes
@@ -77,15 +72,14 @@ class SentRun:
 
     def deliveries(self) -> list[Delivery]:
         """Those that are not acknowledged, one by one."""
-        messages = self._messages
-        is_retained = len(self._found) > 0
-        if is_retained:
-            messages = [Publish(retained.topic_name, retained.payload, retained.qos, True) for retained in self._found]
+        messages, piece = self._messages, self._piece
+        if piece is not None:
+            messages = [Publish(each.topic_name, each.payload, each.qos, True) for each in piece.found()]
         return [
             Delivery(
                 messages[row],
                 self.qos,
-                is_retained,
+                piece is not None,
                 False,
                 self.packet_id + row,
                 self._subscription_ids,

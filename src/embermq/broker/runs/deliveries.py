@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from embermq.broker.link import Link
 from embermq.broker.queues.inflight import SentRun
 from embermq.protocol.packets import Delivery, Publish
-from embermq.store.interface import PACKET_IDS, Retained, packet_id_of
+from embermq.store.interface import PACKET_IDS, RetainedPiece, packet_id_of
 
 if TYPE_CHECKING:
     from embermq.broker.queues.outbound import Outbound
@@ -61,7 +61,6 @@ def send_run(outbound: "Outbound", link: Link) -> bool:
 
 
 _NO_MESSAGES: Final[list[Publish]] = []
-_NO_RETAINED: Final[list[Retained]] = []
 
 
 def run_places(outbound: "Outbound") -> int:
@@ -98,24 +97,24 @@ def send_new(outbound: "Outbound", link: Link | None, messages: list[Publish], q
         return 0
     if not link.deliver_run(messages, qos, packet_id, ids):
         return 0
-    _sent(outbound, SentRun(outbound.durable + 1, packet_id, qos, messages, _NO_RETAINED, ids, size_bytes))
+    _sent(outbound, SentRun(outbound.durable + 1, packet_id, qos, messages, None, ids, size_bytes))
     return count
 
 
-def send_new_retained(outbound: "Outbound", link: Link, found: list[Retained], qos: int) -> bool:
-    """Send all of some retained messages without properties, at the same QoS. False: none was sent."""
-    count = len(found)
-    if count < RUN_MIN or count > run_places(outbound):
+def send_new_retained(outbound: "Outbound", link: Link, piece: RetainedPiece, qos: int) -> bool:
+    """Send all retained messages of a piece, which have no properties, at the same QoS. False: none was sent."""
+    count = len(piece)
+    # One message alone would part the runs in flight, which costs more than a short run.
+    is_long = count >= RUN_MIN or outbound.inflight.runs
+    if not is_long or count > run_places(outbound):
         return False
-    topics = [retained.topic for retained in found]
-    payloads = [retained.payload for retained in found]
-    size_bytes = len(b"".join(topics).decode()) + sum(map(len, payloads))
+    size_bytes = piece.queued_bytes(0, count)
     packet_id = packet_id_of(outbound.durable + 1)
     if outbound.memory_bytes + size_bytes > outbound.high_water_bytes:
         return False
-    if not link.deliver_retained(topics, payloads, qos, packet_id):
+    if not link.deliver_retained(piece.topics(), piece.payloads(), qos, packet_id):
         return False
-    _sent(outbound, SentRun(outbound.durable + 1, packet_id, qos, _NO_MESSAGES, found, (), size_bytes))
+    _sent(outbound, SentRun(outbound.durable + 1, packet_id, qos, _NO_MESSAGES, piece, (), size_bytes))
     return True
 
 

@@ -105,7 +105,7 @@ class PastReader:
                 span.bytes_max,
                 partial(self._is_wanted, asked),
             )
-            piece = HistoryPiece([], found.found, 0, found.after_topic_name, False, found.done, True)
+            piece = HistoryPiece([], found.found(), 0, found.after_topic_name, False, found.done, True)
         except NotWanted:
             return
         except Exception as error:

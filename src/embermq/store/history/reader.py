@@ -184,7 +184,7 @@ class HistoryReader(HistoryReads):
             if self._past is None:
                 raise
             return HistoryPiece([], [], 0, span.after_topic_name, False, False, True)
-        return HistoryPiece([], found.found, 0, found.after_topic_name, False, found.done)
+        return HistoryPiece([], found.found(), 0, found.after_topic_name, False, found.done)
 
     def _log_piece(self, asked: Asked, span: LogSpan) -> HistoryPiece:
         log = self._log

@@ -29,7 +29,7 @@ def as_of_pieces(
         piece = as_of_piece(
             history, log, topic_filter, instant_us, OFFSET_MAX, after_topic_name, PIECE_TOPICS, PIECE_BYTES
         )
-        yield piece.found
+        yield piece.found()
         if piece.done:
             return
         after_topic_name = piece.after_topic_name

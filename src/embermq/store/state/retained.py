@@ -29,7 +29,15 @@ from embermq.store.state.retained_keys import (
     walk,
 )
 from embermq.store.state.retained_sizes import ABSENT, SIZE_BITS, SIZE_MASK, Sizes
-from embermq.store.state.retained_values import COPY, HEAD, unpack_retained, value_size
+from embermq.store.state.retained_values import (
+    COPY,
+    HEAD,
+    PackedMessages,
+    PackedPiece,
+    unpack_retained,
+    value_expires_us,
+    value_size,
+)
 from embermq.store.state.rocks import Rocks
 from embermq.store.state.write_buffer import Batch, StateIterator
 
@@ -256,23 +264,22 @@ class RetainedState:
     def _piece_of_spans(
         self, spans: list[tuple[bytes, bytes]], after_key: bytes, limit: int, bytes_max: int, now_us: int
     ) -> RetainedPiece:
-        """Without a generator for each step: most of the time is spent here when a client asks for everything."""
-        found: list[Retained] = []
-        size_bytes = expired = 0
+        """Without an object for each message: most of the time is spent here when a client asks for everything."""
+        packed = PackedMessages()
+        expired = 0
         for low, high in spans:
             low, high = _bounds(low, high, after_key)
             if low >= high:
                 continue
-            for full_key, value in self._rocks.items(low, high):
-                retained = unpack_retained(full_key[1:], value)
-                if retained.has_expired(now_us):
-                    expired += 1  # takes as long as one that is given
-                else:
-                    found.append(retained)
-                    size_bytes += len(retained.topic) + len(retained.payload)
-                if len(found) + expired >= limit or size_bytes >= bytes_max:
-                    return RetainedPiece(found, retained.topic_name, False, size_bytes, 0)
-        return RetainedPiece(found, key_topic(after_key), True, size_bytes, 0)
+            for pairs in self._rocks.item_lists(low, high):
+                for state_key, value in pairs:
+                    if 0 < value_expires_us(value) <= now_us:
+                        expired += 1  # takes as long as one that is given
+                    else:
+                        packed.add(state_key, value)
+                    if len(packed.topics) + expired >= limit or packed.size_bytes >= bytes_max:
+                        return PackedPiece(packed, key_topic(state_key[1:]), False)
+        return PackedPiece(packed, key_topic(after_key), True)
 
     def totals(self) -> tuple[int, int]:
         return self._totals

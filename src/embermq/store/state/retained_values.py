@@ -1,14 +1,14 @@
 """A retained message, and a change of one, as the bytes that the state keeps.
 
-Owns: both layouts.
+Owns: both layouts, and a piece of messages that stay packed.
 """
 
 from struct import Struct
-from typing import Final
+from typing import Final, final
 
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
 
-from embermq.store.interface import Retained
+from embermq.store.interface import MIXED, Retained, RetainedPiece
 from embermq.store.log.records import QOS_MASK, Group, write_length
 from embermq.store.state.retained_keys import SEPARATOR
 from embermq.store.state.write_buffer import NEW_VALUE
@@ -65,10 +65,14 @@ def packed_message(
 
 def unpack_retained(key: bytes, value: bytes) -> Retained:
     """The message of a topic key."""
+    return _unpacked(key.replace(SEPARATOR, b"/"), value)
+
+
+def _unpacked(topic: bytes, value: bytes) -> Retained:
     client_id_end = _HEAD_BYTES + (value[_CLIENT_ID_BYTES_AT] | value[_CLIENT_ID_BYTES_AT + 1] << 8)
     payload_at = client_id_end + read_i32_le(value, _PROPERTY_BYTES_AT)
     return Retained(
-        key.replace(SEPARATOR, b"/"),
+        topic,
         value[payload_at:],
         value[_QOS_AT],
         value[client_id_end:payload_at],
@@ -81,7 +85,7 @@ def unpack_retained(key: bytes, value: bytes) -> Retained:
 
 def value_expires_us(value: bytes) -> int:
     """When the message expires; 0: never."""
-    return int.from_bytes(value[16:24], "little")
+    return read_i64_le(value, _EXPIRES_AT)
 
 
 def with_expiry(value: bytes, expires_us: int) -> bytes:
@@ -99,3 +103,80 @@ def value_size(key: bytes, value: bytes) -> int:
     _, _, _, _, client_id_bytes, property_bytes = HEAD.unpack_from(value)
     size_bytes: int = len(key) + len(value) - HEAD.size - client_id_bytes - property_bytes
     return size_bytes
+
+
+@final
+class PackedMessages:
+    """Retained messages as columns. What else is known of them stays packed; most are sent without it."""
+
+    __slots__ = ("has_properties", "offset_max", "payloads", "qos_max", "qos_min", "size_bytes", "topics", "values")
+
+    def __init__(self) -> None:
+        self.topics: Final[list[bytes]] = []
+        self.payloads: Final[list[bytes]] = []
+        self.values: Final[list[bytes]] = []
+        self.size_bytes = 0  # of topic names and payloads
+        self.has_properties = False
+        self.offset_max = 0
+        self.qos_min = 2
+        self.qos_max = 0
+
+    def add(self, state_key: bytes, value: bytes) -> None:
+        """A message, with its key in the state: a byte before the topic key."""
+        topic = state_key[1:].replace(SEPARATOR, b"/")
+        property_bytes = read_i32_le(value, _PROPERTY_BYTES_AT)
+        client_id_bytes = value[_CLIENT_ID_BYTES_AT] | value[_CLIENT_ID_BYTES_AT + 1] << 8
+        payload = value[_HEAD_BYTES + client_id_bytes + property_bytes :]
+        self.topics.append(topic)
+        self.payloads.append(payload)
+        self.values.append(value)
+        self.size_bytes += len(topic) + len(payload)
+        qos = value[_QOS_AT]
+        if qos < self.qos_min:
+            self.qos_min = qos
+        if qos > self.qos_max:
+            self.qos_max = qos
+        offset = read_i64_le(value, _OFFSET_AT)
+        if offset > self.offset_max:
+            self.offset_max = offset
+        if property_bytes:
+            self.has_properties = True
+
+
+@final
+class PackedPiece(RetainedPiece):
+    """A piece of messages that are unpacked only if they are asked for one by one."""
+
+    __slots__ = ("_packed",)
+
+    def __init__(self, packed: PackedMessages, after_topic_name: str, done: bool) -> None:
+        super().__init__([], after_topic_name, done, packed.size_bytes, 0)
+        self._packed: Final = packed
+
+    def __len__(self) -> int:
+        return len(self._packed.topics)
+
+    def found(self) -> list[Retained]:
+        if not self._found:
+            packed = self._packed
+            self._found = [_unpacked(topic, value) for topic, value in zip(packed.topics, packed.values, strict=True)]
+        return self._found
+
+    def topics(self) -> list[bytes]:
+        return self._packed.topics
+
+    def payloads(self) -> list[bytes]:
+        return self._packed.payloads
+
+    def queued_bytes(self, first: int, end: int) -> int:
+        size = len(b"".join(self._packed.topics[first:end]).decode())
+        for payload in self._packed.payloads[first:end]:
+            size += len(payload)
+        return size
+
+    def sent_qos(self, before_offset: int, granted: int) -> int:
+        packed = self._packed
+        if not packed.topics or packed.has_properties or packed.offset_max >= before_offset:
+            return MIXED
+        lowest = min(packed.qos_min, granted)
+        return lowest if lowest == min(packed.qos_max, granted) else MIXED

@@ -54,6 +54,9 @@ BACKGROUND_JOBS_MAX: Final = 3  # a flush, a large merge, and the small ones tha
 OPEN_FILES_MAX: Final = 256
 INFO_LOG_BYTES_MAX: Final = 1024 * 1024
 PROBE_BYTES: Final = 64 * 1024
+LIST_ITEMS_MAX: Final = 64
+LIST_BYTES: Final = 64 * 1024
+"""A reader gets at most so many items at a time; a list ends with the value that makes this many bytes."""
 STALL_WAIT_S: Final = 0.002
 STALL_WAITS_MAX: Final = 15_000
 
@@ -240,17 +243,32 @@ class Rocks:
 
     def items(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys of one space from `low` up to but without `high`, as they are when the first is asked for."""
+        for pairs in self.item_lists(low, high):
+            yield from pairs
+
+    def item_lists(self, low: bytes, high: bytes) -> Iterator[list[tuple[bytes, bytes]]]:
+        """As `items`, several at a time, which takes less time: one at first, then more."""
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(high)
         # A generator, because the bound must live as long as the iterator: rocksdict keeps only a pointer to it.
         with self.lock:
             self._make_late_entries_of(low[0])
-            found = self._use().items(from_key=low, read_opt=bounds)
+            stored = self._use().items(from_key=low, read_opt=bounds)
             buffered = self._buffer.sorted(low[0])
-        if buffered is None:
-            yield from found
-        else:
-            yield from merged_items(found, buffered, low, high)  # type: ignore[arg-type]  # bytes, in raw mode
+        found: Iterator[tuple[bytes, bytes]] = stored  # type: ignore[assignment]  # bytes, in raw mode
+        if buffered is not None:
+            found = merged_items(found, buffered, low, high)
+        pairs: list[tuple[bytes, bytes]] = []
+        count, size_bytes = 1, 0
+        for pair in found:
+            pairs.append(pair)
+            size_bytes += len(pair[1])
+            if len(pairs) >= count or size_bytes >= LIST_BYTES:
+                yield pairs
+                pairs = []
+                count, size_bytes = min(2 * count, LIST_ITEMS_MAX), 0
+        if pairs:
+            yield pairs
 
     def keys_from(self, low: bytes, high: bytes, limit: int) -> list[bytes]:
         """Up to `limit` keys of one space from `low` up to but without `high`."""
