@@ -1,7 +1,9 @@
 """Files of a lake in a directory, and the same ones through Hadoop's file system."""
 
 import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,28 @@ def test_files_are_written_replaced_listed_and_removed(opened: Opened, tmp_path:
     assert files.read("a/c") is None
     files.remove("a")
     assert files.names() == []
+
+
+def test_a_reader_sees_the_text_before_or_the_one_after(opened: Opened, tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    texts = ["one" * 2_000, "two" * 3_000]
+    files.write("state/a.json", texts[0])
+    ended = threading.Event()
+    seen: set[str | None] = set()
+
+    def read() -> None:
+        reader = opened(tmp_path)
+        while not ended.is_set():
+            seen.add(reader.read("state/a.json"))
+
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        for number in range(400):
+            files.write("state/a.json", texts[number % 2])
+        ended.set()
+        for reader in readers:
+            reader.result()
+    assert seen == set(texts)
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")

@@ -25,7 +25,7 @@ _ATOMIC_CREATE: Final = ("s3a",)
 class HadoopFiles(LakeFiles):
     """Files below a URL. `root` is the URL in the form that Hadoop gives it."""
 
-    __slots__ = ("root", "_jvm", "_gateway", "_hadoop", "_files", "_renames")
+    __slots__ = ("root", "_jvm", "_gateway", "_hadoop", "_files", "_contents", "_is_local", "_renames")
 
     def __init__(self, spark: "SparkSession", place: str) -> None:
         """LakeError if the file system cannot be opened."""
@@ -44,12 +44,16 @@ class HadoopFiles(LakeFiles):
         except Py4JError as error:
             raise LakeError(f"the lake {place} cannot be opened: {_reason(error)}") from None
         self._renames: Final = not self.root.startswith(_ATOMIC_CREATE)
+        self._is_local: Final = self.root.startswith("file:")
+        # Hadoop keeps a checksum beside a local file, and cannot replace the two at once: a reader would find neither,
+        # or one that does not match the other.
+        self._contents: Final[Any] = self._files.getRawFileSystem() if self._is_local else self._files
         if self.root.startswith("s3a:"):
             spark.sql(f"add jar '{_S3_STORE_JAR}'")  # the class that `Lake.spark_settings` names
 
     def read(self, name: str) -> str | None:
         try:
-            stream = self._files.open(self._path(name))
+            stream = self._contents.open(self._path(name))
             try:
                 return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
             finally:
@@ -62,16 +66,11 @@ class HadoopFiles(LakeFiles):
     def write(self, name: str, text: str) -> None:
         written = f"{name}.new" if self._renames else name
         try:
-            stream = self._files.create(self._path(written), True)
+            stream = self._contents.create(self._path(written), True)
             stream.write(text.encode())
             stream.close()
             if self._renames:
-                context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(
-                    self._path("").toUri(), self._hadoop
-                )
-                options = self._gateway.new_array(self._jvm.org.apache.hadoop.fs.Options.Rename, 1)
-                options[0] = self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
-                context.rename(self._path(written), self._path(name), options)
+                self._replace(written, name)
         except Py4JError as error:
             raise OSError(_reason(error)) from None
 
@@ -98,6 +97,17 @@ class HadoopFiles(LakeFiles):
         except Py4JError as error:
             raise OSError(_reason(error)) from None
         return f"{self.root}/{name}"
+
+    def _replace(self, written: str, name: str) -> None:
+        """Give a file the name of another, which is then gone, in one step."""
+        if self._is_local:
+            if not self._contents.rename(self._path(written), self._path(name)):
+                raise OSError(f"{self.root}/{name} cannot be replaced")
+            return
+        options = self._gateway.new_array(self._jvm.org.apache.hadoop.fs.Options.Rename, 1)
+        options[0] = self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
+        context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._path("").toUri(), self._hadoop)
+        context.rename(self._path(written), self._path(name), options)
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.root}/{name}" if name else self.root)
