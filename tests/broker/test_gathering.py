@@ -5,7 +5,14 @@ from itertools import pairwise
 
 import pytest
 
-from embermq.broker.effects import COMMITS_AT_ONCE_MAX, GATHER_ENOUGH, GATHER_MS, GATHER_QUIET_MS, GATHER_WORTH
+from embermq.broker.effects import (
+    COMMITS_AT_ONCE_MAX,
+    GATHER_ENOUGH,
+    GATHER_MS,
+    GATHER_QUIET_MS,
+    GATHER_WORTH,
+    REST_AFTER_MS,
+)
 from embermq.protocol.packets import Puback, Publish
 from support.core import Bench, ScriptedLink
 from support.stores import ScriptedStore
@@ -134,3 +141,40 @@ def test_a_group_with_enough_in_it_stops_waiting(bench: Bench, store: ScriptedSt
     timers.elapse()  # the timer finds nothing to do
     bench.commit()
     assert others[-1].take() == [Puback(1, 0x10)]
+
+
+def test_the_server_may_rest_while_a_group_gathers(bench: Bench, store: ScriptedStore, timers: Timers) -> None:
+    first, second = clients(bench, 2)
+    effects = bench.core.effects
+    publish(bench, first)
+    assert not effects.may_rest(), "its group is being written"
+    bench.commit()
+    assert not effects.may_rest(), "there is nothing to wait for"
+    publish(bench, second)
+    assert effects.may_rest()
+    timers.elapse()
+    assert not effects.may_rest()
+
+
+def test_the_server_does_not_rest_while_messages_come_that_wait_for_no_group(
+    bench: Bench, store: ScriptedStore, timers: Timers
+) -> None:
+    first, *others = clients(bench, GATHER_WORTH + 1)
+
+    def rests(packet_id: int) -> bool:
+        bench.now_ms += GATHER_QUIET_MS + 1
+        publish(bench, first, packet_id)
+        bench.commit()
+        for client in others:
+            publish(bench, client, packet_id)
+        assert store.done is None
+        found = bench.core.effects.may_rest()
+        timers.elapse()
+        bench.commit()
+        return found
+
+    assert rests(1)
+    bench.send(first, Publish("t", b"x"))
+    assert not rests(2)
+    bench.now_ms += REST_AFTER_MS
+    assert rests(3)

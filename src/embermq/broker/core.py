@@ -65,6 +65,7 @@ class Core:
         "counters",
         "connections",
         "delivery",
+        "effects",
         "history",
         "retained",
         "subscriptions",
@@ -75,7 +76,6 @@ class Core:
         "_clock",
         "_ahead_us",
         "_shares",
-        "_effects",
         "_shortcuts",
         "_sys_topics",
         "_background_due_ms",
@@ -116,7 +116,7 @@ class Core:
         self._clock: Final = Clock()
         self._ahead_us = 0
         effects = Effects(self, store, wake, bug, wake_in_ms)
-        self._effects: Final = effects
+        self.effects: Final = effects
         self._shares: Final = Shares(store, effects, counters, self._routes, self._clock, limits)
         admission = Admission(store, access, limits, counters, self._routes, report_refusal)
         self.admission: Final = admission
@@ -283,7 +283,7 @@ class Core:
 
     def when_durable(self, call: Callable[[], None]) -> None:
         """Have `call` called once everything that was published so far is durable."""
-        self._effects.add(CallEffect(call))
+        self.effects.add(CallEffect(call))
 
     # -- the server --------------------------------------------------------------------------------------------------
 
@@ -373,8 +373,8 @@ class Core:
         if not self._store.failing():
             for topic_name in self._store.retained_expired(now_us, EXPIRED_MAX):
                 self._store.append_retained_removed(topic_name, "expired")
-        if self._effects.pending or self._store.group_bytes() > 0:
-            self._effects.commit()
+        if self.effects.pending or self._store.group_bytes() > 0:
+            self.effects.commit()
         if now_ms >= self._background_due_ms:
             self._background_due_ms = now_ms + LAZY_GROUP_AGE_MS
             self._store.commit_in_background(self._wake)
@@ -386,12 +386,12 @@ class Core:
     def end_turn(self) -> bool:
         """All packets of this turn are in: commit, send what windows allow. True: the next turn has work already."""
         self._set_clock()
-        if self._effects.must_release():
-            self._effects.release_more()
-        if self._effects.pending:
-            self._effects.commit_or_gather(self.connections.now_ms)
+        if self.effects.must_release():
+            self.effects.release_more()
+        if self.effects.pending:
+            self.effects.commit_or_gather(self.connections.now_ms)
         if self._store.group_bytes() > LAZY_GROUP_BYTES:
-            self._effects.commit()
+            self.effects.commit()
             self._store.commit_in_background(self._wake)
         dirty = self.delivery.dirty
         if dirty:
@@ -415,11 +415,11 @@ class Core:
         if flow.ready:  # as if they came now, for the next turn
             self._process_deferred()
             return True
-        return has_more or is_ending or self._effects.may_proceed()
+        return has_more or is_ending or self.effects.may_proceed()
 
     def is_behind(self) -> bool:
         """Whether so much waits to be released that clients which bring much should wait."""
-        return self._effects.are_many()
+        return self.effects.are_many()
 
     def _set_clock(self) -> None:
         """Before something can expire, or a will is published; not for every packet."""
@@ -437,7 +437,7 @@ class Core:
 
     def _answer_ping(self, session: Session, link: Link) -> None:
         if session.pending:
-            self._effects.add(PacketEffect(session, link, Pingresp()))
+            self.effects.add(PacketEffect(session, link, Pingresp()))
         else:
             link.send(Pingresp())
 

@@ -33,6 +33,8 @@ GATHER_WORTH: Final = 6
 answer that comes sooner is worth more than the time of the processor."""
 GATHER_QUIET_MS: Final = 10
 """A group does not wait if the last commit was longer ago than this."""
+REST_AFTER_MS: Final = 100
+"""The server does not rest while a group gathers (`may_rest`) if a message at QoS 0 has come within this time."""
 COMMITS_AT_ONCE_MAX: Final = 64
 """How many groups do not wait after waiting has gained nothing several times: 1, 2, 4 and so on up to this."""
 DELIVERIES_A_TURN: Final = 4_096
@@ -91,6 +93,8 @@ class Effects:
         "_next_commits_at_once",
         "_last_count",
         "_last_ms",
+        "_at_once",
+        "_at_once_ms",
     )
 
     def __init__(
@@ -122,6 +126,8 @@ class Effects:
         self._next_commits_at_once = 1  # the same, when waiting gains nothing once more
         self._last_count = 0  # the effects of the last commit
         self._last_ms = 0  # when it began
+        self._at_once = 0  # how many messages at QoS 0 have come
+        self._at_once_ms = -REST_AFTER_MS  # when it was noticed that there was one more
 
     def add(self, effect: Effect) -> None:
         """Let an effect wait for the commit of the open group."""
@@ -223,6 +229,20 @@ class Effects:
             self._last_ms = self._core.connections.now_ms
             self.commit()
             self._wake()
+
+    def may_rest(self) -> bool:
+        """Whether packets that come now may wait a little: a group gathers, and no answer could be sent before its end.
+
+        To wake for each message would cost more than the message. Messages at QoS 0 do not wait for a group, so there
+        is no rest while some come.
+        """
+        if not self._is_gathering:
+            return False
+        counters, now_ms = self._core.counters, self._core.connections.now_ms
+        at_once = counters.publish_received - counters.publish_received_1 - counters.publish_received_2
+        if at_once != self._at_once:
+            self._at_once, self._at_once_ms = at_once, now_ms
+        return now_ms - self._at_once_ms >= REST_AFTER_MS
 
     def may_proceed(self) -> bool:
         """Whether effects can be released, or wait while the store is free to commit their group."""

@@ -70,7 +70,7 @@ def test_a_run_is_bounded_by_its_deliveries() -> None:
     writer, reader = bench.join("w"), bench.join("r")
     bench.subscribed(reader, "t", 0)
     bench.send(writer, *run_of(RUN_WEIGHT_MAX, 1), turn=False)
-    weights = [effect.weight for effect in bench.core._effects.pending]
+    weights = [effect.weight for effect in bench.core.effects.pending]
     assert max(weights) == RUN_WEIGHT_MAX and sum(weights) == 2 * RUN_WEIGHT_MAX
     assert writer.waiting == RUN_WEIGHT_MAX
     bench.turn()
@@ -90,7 +90,7 @@ def test_retained_messages_without_receivers_are_one_run() -> None:
     bench = Bench(store)
     writer, reader = bench.join("w"), bench.join("r")
     bench.send(writer, *retained_run("a/1", "b", "a/2"), turn=False)
-    assert len(bench.core._effects.pending) == 1
+    assert len(bench.core.effects.pending) == 1
     bench.turn()
     bench.commit()
     reason = ReasonCode.NO_MATCHING_SUBSCRIBERS
@@ -107,7 +107,7 @@ def test_retained_messages_with_receivers_are_no_run() -> None:
     writer, reader = bench.join("w"), bench.join("r")
     bench.subscribed(reader, "a/#", 1)
     bench.send(writer, *retained_run("a/1", "a/2", "b"), turn=False)
-    assert len(bench.core._effects.pending) == 3
+    assert len(bench.core.effects.pending) == 3
     bench.turn()
     bench.commit()
     assert reader.payloads() == [b"a/1", b"a/2"]

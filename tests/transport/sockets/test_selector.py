@@ -4,6 +4,7 @@ import asyncio
 import os
 import selectors
 import socket
+import time
 from collections.abc import Iterator
 from functools import partial
 
@@ -12,7 +13,7 @@ import pytest
 from embermq.protocol.packets import Connect
 from embermq.transport.server import Server
 from embermq.transport.sockets.poll import Poll, Wake
-from embermq.transport.sockets.selector import SocketSelector
+from embermq.transport.sockets.selector import EVENTS_FEW, REST_S, SocketSelector
 from embermq.transport.sockets.watched import READABLE
 from support.polled_server import TIMEOUT_S, Pair, run
 
@@ -151,5 +152,40 @@ def test_files_of_asyncio_are_ready_in_the_same_wait_as_sockets_of_the_server() 
             assert selector.select(None) == [(key, READ)]
             assert pair.client.recv(4) == bytes.fromhex("20020000")
             selector.unregister(first)
+
+    run(scenario)
+
+
+def test_while_a_commit_group_gathers_it_rests_before_it_looks() -> None:
+    async def scenario(server: Server, poll: Poll) -> None:
+        selector = SocketSelector(poll)
+        first, second = socket.socketpair()
+        with first, second:
+            key = selector.register(first, READ)
+            second.send(b"x")
+            server.core.effects._is_gathering = True
+            began_s = time.monotonic()
+            assert selector.select(TIMEOUT_S) == [(key, READ)]
+            assert time.monotonic() - began_s >= REST_S
+            assert selector.select(0) == [(key, READ)]
+            server.core.effects._is_gathering = False
+            selector.unregister(first)
+
+    run(scenario)
+
+
+def test_more_sockets_than_a_turn_usually_has_are_all_looked_after() -> None:
+    async def scenario(server: Server, poll: Poll) -> None:
+        selector = SocketSelector(poll)
+        pairs = [Pair(server, poll) for _ in range(2 * EVENTS_FEW + 5)]
+        for number, pair in enumerate(pairs):
+            pair.send(Connect(f"c{number}"))
+        turns: list[int] = []
+        while sum(turns) < len(pairs):
+            opened = server.core.counters.messages_sent
+            selector.is_loop_wanted = True
+            selector.select(0)
+            turns.append(server.core.counters.messages_sent - opened)
+        assert turns == [EVENTS_FEW, len(pairs) - EVENTS_FEW]
 
     run(scenario)

@@ -63,6 +63,10 @@ class Poll:
         """The server has ended."""
         self._server = None
 
+    def may_rest(self) -> bool:
+        """Whether sockets may be looked at a little later, all that are ready then in one turn."""
+        return self._server is not None and self._server.core.effects.may_rest()
+
     # -- what is watched ---------------------------------------------------------------------------------------------
 
     def add(self, watched: Watched) -> None:

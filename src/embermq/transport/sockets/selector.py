@@ -11,18 +11,25 @@ from typing import Final, final
 from embermq.transport.sockets.poll import EVENTS_MAX, Poll
 from embermq.transport.sockets.watched import READABLE, WRITABLE
 
+EVENTS_FEW: Final = 42
+"""How many sockets are asked for after a turn that had fewer: more would take a call of malloc, each time."""
+REST_S: Final = 0.001
+"""How often sockets are looked at while a commit group gathers (`Effects.may_rest`)."""
+
 _now_s: Final = time.monotonic
+_sleep: Final = time.sleep
 
 
 @final
 class SocketSelector:
     """Has the methods of `selectors.BaseSelector`, and does not derive from it: compiled, a base would make it slow."""
 
-    __slots__ = ("_keys", "_poll", "is_loop_wanted")
+    __slots__ = ("_events_max", "_keys", "_poll", "is_loop_wanted")
 
     def __init__(self, poll: Poll) -> None:
         self._poll: Final = poll
         self._keys: Final[dict[int, selectors.SelectorKey]] = {}
+        self._events_max = EVENTS_FEW
         self.is_loop_wanted = False  # the event loop was given something to call since it waits
 
     def register(self, fileobj: object, events: int, data: object = None) -> selectors.SelectorKey:
@@ -64,7 +71,11 @@ class SocketSelector:
         wait_s = -1.0 if timeout is None else max(timeout, 0.0)
         until_s = _now_s() + wait_s
         while True:
-            ready = poll.wait(wait_s, EVENTS_MAX)
+            if wait_s > 0.0 and poll.may_rest():
+                _sleep(min(REST_S, wait_s))
+                wait_s = max(until_s - _now_s(), 0.0)
+            ready = poll.wait(wait_s, self._events_max)
+            self._events_max = EVENTS_FEW if len(ready) < EVENTS_FEW else EVENTS_MAX
             others = poll.look(ready) if ready else ready
             if others or self.is_loop_wanted or not ready:
                 return [found for found in map(self._found, others) if found is not None]

@@ -17,9 +17,10 @@ HIGH_BYTES: Final = 64 * 1024
 """When more than this has waited, the connection is told as soon as a quarter of it is left."""
 PARTS_MAX: Final = 1_024
 """How many parts one call writes; systems take no more."""
-READ_BYTES: Final = 2 * 1024
-"""How much is read at a time from a client that sends little. What finds as much is followed by reads into the memory
-that all sockets share (`Poll.read_much`), whose content is copied: memory for each read would take longer than that."""
+READ_BYTES: Final = 479
+"""How much is read at a time from a client that sends little: as much as Python has room for without a call of malloc.
+What finds as much is followed by reads into the memory that all sockets share (`Poll.read_much`), whose content is
+copied: memory for each read would take longer than that."""
 
 # Looked up once: these are called for every message that comes alone.
 _read: Final[Callable[[int, int], bytes]] = os.read
