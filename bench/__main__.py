@@ -1,4 +1,4 @@
-"""`python -m bench`: run the scenarios, EmberMQ and Mosquitto in turn, and print one table.
+"""`python -m bench`: run the scenarios, EmberMQ and other servers in turn, and print one table.
 
 Owns: the command line and the order of rounds.
 Never: a measurement of its own.
@@ -11,13 +11,14 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.console import Console
 
-from bench import connection_scenarios, retained_scenarios, traffic_scenarios, v5_scenarios
-from bench.figures import BEFORE, MEMORY, Figures, Report, show
+from bench import connection_scenarios, peers, retained_scenarios, traffic_scenarios, v5_scenarios
+from bench.figures import BEFORE, MEMORY, PEERS, Figures, Report, show
 from bench.load import LoadFailed
 from bench.machine import Cores, facts, pin, prioritise, raise_open_files
 from bench.scenario import Scale, Scenario
@@ -50,7 +51,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="name the scenarios and end")
     parser.add_argument("--quick", action="store_true", help="small sizes, one round: does it work, not how fast")
     parser.add_argument("--rounds", type=int, help="rounds of each scenario (default 3, with --quick 1)")
-    parser.add_argument("--server", action="append", choices=["ember", "mosquitto"], help="only this broker")
+    parser.add_argument(
+        "--server",
+        action="append",
+        choices=["ember", "mosquitto", *PEERS],
+        help="only this broker, may be repeated; without it all that are installed",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value to a file")
     parser.add_argument("--no-pin", action="store_true", help="leave processes on any core")
     parser.add_argument("--nice", type=int, help="priority of generator and brokers on a machine that is not idle")
@@ -78,7 +84,7 @@ def chosen_scale(options: argparse.Namespace) -> Scale:
 
 
 def factories(options: argparse.Namespace, cores: Cores, report: Report) -> dict[str, Factory]:
-    wanted = options.server or ["ember", "mosquitto"]
+    wanted = options.server or ["ember", "mosquitto", *PEERS]
     found: dict[str, Factory] = {}
     if "ember" in wanted:
         ember_command = options.ember or ember_path()
@@ -108,12 +114,28 @@ def factories(options: argparse.Namespace, cores: Cores, report: Report) -> dict
                 return mosquitto(mosquitto_command, settings, cores, scenario.wire)
 
             found["Mosquitto"] = start_mosquitto
+    for name in peers.installed():
+        if name in wanted:
+            found[name] = partial(start_peer, name, cores)
+    missing = [name for name in PEERS if name in wanted and name not in found]
+    if missing:
+        report.note(f"not installed, so not measured: {', '.join(missing)}")
     return found
+
+
+def start_peer(name: str, cores: Cores, scenario: Scenario) -> Server:
+    return peers.peer(name, cores)
 
 
 def has_memory(scenario: Scenario) -> bool:
     """Whether EmberMQ is measured with `--memory`, too."""
     return scenario.store == "memory" or scenario.memory_too
+
+
+def takes_part(name: str, scenario: Scenario) -> bool:
+    if name == MEMORY:
+        return has_memory(scenario)
+    return scenario.with_peers or name not in PEERS
 
 
 def measure(
@@ -128,8 +150,14 @@ def measure(
         for round_ in range(rounds):
             if scenario.fresh or not servers:
                 running.close()
-                wanted = {name: make for name, make in found.items() if name != MEMORY or has_memory(scenario)}
-                servers = {name: running.enter_context(make(scenario)) for name, make in wanted.items()}
+                wanted = {name: make for name, make in found.items() if takes_part(name, scenario)}
+                servers = {}
+                for name, make in wanted.items():
+                    try:
+                        servers[name] = running.enter_context(make(scenario))
+                    except BrokerFailed as error:  # the others go on, in all scenarios
+                        report.note(f"{scenario.name}: {error}")
+                        del found[name]
             turns = {name: scenario.run(server, scale) for name, server in servers.items()}
             order = list(turns) if round_ % 2 == 0 else list(reversed(turns))
             while turns:
@@ -189,10 +217,7 @@ def main() -> int:
     told = heading(cores, rounds, scale, found)
     for scenario in scenarios:
         console.print(f"{scenario.title} ...", highlight=False)
-        try:
-            measure(scenario, scale, rounds, found, report, cores)
-        except BrokerFailed as error:
-            report.note(f"{scenario.name}: {error}")
+        measure(scenario, scale, rounds, found, report, cores)
     show(console, report, told)
     if options.json:
         report.write_json(options.json, told)

@@ -21,6 +21,7 @@ from bench.scenario import Scale, Scenario
 from bench.servers import Server
 
 AT_ONCE: Final = 50  # sockets opened before the first answer is awaited; below every broker's listen backlog
+IDLE_BYTES_MAX: Final = 3 * 1024
 EACH: Final = 20  # messages a client of the thousand publishes
 CONNACK: Final = b"\x20\x02\x00\x00"
 # The kernel keeps the time: with `settimeout`, Python asks whether a socket is ready before each call.
@@ -156,23 +157,25 @@ SCENARIOS: tuple[Scenario, ...] = (
         name="connect",
         title="CONNECT, CONNACK, DISCONNECT",
         metrics=(
-            Metric("rate", "connections", "1/s", "more"),
+            Metric("rate", "connections", "1/s", "more", ratio=1.0),
             Metric("cpu_us", "broker CPU", "us/connection", "less"),
             ERRORS,
         ),
         run=connect_rate,
+        with_peers=True,
     ),
     Scenario(
         name="idle",
         title="idle connections",
         metrics=(
-            Metric("bytes", "resident memory", "bytes/connection", "less"),
+            Metric("bytes", "resident memory", "bytes/connection", "less", value=IDLE_BYTES_MAX),
             Metric("opened", "opened", "connections"),
             Metric("open_rate", "opened a second", "1/s", "more"),
             ERRORS,
         ),
         run=idle_connections,
         fresh=True,
+        with_peers=True,
     ),
     Scenario(
         name="thousand",

@@ -22,9 +22,16 @@ BEFORE = "before"
 """The name of another build of EmberMQ that is measured in the same run."""
 
 
+PEERS = ("rumqttd", "NATS")
+"""Other servers, measured where they are installed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One column of a result. A target bounds EmberMQ's median: `ratio` against Mosquitto's, `value` by itself."""
+    """One column of a result. A target bounds EmberMQ's median: `ratio` against Mosquitto's, `value` by itself.
+
+    `memory_ratio` bounds that of EmberMQ with `--memory`, where it is measured.
+    """
 
     key: str
     label: str
@@ -32,6 +39,7 @@ class Metric:
     better: Literal["more", "less", "zero", "none"] = "none"
     ratio: float | None = None
     value: float | None = None
+    memory_ratio: float | None = None
 
 
 @dataclass(slots=True)
@@ -60,19 +68,29 @@ class Row:
         ours, before = self.median("EmberMQ"), self.median(BEFORE)
         return ours / before if ours is not None and before else None
 
+    def verdicts(self) -> list[tuple[str, bool]]:
+        """Each target that EmberMQ can be compared with, in words, and whether it is met."""
+        metric = self.metric
+        ours = [value for value in (self.median("EmberMQ"), self.median(MEMORY)) if value is not None]
+        if metric.better == "zero":
+            return [("0", not any(ours))] if ours else []
+        sign = ">=" if metric.better == "more" else "<="
+        judged = (
+            (self.median("EmberMQ"), metric.value, f"{sign} {metric.value:,g}" if metric.value is not None else ""),
+            (self.ratio, metric.ratio, f"{sign} {metric.ratio} x"),
+            (self.memory_ratio, metric.memory_ratio, f"{sign} {metric.memory_ratio} x with {MEMORY}"),
+        )
+        return [
+            (words, found >= wanted if metric.better == "more" else found <= wanted)
+            for found, wanted, words in judged
+            if found is not None and wanted is not None
+        ]
+
     @property
     def met(self) -> bool | None:
-        """Whether EmberMQ keeps the target; None where there is none or nothing to compare."""
-        ours, metric = self.median("EmberMQ"), self.metric
-        if ours is None:
-            return None
-        if metric.better == "zero":
-            return ours == 0
-        if metric.value is not None:
-            return ours >= metric.value if metric.better == "more" else ours <= metric.value
-        if metric.ratio is not None and self.ratio is not None:
-            return self.ratio >= metric.ratio if metric.better == "more" else self.ratio <= metric.ratio
-        return None
+        """Whether EmberMQ keeps all targets; None where there is none or nothing to compare."""
+        verdicts = self.verdicts()
+        return all(met for _, met in verdicts) if verdicts else None
 
 
 @dataclass(slots=True)
@@ -101,7 +119,7 @@ class Report:
         table.add_column("unit")
         servers = [
             name
-            for name in ("EmberMQ", MEMORY, BEFORE, "Mosquitto", "sink")
+            for name in ("EmberMQ", MEMORY, BEFORE, "Mosquitto", *PEERS, "sink")
             if any(name in r.values for r in self.rows.values())
         ]
         for name in servers:
@@ -155,17 +173,7 @@ def shown(value: float | None) -> str:
 
 
 def verdict(row: Row) -> str:
-    if row.met is None:
-        return ""
-    metric = row.metric
-    sign = ">=" if metric.better == "more" else "<="
-    if metric.better == "zero":
-        wanted = "0"
-    elif metric.value is not None:
-        wanted = f"{sign} {metric.value:,g}"
-    else:
-        wanted = f"{sign} {metric.ratio} x"
-    return f"{wanted}: {'met' if row.met else 'MISSED'}"
+    return "\n".join(f"{words}: {'met' if met else 'MISSED'}" for words, met in row.verdicts())
 
 
 def show(console: Console, report: Report, heading: Mapping[str, object]) -> None:

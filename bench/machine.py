@@ -9,11 +9,12 @@ import datetime
 import os
 import platform
 import resource
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-TICKS_S: Final = os.sysconf("SC_CLK_TCK")
+CPU_CLOCK: Final = 2  # of Linux: with the complement of a process's number, the clock of the time that it has run
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -67,9 +68,8 @@ def prioritise(nice: int) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_S
+    """User and system time of all threads of a process, also of those that have ended, to the nanosecond."""
+    return time.clock_gettime(~pid << 3 | CPU_CLOCK)
 
 
 def thread_seconds(pid: int, names: tuple[str, ...]) -> float:

@@ -16,6 +16,7 @@ Bytes = NDArray[np.uint8]
 
 TOPIC_BYTES: Final = 18  # 2 + 2 + 18 + 2 (packet id) ends on a word boundary
 PAYLOAD_BYTES: Final = 64
+KEEP_ALIVE_S: Final = 600  # longer than any run; not 0, which rumqttd refuses
 PUBACK: Final = 0x40
 PUBREC: Final = 0x50
 PUBREL: Final = 0x62
@@ -114,7 +115,7 @@ def _packet(first_byte: int, body: bytes) -> bytes:
             return bytes(head) + body
 
 
-def connect(client_id: str, clean_session: bool = True, keep_alive_s: int = 0, level: int = 4) -> bytes:
+def connect(client_id: str, clean_session: bool = True, keep_alive_s: int = KEEP_ALIVE_S, level: int = 4) -> bytes:
     flags = 0x02 if clean_session else 0x00
     head = b"\x00\x04MQTT" + bytes([level, flags]) + keep_alive_s.to_bytes(2, "big")
     return _packet(0x10, head + _no_properties(level) + _text(client_id))

@@ -12,6 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from bench.figures import MEMORY, PEERS
+
 DOCS: Final = Path(__file__).parent.parent / "docs"
 RESULT: Final = DOCS / "bench.json"
 PICTURE: Final = DOCS / "bench.svg"
@@ -26,6 +28,9 @@ ROW_HEIGHT: Final = 34
 TOP: Final = 60
 SCALE_MAX: Final = 128  # times Mosquitto, at the right end; the scale is logarithmic
 SCALE_MIN: Final = 0.25
+
+
+OURS: Final = ("EmberMQ", MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,10 @@ SHOWN: Final = (
     Shown("paced, 200 publishers, 10,000 messages/s, QoS 1", "cpu_us", "10,000 messages/s, QoS 1", True),
     Shown("retained publishes, QoS 1, 1 publisher", "rate", "retained publishes, QoS 1"),
     Shown("CONNECT, CONNACK, DISCONNECT", "rate", "connections opened and closed"),
+    Shown("idle connections", "bytes", "memory of an idle connection", True),
     Shown("an offline session's queue of 50,000, QoS 1", "rate", "offline queue, drained a second"),
+    Shown("`#` over a million retained messages", "qos0_rate", "# over 1M retained, QoS 0"),
+    Shown("`#` over a million retained messages", "qos1_rate", "# over 1M retained, QoS 1"),
 )
 
 
@@ -62,8 +70,8 @@ class Line:
 
     label: str
     unit: str
-    medians: tuple[float | None, float | None, float | None]  # default, --memory, Mosquitto
-    better: tuple[float | None, float | None]  # default, --memory
+    medians: dict[str, float]
+    better: dict[str, float]  # than Mosquitto, by the name of a server
 
 
 def lines_of(result: dict[str, Any]) -> list[Line]:
@@ -74,14 +82,19 @@ def lines_of(result: dict[str, Any]) -> list[Line]:
         row = rows.get((shown.scenario, shown.metric))
         if row is None:
             continue
-        medians = row["medians"]
+        medians: dict[str, float] = row["medians"]
         theirs = medians.get("Mosquitto")
-        ours = tuple(medians.get(name) for name in ("EmberMQ", "--memory"))
-        better = tuple(
-            None if not value or not theirs else theirs / value if shown.inverse else value / theirs for value in ours
-        )
-        lines.append(Line(shown.label, row["unit"], (ours[0], ours[1], theirs), (better[0], better[1])))
+        better = {
+            name: theirs / value if shown.inverse else value / theirs
+            for name, value in medians.items()
+            if value and theirs and name != "Mosquitto"
+        }
+        lines.append(Line(shown.label, row["unit"], medians, better))
     return lines
+
+
+def peers_of(lines: list[Line]) -> list[str]:
+    return [name for name in PEERS if any(name in line.medians for line in lines)]
 
 
 def machine_of(result: dict[str, Any]) -> str:
@@ -94,15 +107,23 @@ def machine_of(result: dict[str, Any]) -> str:
 
 def table(result: dict[str, Any]) -> str:
     """The figures as Markdown."""
-    text = "| shape | unit | default (disk, synced) | `--memory` | Mosquitto | times better | with `--memory` |\n"
-    text += "|---|---|---:|---:|---:|---:|---:|\n"
-    for line in lines_of(result):
-        medians = [
-            "" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.2f}" for value in line.medians
-        ]
-        better = ["" if value is None else f"{value:.2g}" if value < 10 else f"{value:.0f}" for value in line.better]
-        text += f"| {line.label} | {line.unit} | {' | '.join(medians)} | {' | '.join(better)} |\n"
+    lines = lines_of(result)
+    peers = peers_of(lines)
+    heads = ["default (disk, synced)", "`--memory`", "Mosquitto", *peers, "times better", "with `--memory`", *peers]
+    text = f"| shape | unit | {' | '.join(heads)} |\n|---|---|{'---:|' * len(heads)}\n"
+    for line in lines:
+        cells = [_figure(line.medians.get(name)) for name in (*OURS, "Mosquitto", *peers)]
+        cells += [_times(line.better.get(name)) for name in (*OURS, *peers)]
+        text += f"| {line.label} | {line.unit} | {' | '.join(cells)} |\n"
     return f"{text}\nMeasured on: {machine_of(result)}.\n"
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def _times(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}" if value < 10 else f"{value:.0f}"
 
 
 def picture(result: dict[str, Any]) -> str:
@@ -113,7 +134,7 @@ def picture(result: dict[str, Any]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"'
         ' font-family="sans-serif" font-size="13">',
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-        '<text x="12" y="24" font-size="16">EmberMQ beside Mosquitto: times less CPU (queue: times as fast)</text>',
+        '<text x="12" y="24" font-size="16">EmberMQ beside Mosquitto: how many times better (right of 1x)</text>',
         f'<rect x="12" y="34" width="12" height="12" fill="{_COLOURS[0]}"/><text x="30" y="45">as it starts: on disk,'
         " synced, recording everything</text>",
         f'<rect x="380" y="34" width="12" height="12" fill="{_COLOURS[1]}"/><text x="398" y="45">--memory</text>',
@@ -127,7 +148,7 @@ def picture(result: dict[str, Any]) -> str:
     for index, line in enumerate(lines):
         y = TOP + ROW_HEIGHT * index
         parts.append(f'<text x="{LABEL_WIDTH - 10}" y="{y + 20}" text-anchor="end">{escape(line.label)}</text>')
-        for place, value in enumerate(line.better):
+        for place, value in enumerate(line.better.get(name) for name in OURS):
             if value is None:
                 continue
             low, high = sorted((_x(1), _x(value)))

@@ -53,7 +53,8 @@ class Scenario:
     `store` says which settings the brokers run with: floods against memory, retained scenarios against the disk.
     "sink" puts the sink in their place: what the generator can do when nothing slows it.
     `wire` is what lies below MQTT. `memory_too` measures EmberMQ with `--memory` beside one on the disk. `tuned`:
-    Mosquitto has the settings of the floods, with which it drops nothing, also here.
+    Mosquitto has the settings of the floods, with which it drops nothing, also here. `with_peers`: rumqttd and NATS are
+    measured, too, where they are installed.
     `fresh` asks for new processes each round, where memory or start-up is measured. `rounds_max` caps long ones.
     """
 
@@ -65,5 +66,6 @@ class Scenario:
     wire: Wire = "tcp"
     memory_too: bool = False
     tuned: bool = False
+    with_peers: bool = False
     fresh: bool = False
     rounds_max: int | None = None

@@ -20,7 +20,7 @@ from bench import packets
 from bench.machine import Cores, cpu_seconds, resident_bytes, waited_seconds
 from bench.wires import Wire, make_certificate
 
-READY_S_MAX: Final = 120.0
+READY_S_MAX: Final = 30.0
 STOP_S_MAX: Final = 60.0
 
 # Mosquitto in the floods: no message may be dropped for a queue limit, and its window towards a subscriber must not
