@@ -4,7 +4,8 @@ load: a server with a publisher that keeps to its rate, and `ember pipeline run 
 prints the processor time of the pipeline with all its processes as a share of one core, the most memory that they had
 at once, and how many live files `messages` has. idle: the same without a publisher. once: `ember pipeline run --once`
 over a log of a million records, a quarter of them retained, three times, each into a new lake: on a new machine the
-second run makes the archive of Java classes that the third uses (docs/pipeline.md, "Faster starts").
+second run makes the archive of Java classes that the third uses (docs/pipeline.md, "Faster starts"). With
+`--before PATH`, the `ember` command of another version runs in turn, and the target is half of its time.
 Needs the `spark` extra and Java; runs on Linux.
 """
 
@@ -32,6 +33,7 @@ FILES_MAX: Final = 20
 ONCE_RECORDS: Final = 1_000_000
 ONCE_RUNS: Final = 3
 ONCE_S_MAX: Final = 24.5
+ONCE_RATIO_MAX: Final = 0.5
 
 
 class Usage:
@@ -102,8 +104,8 @@ def continuous(rate: int, warm_up_s: float, seconds: float) -> None:
     print(f"  live files of messages: {files} (fewer than {FILES_MAX}: {_verdict(files < FILES_MAX)})")
 
 
-def once(records: int) -> None:
-    """Measure runs over a log that is there already."""
+def once(records: int, before: str | None) -> None:
+    """Measure runs over a log that is there already. `before`: the `ember` command of another version."""
     from embermq.store.log.records import RETAIN_FLAG, Group, Kind
     from embermq.store.log.writer import Log
 
@@ -122,16 +124,22 @@ def once(records: int) -> None:
             log.append(group, now_us)
         log.close()
         for number in range(1, ONCE_RUNS + 1):
-            took_s, cpu_s = _run_once(Path(place) / "data", Path(place) / f"lake-{number}")
-            verdict = f"at most {ONCE_S_MAX:g}: {_verdict(took_s <= ONCE_S_MAX)}"
+            s_max = ONCE_S_MAX
+            if before is not None:
+                before_s, cpu_s = _run_once([before], Path(place) / "data", Path(place) / f"lake-{number}-before")
+                s_max = ONCE_RATIO_MAX * before_s
+                print(f"--once before, run {number}: {before_s:.1f} s, processor {cpu_s:.1f} s")
+            ember = [sys.executable, "-m", "embermq"]
+            took_s, cpu_s = _run_once(ember, Path(place) / "data", Path(place) / f"lake-{number}")
+            verdict = f"at most {s_max:.1f}: {_verdict(took_s <= s_max)}"
             print(f"--once over {records:,} records, run {number}: {took_s:.1f} s ({verdict}), processor {cpu_s:.1f} s")
 
 
-def _run_once(data: Path, lake: Path) -> tuple[float, float]:
+def _run_once(ember: list[str], data: Path, lake: Path) -> tuple[float, float]:
     """How long a run takes, and its processor time, in seconds."""
-    command = [sys.executable, "-m", "embermq", "pipeline", "run", "--once", "--master", "local[2]"]
+    command = [*ember, "pipeline", "run", "--once", "--master", "local[2]", "--data", str(data), "--lake", str(lake)]
     began_s, cpu_s = time.monotonic(), 0.0
-    process = subprocess.Popen([*command, "--data", str(data), "--lake", str(lake)], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     usage = Usage(process.pid)
     while process.poll() is None:
         with suppress(psutil.NoSuchProcess):
@@ -152,13 +160,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300.0, help="how long is measured")
     parser.add_argument("--warm-up", type=float, default=120.0, help="seconds at the beginning that do not count")
     parser.add_argument("--records", type=int, default=ONCE_RECORDS, help="records of `once`")
+    parser.add_argument("--before", metavar="PATH", help="another version's `ember` command, for `once`")
     chosen = parser.parse_args()
     if "load" in chosen.what:
         continuous(chosen.rate, chosen.warm_up, chosen.seconds)
     if "idle" in chosen.what:
         continuous(0, chosen.warm_up, chosen.seconds)
     if "once" in chosen.what:
-        once(chosen.records)
+        once(chosen.records, chosen.before)
 
 
 if __name__ == "__main__":
