@@ -124,7 +124,7 @@ def test_a_block_torn_at_any_byte_is_cut_with_the_zeros(
     index_before = index.read_bytes()
     index_after = segment_files(log.directory, ".idx")[0].read_bytes()
     block = segment_files(log.directory)[0].read_bytes()[begins : data_bytes(log)]
-    for length in range(1, len(block)):
+    for length in range(len(block)):
         torn = block[:length]
         if not block[length:].strip(b"\0"):  # what is missing is zeros
             continue
@@ -135,8 +135,13 @@ def test_a_block_torn_at_any_byte_is_cut_with_the_zeros(
         assert (after.next_offset, replayed(after)) == (6, rows)
         after.close()
         assert path.stat().st_size == begins
-        (line,) = [record.getMessage() for record in caplog.records]
-        assert f"{path}: cut {len(torn.rstrip(bytes(1)))} bytes" in line
+        cut_bytes = len(torn.rstrip(bytes(1)))
+        lines = [record.getMessage() for record in caplog.records]
+        expected = [f"{path}: cut {cut_bytes} bytes of an unfinished block"] if cut_bytes else []
+        if has_entry:
+            expected.insert(0, f"{path}: the disk has lost offsets 6 to 7, which were written before")
+        assert len(lines) == len(expected)
+        assert all(line.startswith(start) for line, start in zip(lines, expected, strict=True))
 
 
 def test_pages_of_a_torn_block_may_be_missing_in_its_middle(log: Log, tmp_path: Path) -> None:
@@ -211,6 +216,24 @@ def test_zeros_leave_the_last_room_of_a_disk_to_the_index(log: Log, monkeypatch:
     monkeypatch.undo()
     assert (len(log.segments()), replayed(log, 2)) == (2, rows)
     assert path.stat().st_size == data_bytes(log)
+
+
+def test_a_disk_that_tells_at_the_sync_that_it_is_full_gets_no_more_zeros(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fdatasync
+
+    def nearly_full(descriptor: int) -> None:
+        if os.fstat(descriptor).st_size > ZEROS_BYTES:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", nearly_full)
+    with pytest.raises(OSError, match="no space left"):
+        fill(log, [1])
+    rows = fill(log, [2, 3])
+    assert replayed(log) == rows
+    assert segment_files(log.directory)[-1].stat().st_size == data_bytes(log)
 
 
 def test_zeros_that_cannot_be_cut_do_no_harm(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

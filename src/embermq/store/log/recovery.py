@@ -89,7 +89,9 @@ def _recover_segment(directory: Path, first_offset: int, following: int | None, 
             if following is not None and not check_bytes and _reaches(index, view, first_offset, following):
                 _describe(segment, view, index, index.count)
                 return segment
-            entries = _trusted(view, index, first_offset, following, check_bytes)
+            claimed = index.entries(0, index.count)
+            claimed = claimed[: consistent(claimed, SEGMENT_HEADER_BYTES, first_offset)]
+            entries = _trusted(view, claimed, following, check_bytes)
             known = len(entries)
             end, next_offset = _end(entries, first_offset)
             found = list(walk(view, end, next_offset, following))
@@ -110,7 +112,15 @@ def _recover_segment(directory: Path, first_offset: int, following: int | None, 
                 _write_index(directory, first_offset, entries)
                 index = Index.open(index_path(directory, first_offset))
             _describe(segment, view, index, len(entries))
-            unfinished = bytes_before_zeros(view, end)
+            unfinished = bytes_before_zeros(view, end) if following is None else 0
+        claimed_offset = _end(claimed, first_offset)[1]
+        if following is None and claimed_offset > next_offset:
+            _logger.error(
+                "%s: the disk has lost offsets %d to %d, which were written before",
+                path,
+                next_offset,
+                claimed_offset - 1,
+            )
         if following is None and end < size:
             if unfinished:
                 _logger.warning(
@@ -137,10 +147,8 @@ def _reaches(index: Index, view: memoryview, first_offset: int, following: int) 
     )
 
 
-def _trusted(view: memoryview, index: Index, first_offset: int, following: int | None, check_bytes: int) -> Entries:
-    """The entries of the index to build on: all that fit the file, or none if a checked block is not what they say."""
-    found = index.entries(0, index.count)
-    found = found[: consistent(found, SEGMENT_HEADER_BYTES, first_offset)]
+def _trusted(view: memoryview, found: Entries, following: int | None, check_bytes: int) -> Entries:
+    """The entries of an index to build on: all that fit the file, or none if a checked block is not what they say."""
     fits = found["position"] + found["total_bytes"] <= len(view)
     if following is not None:
         fits &= found["first_offset"] < following

@@ -209,7 +209,8 @@ def next_block(view: memoryview, position: int, offset: int) -> tuple[int, int] 
 
     It tells damage in the middle from a torn end. A self-consistent header that reaches to the end of the file or
     beyond it is the last block; the bytes inside it belong to clients and are not searched. If the header itself is
-    torn they are, so what is found there must lie where a block could.
+    torn they are, and then what is found there must lie where a block could. A payload made to look like that is
+    taken for damage (docs/log-format.md).
     """
     begin = position
     header = read_header(view, position)

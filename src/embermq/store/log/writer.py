@@ -66,6 +66,7 @@ class Log(Records):
         "_segments_lock",
         "_descriptor",
         "_file_bytes",
+        "_has_zeros",
         "_index_descriptor",
         "_lookup",
         "identity",
@@ -89,6 +90,7 @@ class Log(Records):
         self._sync: Final = sync
         self._descriptor = -1
         self._file_bytes = 0  # of the open segment: its blocks, and the zeros after them
+        self._has_zeros = sync
         self._index_descriptor = -1
         self._segments_lock: Final = Lock()
         self._lookup: Final = Lookup(directory, cache_bytes)
@@ -137,11 +139,13 @@ class Log(Records):
             segment = self._segment_for(len(block), now_us)
             entry = packed_entry(block, segment.size_bytes, group.first_offset, group.first_timestamp_us, records)
             _write(self._descriptor, block, segment.size_bytes)
-            if self._sync:
+            if self._has_zeros:
                 self._write_zeros(segment.size_bytes + len(block), len(block))
+            if self._sync:
                 _sync_data(self._descriptor)
             self._write_entry(entry, segment, segment.size_bytes + len(block))
         except OSError:
+            self._has_zeros = False  # a disk may tell only at the sync that it has no room for them
             self.abandon_segment()
             raise
         if not segment.blocks:
