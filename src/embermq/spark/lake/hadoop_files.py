@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped] # it has no types
 
 from embermq.spark.errors import LakeError
-from embermq.spark.lake.files import LakeFiles
+from embermq.spark.lake.files import LakeFiles, LocalFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ _ATOMIC_CREATE: Final = ("s3a",)
 class HadoopFiles(LakeFiles):
     """Files below a URL. `root` is the URL in the form that Hadoop gives it."""
 
-    __slots__ = ("root", "_jvm", "_gateway", "_hadoop", "_files", "_contents", "_is_local", "_renames")
+    __slots__ = ("root", "_jvm", "_gateway", "_hadoop", "_files", "_local", "_renames")
 
     def __init__(self, spark: "SparkSession", place: str) -> None:
         """LakeError if the file system cannot be opened."""
@@ -40,20 +40,22 @@ class HadoopFiles(LakeFiles):
         try:
             root = self._jvm.org.apache.hadoop.fs.Path(place)
             self._files: Final[Any] = root.getFileSystem(self._hadoop)
-            self.root: Final = str(self._files.makeQualified(root).toString())
+            qualified = self._files.makeQualified(root)
+            self.root: Final = str(qualified.toString())
         except Py4JError as error:
             raise LakeError(f"the lake {place} cannot be opened: {_reason(error)}") from None
         self._renames: Final = not self.root.startswith(_ATOMIC_CREATE)
-        self._is_local: Final = self.root.startswith("file:")
         # Hadoop keeps a checksum beside a local file, and cannot replace the two at once: a reader would find neither,
-        # or one that does not match the other.
-        self._contents: Final[Any] = self._files.getRawFileSystem() if self._is_local else self._files
+        # or one that does not match the other. The Java process is beside this one, so this one can write the file.
+        self._local: Final = LocalFiles(Path(qualified.toUri().getPath())) if self.root.startswith("file:") else None
         if self.root.startswith("s3a:"):
             spark.sql(f"add jar '{_S3_STORE_JAR}'")  # the class that `Lake.spark_settings` names
 
     def read(self, name: str) -> str | None:
+        if self._local is not None:
+            return self._local.read(name)
         try:
-            stream = self._contents.open(self._path(name))
+            stream = self._files.open(self._path(name))
             try:
                 return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
             finally:
@@ -64,13 +66,23 @@ class HadoopFiles(LakeFiles):
             raise OSError(_reason(error)) from None
 
     def write(self, name: str, text: str) -> None:
+        if self._local is not None:
+            directory, _, file = name.rpartition("/")
+            self._local.remove(f"{directory}/.{file}.crc")  # of an earlier version, which Hadoop would compare with
+            self._local.write(name, text)
+            return
         written = f"{name}.new" if self._renames else name
         try:
-            stream = self._contents.create(self._path(written), True)
+            stream = self._files.create(self._path(written), True)
             stream.write(text.encode())
             stream.close()
             if self._renames:
-                self._replace(written, name)
+                context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(
+                    self._path("").toUri(), self._hadoop
+                )
+                options = self._gateway.new_array(self._jvm.org.apache.hadoop.fs.Options.Rename, 1)
+                options[0] = self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
+                context.rename(self._path(written), self._path(name), options)
         except Py4JError as error:
             raise OSError(_reason(error)) from None
 
@@ -97,17 +109,6 @@ class HadoopFiles(LakeFiles):
         except Py4JError as error:
             raise OSError(_reason(error)) from None
         return f"{self.root}/{name}"
-
-    def _replace(self, written: str, name: str) -> None:
-        """Give a file the name of another, which is then gone, in one step."""
-        if self._is_local:
-            if not self._contents.rename(self._path(written), self._path(name)):
-                raise OSError(f"{self.root}/{name} cannot be replaced")
-            return
-        options = self._gateway.new_array(self._jvm.org.apache.hadoop.fs.Options.Rename, 1)
-        options[0] = self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
-        context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._path("").toUri(), self._hadoop)
-        context.rename(self._path(written), self._path(name), options)
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.root}/{name}" if name else self.root)
