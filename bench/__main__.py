@@ -155,9 +155,8 @@ def measure(
                 for name, make in wanted.items():
                     try:
                         servers[name] = running.enter_context(make(scenario))
-                    except BrokerFailed as error:  # the others go on, in all scenarios
+                    except BrokerFailed as error:  # the others go on
                         report.note(f"{scenario.name}: {error}")
-                        del found[name]
             turns = {name: scenario.run(server, scale) for name, server in servers.items()}
             order = list(turns) if round_ % 2 == 0 else list(reversed(turns))
             while turns:
@@ -189,6 +188,7 @@ def heading(cores: Cores, rounds: int, scale: Scale, found: dict[str, Factory]) 
     path = mosquitto_path()
     if "Mosquitto" in found and path is not None:
         told["mosquitto"] = mosquitto_version(path)
+    told.update({name: peers.version_of(name) for name in PEERS if name in found})
     told["rounds"] = rounds
     told["scale"] = ", ".join(f"{name} {value:,g}" for name, value in dataclasses.asdict(scale).items())
     return told

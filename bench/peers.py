@@ -6,6 +6,7 @@ sync for each message, and has no way to keep it in memory. rumqttd keeps all in
 """
 
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,8 @@ dynamic_filters = true
 listen = "127.0.0.1:{console_port}"
 """
 
+COMMANDS: Final = {"rumqttd": "rumqttd", "NATS": "nats-server"}
+
 NATS: Final = """\
 server_name: bench
 listen: "127.0.0.1:{client_port}"
@@ -43,8 +46,12 @@ mqtt {{ listen: "127.0.0.1:{port}", max_ack_pending: 65535 }}
 
 def installed() -> list[str]:
     """The names of those that are on the path."""
-    commands = {"rumqttd": "rumqttd", "NATS": "nats-server"}
-    return [name for name, command in commands.items() if shutil.which(command)]
+    return [name for name, command in COMMANDS.items() if shutil.which(command)]
+
+
+def version_of(name: str) -> str:
+    shown = subprocess.run([COMMANDS[name], "--version"], capture_output=True, text=True, check=False).stdout
+    return shown.split()[-1] if shown else "unknown"
 
 
 def peer(name: str, cores: Cores) -> Server:
