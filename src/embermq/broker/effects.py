@@ -231,7 +231,7 @@ class Effects:
             self._wake()
 
     def may_rest(self) -> bool:
-        """Whether packets that come now may wait a little: a group gathers, and no answer could be sent before its end.
+        """Whether packets that come now may wait a little: a group gathers, which most of them will be a part of.
 
         To wake for each message would cost more than the message. Messages at QoS 0 do not wait for a group, so there
         is no rest while some come.

@@ -58,8 +58,9 @@ from embermq.store.log.identity import past_lost
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.5
+"""How often it looks at the log's end while it waits for new records."""
 PAUSE_S_MAX: Final = 2.0
-"""How often it looks at the log: while it waits for new records, and while nobody is due whatever is new."""
+"""How often it does while no batch is due, whatever is new."""
 PROGRESS_EVERY_S: Final = 5.0
 PREPARED_AT_ONCE: Final = 3
 
@@ -84,9 +85,9 @@ def run(
     """Run all jobs; returns what each did. `once`: up to the end that the log has now. PipelineError says what failed.
 
     `log` is where the log is read from; a path is a data directory.
-    `report` is called about twice a second, and after each batch. SIGTERM and SIGINT stop cleanly if this is the main
-    thread; so does `stop`. With `catalog` the tables get names there; what it refuses is logged. `session` is one of
-    your own, with Delta Lake: `master` and `spark_settings` do not count then, and it is not stopped.
+    `report` is called every half second or two, and after each batch. SIGTERM and SIGINT stop cleanly if this is the
+    main thread; so does `stop`. With `catalog` the tables get names there; what it refuses is logged. `session` is one
+    of your own, with Delta Lake: `master` and `spark_settings` do not count then, and it is not stopped.
     """
     chosen = settings or JobSettings()
     jobs = chosen_jobs(chosen)

@@ -184,6 +184,6 @@ def test_retained_messages_stay_runs_where_packet_identifiers_begin_again() -> N
             bench.send(reader, Acknowledgements(PUBACK, [message.packet_id for message in messages]))
         first = PACKET_IDS - before_end + 1
         assert packet_ids == [*range(first, PACKET_IDS + 1), *range(1, 301 - before_end)]
-        # Only messages that nothing in flight could be parted by are sent one by one.
+        # A piece of fewer than RUN_MIN messages is sent one by one only while no run is in flight.
         assert reader.sent_in_runs == (298 if before_end == 2 else 300)
         bench.lose(reader)
