@@ -12,7 +12,7 @@ import pytest
 from bench import packets
 from bench.attack_load import ATTACKS, Target
 from bench.attacks import Victims
-from bench.figures import BEFORE, Metric, Report
+from bench.figures import BEFORE, MEMORY, Metric, Report
 from bench.flood import flood, open_traffic
 from bench.load import LoadFailed, Publisher, Subscriber, open_client, subscribe
 from bench.machine import Cores
@@ -171,6 +171,16 @@ def test_a_target_is_judged_on_medians() -> None:
         report.add("flood", metrics, "Mosquitto", {"rate": theirs, "lost": 1})
     assert [row.metric.key for row in report.missed()] == ["rate"]
     assert report.rows["flood", "lost"].met is True
+
+
+def test_both_stores_of_embermq_have_targets() -> None:
+    report = Report()
+    metrics = (Metric("rate", "rate", "1/s", "more", ratio=2.0, memory_ratio=3.0),)
+    for name, rate in (("EmberMQ", 10.0), (MEMORY, 14.0), ("Mosquitto", 5.0)):
+        report.add("flood", metrics, name, {"rate": rate})
+    row = report.rows["flood", "rate"]
+    assert row.verdicts() == [(">= 2.0 x", True), (">= 3.0 x with --memory", False)]
+    assert row.met is False
 
 
 def test_another_build_is_compared_within_the_run() -> None:
