@@ -76,7 +76,7 @@ class Server:
         self.levels: Final = levels
         self.mqtt5: Final = mqtt5
         self.encodings: Final = Encodings(is_reused=shortcuts)
-        self.dirty: Final[list[StreamConnection]] = []  # they have something to send, or to end, when this turn ends
+        self.dirty: list[StreamConnection] = []  # they have something to send, or to end, when this turn ends
         self.log: Final = ServerLog()
         self.core: Final = self._new_core(shortcuts, response_information)
         self.addresses: Final = AddressBounds(
@@ -209,13 +209,14 @@ class Server:
         except Exception as error:
             self.bug(error)
             more = False
-        dirty = self.dirty[:]
-        self.dirty.clear()
-        for connection in dirty:
-            try:
-                connection.flush()
-            except Exception as error:  # what one socket does must not keep the others' output back
-                self.bug(error)
+        dirty = self.dirty
+        if dirty:
+            self.dirty = []
+            for connection in dirty:
+                try:
+                    connection.flush()
+                except Exception as error:  # what one socket does must not keep the others' output back
+                    self.bug(error)
         for callback in self.end_of_turn:
             try:
                 callback()

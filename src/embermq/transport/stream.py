@@ -20,6 +20,7 @@ from embermq.transport.byte_transport import ByteTransport
 from embermq.transport.enhanced_authentication import EnhancedAuthentication
 from embermq.transport.fair_share import LIGHT_S, SHARE_BYTES, adapted_share
 from embermq.transport.pauses import FULL, OPENING, RATE, TURN, UNREAD, WAITING_MAX, pause_names
+from embermq.transport.sockets.stream_socket import StreamSocket
 from embermq.transport.tls import common_name
 
 if TYPE_CHECKING:
@@ -131,8 +132,7 @@ class StreamConnection(Link):
         publishes = self._counters.publish_received
         before_s = time.thread_time()
         self._receive(data[:share_bytes] if is_whole else data)
-        took_s = time.thread_time() - before_s
-        self._took_s = took_s
+        took_s = self._took_s = time.thread_time() - before_s
         turn_time.shares_s += took_s
         self._share_bytes = adapted_share(share_bytes, took_s, is_whole)
         if meter is not None:
@@ -223,7 +223,8 @@ class StreamConnection(Link):
     def _authenticate(self, connect: Packet) -> None:
         assert isinstance(connect, Connect) and self._transport is not None
         self._client_id = connect.client_id
-        certificate_name = common_name(self._transport.get_extra_info("peercert"))
+        certificate = self._transport.get_extra_info("peercert")
+        certificate_name = None if certificate is None else common_name(certificate)
         if connect.authentication_method is not None:
             self.pause_reading(OPENING)
             self._enhanced_authentication().begin(connect, connect.authentication_method, certificate_name)
@@ -367,8 +368,7 @@ class StreamConnection(Link):
 
     def flush(self) -> None:
         """Send all that this turn gathered in one write, and end the connection if that was decided."""
-        connection = self._connection
-        transport = self._transport
+        connection, transport = self._connection, self._transport
         if transport is None or connection.state > CLOSING:
             connection.data_to_send()  # it has nowhere to go
             return
@@ -389,7 +389,10 @@ class StreamConnection(Link):
         connection = self._connection
         for data in connection.data_to_send():
             self._counters.bytes_sent += len(data)
-            transport.write(data)
+            if isinstance(transport, StreamSocket):  # compiled, a call of a class is quicker than that of an interface
+                transport.write(data)
+            else:
+                transport.write(data)
         self._counters.messages_sent += connection.packets_taken
         if connection.pending_bytes > self._asking_bytes:
             connection.buffered(transport.get_write_buffer_size())
@@ -414,10 +417,7 @@ class StreamConnection(Link):
         return False
 
     def _weigh_output(self) -> None:
-        """Something was written or read: a client that leaves its answers unread gets no more of them.
-
-        One that had too much to read and has caught up is sent what it is owed.
-        """
+        """A client that leaves its answers unread gets no more of them; one that has caught up gets what it is owed."""
         connection = self._connection
         if connection.pending_bytes <= self._output_bytes_max:
             connection.answer_bytes = 0

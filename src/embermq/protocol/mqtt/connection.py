@@ -425,13 +425,11 @@ class Connection:
             del out[self._end_at :]
         self.packets_taken = len(out) - self._more_parts
         self._more_parts = 0
-        if not out:
-            return []
         self.out = []
-        if not self._has_large:
-            return [b"".join(out)]
-        self._has_large = False
-        return joined(out)
+        has_large, self._has_large = self._has_large, False
+        if len(out) < 2:
+            return out
+        return joined(out) if has_large else [b"".join(out)]
 
     def last_sent(self) -> None:
         """What was gathered before the end was decided has been taken: nothing follows."""
