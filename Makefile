@@ -26,7 +26,7 @@ HOT      := setup.py $(shell find src/embermq/protocol src/embermq/broker src/em
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-sources test-pipeline test-spark test-oldest-spark test-page screenshots setup compile wheel bench crash lint conformance clean
+.PHONY: run test test-page-and-sources test-pipeline test-spark test-oldest-spark test-page screenshots setup compile wheel bench crash lint conformance clean
 
 setup: $(STAMP) compile
 
@@ -64,13 +64,13 @@ lint: setup
 
 # Everything in the form that `make setup` has made, and the packages that are compiled once more as sources.
 # The page's tests start a browser for each module, so a module stays in one process.
-# The pipeline's tests share one Spark session, so they run in one process, beside those of the sources.
+# The pipeline's tests share one Spark session, so they run in one process, beside those of the page and the sources.
 test: lint
 	$(BIN)/python -m pytest -m 'not spark and not long' --ignore tests/page -n $(WORKERS) --dist worksteal
-	$(BIN)/python -m pytest -m 'not long' tests/page -n 2 --dist loadfile
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-sources test-pipeline
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-page-and-sources test-pipeline
 
-test-sources:
+test-page-and-sources:
+	$(BIN)/python -m pytest -m 'not long' tests/page -n 2 --dist loadfile
 	EMBERMQ_PURE=1 $(BIN)/python -m pytest tests/protocol tests/broker tests/store -n 2 --dist worksteal
 
 test-pipeline:
