@@ -1,6 +1,6 @@
 """The tree: branches that load as they open, values and counts, search, live changes."""
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from support.page.browser import Opened
 from support.page.served import PageServer
@@ -34,6 +34,25 @@ def test_live_values_and_new_topics_appear(opened: Opened, server: PageServer) -
     expect(opened.row("energy").locator(".count")).to_have_text("2")
     server.publish("energy/grid/frequency", "")
     expect(opened.row("energy/grid/frequency")).to_have_count(0)
+
+
+def test_a_branch_that_opens_while_the_tree_is_loaded_again_is_loaded_too(opened: Opened, server: PageServer) -> None:
+    held: list[Route] = []
+
+    def hold_the_first(route: Route) -> None:
+        if held:
+            route.continue_()
+        held.append(route)
+
+    opened.go("#topics?topic=energy/grid/power")
+    opened.page.route("**/tree?below=weather&*", hold_the_first)
+    with opened.page.expect_request("**/tree?below=weather&*"):
+        opened.open_branches("weather")
+    server.publish("appeared/meanwhile", "1")
+    expect(opened.row("appeared")).to_be_visible()
+    held[0].continue_()
+    expect(opened.row("weather/hamburg")).to_be_visible()
+    server.publish("appeared/meanwhile", "")
 
 
 def test_messages_that_are_not_retained_are_shown_as_such(opened: Opened, server: PageServer) -> None:

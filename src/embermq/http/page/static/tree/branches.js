@@ -106,7 +106,7 @@ export class Branches {
       if (generation !== this.generation || error.name === "AbortError") return;
       node.error = error;
     } finally {
-      if (generation === this.generation) node.isLoading = false;
+      node.isLoading = false; // also if `reload` began meanwhile: it asks for the pages of what is open itself
     }
     this.changed();
   }
@@ -143,7 +143,7 @@ export class Branches {
       for (let branch; generation === this.generation && (branch = waiting.shift()); ) {
         await this.#reloadBranch(branch, generation);
         if (generation !== this.generation) return;
-        for (const node of branch.children ?? []) if (node.isOpen && node.children) waiting.push(node);
+        for (const node of branch.children ?? []) if (node.isOpen) waiting.push(node);
         this.changed();
       }
     };
