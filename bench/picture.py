@@ -98,9 +98,10 @@ def peers_of(lines: list[Line]) -> list[str]:
 
 
 def machine_of(result: dict[str, Any]) -> str:
+    peers = "".join(f", {name} {result[name]}" for name in PEERS if name in result)
     return (
         f"{result['cpu']}, {result['cores']} cores, {result['memory_gib']:g} GiB, Linux {result['kernel']},"
-        f" Python {result['python']}, Mosquitto {result.get('mosquitto', 'not measured')}, {result['date']},"
+        f" Python {result['python']}, Mosquitto {result.get('mosquitto', 'not measured')}{peers}, {result['date']},"
         f" medians of {result['rounds']} rounds, load average at the start {result['load_average']:g}"
     )
 
