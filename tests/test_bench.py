@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from bench import packets
-from bench.attack_load import ATTACKS, Target
-from bench.attacks import Victims
+from bench.attacks.catalog import ATTACKS
+from bench.attacks.clients import Target
+from bench.attacks.pair import Victims
 from bench.figures import BEFORE, MEMORY, Metric, Report
 from bench.flood import flood, open_traffic
 from bench.load import LoadFailed, Publisher, Subscriber, open_client, subscribe
@@ -199,7 +200,7 @@ def test_an_attack_ends_in_time_and_the_pair_beside_it_loses_nothing(name: str) 
         assert broker.port is not None and broker.ws_port is not None
         pair = Victims(broker.port)
         target = Target(broker.port, broker.ws_port)
-        attackers = threading.Thread(target=ATTACKS[name], args=(target, time.monotonic() + 0.4))
+        attackers = threading.Thread(target=ATTACKS[name].run, args=(target, time.monotonic() + 0.4))
         attackers.start()
         pair.begin(0.4)
         attackers.join(30)
