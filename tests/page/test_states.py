@@ -50,9 +50,11 @@ def test_a_server_that_is_killed_and_comes_back(opened: Opened, server: PageServ
     server.kill()
     expect(opened.page.locator("#connection")).to_contain_text("Connection lost.")
     expect(opened.page.locator("#connection")).to_contain_text(re.compile(r"What is shown is [1-9]\d* s old\."))
+    expect(opened.page.locator("#moment-state")).to_have_text("Not live")
     expect(opened.value("kept/value")).to_have_text("before")
     server.start()
     expect(opened.page.locator("#connection")).to_be_empty()
+    expect(opened.page.locator("#moment-state")).to_have_text("Live")
     server.publish("kept/value", "after")
     expect(opened.value("kept/value")).to_have_text("after")
 

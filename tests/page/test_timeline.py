@@ -22,6 +22,20 @@ def value_as_of(server: PageServer, topic: str, at: str) -> str:
     return str(server.ask(f"retained/message?topic={topic}&as_of={at}")["payload"])
 
 
+def wait_for_address(opened: Opened) -> str:
+    """The instant in the address, as soon as it is the one that the handle shows."""
+    opened.page.wait_for_function(
+        """() => {
+          const at = new URLSearchParams(location.hash.split("?")[1]).get("at");
+          const shown = Number(document.getElementById("handle-at").getAttribute("aria-valuenow"));
+          return at !== null && Math.abs(Date.parse(at) / 1000 - shown) < 1;
+        }"""
+    )
+    found = re.search(r"at=([^&]+)", opened.page.url)
+    assert found is not None
+    return found[1]
+
+
 def test_the_tree_shows_the_values_of_then_and_says_so(opened: Opened, server: PageServer) -> None:
     at = instant(10)
     opened.go(f"#topics?topic={TEMPERATURE}&at={at}")
@@ -50,15 +64,13 @@ def test_the_handle_is_dragged_and_the_address_follows(opened: Opened, server: P
     opened.page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 30, steps=4)
     opened.page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 30, steps=4)
     opened.page.mouse.up()
-    expect(opened.page).to_have_url(re.compile(r"[?&]at=\d{4}-"))
-    found = re.search(r"at=([^&]+)", opened.page.url)
-    assert found is not None
-    middle = datetime.fromisoformat(found[1]).timestamp()
+    at = wait_for_address(opened)
+    middle = datetime.fromisoformat(at).timestamp()
     # The log grows while the tests run, so its middle comes nearer to the past.
     assert PAST_MINUTES * 30 - 60 < time.time() - middle < PAST_MINUTES * 60
-    expect(opened.value(TEMPERATURE)).to_have_text(value_as_of(server, TEMPERATURE, found[1]))
+    expect(opened.value(TEMPERATURE)).to_have_text(value_as_of(server, TEMPERATURE, at))
     opened.page.reload()
-    expect(opened.value(TEMPERATURE)).to_have_text(value_as_of(server, TEMPERATURE, found[1]))
+    expect(opened.value(TEMPERATURE)).to_have_text(value_as_of(server, TEMPERATURE, at))
     opened.page.get_by_role("button", name="Back to live").click()
     expect(opened.page).not_to_have_url(re.compile("at="))
 
@@ -141,3 +153,47 @@ def test_the_range_zooms_by_wheel_and_keys(opened: Opened) -> None:
     wide = axis.inner_text()
     opened.press("+", "+", "+")
     expect(axis).not_to_have_text(wide)
+
+
+def test_a_long_drag_changes_the_address_seldom_and_ends_where_the_handle_is(
+    opened: Opened, server: PageServer
+) -> None:
+    """Safari refuses more than 100 changes of the address in 30 s."""
+    opened.page.add_init_script(
+        "window.addressChanges = 0;"
+        "for (const how of ['pushState', 'replaceState']) {"
+        "  const before = history[how].bind(history);"
+        "  history[how] = (...given) => { window.addressChanges += 1; return before(...given); };"
+        "}"
+    )
+    opened.go(f"#topics?topic={TEMPERATURE}")
+    expect(opened.page.locator("#axis span").first).to_be_visible()
+    box = opened.page.locator("#track").bounding_box()
+    assert box is not None
+    begun_s = time.monotonic()
+    opened.page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 30)
+    opened.page.mouse.down()
+    for place in range(300):
+        opened.page.mouse.move(box["x"] + box["width"] * (0.4 + 0.001 * place), box["y"] + 30)
+    opened.page.mouse.up()
+    wait_for_address(opened)
+    changes = opened.page.evaluate("addressChanges")
+    assert 0 < changes <= 2 + (time.monotonic() - begun_s) * 2
+
+
+def test_a_browser_that_refuses_to_change_the_address_gets_it_later(opened: Opened, server: PageServer) -> None:
+    opened.page.add_init_script(
+        "window.isRefused = true;"
+        "for (const how of ['pushState', 'replaceState']) {"
+        "  const before = history[how].bind(history);"
+        "  history[how] = (...given) => {"
+        "    if (window.isRefused) throw new DOMException('too often', 'SecurityError');"
+        "    return before(...given);"
+        "  };"
+        "}"
+    )
+    opened.go("#topics")
+    opened.page.get_by_role("link", name="Health").click()
+    expect(opened.page.locator("#view-health")).to_be_visible()
+    opened.page.evaluate("isRefused = false")
+    expect(opened.page).to_have_url(re.compile("#health$"))

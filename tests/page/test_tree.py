@@ -92,3 +92,20 @@ def test_a_topic_that_begins_with_a_slash_has_an_empty_level(opened: Opened, ser
     expect(opened.page.locator("#tree .name.empty")).to_have_text("(empty)")
     opened.page.locator("#tree .row", has=opened.page.locator(".name.empty")).locator(".twist").click()
     expect(opened.row("/below")).to_be_visible()
+
+
+def test_a_link_and_the_way_back_open_the_branches_above_their_topic(opened: Opened, server: PageServer) -> None:
+    first, second = "linked/one/deep/value", "linked/two/deep/value"
+    server.publish(first, "1")
+    server.publish(second, "2")
+    opened.go(f"#topics?topic={first}")
+    expect(opened.row(first)).to_be_visible()
+    opened.page.evaluate(f"location.hash = '#topics?topic={second}'")
+    expect(opened.row(second)).to_be_visible()
+    for topic in ("linked/one", "linked/two"):
+        opened.row(topic).locator(".twist").click()
+        expect(opened.row(topic)).to_have_attribute("aria-expanded", "false")
+    opened.page.go_back()
+    expect(opened.value(first)).to_have_text("1")
+    opened.page.go_forward()
+    expect(opened.value(second)).to_have_text("2")

@@ -128,7 +128,7 @@ function startFeed(api, connection, tree, topic) {
   };
   const feed = new Feed(api.authorization, (told) => kinds[told.kind]?.(told));
   setInterval(() => {
-    if (isLive()) setText(byId("fact-rate"), rate(shown.perSecond()));
+    if (isLive()) setText(byId("fact-rate"), connection.isLost ? "–" : rate(shown.perSecond()));
     tree.tick();
   }, 1000);
   const follow = () => (isLive() ? feed.start() : feed.stop());
@@ -150,10 +150,14 @@ async function start() {
   const tree = new TreePane(api);
   tree.logBegins = () => timeline.range.begins;
   const topic = new TopicPane(api, who, timeline, tree);
-  const connection = new Connection(() => {
-    tree.reload();
-    topic.load();
-    timeline.rates.load();
+  const connection = new Connection({
+    onLost: () => timeline.setLost(true),
+    onBack: () => {
+      timeline.setLost(false);
+      tree.reload();
+      topic.load();
+      timeline.rates.load();
+    },
   });
   api.onReached = () => connection.reached();
   api.onLost = () => connection.lost();

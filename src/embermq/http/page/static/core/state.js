@@ -8,7 +8,12 @@ export const VIEWS = ["topics", "clients", "sessions", "groups", "tables", "heal
 /** `at` and `from` are microseconds since 1970. `at` null is live; `from` null is no comparison. */
 export const state = { view: "topics", search: "", topic: null, at: null, from: null, isOnlyDifferences: true };
 
+/** Safari refuses more than 100 changes of the address in 30 s, and a slider that is moved makes 60 in a second. */
+const WRITE_MS = 500;
+
 const listeners = [];
+let unwritten = null; // the fragment that the newest entry of the history is to get
+let writeTimer = 0;
 
 /** Call `listener(changed)` with the set of changed names after every change. */
 export function onChange(listener) {
@@ -32,7 +37,8 @@ export function isComparing() {
   return state.from !== null;
 }
 
-function write(isStep) {
+/** What is to be in the address. */
+function fragment() {
   const query = new URLSearchParams();
   if (state.search) query.set("search", state.search);
   if (state.topic !== null) query.set("topic", state.topic);
@@ -41,10 +47,41 @@ function write(isStep) {
   if (!state.isOnlyDifferences) query.set("all", "1");
   // Slashes and colons are allowed in a fragment, and are easier to read.
   const text = query.toString().replaceAll("%2F", "/").replaceAll("%3A", ":");
-  const fragment = `#${state.view}${text ? `?${text}` : ""}`;
-  if (fragment === location.hash) return;
-  if (isStep) history.pushState(null, "", fragment);
-  else history.replaceState(null, "", fragment);
+  return `#${state.view}${text ? `?${text}` : ""}`;
+}
+
+function write(isStep) {
+  if (isStep) {
+    writeNow(); // what came before this step belongs to the entry before it
+    if (fragment() === location.hash || put("pushState", fragment())) return;
+  }
+  unwritten = fragment();
+  writeTimer ||= setTimeout(writeNow, WRITE_MS);
+}
+
+function writeNow() {
+  const written = unwritten;
+  dropUnwritten();
+  if (written === null || written === location.hash || put("replaceState", written)) return;
+  unwritten = written;
+  writeTimer = setTimeout(writeNow, WRITE_MS);
+}
+
+function dropUnwritten() {
+  clearTimeout(writeTimer);
+  writeTimer = 0;
+  unwritten = null;
+}
+
+/** False: the browser refuses, for now, because the address was changed too often. */
+function put(how, written) {
+  try {
+    history[how](null, "", written);
+    return true;
+  } catch (error) {
+    if (error.name !== "SecurityError") throw error;
+    return false;
+  }
 }
 
 function read() {
@@ -70,6 +107,11 @@ function splitOnce(text, separator) {
 /** Take the state from the address, now and whenever somebody changes it. */
 export function readAddress() {
   Object.assign(state, read());
-  addEventListener("popstate", () => change(read()));
-  addEventListener("hashchange", () => change(read()));
+  const follow = () => {
+    dropUnwritten();
+    change(read());
+  };
+  addEventListener("popstate", follow);
+  addEventListener("hashchange", follow);
+  addEventListener("pagehide", writeNow);
 }

@@ -7,8 +7,9 @@ export class Connection {
   #lostMs = null;
   #reachedMs = Date.now();
 
-  /** `onBack` is called when the server answers again after it did not. */
-  constructor(onBack) {
+  /** `onLost` is called when the server stops answering, `onBack` when it answers again. */
+  constructor({ onLost, onBack }) {
+    this.onLost = onLost;
     this.onBack = onBack;
     setInterval(() => this.#show(), 1000);
   }
@@ -29,6 +30,7 @@ export class Connection {
     if (this.isLost) return;
     this.#lostMs = Date.now();
     this.#show();
+    this.onLost();
   }
 
   #show() {

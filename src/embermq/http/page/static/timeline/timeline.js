@@ -18,6 +18,7 @@ const FIRST_RANGE_MAX_US = 24 * 3600 * 1_000_000;
 export class Timeline {
   #loadTimer = 0;
   #isPlaced = false;
+  #isLost = false;
 
   constructor(api) {
     this.range = new Range();
@@ -49,6 +50,12 @@ export class Timeline {
 
   #middle() {
     return state.at !== null && this.range.holds(state.at) ? state.at : this.range.isFollowing ? this.range.end : this.range.us(0.5);
+  }
+
+  /** Whether the server answers: while it does not, nothing is live. */
+  setLost(isLost) {
+    this.#isLost = isLost;
+    this.draw();
   }
 
   goLive() {
@@ -136,17 +143,18 @@ export class Timeline {
     byId("go-live").hidden = isLive();
     byId("compare").setAttribute("aria-pressed", String(isComparing()));
     const at = state.at ?? now;
+    const live = this.#isLost ? "Not live" : "Live";
     const words = {
-      live: ["Live", "every message as it arrives"],
+      live: [live, this.#isLost ? "the connection is lost" : "every message as it arrives"],
       past: [`As of ${instant(at, now)}`, `${longDuration((now - at) / 1000)} ago, read-only`],
       compare: [
-        isLive() ? "Live, compared" : `As of ${instant(at, now)}, compared`,
+        isLive() ? `${live}, compared` : `As of ${instant(at, now)}, compared`,
         `with ${instant(state.from ?? now, now)}, ${longDuration(Math.abs(at - (state.from ?? now)) / 1000)} ${(state.from ?? now) <= at ? "earlier" : "later"}`,
       ],
     }[shown];
     setText(byId("moment-state"), words[0]);
     setText(byId("moment-detail"), words[1]);
     byId("moment-state").title = isLive() ? "" : `${day(at)} ${clockTime(at)}, ${utc(at)}`;
-    document.title = isLive() ? "EmberMQ" : `${words[0]} · EmberMQ`;
+    document.title = isLive() && !this.#isLost ? "EmberMQ" : `${words[0]} · EmberMQ`;
   }
 }

@@ -90,18 +90,27 @@ export class TreePane {
       this.branches.isOnlyDifferences = isComparing() && state.isOnlyDifferences;
       this.reload();
     }
-    if (changed.has("topic")) this.rows.draw();
+    if (changed.has("topic")) {
+      this.rows.draw();
+      this.#reveal();
+    }
   }
 
   async #reload() {
     const isWhole = await this.branches.reload();
     if (isWhole && !this.#isBegun && state.topic === null && !state.search) await this.#openFirst();
     this.#isBegun ||= isWhole;
-    if (isWhole && state.topic !== null && this.#revealed !== state.topic && !state.search) {
-      this.#revealed = state.topic;
-      const node = await this.branches.reveal(state.topic).catch(() => null);
-      if (node) this.rows.activate(node);
-    }
+    if (isWhole) await this.#reveal();
+  }
+
+  /** Open the branches above the selected topic, once: somebody may close them again. A search has no branches. */
+  async #reveal() {
+    const { topic } = state;
+    if (topic === null || state.search || this.branches.root.children === null) return;
+    if (this.#revealed === topic) return;
+    this.#revealed = topic;
+    const node = await this.branches.reveal(topic).catch(() => null);
+    if (node && state.topic === topic) this.rows.activate(node);
   }
 
   /** A page that shows four closed branches says little: open the largest, and the largest in it, until values are there. */
