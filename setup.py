@@ -47,12 +47,10 @@ INTERPRETED = (
     "store/opening.py",
     "store/replay.py",
     "store/state/from_checkpoint.py",
-    "transport/frame_check.py",
     "transport/listeners.py",
     "transport/multicast.py",
     "transport/sockets/loop.py",
     "transport/tls.py",
-    "transport/websocket.py",
 )
 
 # Settings of mypy apart from those in pyproject.toml: with `num_workers`, mypyc builds empty modules without an error.

@@ -69,7 +69,7 @@ class Broker:
     key: Path | str | None = None
     client_ca: Path | str | None = None
     require_client_certificate: bool = False
-    ws_path: str = "/mqtt"
+    ws_path: str | None = None
     ws_origins: Sequence[str] = ()
     shared_addresses: Sequence[str] = SHARED_ADDRESSES
     unix_path: Path | str | None = None

@@ -125,7 +125,7 @@ class ListenerSettings(Section):
     require_client_certificate: bool = False
     ws_port: Port | None = None
     wss_port: Port | None = None
-    ws_path: Annotated[str, Field(pattern="^/")] = "/mqtt"
+    ws_path: Annotated[str, Field(pattern="^/")] | None = None
     ws_origins: tuple[str, ...] = ()
     shared_addresses: tuple[Network, ...] = SHARED_ADDRESSES
     unix_path: Path | None = None

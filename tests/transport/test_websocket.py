@@ -1,6 +1,7 @@
 """MQTT over WebSocket: frames are only a way for bytes, and a frame that is not binary ends the connection."""
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -11,12 +12,9 @@ import pytest
 import uvloop
 
 from embermq import Broker
-from embermq.broker.access import AllowAll
 from embermq.broker.limits import Limits
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX
-from embermq.store.memory import MemoryStore
-from embermq.transport.server import Server
-from embermq.transport.websocket import MESSAGE_SLACK_BYTES, WebSocketListener
+from embermq.transport.websocket import REQUEST_BYTES_MAX, WebSocketSettings
 from support.certificates import Authority
 from support.clauses import v311
 from support.wire import connect, packet, publish, subscribe
@@ -56,11 +54,6 @@ class Socket:
     async def expect(self, expected: bytes) -> None:
         assert await self.read(len(expected)) == expected
 
-    async def expect_end(self) -> None:
-        """The connection ends, without the end of the WebSocket."""
-        message = await self.raw.receive()
-        assert message.type in (aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR), message
-
     async def expect_close(self) -> int | None:
         message = await self.raw.receive()
         assert message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED), message
@@ -68,12 +61,12 @@ class Socket:
 
 
 @asynccontextmanager
-async def dialled(broker: Broker, **options: object) -> AsyncIterator[Socket]:
+async def dialled(broker: Broker, path: str = "/mqtt", **options: object) -> AsyncIterator[Socket]:
     scheme, port = ("ws", broker.ws_port) if broker.ws_port is not None else ("wss", broker.wss_port)
     settings: dict[str, object] = {"protocols": ["mqtt"], **options}
     async with (
         aiohttp.ClientSession() as session,
-        session.ws_connect(f"{scheme}://{broker.host}:{port}{broker.ws_path}", **settings) as websocket,  # type: ignore[call-overload]  # handed through
+        session.ws_connect(f"{scheme}://{broker.host}:{port}{path}", **settings) as websocket,  # type: ignore[call-overload]  # handed through
     ):
         yield Socket(websocket)
 
@@ -98,16 +91,54 @@ def test_the_subprotocol_is_named_in_the_answer(offered: list[str], selected: st
     run(test)
 
 
-@pytest.mark.parametrize("offered", [[], ["soap"]])
-def test_a_client_that_does_not_offer_mqtt_is_refused(offered: list[str]) -> None:
+def test_a_client_that_offers_no_subprotocol_gets_none_and_one_that_offers_others_is_refused() -> None:
     async def test() -> None:
         async with Broker(ws_port=0) as broker:
+            async with dialled(broker, protocols=[]) as client:
+                assert client.raw.protocol is None
+                await client.send(connect("c1"))
+                await client.expect(CONNACK)
             with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-                async with dialled(broker, protocols=offered):
+                async with dialled(broker, protocols=["soap"]):
                     pass
             assert refused.value.status == 400
 
     run(test)
+
+
+@pytest.mark.parametrize("path", ["", "/", "/mqtt", "/ws?token=1", "/a%20b"])
+def test_every_path_is_accepted_unless_one_is_set(path: str) -> None:
+    async def test() -> None:
+        async with Broker(ws_port=0) as broker, dialled(broker, path) as client:
+            await client.send(connect("c1"))
+            await client.expect(CONNACK)
+
+    run(test)
+
+
+def test_a_refused_upgrade_is_a_line_in_the_log_without_control_characters(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with Broker(ws_port=0, ws_path="/mqtt") as broker:
+            async with dialled(broker, "/mqtt?a=b") as client:
+                await client.send(connect("c1"))
+                await client.expect(CONNACK)
+            reader, writer = await asyncio.open_connection(broker.host, broker.ws_port)
+            writer.write(
+                b"GET /other\x1b[2J HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Protocol: so\x07ap\r\n\r\n"
+            )
+            assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+            writer.close()
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                async with dialled(broker, "/other", protocols=["soap", "mqtt"]):
+                    pass
+            assert refused.value.status == 404
+
+    run(test)
+    not_http, other = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "'/other\\x1b[2J' with the subprotocol 'so\\x07ap' was refused: not HTTP" in not_http
+    assert "of 127.0.0.1:" in other
+    assert "at '/other' with the subprotocol 'soap,mqtt' was refused: the path is not listeners.ws_path" in other
 
 
 @v311("MQTT-6.0.0-2")
@@ -270,7 +301,7 @@ def test_the_end_is_told_both_ways() -> None:
 
 def test_plain_http_and_other_paths_are_answered_and_forgotten() -> None:
     async def test() -> None:
-        async with Broker(ws_port=0) as broker, aiohttp.ClientSession() as session:
+        async with Broker(ws_port=0, ws_path="/mqtt") as broker, aiohttp.ClientSession() as session:
             base = f"http://{broker.host}:{broker.ws_port}"
             async with session.get(f"{base}/other") as other, session.get(f"{base}/mqtt") as plain:
                 assert (other.status, plain.status) == (404, 400)
@@ -309,7 +340,7 @@ def test_a_connection_counts_before_its_upgrade_and_no_more_when_it_is_gone() ->
                 assert broker._server.core.counters.connections_refused == 1
                 first[1].close()
                 await first[1].wait_closed()
-                while broker._server.capacity.http_sockets:
+                while len(broker._server._connections) > 1:
                     await asyncio.sleep(0.01)
                 async with dialled(broker) as second:
                     await second.send(connect("c2"))
@@ -321,11 +352,18 @@ def test_a_connection_counts_before_its_upgrade_and_no_more_when_it_is_gone() ->
 def test_requests_that_do_not_upgrade_do_not_prolong_a_connection() -> None:
     async def test() -> None:
         async with Broker(ws_port=0, limits=Limits(connect_timeout_s=1)) as broker:
+            for path in (b"/other", b"/mqtt"):
+                reader, writer = await asyncio.open_connection(broker.host, broker.ws_port)
+                writer.write(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert (await reader.read()).endswith(b"a request for a WebSocket is expected\n")
+                writer.close()
             reader, writer = await asyncio.open_connection(broker.host, broker.ws_port)
-            with suppress(ConnectionError, asyncio.IncompleteReadError):
-                while not reader.at_eof():
-                    writer.write(b"GET /other HTTP/1.1\r\nHost: x\r\n\r\n")
-                    await reader.readuntil(b"MQTT is at /mqtt\n")
+            writer.write(b"GET /mqtt HTTP/1.1\r\nHost: x\r\n")  # and no end of it
+            assert await reader.read() == b""
+            writer.close()
+            reader, writer = await asyncio.open_connection(broker.host, broker.ws_port)
+            writer.write(b"GET /mqtt HTTP/1.1\r\nCookie: " + bytes([65]) * REQUEST_BYTES_MAX)
+            assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
             writer.close()
 
     run(test)
@@ -335,12 +373,13 @@ def test_an_unfinished_message_before_connect_is_bounded_and_after_it_by_the_pac
     async def test() -> None:
         async with Broker(ws_port=0) as broker:
             async with dialled(broker) as client:
-                await client.send(bytes(CONNECT_BYTES_MAX + MESSAGE_SLACK_BYTES + 1))
-                await client.expect_end()
+                length = CONNECT_BYTES_MAX + 100_000
+                await client.send(b"\x10\x80\x80\x80\x01" + bytes(length))  # it announces 2 MiB
+                await client.expect_close()
             async with dialled(broker) as client:
                 await client.send(connect("c1"))
                 await client.expect(CONNACK)
-                await client.send(publish("a", bytes(CONNECT_BYTES_MAX + MESSAGE_SLACK_BYTES)) + PINGREQ)
+                await client.send(publish("a", bytes(CONNECT_BYTES_MAX + 100_000)) + PINGREQ)
                 await client.expect(PINGRESP)
             assert broker._server is not None
             assert broker._server.core.counters.protocol_errors == 1
@@ -356,7 +395,9 @@ def test_a_frame_that_is_not_masked_ends_the_connection() -> None:
             transport = client.raw._response.connection.transport  # type: ignore[union-attr]
             assert transport is not None
             transport.write(b"\x82\x02" + PINGREQ)
-            await client.expect_end()
+            assert await client.expect_close() == aiohttp.WSCloseCode.PROTOCOL_ERROR
+            assert broker._server is not None
+            assert broker._server.core.counters.protocol_errors == 1
 
     run(test)
 
@@ -397,13 +438,13 @@ def test_what_is_not_http_is_one_line_in_the_log(caplog: pytest.LogCaptureFixtur
         async with Broker(ws_port=0) as broker:
             reader, writer = await asyncio.open_connection(broker.host, broker.ws_port)
             writer.write(b"GET /mqtt HTTP/1.1\r\nHost: x\r\nOrigin: \x1b[2J\x07\r\n\r\n")
-            assert (await reader.read()).startswith(b"HTTP/1.0 400")
+            assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
             writer.close()
 
     run(test)
-    assert [(record.levelname, record.getMessage(), record.exc_info) for record in caplog.records] == [
-        ("WARNING", "not HTTP from 127.0.0.1", None)
-    ]
+    (record,) = caplog.records
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
+    assert record.getMessage().endswith("at '/mqtt' with the subprotocol (none) was refused: not HTTP")
 
 
 @pytest.mark.parametrize("websocket", [False, True])
@@ -426,17 +467,8 @@ def test_a_tls_handshake_has_as_long_as_a_connect(tmp_path: Path, websocket: boo
 
 
 def test_where_other_machines_connect_all_pages_may() -> None:
-    async def test() -> None:
-        server = Server(store=MemoryStore(), access=AllowAll(), limits=Limits())
-        listener = WebSocketListener(server)
-        await listener.listen("0.0.0.0", 0)
-        try:
-            assert listener._may_come_from("https://any.example")
-        finally:
-            listener.close()
-            await listener.wait_closed()
-
-    run(test)
+    assert WebSocketSettings(is_loopback=False).may_come_from("https://any.example")
+    assert not WebSocketSettings(is_loopback=True).may_come_from("https://any.example")
 
 
 def test_over_tls(tmp_path: Path) -> None:

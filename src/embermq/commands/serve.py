@@ -144,8 +144,8 @@ def start_up_lines(broker: "Broker", settings: "Settings") -> list[str]:
     ports = {
         "mqtt": (broker.port, ""),
         "mqtts": (broker.tls_port, ""),
-        "ws": (broker.ws_port, broker.ws_path),
-        "wss": (broker.wss_port, broker.ws_path),
+        "ws": (broker.ws_port, broker.ws_path or ""),
+        "wss": (broker.wss_port, broker.ws_path or ""),
     }
     lines = [
         f"listening on {scheme}://{shown(broker.host, port)}{path}"

@@ -4,17 +4,19 @@ Owns: the sockets, how many connections each takes, and the end of all of them.
 """
 
 import asyncio
+import logging
 import socket
 import ssl
 from pathlib import Path
 from typing import Final, final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from embermq.http.application import Application
 from embermq.http.service import Service
 from embermq.transport.addresses import unix_address
-from embermq.transport.websocket import http_logger
+from embermq.transport.http_log import http_log
 
 CONNECTIONS_MAX: Final = 256
 """How many connections one listener takes; one more is closed at once."""
@@ -23,6 +25,22 @@ LINE_BYTES_MAX: Final = 256 * 1024
 KEEP_ALIVE_S: Final = 30.0
 LINGERING_S: Final = 10.0
 STOP_GRACE_S: Final = 1.0
+
+
+class _RateLimit(logging.Filter):
+    """Pass what the HTTP library logs on to `http_log`. A peer that does not speak HTTP is logged without a trace."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError):
+            http_log.log(logging.WARNING, "not HTTP from %s", *(record.args or ("a peer",)))
+        else:
+            http_log.log(record.levelno, "%s", record.getMessage(), error=error)
+        return False
+
+
+http_logger: Final = logging.getLogger("embermq.http")
+http_logger.addFilter(_RateLimit())
 
 
 class _Refused(asyncio.Protocol):

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+from embermq.transport.addresses import is_loopback
 from embermq.transport.sockets.listening_socket import ListeningSocket
 from embermq.transport.sockets.loop import SocketLoop
 from embermq.transport.sockets.poll import EVENTS_MAX, Poll
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from embermq.protocol.sn.settings import SnSettings
     from embermq.transport.server import Server
     from embermq.transport.udp import SnListener
-    from embermq.transport.websocket import WebSocketListener
+    from embermq.transport.websocket import WebSocketSettings
 
 BACKLOG: Final = 4_096
 HAS_POLL: Final = hasattr(select, "epoll") and hasattr(os, "eventfd")
@@ -35,7 +36,7 @@ HAS_POLL: Final = hasattr(select, "epoll") and hasattr(os, "eventfd")
 class Listeners:
     """All listeners of one server."""
 
-    __slots__ = ("_entered", "_poll", "_server", "_sockets", "_streams", "_unix_paths", "_websockets", "datagrams")
+    __slots__ = ("_entered", "_poll", "_server", "_sockets", "_streams", "_unix_paths", "datagrams")
 
     def __init__(self, server: "Server") -> None:
         self._server: Final = server
@@ -43,44 +44,48 @@ class Listeners:
         self._poll: Poll | None = None
         self._entered: Poll | None = None  # the same, if it is not the loop's own
         self._sockets: Final[list[ListeningSocket]] = []
-        self._websockets: Final[list[WebSocketListener]] = []
         self.datagrams: Final[list[SnListener]] = []
         self._unix_paths: Final[list[Path]] = []
 
     async def listen_tcp(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen on TCP, or TLS; returns the port, which the system chose if 0 was asked for."""
-        server = self._server
-        listener = await server.loop.create_server(
-            self._new_connection,
-            host,
-            port,
-            ssl=tls,
-            ssl_handshake_timeout=server.limits.connect_timeout_s if tls is not None else None,
-            backlog=BACKLOG,
-            reuse_address=True,
-            start_serving=tls is not None or not HAS_POLL,
-        )
-        self._streams.append(listener)
-        if not listener.is_serving():
-            self._accept_from(listener)
-        return int(listener.sockets[0].getsockname()[1])
+        return await self._listen(host, port, tls, None)
 
     async def listen_websocket(
         self,
         host: str,
         port: int,
         tls: ssl.SSLContext | None = None,
-        path: str = "/mqtt",
+        path: str | None = None,
         origins: Sequence[str] = (),
     ) -> int:
-        """Listen for WebSockets; returns the port, which the system chose if 0 was asked for."""
-        from embermq.transport.websocket import WebSocketListener  # aiohttp is slow to load, and not always needed
+        """Listen for WebSockets; returns the port, which the system chose if 0 was asked for.
 
-        listener = WebSocketListener(self._server, path, origins)
-        bound = await listener.listen(host, port, tls)
-        self._websockets.append(listener)
-        self._server.log.kinds.append(listener.log)
-        return bound
+        Without a `path`, every path is theirs.
+        """
+        from embermq.transport.websocket import WebSocketSettings  # it loads numpy, and few need it
+
+        return await self._listen(host, port, tls, WebSocketSettings(path, origins, is_loopback(host)))
+
+    async def _listen(
+        self, host: str, port: int, tls: ssl.SSLContext | None, websockets: "WebSocketSettings | None"
+    ) -> int:
+        server = self._server
+        is_loops = not HAS_POLL
+        listener = await server.loop.create_server(
+            lambda: self._new_connection(websockets),
+            host,
+            port,
+            ssl=tls if is_loops else None,
+            ssl_handshake_timeout=server.limits.connect_timeout_s if is_loops and tls is not None else None,
+            backlog=BACKLOG,
+            reuse_address=True,
+            start_serving=is_loops,
+        )
+        self._streams.append(listener)
+        if not is_loops:
+            self._accept_from(listener, tls, websockets)
+        return int(listener.sockets[0].getsockname()[1])
 
     async def listen_unix(self, path: str, mode: int = 0o600) -> None:
         """Listen on a unix socket; one that a dead server left behind is replaced."""
@@ -90,7 +95,7 @@ class Listeners:
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             place.unlink()
         listener = await self._server.loop.create_unix_server(
-            self._new_connection, path, backlog=BACKLOG, start_serving=not HAS_POLL
+            lambda: self._new_connection(None), path, backlog=BACKLOG, start_serving=not HAS_POLL
         )
         place.chmod(mode)
         self._unix_paths.append(place)
@@ -109,10 +114,17 @@ class Listeners:
         self.datagrams.append(listener)
         return bound
 
-    def _new_connection(self) -> asyncio.Protocol:
-        return StreamConnection(self._server)  # type: ignore[return-value]  # it has the methods, without the base
+    def _new_connection(self, websockets: "WebSocketSettings | None") -> asyncio.Protocol:
+        if websockets is None:
+            return StreamConnection(self._server)  # type: ignore[return-value]  # it has the methods, without the base
+        return websockets.stream(self._server)  # type: ignore[return-value]  # as above
 
-    def _accept_from(self, listener: asyncio.Server) -> None:
+    def _accept_from(
+        self,
+        listener: asyncio.Server,
+        tls: ssl.SSLContext | None = None,
+        websockets: "WebSocketSettings | None" = None,
+    ) -> None:
         """Accept the connections of sockets that the loop has bound; it does not serve them."""
         poll = self._own_poll()
         for bound in listener.sockets:
@@ -121,7 +133,7 @@ class Listeners:
             if listening.family != socket.AF_UNIX:
                 listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # for what is accepted from it
             listening.listen(BACKLOG)
-            self._sockets.append(ListeningSocket(self._server, poll, listening))
+            self._sockets.append(ListeningSocket(self._server, poll, listening, tls, websockets))
 
     def _own_poll(self) -> Poll:
         """The poll of the server's own event loop, or one that is entered in a loop of another kind as one file."""
@@ -141,8 +153,6 @@ class Listeners:
             listening.close()
         for listener in self._streams:
             listener.close()
-        for websockets in self._websockets:
-            websockets.close()
 
     def close_datagrams(self) -> None:
         """The clients of MQTT-SN have been told the end: listen no more."""
@@ -156,8 +166,6 @@ class Listeners:
         if self._entered is not None:
             self._server.loop.remove_reader(self._entered.epoll.fileno())
             self._entered.close()
-        for websockets in self._websockets:
-            await websockets.wait_closed()
         for place in self._unix_paths:
             with suppress(FileNotFoundError):
                 place.unlink()

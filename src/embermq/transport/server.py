@@ -33,6 +33,7 @@ from embermq.transport.fair_share import LONG_TURN_S, SHARE_TIMED_BYTES, TurnTim
 from embermq.transport.listeners import Listeners
 from embermq.transport.pauses import DISK, TURN, WAITING_MAX
 from embermq.transport.server_log import ServerLog
+from embermq.transport.sockets.tls_socket import Handshakes
 from embermq.transport.stream import StreamConnection
 
 _now_s: Final = time.monotonic  # looked up once: it is called twice in a turn
@@ -87,6 +88,8 @@ class Server:
             access, self.begin_turn, threads=AUTHENTICATION_THREADS, addresses=self.addresses
         )
         self.capacity: Final = Capacity(limits, self.core.counters, self.log.ends, used_bytes)
+        self.handshakes: Final = Handshakes(self.log.ends)
+        self.core.counters.others.append(self.handshakes.counts)
         self.end_of_turn: Final[list[Callable[[], None]]] = []
         """Called when the core has ended a turn and the connections are written to: what a listener gathers itself."""
         self._sys_interval_ms: Final = sys_interval_s * 1000
@@ -293,10 +296,6 @@ class Server:
 
     # -- connections -----------------------------------------------------------------------------------------------
 
-    def new_stream(self) -> StreamConnection:
-        """A connection that a listener attaches to a transport."""
-        return StreamConnection(self)
-
     def new_protocol(self, has_output: Callable[[], None], make_room: Callable[[], bool]) -> Connection:
         """What a connection understands of its bytes."""
         return Connection(
@@ -318,13 +317,6 @@ class Server:
         self._connections.add(connection)
         return True
 
-    def admit_http(self, transport: ByteTransport, address_key: str) -> bool:
-        """As `admit`, for a connection that may become a WebSocket."""
-        if not self._has_room(transport, address_key):
-            return False
-        self.capacity.http_sockets += 1
-        return True
-
     def _has_room(self, transport: ByteTransport, address_key: str) -> bool:
         if self._stopping or not self.capacity.has_room(len(self._connections), transport):
             return False
@@ -334,11 +326,6 @@ class Server:
         reason = "limits.address_connections_max is reached"
         self.log.ends.log(logging.WARNING, "a new connection from %s was closed: %s", address_key, reason)
         return False
-
-    def forget_http(self, address_key: str) -> None:
-        """A connection that was admitted by `admit_http` is gone, or has become a WebSocket."""
-        self.capacity.http_sockets -= 1
-        self.addresses.remove(address_key)
 
     def forget(self, connection: StreamConnection, address_key: str) -> None:
         """A connection is gone."""

@@ -8,6 +8,7 @@ from typing import Final, final
 
 from embermq.broker.admission import Refusal
 from embermq.protocol.reasons import ReasonCode
+from embermq.transport.http_log import http_log
 from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
 
 logger: Final = logging.getLogger("embermq")
@@ -28,7 +29,7 @@ class ServerLog:
         self.ends: Final = RateLimitedLog(logger, "disconnected clients")
         self._refusals: Final = RateLimitedLog(logger, "refused packets")
         self._bugs: Final = RateLimitedLog(logger, "internal errors", BUG_LINES_A_SECOND)
-        self.kinds: Final = [self.ends, self._refusals, self._bugs]
+        self.kinds: Final = [self.ends, self._refusals, self._bugs, http_log]
 
     def flush(self) -> None:
         """Have the numbers of lines that were left out logged, where a second is over."""

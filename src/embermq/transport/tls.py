@@ -18,6 +18,10 @@ def server_context(
     """TLS 1.2 and newer with this certificate. With `client_ca`, a certificate that a client presents is verified."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= (
+        ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    )  # each costs memory or time that a client chooses
+    context.num_tickets = 1  # one is enough to resume a session; each is made and sent in the handshake
     load_certificate(context, certificate, key)
     if client_ca is not None:
         _check_readable(client_ca)

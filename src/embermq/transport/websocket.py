@@ -1,369 +1,361 @@
-"""MQTT over WebSocket (3.1.1 section 6): binary messages as a byte stream.
+"""MQTT over WebSocket (3.1.1 section 6): the binary messages of a client as a byte stream.
 
-Owns: the HTTP listener, its connections before the upgrade, the handshake, and a transport with
-the same interface as that of a TCP socket.
-Never: a packet. Packets and WebSocket messages need not begin and end together (MQTT-6.0.0-2).
+Owns: the HTTP request that asks for a WebSocket and the answer to it, the frames, and the end of a WebSocket.
+Never: a packet's meaning. Packets and WebSocket messages of a client need not begin and end together (MQTT-6.0.0-2).
 """
 
-import asyncio
+import base64
+import binascii
+import hashlib
 import logging
-import ssl
-from collections.abc import Callable, Sequence
-from struct import Struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-from aiohttp import WSCloseCode, WSMsgType, web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_exceptions import HttpProcessingError
-
-from embermq.broker.limits import Limits
-from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX
-from embermq.transport.addresses import is_loopback
-from embermq.transport.frame_check import FrameCheck, FrameReader
-from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
+from embermq.transport.addresses import is_loopback, shown_peer
+from embermq.transport.byte_transport import ByteTransport
+from embermq.transport.http_log import http_log
+from embermq.transport.rate_limited_log import shown_name
+from embermq.transport.stream import StreamConnection
+from embermq.transport.websocket_frames import CLOSE, NORMAL, PONG, FrameReader, PacketFrames, head
 
 if TYPE_CHECKING:
     from embermq.transport.server import Server
-    from embermq.transport.stream import StreamConnection
-
-logger: Final = logging.getLogger("embermq")
 
 # The name that clients must offer (MQTT-6.0.0-3), and the one that clients of 3.1 knew. Where both are offered the
-# first is selected; where none is, the handshake is refused: a server cannot select what was not offered.
+# first is selected. A client that offers none gets none (RFC 6455, 4.2.2); one that offers others only is refused.
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
-BACKLOG: Final = 4_096
+REQUEST_BYTES_MAX: Final = 16 * 1024
+"""Of the request: cookies and tokens of a proxy may be long."""
 CLOSE_GRACE_S: Final = 5.0
 """How long a client may take to answer the end of a WebSocket with its own."""
-WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
 JOINED_BYTES_MAX: Final = 16 * 1024
 """Up to here a copy is cheaper than a second write."""
-BINARY_FINAL: Final = 0x82
-FRAME_2: Final = Struct(">BBH")
-FRAME_8: Final = Struct(">BBQ")
-MESSAGE_SLACK_BYTES: Final = 64 * 1024
-"""A WebSocket message may hold more than one packet; the largest packet and this much more is taken in one.
-
-Before the client's CONNECT has been processed, it is the largest CONNECT and this much more."""
-
-
-http_log: Final = RateLimitedLog(logger, "HTTP connections")
-"""Lines of all listeners for HTTP, that of the operator included."""
-
-
-class _RateLimit(logging.Filter):
-    """Pass what the HTTP library logs on to `http_log`. A peer that does not speak HTTP is logged without a trace."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, HttpProcessingError):
-            http_log.log(logging.WARNING, "not HTTP from %s", *(record.args or ("a peer",)))
-        else:
-            http_log.log(record.levelno, "%s", record.getMessage(), error=error)
-        return False
+PONG_UNSENT_MAX: Final = 64 * 1024
+"""A client that leaves more unread gets no Pong."""
+_ACCEPT_SUFFIX: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
+_REASONS: Final = {
+    400: "Bad Request",
+    403: "Forbidden",
+    404: "Not Found",
+    426: "Upgrade Required",
+    431: "Request Header Fields Too Large",
+}
 
 
-http_logger: Final = logging.getLogger("embermq.http")
-http_logger.addFilter(_RateLimit())
+class NotUpgraded(Exception):
+    """A request that does not become a WebSocket: the status of the answer, its text, and what the log says."""
 
-
-def binary_frame_header(length: int) -> bytes:
-    """The head of a whole binary message from a server (RFC 6455, 5.2): never masked, here never compressed."""
-    if length < 126:
-        return bytes((BINARY_FINAL, length))
-    return FRAME_2.pack(BINARY_FINAL, 126, length) if length < 65_536 else FRAME_8.pack(BINARY_FINAL, 127, length)
-
-
-class HttpConnection(web.RequestHandler):
-    """A connection to the listener: an HTTP request, then the frames of a WebSocket.
-
-    Until the upgrade it counts towards `connections_max` here, after it in the server, with its `StreamConnection`.
-    """
-
-    __slots__ = ("_address_key", "_is_waiting", "_listener", "_timeout", "frames")
-
-    def __init__(self, listener: "WebSocketListener", http: web.Server) -> None:
-        timeout_s = listener.limits.connect_timeout_s
-        super().__init__(
-            http,
-            loop=asyncio.get_running_loop(),
-            access_log=None,  # type: ignore[arg-type]  # the library's own way to have none
-            keepalive_timeout=timeout_s,
-            lingering_time=timeout_s,
-            logger=http_logger,
-        )
-        self.frames: FrameCheck | None = None  # since the upgrade
-        self._listener: Final = listener
-        self._is_waiting = False
-        self._address_key = ""  # what its address counts as
-        self._timeout: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        assert self.transport is not None
-        self._address_key = self._listener.server.addresses.key(self.transport.get_extra_info("peername"))
-        if not self._listener.server.admit_http(self.transport, self._address_key):
-            self._abort()
-            return
-        self._is_waiting = True
-        timeout_s = self._listener.limits.connect_timeout_s
-        self._timeout = asyncio.get_running_loop().call_later(timeout_s, self._abort)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._wait_no_more()
-        super().connection_lost(exc)
-
-    def set_parser(self, parser: FrameReader, data_received_cb: Callable[[], None] | None = None) -> None:
-        """The library's call at the upgrade: what comes from now on are frames."""
-        self._wait_no_more()
-        limits = self._listener.limits
-        bytes_max = min(limits.packet_bytes_max, CONNECT_BYTES_MAX) + MESSAGE_SLACK_BYTES
-        self.frames = FrameCheck(parser, bytes_max, self._refuse)
-        super().set_parser(self.frames, data_received_cb)  # type: ignore[arg-type]  # it has the reader's methods
-
-    def _refuse(self, problem: str) -> None:
-        http_log.log(logging.WARNING, "%s disconnected: %s", self.peername, problem)
-        self._listener.server.core.counters.protocol_errors += 1
-        self._abort()
-
-    def _abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
-
-    def _wait_no_more(self) -> None:
-        if self._is_waiting:
-            self._is_waiting = False
-            self._listener.server.forget_http(self._address_key)
-        if self._timeout is not None:
-            self._timeout.cancel()
-            self._timeout = None
+    def __init__(self, status: int, text: str, log_line: str = "") -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+        self.log_line = log_line or text
 
 
 @final
-class WebSocketTransport:
-    """A WebSocket with the methods of an asyncio transport that `StreamConnection` uses.
+class Request:
+    """An HTTP request without a body (RFC 9112). Of a header field that comes twice, the values are a list."""
 
-    A write goes to the socket at once, as one frame, as a write to TCP does: so the socket's own buffer is all that
-    waits, and the connection keeps to its output cap by it.
-    """
+    __slots__ = ("_fields", "target")
 
-    __slots__ = (
-        "_closing",
-        "_connection",
-        "_frames",
-        "_high_bytes",
-        "_reading",
-        "_request",
-        "_wake",
-        "_websocket",
-        "_whole_bytes_max",
-        "_writer",
-    )
+    def __init__(self, head: bytes) -> None:
+        """`head`: all before the empty line. Raises `NotUpgraded`."""
+        first, *lines = head.decode("latin-1").split("\r\n")
+        words = first.split(" ")
+        if len(words) != 3 or not first.isprintable() or not words[2].startswith("HTTP/1."):
+            raise NotUpgraded(400, "not HTTP")
+        if words[0] != "GET":
+            raise NotUpgraded(400, "a GET request for a WebSocket is expected")
+        self.target: Final = words[1]
+        self._fields: Final[dict[str, str]] = {}
+        for line in lines:
+            name, colon, value = line.partition(":")
+            value = value.strip(" \t")
+            if not colon or not name or name != name.strip() or not value.replace("\t", " ").isprintable():
+                raise NotUpgraded(400, "not HTTP")
+            name = name.lower()
+            before = self._fields.get(name)
+            self._fields[name] = value if before is None else f"{before}, {value}"
 
-    def __init__(
-        self,
-        request: web.BaseRequest,
-        websocket: web.WebSocketResponse,
-        writer: AbstractStreamWriter,
-        connection: "StreamConnection",
-        frames: FrameCheck,
-        whole_bytes_max: int,
-    ) -> None:
-        """`whole_bytes_max`: how many bytes a message may have once the client has its session."""
-        self._frames: Final = frames
-        self._whole_bytes_max: Final = whole_bytes_max
-        self._request: Final = request
-        self._websocket: Final = websocket
-        self._writer: Final = writer
-        self._connection: Final = connection
-        self._high_bytes = WRITE_HIGH_WATER_BYTES
-        self._closing = False
-        self._wake: Final = asyncio.Event()
-        self._reading: Final = asyncio.Event()
-        self._reading.set()
-
-    # -- for the connection --------------------------------------------------------------------------------------
-
-    def write(self, data: bytes) -> None:
-        transport = self._request.transport
-        if self._closing or not data or transport is None or transport.is_closing():
-            return
-        header = binary_frame_header(len(data))
-        if len(data) <= JOINED_BYTES_MAX:
-            transport.write(header + data)
-        else:
-            transport.write(header)
-            transport.write(data)
-        if transport.get_write_buffer_size() > self._high_bytes:
-            self._wake.set()
-
-    def get_write_buffer_size(self) -> int:
-        transport = self._request.transport
-        return transport.get_write_buffer_size() if transport is not None else 0
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._high_bytes = WRITE_HIGH_WATER_BYTES if high is None else high
-        transport = self._request.transport
-        if transport is not None:
-            transport.set_write_buffer_limits(high, low)
-
-    def pause_reading(self) -> None:
-        self._reading.clear()
-
-    def resume_reading(self) -> None:
-        self._reading.set()
-
-    def close(self) -> None:
-        """End after what was written."""
-        self._closing = True
-        self._wake.set()
-        self._reading.set()
-
-    def abort(self) -> None:
-        """End at once."""
-        self.close()
-        transport = self._request.transport
-        if transport is not None:
-            transport.abort()
-
-    def get_extra_info(self, name: str, default: object = None) -> object:
-        return self._request.get_extra_info(name, default)
-
-    # -- for the listener ------------------------------------------------------------------------------------------
-
-    async def run(self) -> None:
-        """Move bytes both ways until either side ends."""
-        connection = self._connection
-        connection.connection_made(self)
-        watching = asyncio.create_task(self._watch())
-        error: Exception | None = None
+    def path(self) -> str:
         try:
-            error = await self._read()
-        finally:
-            connection.connection_lost(error)
-            self.close()
-            await watching
+            return unquote(urlsplit(self.target).path)
+        except ValueError:
+            raise NotUpgraded(400, "not HTTP") from None
 
-    async def _read(self) -> Exception | None:
-        while True:
-            await self._reading.wait()
-            message = await self._websocket.receive()
-            if message.type is WSMsgType.BINARY:
-                self._connection.data_received(message.data)
-                if self._connection.session is not None:
-                    self._frames.message_bytes_max = self._whole_bytes_max
-            elif message.type is WSMsgType.TEXT:
-                # MQTT-6.0.0-1: the connection ends when a frame is not binary.
-                http_log.log(logging.WARNING, "%s disconnected: a text frame", self.get_extra_info("peername"))
-                await self._websocket.close(code=WSCloseCode.UNSUPPORTED_DATA)
-                return ConnectionAbortedError("a text frame")
-            elif message.type is WSMsgType.ERROR:
-                return message.data if isinstance(message.data, Exception) else ConnectionAbortedError()
-            else:
-                return None
+    def field(self, name: str) -> str:
+        """The value of a header field; empty if it has none."""
+        return self._fields.get(name, "")
 
-    async def _watch(self) -> None:
-        """Tell the connection when the peer has taken what was too much, and end the WebSocket when it is time."""
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                if self._closing:
-                    await self._websocket.close()
-                    return
-                await self._writer.drain()
-                self._connection.resume_writing()
-        except ConnectionError:
-            # The reading side sees the same end, and reports it.
-            return
+    def has_field(self, name: str) -> bool:
+        return name in self._fields
+
+    def values(self, name: str) -> list[str]:
+        """Of a header field that is a list."""
+        return [value.strip() for value in self.field(name).split(",") if value.strip()]
 
 
 @final
-class WebSocketListener:
-    """An HTTP server with one address: that of the WebSocket."""
+class WebSocketSettings:
+    """Which requests become WebSockets of one listener."""
 
-    __slots__ = ("_http", "_listener", "_loopback", "_origins", "_path", "limits", "log", "server")
+    __slots__ = ("_is_loopback", "_origins", "_path")
 
-    def __init__(
-        self,
-        server: "Server",
-        path: str = "/mqtt",
-        origins: Sequence[str] = (),
-    ) -> None:
-        """`origins`: the web pages whose scripts may connect, "*" for all.
+    def __init__(self, path: str | None = None, origins: Sequence[str] = (), is_loopback: bool = False) -> None:
+        """`path`: the only one; None: every path. `origins`: the web pages whose scripts may connect, "*" for all.
 
         None named: all, but on a loopback address only pages of this machine. Anyone's page in a browser on this
         machine could otherwise talk to a server that trusts the machine.
         """
-        self.log: Final = http_log
-        self.server: Final = server
-        self.limits: Final[Limits] = server.limits
         self._path: Final = path
-        self._origins: Final = frozenset(origin.lower() for origin in origins)
-        self._loopback = False
-        self._listener: asyncio.Server | None = None
-        self._http: Final = web.Server(self._handle)
+        self._origins: Final = frozenset([origin.lower() for origin in origins])
+        self._is_loopback: Final = is_loopback
 
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Listen; returns the port, which the system chose if 0 was asked for."""
-        self._loopback = is_loopback(host)
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: HttpConnection(self, self._http),
-            host,
-            port,
-            ssl=tls,
-            ssl_handshake_timeout=self.limits.connect_timeout_s if tls is not None else None,
-            backlog=BACKLOG,
-            reuse_address=True,
+    def stream(self, server: "Server") -> "WebSocketStream":
+        """A new connection."""
+        return WebSocketStream(server, self)
+
+    def answer(self, request: Request) -> bytes:
+        """The answer that makes a WebSocket of a connection. Raises `NotUpgraded`."""
+        path = request.path()
+        if self._path is not None and path != self._path:
+            raise NotUpgraded(404, f"MQTT is at {self._path}", "the path is not listeners.ws_path")
+        if request.has_field("origin") and not self.may_come_from(request.field("origin")):
+            origin = shown_name(request.field("origin"))
+            raise NotUpgraded(
+                403,
+                "pages of this origin may not connect",
+                f"a page of {origin} may not connect (listeners.ws_origins)",
+            )
+        upgrades = [value.lower() for value in request.values("upgrade")]
+        connection = [value.lower() for value in request.values("connection")]
+        if "websocket" not in upgrades or "upgrade" not in connection:
+            raise NotUpgraded(400, "a request for a WebSocket is expected")
+        if request.field("sec-websocket-version") != "13":
+            raise NotUpgraded(426, "version 13 of WebSocket is expected")
+        key = request.field("sec-websocket-key")
+        if not _is_key(key):
+            raise NotUpgraded(400, "Sec-WebSocket-Key is not 16 bytes in base64")
+        accept = base64.b64encode(hashlib.sha1(key.encode() + _ACCEPT_SUFFIX, usedforsecurity=False).digest())
+        selected = self._selected(request.values("sec-websocket-protocol"))
+        return (
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
+            + accept
+            + (b"\r\nSec-WebSocket-Protocol: " + selected.encode() if selected else b"")
+            + b"\r\n\r\n"
         )
-        return int(self._listener.sockets[0].getsockname()[1])
 
-    def close(self) -> None:
-        """Accept no more connections."""
-        if self._listener is not None:
-            self._listener.close()
-        self._http.pre_shutdown()
+    def _selected(self, offered: list[str]) -> str:
+        for name in SUBPROTOCOLS:
+            if name in offered:
+                return name
+        if offered:
+            raise NotUpgraded(400, 'the subprotocol "mqtt" is not among those that are offered')
+        return ""
 
-    async def wait_closed(self) -> None:
-        """End what is still open."""
-        await self._http.shutdown(CLOSE_GRACE_S)
-
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.path != self._path:
-            return web.Response(status=404, text=f"MQTT is at {self._path}\n")
-        if not self._may_come_from(request.headers.get("Origin")):
-            origin = shown_name(request.headers["Origin"])
-            http_log.log(logging.WARNING, "a page of %s may not connect (listeners.ws_origins)", origin)
-            return web.Response(status=403, text="pages of this origin may not connect\n")
-        offered = [name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
-        selected = next((name for name in SUBPROTOCOLS if name in offered), None)
-        if selected is None:
-            return web.Response(status=400, text='a WebSocket that offers the subprotocol "mqtt" is expected\n')
-        websocket = web.WebSocketResponse(
-            protocols=(selected,),
-            # The peer could make the server unpack far more than it sent.
-            compress=False,
-            timeout=CLOSE_GRACE_S,
-            max_msg_size=self.limits.packet_bytes_max + MESSAGE_SLACK_BYTES,
-        )
-        writer = await websocket.prepare(request)
-        http = request.protocol
-        assert isinstance(http, HttpConnection) and http.frames is not None
-        connection = self.server.new_stream()
-        whole_bytes_max = self.limits.packet_bytes_max + MESSAGE_SLACK_BYTES
-        await WebSocketTransport(request, websocket, writer, connection, http.frames, whole_bytes_max).run()
-        return websocket
-
-    def _may_come_from(self, origin: str | None) -> bool:
-        """Only browsers say where a script comes from; every other client is its own master."""
-        if origin is None or "*" in self._origins:
+    def may_come_from(self, origin: str) -> bool:
+        """Only browsers say where a script comes from; every other client decides that itself."""
+        if "*" in self._origins:
             return True
         if self._origins:
             return origin.lower() in self._origins
-        if not self._loopback:
+        if not self._is_loopback:
             return True
         try:
             return is_loopback(urlsplit(origin).hostname or "")
         except ValueError:  # no address at all
             return False
+
+
+@final
+class WebSocketStream:
+    """A WebSocket: a `ByteTransport` for its connection, with the methods of `asyncio.Protocol` for its socket.
+
+    The connection counts towards all limits from its first byte on, and its time for a CONNECT runs from there.
+    """
+
+    __slots__ = (
+        "_frames",
+        "_is_closing",
+        "_packets",
+        "_request",
+        "_server",
+        "_settings",
+        "_transport",
+        "connection",
+    )
+
+    def __init__(self, server: "Server", settings: WebSocketSettings) -> None:
+        self.connection: Final = StreamConnection(server)
+        self._server: Final = server
+        self._settings: Final = settings
+        self._transport: ByteTransport | None = None
+        self._request: bytes | None = b""  # what has come of it; None when it was answered
+        self._frames: Final = FrameReader()
+        self._packets: Final = PacketFrames()
+        self._is_closing = False
+
+    # -- from the socket ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: ByteTransport) -> None:
+        self._transport = transport
+        self.connection.connection_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._request is not None:
+            data = self._upgrade(self._request + data)
+        if not data:
+            return
+        frames = self._frames
+        received = frames.feed(data)
+        if received and not self._is_closing:
+            self.connection.data_received(received)
+        if frames.ping is not None:
+            self._pong(frames.ping)
+            frames.ping = None
+        if frames.closed is not None:
+            self._end(frames.closed[:2])
+        elif frames.problem and not self._is_closing:
+            http_log.log(logging.WARNING, "%s disconnected: %s", self._shown_peer(), frames.problem)
+            self._server.core.counters.protocol_errors += 1
+            self._end(frames.close_code.to_bytes(2, "big"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.connection.connection_lost(exc)
+
+    def eof_received(self) -> bool:
+        return False  # the transport closes
+
+    def pause_writing(self) -> None:
+        """As `StreamConnection.pause_writing`."""
+
+    def resume_writing(self) -> None:
+        self.connection.resume_writing()
+
+    def _upgrade(self, data: bytes) -> bytes:
+        """Answer the request when it is complete; returns what follows it."""
+        request, end, rest = data.partition(b"\r\n\r\n")
+        if not end and len(data) <= REQUEST_BYTES_MAX:
+            self._request = data
+            return b""
+        self._request = None
+        transport = self._transport
+        if transport is None or self._is_closing:
+            return b""
+        try:
+            if not end or len(request) > REQUEST_BYTES_MAX:
+                raise NotUpgraded(431, f"a request of more than {REQUEST_BYTES_MAX} bytes")
+            transport.write(self._settings.answer(Request(request)))
+            return rest
+        except NotUpgraded as refused:
+            self._refuse(transport, request, refused)
+            return b""
+
+    def _refuse(self, transport: ByteTransport, request: bytes, refused: NotUpgraded) -> None:
+        """Say why in the answer, and in the log what was asked for: the client may not show it."""
+        target, offered = _asked_for(request)
+        http_log.log(
+            logging.WARNING,
+            "a WebSocket of %s at %s with the subprotocol %s was refused: %s",
+            self._shown_peer(),
+            target,
+            offered,
+            refused.log_line,
+        )
+        text = f"{refused.text}\n".encode()
+        version = "Sec-WebSocket-Version: 13\r\n" if refused.status == 426 else ""
+        lines = (
+            f"HTTP/1.1 {refused.status} {_REASONS[refused.status]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"Content-Length: {len(text)}\r\n{version}Connection: close\r\n\r\n"
+        )
+        self._is_closing = True
+        transport.write(lines.encode() + text)
+        transport.close()
+
+    def _pong(self, data: bytes) -> None:
+        transport = self._transport
+        if transport is not None and not self._is_closing and transport.get_write_buffer_size() <= PONG_UNSENT_MAX:
+            transport.write(head(PONG, len(data)) + data)
+
+    def _end(self, code: bytes) -> None:
+        """The client has ended it, or broken a rule: answer with a Close, unless that was sent, and end."""
+        transport = self._transport
+        if transport is None:
+            return
+        if not self._is_closing:
+            self._is_closing = True
+            transport.write(head(CLOSE, len(code)) + code)
+        transport.close()
+
+    def _shown_peer(self) -> str:
+        return shown_peer(self.get_extra_info("peername"))
+
+    # -- from the connection -----------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        transport = self._transport
+        if transport is None or self._is_closing or self._request is not None:
+            return
+        parts = self._packets.framed(data)
+        if len(parts) == 1 or len(data) <= JOINED_BYTES_MAX or len(parts) > 4:
+            transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+        else:
+            for part in parts:
+                transport.write(part)
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high, low)
+
+    def pause_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """End after what was written: with a Close, which the client has some time to answer."""
+        transport = self._transport
+        if transport is None or self._is_closing:
+            return
+        self._is_closing = True
+        if self._request is not None:
+            transport.close()
+            return
+        transport.write(head(CLOSE, 2) + NORMAL.to_bytes(2, "big"))
+        transport.resume_reading()
+        self._server.loop.call_later(CLOSE_GRACE_S, self.abort)
+
+    def abort(self) -> None:
+        """End at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self._transport.get_extra_info(name, default) if self._transport is not None else default
+
+
+def _is_key(key: str) -> bool:
+    try:
+        return len(base64.b64decode(key, validate=True)) == 16
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _asked_for(request: bytes) -> tuple[str, str]:
+    """The path and the subprotocols of a request that may be none, for a log line."""
+    first, _, rest = request.decode("latin-1").partition("\r\n")
+    words = first.split(" ")
+    offered = ""
+    for line in rest.split("\r\n"):
+        name, _, value = line.partition(":")
+        if name.lower() == "sec-websocket-protocol":
+            offered = value.strip()
+    return shown_name(words[1] if len(words) > 1 else first), shown_name(offered) if offered else "(none)"

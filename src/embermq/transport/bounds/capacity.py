@@ -79,7 +79,6 @@ class Capacity:
         "_memory_max",
         "_used_bytes",
         "clients_ended",
-        "http_sockets",
         "is_memory_full",
         "memory_bytes",
         "refused_for_files",
@@ -97,7 +96,6 @@ class Capacity:
         self._log: Final = log
         self._used_bytes: Final = used
         self._files_max = 0
-        self.http_sockets = 0  # connections of WebSocket listeners before the upgrade
         self.is_memory_full = False
         self.memory_bytes = 0
         self.refused_for_files = 0
@@ -126,7 +124,7 @@ class Capacity:
 
     def has_room(self, connections: int, transport: ByteTransport) -> bool:
         """Whether there is room for one more connection than these streams; if not, it is counted and logged."""
-        if connections + self.http_sockets >= self._connections_max:
+        if connections >= self._connections_max:
             reason = "limits.connections_max is reached"
         elif file_number(transport) >= self._files_max:
             self.refused_for_files += 1

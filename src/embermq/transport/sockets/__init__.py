@@ -1,4 +1,4 @@
-"""Stream sockets without TLS: accepted, read from and written to by the server itself, all of them with one epoll.
+"""Sockets that are accepted, read from and written to by the server itself, all of them with one epoll.
 
-Where a system has no epoll, and for TLS and WebSockets, the event loop's own transports do this.
+Where a system has no epoll, the event loop's own transports do this.
 """

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
+from embermq.transport.fair_share import TURN_S
 from embermq.transport.sockets.stream_socket import StreamSocket
 from embermq.transport.sockets.watched import CLOSED, READABLE, Watched
 
@@ -30,6 +31,7 @@ class Poll:
 
     __slots__ = (
         "_after_turn",
+        "_deferred",
         "_ended",
         "_is_looking",
         "_loop",
@@ -37,6 +39,7 @@ class Poll:
         "_read_view",
         "_server",
         "_watched",
+        "decoding_s",
         "epoll",
         "wait",
     )
@@ -49,6 +52,8 @@ class Poll:
         self._watched: Final[dict[int, Watched]] = {}
         self._ended: list[StreamSocket] = []  # closed; their connections are to be told
         self._after_turn: list[Callable[[], None]] = []
+        self._deferred: dict[StreamSocket, None] = {}  # they wait for this turn, before the others
+        self.decoding_s = 0.0  # CPU time in this turn for clients that bring much over TLS or WebSocket
         self._is_looking = False
         self._read_memory: Final = [bytearray(READ_BYTES_MAX)]  # for all sockets, one after the other
         self._read_view: Final = memoryview(self._read_memory[0])
@@ -115,18 +120,15 @@ class Poll:
         try:
             if server is not None:
                 server.hold_turn()
+            self.decoding_s = 0.0
+            if self._deferred:
+                self._look_at_deferred()
             for descriptor, events in ready:
                 found = watched.get(descriptor)
                 if found is None:
                     others.append((descriptor, events))
-                    continue
-                try:
-                    found.ready(events)
-                except Exception as error:  # our own bug: the other sockets go on
-                    self._failed(error)
-                    found.abort()
-                if self._ended:
-                    self._tell_ended()
+                else:
+                    self._look_at(found, events)
         finally:  # also if the program is interrupted: it may end its server after that
             if server is not None:
                 self._end_turn(server)
@@ -136,6 +138,32 @@ class Poll:
         if self._after_turn:
             self._call_after_turn()
         return others
+
+    def _look_at(self, found: Watched, events: int) -> None:
+        try:
+            found.ready(events)
+        except Exception as error:  # our own bug: the other sockets go on
+            self._failed(error)
+            found.abort()
+        if self._ended:
+            self._tell_ended()
+
+    def is_decoding_time_used_up(self) -> bool:
+        """Whether clients that bring much over TLS or WebSocket, or begin with TLS, wait for the next turn."""
+        return self.decoding_s > TURN_S
+
+    def defer(self, stream: StreamSocket) -> None:
+        """Read from this socket at the beginning of the next turn. That comes at once: it can be read from."""
+        self._deferred[stream] = None
+
+    def _look_at_deferred(self) -> None:
+        deferred = self._deferred
+        self._deferred = {}
+        for stream in deferred:
+            if self.is_decoding_time_used_up():  # in the same order, before those of this turn
+                self._deferred[stream] = None
+            elif stream.descriptor != CLOSED:
+                self._look_at(stream, READABLE)
 
     def _end_turn(self, server: "Server") -> None:
         try:

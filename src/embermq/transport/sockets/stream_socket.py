@@ -4,14 +4,16 @@ Owns: the descriptor, and what the kernel has not taken yet.
 """
 
 import os
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
 from embermq.transport.sockets.watched import CLOSED, READABLE, WRITABLE, Watched
 
 if TYPE_CHECKING:
     from embermq.transport.sockets.poll import Poll
     from embermq.transport.stream import StreamConnection
+    from embermq.transport.websocket import WebSocketStream
 
 HIGH_BYTES: Final = 64 * 1024
 """When more than this has waited, the connection is told as soon as a quarter of it is left."""
@@ -21,15 +23,19 @@ READ_BYTES: Final = 479
 """How much is read at a time from a client that sends little: as much as Python has room for without a call of malloc.
 What finds as much is followed by reads into the memory that all sockets share (`Poll.read_much`), whose content is
 copied: memory for each read would take longer than that."""
+FRAMED_BYTES: Final = 64 * 1024
+"""How much is read at a time from a WebSocket: it may be thousands of frames, which take longer than their bytes."""
 
 # Looked up once: these are called for every message that comes alone.
 _read: Final[Callable[[int, int], bytes]] = os.read
 _write: Final[Callable[[int, bytes], int]] = os.write
 
 
-@final
 class StreamSocket(Watched):
-    """A `ByteTransport`. It writes at once, and keeps what the kernel does not take."""
+    """A `ByteTransport`. It writes at once, and keeps what the kernel does not take.
+
+    What it reads is for a connection, or for the WebSocket between it and the connection.
+    """
 
     __slots__ = (
         "_connection",
@@ -43,13 +49,22 @@ class StreamSocket(Watched):
         "_sends_much",
         "_unsent",
         "_unsent_bytes",
+        "_websocket",
     )
 
-    def __init__(self, poll: "Poll", descriptor: int, peer: object, connection: "StreamConnection") -> None:
+    def __init__(
+        self,
+        poll: "Poll",
+        descriptor: int,
+        peer: object,
+        connection: "StreamConnection",
+        websocket: "WebSocketStream | None" = None,
+    ) -> None:
         Watched.__init__(self, descriptor)
         self._poll: Final = poll
         self._peer: Final = peer
         self._connection: Final = connection
+        self._websocket: Final = websocket
         self._events = READABLE
         self._sends_much = False
         self._unsent: list[bytes | memoryview] | None = None
@@ -73,9 +88,27 @@ class StreamSocket(Watched):
         if events & WRITABLE or not self._events & READABLE:  # the end of what is not read from is found by writing
             self._write_on()
         if events & ~WRITABLE and self._events & READABLE:
+            if self._websocket is None:
+                self._read()
+            else:
+                self._read_in_turn()
+
+    def _read_in_turn(self) -> None:
+        """Read what must be decoded, which takes time: one that brings much may have to wait for the next turn."""
+        poll = self._poll
+        if not self._sends_much:
             self._read()
+        elif poll.is_decoding_time_used_up():
+            poll.defer(self)
+        else:
+            before_s = time.thread_time()
+            self._read()
+            poll.decoding_s += time.thread_time() - before_s
 
     def _read(self) -> None:
+        if self._websocket is not None:
+            self._read_frames(self._websocket)
+            return
         try:
             data = self._poll.read_much(self.descriptor) if self._sends_much else _read(self.descriptor, READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -92,6 +125,20 @@ class StreamSocket(Watched):
         self._sends_much = is_much
         self._connection.data_received(data)
 
+    def _read_frames(self, websocket: "WebSocketStream") -> None:
+        try:
+            data = _read(self.descriptor, FRAMED_BYTES if self._sends_much else READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._close_now(error)
+            return
+        if not data:
+            self.close()
+            return
+        self._sends_much = len(data) >= READ_BYTES
+        websocket.data_received(data)
+
     def _read_more(self) -> bytes:
         """What there is behind what was read. If it is the end, or an error, the next turn finds it."""
         try:
@@ -101,7 +148,10 @@ class StreamSocket(Watched):
 
     def tell_end(self) -> None:
         """The poll says that it is time to tell the connection."""
-        self._connection.connection_lost(self._end)
+        if self._websocket is not None:
+            self._websocket.connection_lost(self._end)
+        else:
+            self._connection.connection_lost(self._end)
 
     # -- from the connection -----------------------------------------------------------------------------------------
 
