@@ -36,6 +36,7 @@ class ServerProcess:
         self.process: subprocess.Popen[str] | None = None
         self.port = 0
         self.http_port = 0
+        self.sn_port = 0
         self.start_s = 0.0
         """From the start of the process until it was ready."""
 
@@ -65,6 +66,8 @@ class ServerProcess:
         for line in process.stdout:
             if found := re.search(r" mqtt://.*?:(\d+)", line):
                 self.port = int(found[1])
+            elif found := re.search(r" mqtt-sn://.*?:(\d+)", line):
+                self.sn_port = int(found[1])
             elif found := re.search(r" http://.*?:(\d+)", line):
                 self.http_port = int(found[1])
             elif line == "ready\n":

@@ -35,6 +35,7 @@ from embermq.transport.pauses import DISK, TURN, WAITING_MAX
 from embermq.transport.server_log import ServerLog
 from embermq.transport.sockets.tls_socket import Handshakes
 from embermq.transport.stream import StreamConnection
+from embermq.transport.timer import Timer
 
 _now_s: Final = time.monotonic  # looked up once: it is called twice in a turn
 
@@ -97,7 +98,7 @@ class Server:
         self._connections: set[StreamConnection] = set()
         self._paused: dict[StreamConnection, None] = {}
         self._resting: list[StreamConnection] = []
-        self.unopened: Final = UnopenedConnections(self.loop, limits.connect_timeout_s)
+        self.unopened: Final = UnopenedConnections(self, limits.connect_timeout_s)
         self.listeners: Final = Listeners(self)
         self.before_stop: Final[list[Callable[[], Awaitable[None]]]] = []  # the ends of what uses this server
         self._in_turn = self._is_turn_held = self._stopping = False
@@ -108,7 +109,7 @@ class Server:
         self._context: Final = copy_context()
         self._begun_s = 0.0  # when the turn began
         self._wall_ahead_s = 0.0  # wall clock minus the loop's clock, as of the last tick
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Final = Timer(self, self._tick)
 
     def _new_core(self, shortcuts: bool, response_information: Grant | None) -> Core:
         return Core(
@@ -156,8 +157,7 @@ class Server:
             connection.abort()
         self.unopened.close()
         await self.listeners.wait_closed()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         await self.loop.run_in_executor(None, self.store.close)
 
     # -- the turn --------------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ class Server:
             self.bug(error)
         due_ms = self.core.next_deadline_ms()
         wait_ms = TICK_MAX_MS if due_ms is None else max(TICK_MIN_MS, min(TICK_MAX_MS, due_ms - now_ms))
-        self._timer = self.loop.call_later(wait_ms / 1000, self._tick)
+        self._timer.set(wait_ms / 1000)
 
     def _look_at_capacity(self) -> None:
         """If the memory is full: refuse subscriptions, and end the connection of the client that holds most of it."""
@@ -295,6 +295,10 @@ class Server:
                 self.core.connections.end(session, ReasonCode.QUOTA_EXCEEDED, reason, reason)
 
     # -- connections -----------------------------------------------------------------------------------------------
+
+    def connection_count(self) -> int:
+        """How many streams there are, before CONNECT too."""
+        return len(self._connections)
 
     def new_protocol(self, has_output: Callable[[], None], make_room: Callable[[], bool]) -> Connection:
         """What a connection understands of its bytes."""

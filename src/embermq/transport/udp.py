@@ -42,6 +42,7 @@ from embermq.transport.multicast import Group, receive_from_group, send_on_own_n
 from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
 from embermq.transport.sockets.datagram_socket import DatagramSocket
 from embermq.transport.sockets.poll import Poll
+from embermq.transport.timer import Timer
 
 if TYPE_CHECKING:
     from embermq.transport.server import Server
@@ -117,7 +118,7 @@ class SnListener:
         self._transport: DatagramTransport | None = None
         self._is_dirty = False  # something happened in this turn
         self._out: list[SendDatagram] = []  # sent at the end of the turn
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Final = Timer(server, self._tick)
         self._timer_ms = 0
         self._groups: Final[list[Group]] = []
         self._group_transport: asyncio.BaseTransport | None = None  # receives from the group that clients search in
@@ -173,9 +174,9 @@ class SnListener:
     def close(self) -> None:
         """Send what is to be sent, then close the socket."""
         self.flush()
-        for handle in (self._timer, self._advertise_timer):
-            if handle is not None:
-                handle.cancel()
+        self._timer.cancel()
+        if self._advertise_timer is not None:
+            self._advertise_timer.cancel()
         if self._transport is not None:
             self._transport.close()
         if self._group_transport is not None:
@@ -241,15 +242,12 @@ class SnListener:
         due_ms = self.engine.next_deadline_ms()
         if due_ms is None or self._transport is None:
             return
-        if self._timer is not None:
-            if self._timer_ms <= due_ms:
-                return
-            self._timer.cancel()
+        if self._timer.is_set() and self._timer_ms <= due_ms:
+            return
         self._timer_ms = due_ms
-        self._timer = self._server.loop.call_later(max(0, due_ms - now_ms) / 1000, self._tick)
+        self._timer.set(max(0, due_ms - now_ms) / 1000)
 
     def _tick(self) -> None:
-        self._timer = None
         self.begin_turn()
         try:
             self._carry_out(self.engine.tick(self._server.now_ms()))

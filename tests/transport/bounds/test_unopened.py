@@ -22,7 +22,7 @@ def test_connections_that_are_not_opened_in_time_end_and_the_others_stay() -> No
         await late.send(Connect("late"))
         assert late.packets() == [Connack(False, 0)]
         async with asyncio.timeout(10):  # the timer that was set for the last one ends nothing
-            while server.unopened._timer is not None:
+            while server.unopened._timer.is_set():
                 await asyncio.sleep(0.01)
         assert late.ended == ""
         next_one = Peer(server)

@@ -4,11 +4,13 @@ Owns: `limits.connect_timeout_s`. All connections have the same time, so they ar
 and one timer is enough.
 """
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Final, final
 
+from embermq.transport.timer import Timer
+
 if TYPE_CHECKING:
+    from embermq.transport.server import Server
     from embermq.transport.stream import StreamConnection
 
 
@@ -16,18 +18,17 @@ if TYPE_CHECKING:
 class UnopenedConnections:
     """The connections without a CONNACK, oldest first."""
 
-    __slots__ = ("_due_s", "_loop", "_timeout_s", "_timer")
+    __slots__ = ("_due_s", "_timeout_s", "_timer")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
-        self._loop: Final = loop
+    def __init__(self, server: "Server", timeout_s: float) -> None:
         self._timeout_s: Final = timeout_s
         self._due_s: Final[dict[StreamConnection, float]] = {}
-        self._timer: asyncio.TimerHandle | None = None  # for the oldest of them, or one that was opened or lost since
+        self._timer: Final = Timer(server, self._look)  # for the oldest of them, or one that was opened or lost since
 
     def add(self, connection: "StreamConnection") -> None:
         self._due_s[connection] = time.monotonic() + self._timeout_s
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._timeout_s, self._look)
+        if not self._timer.is_set():
+            self._timer.set(self._timeout_s)
 
     def remove(self, connection: "StreamConnection") -> None:
         """CONNACK was sent, or the connection is lost."""
@@ -35,16 +36,14 @@ class UnopenedConnections:
 
     def close(self) -> None:
         """No connection comes any more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
 
     def _look(self) -> None:
-        self._timer = None
         now_s = time.monotonic()
         due: list[StreamConnection] = []
         for connection, due_s in self._due_s.items():
             if due_s > now_s:
-                self._timer = self._loop.call_later(due_s - now_s, self._look)
+                self._timer.set(due_s - now_s)
                 break
             due.append(connection)
         for connection in due:
