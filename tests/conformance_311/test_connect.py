@@ -37,7 +37,7 @@ def test_mqtt_3_1_clients_are_accepted(dial: Dial, space: str) -> None:
 
 
 @v311("MQTT-3.1.2-2", "MQTT-3.2.2-4", "MQTT-3.2.2-5")
-@pytest.mark.parametrize("level", [0, 1, 2, 3, 132, 255])
+@pytest.mark.parametrize("level", [0, 1, 2, 3, 131, 134, 255])
 def test_an_unknown_protocol_level_gets_return_code_1(dial: Dial, space: str, level: int) -> None:
     client = dial()
     assert client.connect(space, level=level) == Connack(0, 1)

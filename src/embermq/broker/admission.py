@@ -33,6 +33,7 @@ CACHE_RECEIVERS_MAX: Final = 500_000
 """Receivers in all cached routes together: a few thousand clients on `#` would be in every one of them."""
 CACHE_TOPIC_LENGTH_MAX: Final = 256
 """Characters of a topic name that is cached: long names must not fill the memory."""
+BRIDGE_STATE_PREFIX: Final = "$SYS/broker/connection/"
 
 
 @final
@@ -97,8 +98,13 @@ class Admission:
         routes.watch(self._forget)
 
     def refusal(self, client_id: str, identity: Identity, message: Publish) -> int | None:
-        """Why a message is not taken, counted and reported; None if it is."""
+        """Why a message is not taken, counted and reported; None if it is.
+
+        A bridge of Mosquitto publishes its state among the server's own topics: that is acknowledged and ignored.
+        """
         topic_name = message.topic_name
+        if topic_name.startswith(SYS_PREFIX) and _is_bridge_state(topic_name) and identity is not OPERATOR:
+            return ReasonCode.SUCCESS
         if (
             not self._access.unrestricted
             and identity is not OPERATOR
@@ -209,3 +215,8 @@ class Admission:
         """Empty the cache."""
         self.admitted.clear()
         self._receivers = 0
+
+
+def _is_bridge_state(topic_name: str) -> bool:
+    """Whether it is `$SYS/broker/connection/<name>/state`; the name may have levels."""
+    return topic_name.startswith(BRIDGE_STATE_PREFIX) and topic_name.endswith("/state")

@@ -6,13 +6,17 @@ from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
 from embermq.protocol.mqtt.dialect import (
     CLIENT_ID_CHARACTERS_MAX,
     DIALECTS,
+    LEVELS,
     MQTT_5,
     MQTT_31,
+    MQTT_31_BRIDGE,
     MQTT_311,
+    MQTT_311_BRIDGE,
     requested_dialect,
     unexpected,
 )
 from embermq.protocol.mqtt.fields import Fields, binary_field, text_field
+from embermq.protocol.packets import Subscribe, SubscriptionRequest
 from embermq.protocol.reasons import ReasonCode
 
 
@@ -26,6 +30,27 @@ def test_name_and_level_together_decide() -> None:
     assert requested_dialect(connect(b"MQIsdp", 3)) is MQTT_31
     assert requested_dialect(connect(b"MQTT", 5), (5,)) is MQTT_5
     assert {dialect.level for dialect in DIALECTS.values()} == {3, 4, 5}
+
+
+def test_the_highest_bit_of_an_older_level_is_that_of_a_bridge() -> None:
+    assert requested_dialect(connect(b"MQTT", 132)) is MQTT_311_BRIDGE
+    assert requested_dialect(connect(b"MQIsdp", 131)) is MQTT_31_BRIDGE
+    for name, level, levels in ((b"MQTT", 133, LEVELS), (b"MQTT", 131, LEVELS), (b"MQTT", 132, (3, 5))):
+        with pytest.raises(ProtocolError):
+            requested_dialect(connect(name, level), levels)
+
+
+def test_subscriptions_of_a_bridge_keep_retain_and_do_not_return_what_it_published() -> None:
+    body = b"\x00\x01" + text_field("a/#") + b"\x01" + text_field("$share/g/a") + b"\x02"
+    for dialect, first in ((MQTT_311_BRIDGE, 0x82), (MQTT_31_BRIDGE, 0x82), (MQTT_31_BRIDGE, 0x8A)):
+        packet = dialect.readers_from_client[first](Fields(body, 0, len(body)), dialect)
+        assert packet == Subscribe(
+            1,
+            [
+                SubscriptionRequest("a/#", 1, no_local=True, retain_as_published=True),
+                SubscriptionRequest("$share/g/a", 2, retain_as_published=True),
+            ],
+        )
 
 
 @pytest.mark.parametrize("name", [b"", b"mqtt", b"MQTT5", b"HTTP"])
@@ -65,7 +90,7 @@ HEAD = b"\x02\x00\x3c"  # flags and keep alive
             HEAD + text_field("c"),
             "level 4 of MQIsdp is not supported; connect with MQTT 3.1.1 (client 'c')",
         ),
-        (b"MQTT", 132, HEAD + b"\x00", "level 132 of MQTT is not supported; connect with MQTT 3.1.1"),
+        (b"MQTT", 134, HEAD + b"\x00", "level 134 of MQTT is not supported; connect with MQTT 3.1.1"),
     ],
 )
 def test_another_level_is_told_what_to_do(name: bytes, level: int, rest: bytes, sentence: str) -> None:

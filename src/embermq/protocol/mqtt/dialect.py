@@ -204,6 +204,35 @@ MQTT_31: Final = Dialect(
     has_publish_properties=False,
 )
 
+# -- bridges of Mosquitto ------------------------------------------------------------------------------------------
+
+
+def _of_bridge(dialect: Dialect) -> Dialect:
+    """A version as bridges speak it, which set the highest bit of the level: their subscriptions have the options of
+    MQTT 5 that a bridge needs.
+    """
+    return Dialect(
+        level=dialect.level,
+        name=f"{dialect.name} (bridge)",
+        protocol_name=dialect.protocol_name,
+        readers_from_client={
+            first: readers.read_subscribe_of_bridge if first >> 4 == SUBSCRIBE else reader
+            for first, reader in dialect.readers_from_client.items()
+        },
+        readers_from_server=dialect.readers_from_server,
+        writers=dialect.writers,
+        return_codes=dialect.return_codes,
+        suback_failure=dialect.suback_failure,
+        has_session_present=dialect.has_session_present,
+        has_reserved_connect_flag=dialect.has_reserved_connect_flag,
+        may_omit_credentials=dialect.may_omit_credentials,
+        has_publish_properties=dialect.has_publish_properties,
+    )
+
+
+MQTT_311_BRIDGE: Final = _of_bridge(MQTT_311)
+MQTT_31_BRIDGE: Final = _of_bridge(MQTT_31)
+
 # -- 5.0 -----------------------------------------------------------------------------------------------------------
 
 _READERS_BOTH_5: Final[dict[int, Reader]] = {
@@ -274,6 +303,10 @@ MQTT_5: Final = Dialect(
 DIALECTS: Final[dict[tuple[bytes, int], Dialect]] = {
     (dialect.protocol_name, dialect.level): dialect for dialect in (MQTT_31, MQTT_311, MQTT_5)
 }
+BRIDGE_BIT: Final = 0x80
+_BRIDGES: Final[dict[tuple[bytes, int], Dialect]] = {
+    (dialect.protocol_name, dialect.level | BRIDGE_BIT): dialect for dialect in (MQTT_31_BRIDGE, MQTT_311_BRIDGE)
+}
 LEVELS: Final = tuple(level for _, level in DIALECTS)
 LEVELS_BEFORE_5: Final = (3, 4)
 _PROTOCOL_NAMES: Final = frozenset(name for name, _ in DIALECTS)
@@ -296,8 +329,9 @@ def requested_dialect(fields: Fields, levels: tuple[int, ...] = LEVELS_BEFORE_5)
     if protocol_name not in _PROTOCOL_NAMES:
         raise ProtocolError(f"protocol name {protocol_name[:16]!r}", "MQTT-3.1.2-1")
     level = fields.byte()
-    dialect = DIALECTS.get((protocol_name, level))
-    if dialect is None or level not in levels:
+    asked = (protocol_name, level)
+    dialect = DIALECTS.get(asked) or _BRIDGES.get(asked)
+    if dialect is None or dialect.level not in levels:
         raise ProtocolError(
             _unsupported(protocol_name, level, fields), "MQTT-3.1.2-2", ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
         )
@@ -305,12 +339,9 @@ def requested_dialect(fields: Fields, levels: tuple[int, ...] = LEVELS_BEFORE_5)
 
 
 def is_of_later_level(start: bytes) -> bool:
-    """Whether the first two fields of a CONNECT name a level above all that there are.
-
-    Bridges set the highest bit of an older level.
-    """
+    """Whether the first two fields of a CONNECT name a level above all that there are."""
     name = binary_field(MQTT_5.protocol_name)
-    return start.startswith(name) and MQTT_5.level < start[len(name)] < 0x80
+    return start.startswith(name) and MQTT_5.level < start[len(name)] < BRIDGE_BIT
 
 
 def _unsupported(protocol_name: bytes, level: int, fields: Fields) -> str:

@@ -13,6 +13,7 @@ from embermq.protocol.topics import check_topic_filter, check_topic_name, decode
 # The rule behind every "this is no packet" that has no statement of its own: a violation closes the connection.
 VIOLATION: Final = "MQTT-4.8.0-1"
 VARIABLE_BYTE_INTEGER_MAX: Final = 268_435_455
+SHARE_PREFIX: Final = "$share/"
 FILTERS_MAX: Final = 2_048
 """How many topic filters a SUBSCRIBE or UNSUBSCRIBE may have."""
 

@@ -8,7 +8,7 @@ which first byte, is its table in `dialect`.
 from typing import TYPE_CHECKING, Final
 
 from embermq.protocol.errors import MalformedPacket, ProtocolError
-from embermq.protocol.mqtt.fields import VIOLATION, Fields, check_filter_count
+from embermq.protocol.mqtt.fields import SHARE_PREFIX, VIOLATION, Fields, check_filter_count
 from embermq.protocol.packets import (
     SESSION_NEVER_EXPIRES,
     Connack,
@@ -152,6 +152,22 @@ def read_subscribe(fields: Fields, dialect: "Dialect") -> Packet:
         requests.append(SubscriptionRequest(topic_filter, qos))
         check_filter_count(len(requests))
     return Subscribe(packet_id, requests)
+
+
+def read_subscribe_of_bridge(fields: Fields, dialect: "Dialect") -> Packet:
+    """SUBSCRIBE of a bridge: what is retained stays so, and what it has published does not come back to it."""
+    packet = read_subscribe(fields, dialect)
+    assert isinstance(packet, Subscribe)
+    requests = [
+        SubscriptionRequest(
+            request.topic_filter,
+            request.qos,
+            no_local=not request.topic_filter.startswith(SHARE_PREFIX),
+            retain_as_published=True,
+        )
+        for request in packet.requests
+    ]
+    return Subscribe(packet.packet_id, requests)
 
 
 def read_suback(fields: Fields, dialect: "Dialect") -> Packet:

@@ -11,7 +11,7 @@ dialect translates them.
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.protocol.errors import MalformedPacket, ProtocolError
-from embermq.protocol.mqtt.fields import VIOLATION, Fields, check_filter_count, text_of, topic_filter_of
+from embermq.protocol.mqtt.fields import SHARE_PREFIX, VIOLATION, Fields, check_filter_count, text_of, topic_filter_of
 from embermq.protocol.mqtt.properties import (
     CLIENT,
     EITHER,
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from embermq.protocol.mqtt.dialect import Dialect
 
 MESSAGE_EXPIRY_INTERVAL: Final = 0x02
-SHARE_PREFIX: Final = "$share/"
 _SHARE_PREFIX_BYTES: Final = SHARE_PREFIX.encode()
 
 
