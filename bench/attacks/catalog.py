@@ -3,7 +3,7 @@
 import time
 from typing import Final
 
-from bench.attacks import connections, small_packets, subscriptions, websockets
+from bench.attacks import connections, small_packets, subscriptions, tls, websockets
 from bench.attacks.clients import Attack, Target
 
 
@@ -17,5 +17,6 @@ ATTACKS: Final[dict[str, Attack]] = {
     **subscriptions.ATTACKS,
     **small_packets.ATTACKS,
     **connections.ATTACKS,
+    **tls.ATTACKS,
     **websockets.ATTACKS,
 }

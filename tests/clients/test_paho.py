@@ -21,7 +21,14 @@ class Client:
     """A paho client whose callbacks have become things to wait for."""
 
     def __init__(
-        self, ways: Ways, way: str, client_id: str, *, clean: bool = True, protocol: MQTTProtocolVersion = paho.MQTTv311
+        self,
+        ways: Ways,
+        way: str,
+        client_id: str,
+        *,
+        clean: bool = True,
+        protocol: MQTTProtocolVersion = paho.MQTTv311,
+        websocket_path: str = "/mqtt",
     ) -> None:
         transport: Literal["tcp", "websockets", "unix"] = "tcp"
         if way.startswith("websocket"):
@@ -39,7 +46,7 @@ class Client:
         if "tls" in way:
             self.paho.tls_set_context(ways.context())
         if transport == "websockets":
-            self.paho.ws_set_options("/mqtt")
+            self.paho.ws_set_options(websocket_path)
         self._host = ways.unix if way == "unix" else ways.host
         self._port = {"tls": ways.tls, "websocket": ways.ws, "websocket over tls": ways.wss}.get(way, ways.tcp)
         self.session_present = False

@@ -117,7 +117,7 @@ def test_a_bad_connect_is_answered_with_connack(data: str, reason: int) -> None:
 
 @v5("MQTT-3.1.2-2")
 def test_a_later_level_is_answered_in_the_form_of_5_and_an_older_one_in_its_own() -> None:
-    for level, start in ((6, "00 84"), (0x7F, "00 84"), (0x84, "00 01"), (2, "00 01")):
+    for level, start in ((6, "00 84"), (0x7F, "00 84"), (0x86, "00 01"), (2, "00 01")):
         client = new()
         client.receive_data(bytes.fromhex(f"10 0e 00044d515454 {level:02x} 02 0000 00 000163"))
         assert client.failure is not None and client.failure.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION

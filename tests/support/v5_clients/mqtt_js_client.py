@@ -130,6 +130,7 @@ def _auth(code: int, method: str, data: bytes) -> dict[str, Any]:
 
 class MqttJsClient(Client):
     keeps_user_properties_in_order = False
+    websocket_path = "/mqtt"
 
     def __init__(self, process: Process, ways: Ways, way: str, client_id: str) -> None:
         super().__init__(ways, way, client_id)
@@ -169,7 +170,7 @@ class MqttJsClient(Client):
         if will is not None:
             given = to_js(dict(will.properties))
             options["will"] = {"topic": will.topic_name, "payload": will.payload, "qos": 1, "properties": given}
-        kind, path = ("ws", "/mqtt") if self.way == WEBSOCKET else ("mqtt", "")
+        kind, path = ("ws", self.websocket_path) if self.way == WEBSOCKET else ("mqtt", "")
         self.send("open", url=f"{kind}://{self.host}:{self.port}{path}", options=options)
 
     def connack(self) -> Connack:

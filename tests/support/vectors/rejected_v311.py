@@ -71,10 +71,10 @@ REJECTED: Final = [
         reason=BAD_VERSION,
     ),
     Rejected(
-        "connect-level-of-a-bridge",
+        "connect-level-of-a-later-bridge",
         V311,
         CLIENT,
-        "10 0c 0004 4d515454 84 02 0000 0000",
+        "10 0c 0004 4d515454 86 02 0000 0000",
         ProtocolError,
         "MQTT-3.1.2-2",
         reason=BAD_VERSION,
