@@ -95,7 +95,7 @@ class FrameReader:
 
     def feed(self, data: bytes) -> bytes:
         """The bytes of binary messages in what has come. Never raises for what a peer sent: see `problem`."""
-        if self.problem or self.closed is not None:
+        if self.problem or self._has_closed():
             return b""
         if self._head:
             data = self._head + data
@@ -110,9 +110,13 @@ class FrameReader:
                     break
                 at += begun
             at += self._take_payload(data, at, parts)
-            if self.closed is not None:
+            if self._has_closed():
                 break
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _has_closed(self) -> bool:
+        # A method: the compiler would take what was found once for what is still so.
+        return self.closed is not None
 
     def _begin_frame(self, data: bytes, at: i64) -> i64:
         """How many bytes the head of a frame has; 0 if it is not complete, or breaks a rule."""
