@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
-from embermq.broker.access import AllowAll
+from embermq.broker.access import Access, AllowAll
 from embermq.broker.limits import Limits
 from embermq.http.application import REQUESTS_MAX, Application
 from embermq.http.catalog import OPERATIONS
@@ -76,6 +76,7 @@ def run(
     limits: Limits | None = None,
     *,
     login: Login | None = None,
+    access: Access | None = None,
     log_directory: Path | None = None,
     settings: dict[str, Any] | None = None,
     streams_max: int = 16,
@@ -87,7 +88,9 @@ def run(
     path = tmp_path / "control.sock"
 
     async def served() -> None:
-        server = Server(store=store or MemoryStore(), access=AllowAll(), limits=limits or Limits(), sys_interval_s=0)
+        server = Server(
+            store=store or MemoryStore(), access=access or AllowAll(), limits=limits or Limits(), sys_interval_s=0
+        )
         await server.start()
         service = Service(server, log_directory, settings, None, StreamPlaces(streams_max), failing_check_s=0.05)
         application = Application(service, login or UnixLogin(), OPERATIONS, requests_max)

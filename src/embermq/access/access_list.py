@@ -6,7 +6,7 @@ Never: a decision; `embermq.broker.access.AccessList` answers from what is read 
 
 from typing import Final
 
-from embermq.broker.access import READ, RETAIN, WRITE, AccessList, Grant
+from embermq.broker.access import READ, RETAIN, SEE_ALL, WRITE, AccessList, Grant
 from embermq.errors import ConfigError
 from embermq.protocol.topics import check_topic_filter
 
@@ -40,7 +40,7 @@ def parse_grant(rights: int, pattern: str, source: str) -> Grant:
 
 
 def parse_access_list(text: str, source: str) -> AccessList:
-    """Sections `all`, `anonymous` and `user NAME`, each with lines like `read,write FILTER`."""
+    """Sections `all`, `anonymous` and `user NAME`, each with lines like `read,write FILTER`, and the line `see all`."""
     everybody: list[Grant] = []
     anonymous: list[Grant] = []
     users: dict[str, list[Grant]] = {}
@@ -63,6 +63,11 @@ def parse_access_list(text: str, source: str) -> AccessList:
         else:
             if section is None:
                 raise ConfigError(f"{where}: expected 'all', 'anonymous' or 'user NAME' before the first grant")
+            if word == "see":
+                if rest != "all":
+                    raise ConfigError(f"{where}: expected 'see all'; single topics are granted by 'read'")
+                section.append(parse_grant(SEE_ALL, "#", where))
+                continue
             rights = 0
             for right in word.split(","):
                 if right not in RIGHTS or not rest:

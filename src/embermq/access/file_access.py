@@ -157,3 +157,9 @@ class FileAccess(Access):
 
     def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
         return self.unrestricted or identity.rights(self._access_list).may_read(topic_filter)
+
+    def may_see_all(self, identity: Identity) -> bool:
+        return self.unrestricted or identity.rights(self._access_list).sees_all
+
+    def read_filters(self, identity: Identity) -> list[str]:
+        return identity.rights(self._access_list).read_filters

@@ -18,6 +18,7 @@ from embermq.protocol.topics import covers, matches
 READ: Final = 1
 WRITE: Final = 2
 RETAIN: Final = 4
+SEE_ALL: Final = 8
 
 # Answers remembered for each connection: a device publishes to a few topics, again and again.
 REMEMBERED_TOPICS_MAX: Final = 256
@@ -60,11 +61,14 @@ class Grant:
 class Rights:
     """What one client is granted by one access list, its names filled in."""
 
-    __slots__ = ("access_list", "_read", "_write", "_retain", "_may_write", "_may_retain")
+    __slots__ = ("access_list", "read_filters", "sees_all", "_write", "_retain", "_may_write", "_may_retain")
 
-    def __init__(self, access_list: "AccessList", read: list[str], write: list[str], retain: list[str]) -> None:
+    def __init__(
+        self, access_list: "AccessList", sees_all: bool, read: list[str], write: list[str], retain: list[str]
+    ) -> None:
         self.access_list: Final = access_list
-        self._read: Final = read
+        self.sees_all: Final = sees_all
+        self.read_filters: Final = read
         self._write: Final = write
         self._retain: Final = retain
         self._may_write: Final[dict[str, bool]] = {}
@@ -72,7 +76,7 @@ class Rights:
 
     def may_read(self, topic_filter: str) -> bool:
         """Whether one grant covers all that the filter can match."""
-        return any(covers(granted, topic_filter) for granted in self._read)
+        return any(covers(granted, topic_filter) for granted in self.read_filters)
 
     def may_write(self, topic_name: str, retain: bool) -> bool:
         """Whether a message may be published to a topic; to retain it, the right to retain is needed as well."""
@@ -103,6 +107,7 @@ class AccessList:
     def rights_of(self, user_name: str, client_id: str) -> Rights:
         """What a client is granted; an empty user name is an anonymous client."""
         own = self._users.get(user_name, []) if user_name else self._anonymous
+        sees_all = False
         read: list[str] = []
         write: list[str] = []
         retain: list[str] = []
@@ -110,13 +115,15 @@ class AccessList:
             topic_filter = grant.topic_filter(user_name, client_id)
             if topic_filter is None:
                 continue
+            if grant.rights & SEE_ALL:
+                sees_all = True
             if grant.rights & READ:
                 read.append(topic_filter)
             if grant.rights & WRITE:
                 write.append(topic_filter)
             if grant.rights & RETAIN:
                 retain.append(topic_filter)
-        return Rights(self, read, write, retain)
+        return Rights(self, sees_all, read, write, retain)
 
 
 @final
@@ -288,6 +295,20 @@ class Access(ABC):
     @abstractmethod
     def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
         """Whether all that the filter can match may be read."""
+
+    def may_see_all(self, identity: Identity) -> bool:
+        """Whether a user of the HTTP interface sees every topic, and all clients, sessions, numbers and the log.
+
+        Any other user sees the topics that `may_subscribe` allows.
+        """
+        return self.unrestricted
+
+    def read_filters(self, identity: Identity) -> list[str]:
+        """Topic filters that together match every topic that a user may read, and perhaps others.
+
+        What none of them matches is not searched for this user. `may_subscribe` decides for each topic that is found.
+        """
+        return ["#"]
 
     def may_take_over(self, identity: Identity, user_name: str) -> bool:
         """Whether a client may take over the session of a client with this user name, connected or not."""

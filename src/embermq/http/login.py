@@ -11,6 +11,7 @@ from typing import Final, final
 
 from aiohttp import web
 
+from embermq.broker.access import Identity
 from embermq.http.operation import OPERATOR
 
 _CREDENTIALS: Final = struct.Struct("iII")  # process, user, group (unix(7), SO_PEERCRED)
@@ -18,11 +19,15 @@ _CREDENTIALS: Final = struct.Struct("iII")  # process, user, group (unix(7), SO_
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks, for the audit log; `role` is PUBLIC, VIEWER, READER or OPERATOR."""
+    """Who asks, for the audit log; `role` is PUBLIC, VIEWER, READER or OPERATOR.
+
+    `identity` is that of a user, whose rights narrow what is seen; None: no access list does.
+    """
 
     name: str
     role: int
     address: str
+    identity: Identity | None = None
 
 
 class Login(ABC):

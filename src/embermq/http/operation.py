@@ -1,6 +1,7 @@
 """Operations: what can be asked, as a table row each: method, path, role, the models of query, body and answer.
 
-Owns: reading a request by its models. The application routes by this table, and the OpenAPI document is made from it.
+Owns: reading a request by its models, and that an operation is only for callers who see all unless it says
+otherwise. The application routes by this table, and the OpenAPI document is made from it.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 
 from embermq.http.fields import Model, Nothing
 from embermq.http.refusal import HttpRefusal
+from embermq.http.view import NOT_ALL, View
 from embermq.transport.rate_limited_log import shown_name
 
 if TYPE_CHECKING:
@@ -36,13 +38,18 @@ B = TypeVar("B", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Q, B]):
-    """A request that was read: who asks, and what."""
+    """A request that was read: who asks, and what. `view` is what the caller may see."""
 
-    service: "Service"
+    view: View
     request: web.Request
     actor: "Actor"
     query: Q
     body: B
+
+    @property
+    def service(self) -> "Service":
+        """The whole service; refused to a caller who does not see all."""
+        return self.view.service
 
     def audit(self, change: str, target: str, outcome: str) -> None:
         """Log a change that the actor has made, or tried to make."""
@@ -58,6 +65,7 @@ class Operation(Generic[Q, B]):
 
     `answer` is the model of a JSON answer; `lines` that of a line where the answer can be asked for as NDJSON; `media`
     names the type of an answer that is neither. `statuses` are the refusals beside those that every operation has.
+    `is_narrowed`: it is for users with rights on some topics as well, and takes what it shows from the view.
     """
 
     method: str
@@ -71,12 +79,16 @@ class Operation(Generic[Q, B]):
     lines: Any = None
     media: str = ""
     statuses: tuple[int, ...] = ()
+    is_narrowed: bool = False
 
     async def run(self, service: "Service", request: web.Request, actor: "Actor") -> Answer:
         """Read the request, and answer it."""
+        view = View(service, actor.identity)
+        if not self.is_narrowed and not view.sees_all:
+            raise HttpRefusal(403, NOT_ALL)
         query = read_query(self.query, request)
         body = await read_body(self.body, request)
-        return await self.handle(Call(service, request, actor, query, body))
+        return await self.handle(Call(view, request, actor, query, body))
 
 
 def read_query(model: type[Q], request: web.Request) -> Q:

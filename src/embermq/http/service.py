@@ -78,7 +78,7 @@ class Service:
         self.lake_tables: Final = LakeTables()
         self.places: Final = places if places is not None else StreamPlaces()
         self.page_places: Final = StreamPlaces(PAGES_MAX)
-        self.latest_views: Final[dict[tuple[str, int], LatestView]] = {}  # by filter and interval
+        self.latest_views: Final[dict[tuple[str | None, str, int], LatestView]] = {}  # by user, filter and interval
         self.levels: Final = LevelCache()
         self.samples: Final[deque[Sample]] = deque(maxlen=SAMPLES_MAX)  # of the statistics, oldest first
         self.stopping: Final = asyncio.Event()

@@ -159,7 +159,7 @@ class TcpLogin(Login):
         authenticator.authenticate(connect, None, answer, refused, lambda: answer(None), lambda: not answered.done())
         identity = await answered
         role = self._users.get(user_name)
-        return Actor(user_name, role, address) if identity is not None and role is not None else None
+        return Actor(user_name, role, address, identity) if identity is not None and role is not None else None
 
 
 def _is_link_to_page(request: web.Request) -> bool:

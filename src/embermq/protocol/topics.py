@@ -85,6 +85,30 @@ def matches(topic_filter: str, topic_name: str) -> bool:
     return len(name_levels) == len(filter_levels)
 
 
+def intersection(first: str, second: str) -> str | None:
+    """The filter that matches what both filters match; None if they have nothing in common."""
+    ones = first.split("/")
+    others = second.split("/")
+    for one, other in ((ones[0], others[0]), (others[0], ones[0])):
+        if one in ("+", "#") and other.startswith("$"):
+            return None
+    levels: list[str] = []
+    for depth in range(max(len(ones), len(others))):
+        if depth < len(ones) and ones[depth] == "#":
+            return "/".join(levels + others[depth:])
+        if depth < len(others) and others[depth] == "#":
+            return "/".join(levels + ones[depth:])
+        if depth >= len(ones) or depth >= len(others):
+            return None
+        if ones[depth] == "+":
+            levels.append(others[depth])
+        elif others[depth] in ("+", ones[depth]):
+            levels.append(ones[depth])
+        else:
+            return None
+    return "/".join(levels)
+
+
 def covers(granted: str, asked: str) -> bool:
     """Whether every topic name that the filter `asked` matches is matched by the filter `granted` as well."""
     granted_levels = granted.split("/")

@@ -33,22 +33,34 @@ class LogReading:
         "_directory",
         "_end",
         "_is_archived",
+        "_narrow",
         "_service",
         "_topic_filter",
         "following",
         "read_bytes",
     )
 
-    def __init__(self, service: Service, directory: Path, topic_filter: str | None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        directory: Path,
+        topic_filter: str | None,
+        narrow: "Callable[[pa.RecordBatch], pa.RecordBatch] | None",
+    ) -> None:
         self._service: Final = service
         self._directory: Final = directory
         self._topic_filter: Final = topic_filter
+        self._narrow: Final = narrow  # to what may be read
         self._is_archived = False
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._end = 0
         self.following = 0
         """The offset after the last record that was read."""
         self.read_bytes = 0
+
+    @property
+    def has_archive(self) -> bool:
+        return self._service.archived is not None
 
     @property
     def is_at_end(self) -> bool:
@@ -89,7 +101,8 @@ class LogReading:
             return None
         self.following = batch.column("offset")[-1].as_py() + 1
         self.read_bytes += batch.nbytes
-        return _chosen(batch, self._topic_filter)
+        chosen = _chosen(batch, self._topic_filter)
+        return chosen if self._narrow is None else self._narrow(chosen)
 
 
 def _chosen(batch: "pa.RecordBatch", topic_filter: str | None) -> "pa.RecordBatch":

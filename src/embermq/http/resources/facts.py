@@ -65,6 +65,7 @@ class WhoAmI(Model):
     version: str
     has_log: bool
     has_lake: bool
+    sees_all: Annotated[bool, Field(description="Whether the access list does not narrow this caller to some topics.")]
 
 
 class Reloaded(Model):
@@ -97,8 +98,9 @@ async def who_am_i(call: Call[Nothing, Nothing]) -> Answer:
         name=call.actor.name,
         role=_ROLES[call.actor.role],
         version=__version__,
-        has_log=call.service.log_directory is not None,
-        has_lake=call.service.lake is not None,
+        has_log=call.view.has_log,
+        has_lake=call.view.has_lake,
+        sees_all=call.view.sees_all,
     )
 
 
@@ -198,6 +200,7 @@ OPERATIONS: Final = (
         query=Nothing,
         body=Nothing,
         answer=WhoAmI,
+        is_narrowed=True,
     ),
     Operation(
         method="GET",

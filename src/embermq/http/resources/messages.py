@@ -76,16 +76,12 @@ class LogMessage(Model):
 
 async def list_messages(call: Call[MessagesQuery, Nothing]) -> Answer:
     query = call.query
-    service = call.service
-    directory = service.log_directory
-    if directory is None:
-        raise HttpRefusal(409, "a store in memory keeps no log")
+    reading = call.view.log_reading(query.filter)
     if query.since is not None and query.from_offset is not None:
         raise HttpRefusal(422, "from_offset and since: expected one of them")
     since_us, until_us = past_us("since", query.since), past_us("until", query.until)
-    reading = LogReading(service, directory, query.filter)
     try:
-        await reading.begin(partial(_bounds, query, since_us, until_us, service.archived is not None))
+        await reading.begin(partial(_bounds, query, since_us, until_us, reading.has_archive))
         if wants_lines(call.request):
             return await _stream(call, reading)
         return await _page(call, reading)
@@ -166,7 +162,7 @@ async def _stream(call: Call[MessagesQuery, Nothing], reading: LogReading) -> we
     slices = Slices()
     texts = InstantTexts()
     batch = await reading.next()  # an error must come before the status does
-    async with Stream(call.request, call.service.places, stall_s(call.request)) as stream:
+    async with Stream(call.request, call.view.places, stall_s(call.request)) as stream:
         try:
             while batch is not None:
                 for _, line in lines_of(batch, call.query.payload_bytes, texts):
@@ -191,5 +187,6 @@ OPERATIONS: Final = (
         answer=Page[LogMessage],
         lines=LogMessage,
         statuses=(409, 410, 422),
+        is_narrowed=True,
     ),
 )

@@ -8,7 +8,7 @@ from aiohttp import web
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from embermq.archive.errors import ArchiveError
-from embermq.broker.operator import cleared, retained_message, retained_pieces
+from embermq.broker.operator import cleared
 from embermq.http.fields import (
     PAGE_ITEMS,
     Base64,
@@ -32,8 +32,9 @@ from embermq.http.paging import json_page, json_response, wants_lines
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.listing import stall_s
 from embermq.http.resources.message_models import RetainedMessage
-from embermq.http.service import Pending, Service
+from embermq.http.service import Pending
 from embermq.http.streaming import Slices, Stream
+from embermq.http.view import View
 from embermq.protocol.errors import PeerError
 from embermq.protocol.message_expiry import message_expires_us
 from embermq.protocol.mqtt.fields import Fields, variable_byte_integer
@@ -125,44 +126,16 @@ class ClearAnswer(Model):
 # -- questions -------------------------------------------------------------------------------------------------------
 
 
-def as_of_us(service: Service, text: str | None, name: str = "as_of") -> int | None:
+def as_of_us(view: View, text: str | None, name: str = "as_of") -> int | None:
     """The instant that is asked for; refused if nothing can be known of it."""
     asked_us = past_us(name, text)
-    if asked_us is not None and service.log_directory is None:
+    if asked_us is not None and not view.has_log:
         raise HttpRefusal(409, "a store in memory keeps no history")
     return asked_us
 
 
-async def pieces_of(
-    service: Service, topic_filter: str, instant_us: int | None, after_topic_name: str
-) -> AsyncIterator[list[Retained]]:
-    """What a filter matches, now or as of an instant, which may be one that only the archive has."""
-    pieces = retained_pieces(service.server.store, topic_filter, instant_us, after_topic_name)
-    try:
-        first = next(pieces, [])
-    except HistoryTrimmed:
-        if service.past is None or instant_us is None:
-            raise
-        async for piece in service.past.pieces(topic_filter, instant_us, after_topic_name):
-            yield piece
-        return
-    yield first
-    for piece in pieces:
-        yield piece
-
-
-async def message_of(service: Service, topic_name: str, instant_us: int | None) -> Retained | None:
-    """The retained message of a topic, now or as of an instant, which may be one that only the archive has."""
-    try:
-        return retained_message(service.server.store, topic_name, instant_us)
-    except HistoryTrimmed:
-        if service.past is None or instant_us is None:
-            raise
-    return await service.past.message(topic_name, instant_us)
-
-
 async def list_retained(call: Call[RetainedQuery, Nothing]) -> Answer:
-    instant_us = as_of_us(call.service, call.query.as_of)
+    instant_us = as_of_us(call.view, call.query.as_of)
     try:
         if wants_lines(call.request):
             return await _stream(call, instant_us)
@@ -175,10 +148,10 @@ async def list_retained(call: Call[RetainedQuery, Nothing]) -> Answer:
 
 async def _stream(call: Call[RetainedQuery, Nothing], instant_us: int | None) -> web.StreamResponse:
     query = call.query
-    pieces = pieces_of(call.service, query.filter, instant_us, query.cursor)
+    pieces = call.view.pieces(query.filter, instant_us, query.cursor)
     first: list[Retained] = await anext(pieces, [])  # an error must come before the status does
     slices = Slices()
-    async with Stream(call.request, call.service.places, stall_s(call.request)) as stream:
+    async with Stream(call.request, call.view.places, stall_s(call.request)) as stream:
         try:
             await stream.lines([retained_json(retained, query.payload_bytes) for retained in first])
             async for piece in pieces:
@@ -195,7 +168,7 @@ async def _page(call: Call[RetainedQuery, Nothing], instant_us: int | None) -> w
     found: list[Retained] = []
     size_bytes = 0
     is_more = False
-    async for piece in pieces_of(call.service, query.filter, instant_us, query.cursor):
+    async for piece in call.view.pieces(query.filter, instant_us, query.cursor):
         for retained in piece:
             if len(found) == query.limit or size_bytes >= PAGE_BYTES_MAX:
                 is_more = True
@@ -211,9 +184,10 @@ async def _page(call: Call[RetainedQuery, Nothing], instant_us: int | None) -> w
 
 
 async def get_message(call: Call[OneQuery, Nothing]) -> Answer:
-    instant_us = as_of_us(call.service, call.query.as_of)
+    instant_us = as_of_us(call.view, call.query.as_of)
+    call.view.service_for(call.query.topic)
     try:
-        retained = await message_of(call.service, call.query.topic, instant_us)
+        retained = await call.view.message(call.query.topic, instant_us)
     except HistoryTrimmed as error:
         raise HttpRefusal(410, str(error)) from None
     except ArchiveError as error:
@@ -227,7 +201,7 @@ async def get_message(call: Call[OneQuery, Nothing]) -> Answer:
 
 
 async def set_messages(call: Call[Nothing, SetBody]) -> Answer:
-    service = call.service
+    view = call.view
     if len(call.body.messages) > MESSAGES_MAX:
         raise HttpRefusal(422, f"messages: expected at most {MESSAGES_MAX}")
     pending = Pending()
@@ -239,13 +213,13 @@ async def set_messages(call: Call[Nothing, SetBody]) -> Answer:
     try:
         for place, given in enumerate(messages):
             try:
-                refusal = service.publish_retained(given.publish(), pending)
+                refusal = view.publish_retained(given.publish(), pending)
             except PeerError as error:
                 refusal = f"properties_base64: {error}"
             if refusal:
                 refused.append(RefusedMessage(place=place, error=refusal))
             await slices.rest()
-        await pending.durable(service)
+        await view.durable(pending)
         retained = len(messages) - len(refused)
         outcome = f"{retained} retained, {len(refused)} refused"
     finally:
@@ -260,7 +234,7 @@ async def clear_messages(call: Call[Nothing, ClearBody]) -> Answer:
         counts = [count async for count in _clear(call)]
         return ClearAnswer(cleared=counts[-1], is_done=True)
     count = 0
-    async with Stream(call.request, call.service.places, stall_s(call.request)) as stream:
+    async with Stream(call.request, call.view.places, stall_s(call.request)) as stream:
         try:
             async for count in _clear(call):
                 await stream.line(json_text({"cleared": count, "is_done": False}))
@@ -274,7 +248,7 @@ async def clear_messages(call: Call[Nothing, ClearBody]) -> Answer:
 async def _count(call: Call[Nothing, ClearBody]) -> int:
     slices = Slices()
     count = 0
-    for piece in retained_pieces(call.service.server.store, call.body.filter):
+    async for piece in call.view.clearable_pieces(call.body.filter):
         count += len(piece)
         await slices.rest()
     return count
@@ -282,17 +256,17 @@ async def _count(call: Call[Nothing, ClearBody]) -> int:
 
 async def _clear(call: Call[Nothing, ClearBody]) -> AsyncIterator[int]:
     """Clear piece by piece; yields how many are durably cleared so far."""
-    service = call.service
+    view = call.view
     slices = Slices()
     count = 0
     try:
-        for piece in retained_pieces(service.server.store, call.body.filter):
+        async for piece in view.clearable_pieces(call.body.filter):
             pending = Pending()
             for retained in piece:
-                refusal = service.publish_retained(cleared(retained), pending)
+                refusal = view.publish_retained(cleared(retained), pending)
                 if refusal:
                     raise StoreError(f"cleared {count} messages, then not {retained.topic_name!a}: {refusal}")
-            await pending.durable(service)
+            await view.durable(pending)
             count += len(piece)
             yield count
             await slices.rest()
@@ -312,6 +286,7 @@ OPERATIONS: Final = (
         answer=Page[RetainedMessage],
         lines=RetainedMessage,
         statuses=(409, 410, 422),
+        is_narrowed=True,
     ),
     Operation(
         method="GET",
@@ -323,6 +298,7 @@ OPERATIONS: Final = (
         body=Nothing,
         answer=RetainedMessage,
         statuses=(404, 409, 410, 422),
+        is_narrowed=True,
     ),
     Operation(
         method="POST",
@@ -334,6 +310,7 @@ OPERATIONS: Final = (
         body=SetBody,
         answer=SetAnswer,
         statuses=(422,),
+        is_narrowed=True,
     ),
     Operation(
         method="POST",
@@ -345,5 +322,6 @@ OPERATIONS: Final = (
         body=ClearBody,
         answer=ClearAnswer,
         lines=ClearAnswer,
+        is_narrowed=True,
     ),
 )

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from embermq.http.resources.live.tail import WAITING_BYTES_MAX, WAITING_MESSAGES_MAX, Tail
+from embermq.http.view import View
 from embermq.protocol.packets import Publish
 from support.http_events import event
 from support.http_place import Place, run
@@ -41,7 +42,7 @@ def test_what_a_slow_reader_does_not_take_is_left_out(tmp_path: Path) -> None:
             while place.server.core.counters.publish_received < count:
                 await asyncio.sleep(0)
 
-        with Tail(place.service, "#") as link:
+        with Tail(View(place.service, None), "#") as link:
             await publisher.send(*(Publish("a", b"1") for _ in range(WAITING_MESSAGES_MAX + 5)))
             await received(WAITING_MESSAGES_MAX + 5)
             messages, left_out = link.take()

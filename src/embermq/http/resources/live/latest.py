@@ -16,10 +16,10 @@ from embermq.http.messages_json import beginning, payload_json
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.listing import stall_s
-from embermq.http.resources.live.clientless import ClientlessSubscription, ReadingLink
+from embermq.http.resources.live.clientless import ReadingLink
 from embermq.http.resources.live.tail import EVENTS, QUIET_S
-from embermq.http.service import Service
 from embermq.http.streaming import Slices, Stream
+from embermq.http.view import View
 from embermq.instants import utc_text
 from embermq.protocol.packets import Publish
 
@@ -63,20 +63,19 @@ class LatestLink(ReadingLink):
         self.total = 0
         self.left_out = 0
 
-    def forward(self, message: Publish) -> bool:
+    def gather(self, message: Publish) -> None:
         self.total += 1
         newest = self.newest.get(message.topic_name)
         if newest is None:
             if len(self.newest) >= TOPICS_MAX:
                 self.left_out += 1
-                return True  # what a page does not show is no drop of the broker
+                return
             newest = self.newest[message.topic_name] = Newest()
         newest.count += 1
         newest.payload = beginning(message.payload, PAYLOAD_BYTES)  # not the whole: it would stay in memory
         newest.payload_bytes = len(message.payload)
         newest.qos = message.qos
         newest.retain = message.retain
-        return True
 
     def take(self) -> tuple[dict[str, Newest], int, int]:
         """What came since the last time: the topics, the number of messages, and of those left out."""
@@ -90,13 +89,13 @@ class LatestLink(ReadingLink):
 class LatestView:
     """The events of one filter at one interval, for all who read them. `sequence` counts them; `text` is the newest."""
 
-    def __init__(self, service: Service, topic_filter: str, every_ms: int) -> None:
+    def __init__(self, view: View, topic_filter: str, every_ms: int) -> None:
         self.sequence = 0
         self.text = ""
         self.readers = 0
         self._every_s: Final = every_ms / 1000
         self._link: Final = LatestLink()
-        self._subscription: Final = ClientlessSubscription(service, topic_filter, self._link)
+        self._subscription: Final = view.subscription(topic_filter, self._link)
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -144,50 +143,51 @@ async def _event(newest: dict[str, Newest], total: int, left_out: int, since_us:
 
 
 async def latest(call: Call[LatestQuery, Nothing]) -> Answer:
-    service = call.service
     query = call.query
     if query.filter.startswith("$share/"):
         raise HttpRefusal(422, "filter: a page cannot be a member of a share group")
-    async with Stream(call.request, service.page_places, stall_s(call.request), EVENTS) as stream:
-        view = _open(service, query.filter, query.every_ms)
+    async with Stream(call.request, call.view.page_places, stall_s(call.request), EVENTS) as stream:
+        latest_view = _open(call.view, query.filter, query.every_ms)
         try:
-            await _send_all(service, stream, view)
+            await _send_all(call.view, stream, latest_view)
         finally:
-            _close(service, view, query.filter, query.every_ms)
+            _close(call.view, latest_view, query.filter, query.every_ms)
         return await stream.complete()
 
 
-async def _send_all(service: Service, stream: Stream, view: LatestView) -> None:
-    seen = view.sequence
+async def _send_all(view: View, stream: Stream, latest_view: LatestView) -> None:
+    seen = latest_view.sequence
     await stream.line(": the newest messages follow\n")
     await stream.flush()
-    while not service.stopping.is_set():
+    while not view.is_stopping:
         with suppress(TimeoutError):
             async with asyncio.timeout(QUIET_S):
-                await view.after(seen)
-        missed = view.sequence - seen - 1
+                await latest_view.after(seen)
+        missed = latest_view.sequence - seen - 1
         if missed > 0:  # this reader was slow
             await stream.line(f'event: left-out\ndata: {{"events":{missed}}}\n')
-        await stream.line(view.text if missed >= 0 else ": quiet\n")
-        seen = view.sequence
+        await stream.line(latest_view.text if missed >= 0 else ": quiet\n")
+        seen = latest_view.sequence
         await stream.flush()
         stream.check_reader()
 
 
-def _open(service: Service, topic_filter: str, every_ms: int) -> LatestView:
-    view = service.latest_views.get((topic_filter, every_ms))
-    if view is None:
-        view = service.latest_views[topic_filter, every_ms] = LatestView(service, topic_filter, every_ms)
-        view.begin()
-    view.readers += 1
-    return view
+def _open(view: View, topic_filter: str, every_ms: int) -> LatestView:
+    """What those with the same rights share."""
+    key = view.user_name, topic_filter, every_ms
+    latest_view = view.latest_views.get(key)
+    if latest_view is None:
+        latest_view = view.latest_views[key] = LatestView(view, topic_filter, every_ms)
+        latest_view.begin()
+    latest_view.readers += 1
+    return latest_view
 
 
-def _close(service: Service, view: LatestView, topic_filter: str, every_ms: int) -> None:
-    view.readers -= 1
-    if not view.readers:
-        view.end()
-        del service.latest_views[topic_filter, every_ms]
+def _close(view: View, latest_view: LatestView, topic_filter: str, every_ms: int) -> None:
+    latest_view.readers -= 1
+    if not latest_view.readers:
+        latest_view.end()
+        del view.latest_views[view.user_name, topic_filter, every_ms]
 
 
 OPERATIONS: Final = (
@@ -202,5 +202,6 @@ OPERATIONS: Final = (
         body=Nothing,
         media=EVENTS,
         statuses=(422,),
+        is_narrowed=True,
     ),
 )

@@ -14,9 +14,9 @@ from embermq.http.messages_json import payload_json, properties_json
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.listing import stall_s
-from embermq.http.resources.live.clientless import ClientlessSubscription, ReadingLink
-from embermq.http.service import Service
+from embermq.http.resources.live.clientless import ReadingLink
 from embermq.http.streaming import Slices, Stream
+from embermq.http.view import View
 from embermq.protocol.packets import Publish
 
 EVENTS: Final = "text/event-stream"
@@ -44,14 +44,13 @@ class TailLink(ReadingLink):
         self.left_out = 0
         self.news = asyncio.Event()
 
-    def forward(self, message: Publish) -> bool:
+    def gather(self, message: Publish) -> None:
         if len(self.waiting_messages) >= WAITING_MESSAGES_MAX or self.waiting_bytes >= WAITING_BYTES_MAX:
             self.left_out += 1
         else:
             self.waiting_messages.append(message)
             self.waiting_bytes += len(message.topic_name) + len(message.payload)
         self.news.set()
-        return True  # what a tail leaves out is no drop of the broker
 
     def take(self) -> tuple[list[Publish], int]:
         """What waits, and how many messages were left out since the last time."""
@@ -66,9 +65,9 @@ class TailLink(ReadingLink):
 class Tail:
     """A tail's subscription, inside a context."""
 
-    def __init__(self, service: Service, topic_filter: str) -> None:
+    def __init__(self, view: View, topic_filter: str) -> None:
         self.link: Final = TailLink()
-        self._subscription: Final = ClientlessSubscription(service, topic_filter, self.link)
+        self._subscription: Final = view.subscription(topic_filter, self.link)
 
     def __enter__(self) -> TailLink:
         self._subscription.begin()
@@ -90,19 +89,19 @@ def event_of(message: Publish) -> str:
 
 
 async def tail(call: Call[TailQuery, Nothing]) -> Answer:
-    service = call.service
+    view = call.view
     if call.query.filter.startswith("$share/"):
         raise HttpRefusal(422, "filter: a tail cannot be a member of a share group")
     slices = Slices()
-    async with Stream(call.request, service.places, stall_s(call.request), EVENTS) as stream:
-        with Tail(service, call.query.filter) as link:
+    async with Stream(call.request, view.places, stall_s(call.request), EVENTS) as stream:
+        with Tail(view, call.query.filter) as link:
             await stream.line(": the tail begins\n")
             await stream.flush()
-            while not service.stopping.is_set():
+            while not view.is_stopping:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(QUIET_S):
                         await link.news.wait()
-                if service.stopping.is_set():
+                if view.is_stopping:
                     break
                 messages, left_out = link.take()
                 for message in messages:
@@ -129,5 +128,6 @@ OPERATIONS: Final = (
         body=Nothing,
         media=EVENTS,
         statuses=(422,),
+        is_narrowed=True,
     ),
 )

@@ -34,6 +34,7 @@ from embermq.http.resources.message_models import RetainedMessage
 from embermq.http.resources.retained import PAGE_BYTES_MAX
 from embermq.http.service import Service
 from embermq.http.streaming import Slices
+from embermq.http.view import View
 from embermq.instants import utc_text
 from embermq.store.interface import RetainedChange as Change
 
@@ -72,7 +73,8 @@ class HistoryPage(Page[RetainedChange]):
 class ChangesPage:
     """A page while it is filled. `after`: all changes up to this offset are in it, or in those before."""
 
-    def __init__(self, limit: int, since_us: int, after: int) -> None:
+    def __init__(self, view: View, limit: int, since_us: int, after: int) -> None:
+        self._view: Final = view
         self._limit: Final = limit
         self._since_us: Final = since_us
         self._lines: list[str] = []
@@ -92,7 +94,7 @@ class ChangesPage:
     def add(self, change: Change) -> None:
         self.after = change.offset
         if change.timestamp_us >= self._since_us:
-            message = "" if change.message is None else f',"message":{retained_json(change.message)}'
+            message = "" if change.message is None else f',"message":{retained_json(self._view.shown(change.message))}'
             line = f'{{"timestamp":"{utc_text(change.timestamp_us)}","offset":{change.offset}{message}}}'
             self._lines.append(line)
             self._size_bytes += len(line)
@@ -107,13 +109,13 @@ class ChangesPage:
 
 
 async def list_history(call: Call[HistoryQuery, Nothing]) -> Answer:
-    service = call.service
     query = call.query
+    service = call.view.service_for(query.topic)
     if service.log_directory is None:
         raise HttpRefusal(409, "a store in memory keeps no history")
     since_us = past_us("since", query.since) or 0
     store = service.server.store
-    page = ChangesPage(query.limit, since_us, query.cursor if query.cursor is not None else -1)
+    page = ChangesPage(call.view, query.limit, since_us, query.cursor if query.cursor is not None else -1)
     while True:
         known_us = store.history_begins_us()
         page.begins_us = known_us
@@ -200,5 +202,6 @@ OPERATIONS: Final = (
         body=Nothing,
         answer=HistoryPage,
         statuses=(409, 422),
+        is_narrowed=True,
     ),
 )

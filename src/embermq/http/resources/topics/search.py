@@ -23,7 +23,7 @@ from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.paging import json_page
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.message_models import RetainedMessage
-from embermq.http.resources.retained import PAGE_BYTES_MAX, as_of_us, pieces_of
+from embermq.http.resources.retained import PAGE_BYTES_MAX, as_of_us
 from embermq.http.resources.topics.tree import PAYLOAD_BYTES
 from embermq.http.service import Service
 from embermq.http.streaming import Slices
@@ -71,14 +71,17 @@ async def search(call: Call[SearchQuery, Nothing]) -> Answer:
     query = call.query
     if (query.filter is None) == (query.word is None):
         raise HttpRefusal(422, "filter and word: expected one of them")
-    instant_us = as_of_us(call.service, query.as_of)
+    instant_us = as_of_us(call.view, query.as_of)
     lines: list[str] = []
     size_bytes = 0
     steps = 0
     following = query.cursor
-    by = _by_word(call, instant_us) if query.word is not None else _by_filter(call, instant_us)
+    by = _by_filter(call, instant_us)
+    is_whole = call.view.sees_all
+    if query.word is not None:
+        by = _by_word(call, instant_us) if is_whole else _by_word_narrowed(call, query.word.lower(), instant_us)
     try:
-        if query.word is not None and instant_us is not None and _is_archived(call.service, instant_us):
+        if is_whole and query.word is not None and instant_us is not None and _is_archived(call.service, instant_us):
             return await _archived_by_word(call, query.word, instant_us)
         async for message, after in by:
             if len(lines) == query.limit or size_bytes >= PAGE_BYTES_MAX or steps >= STEPS_MAX:
@@ -122,10 +125,24 @@ async def _by_filter(call: Call[SearchQuery, Nothing], instant_us: int | None) -
     query = call.query
     assert query.filter is not None
     slices = Slices()
-    async for piece in pieces_of(call.service, query.filter, instant_us, query.cursor):
+    async for piece in call.view.pieces(query.filter, instant_us, query.cursor):
         for message in piece:
             yield message, message.topic_name
         await slices.rest()
+
+
+async def _by_word_narrowed(
+    call: Call[SearchQuery, Nothing], word: str, instant_us: int | None
+) -> AsyncIterator[Found]:
+    """Among the topics that the user may read; cursors are names of such topics."""
+    slices = Slices()
+    async for piece in call.view.pieces(None, instant_us, call.query.cursor):
+        for message in piece:
+            if word in message.topic_name.lower():
+                yield message, message.topic_name
+            await slices.rest()
+        if piece:
+            yield None, piece[-1].topic_name
 
 
 async def _by_word(call: Call[SearchQuery, Nothing], instant_us: int | None) -> AsyncIterator[Found]:
@@ -157,5 +174,6 @@ OPERATIONS: Final = (
         body=Nothing,
         answer=Page[RetainedMessage],
         statuses=(409, 410, 422),
+        is_narrowed=True,
     ),
 )

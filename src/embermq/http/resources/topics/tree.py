@@ -1,6 +1,7 @@
 """The topic tree of the retained messages: one level of it, now or as of an instant, and compared with another."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Annotated, Final, Literal
 
@@ -26,9 +27,10 @@ from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.paging import json_response
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.message_models import RetainedMessage
-from embermq.http.resources.retained import PAGE_BYTES_MAX, as_of_us, message_of
-from embermq.http.service import Service
+from embermq.http.resources.retained import PAGE_BYTES_MAX, as_of_us
+from embermq.http.resources.topics.levels import UNBOUNDED, Levels, found_levels
 from embermq.http.streaming import Slices
+from embermq.http.view import View
 from embermq.instants import utc_text
 from embermq.store.errors import HistoryTrimmed, NotWanted
 from embermq.store.topic_tree import UNKNOWN_COUNT, WORK_MAX, Moments, TreeLevel, position_after
@@ -37,7 +39,6 @@ PAYLOAD_BYTES: Final = 200
 SIGNS: Final = ("", "+", "~", "-")  # by the numbers of `store.topic_tree`
 APPLIED_US: Final = 10_000_000
 """The records of an instant are applied so long after it, unless the disk fails."""
-UNBOUNDED_WORK: Final = 1 << 60
 
 
 def always() -> bool:
@@ -94,82 +95,51 @@ class TreeCount(Model):
     change: TreeChange | None = None
 
 
-def moments_of(service: Service, query: MomentsQuery) -> Moments:
+def moments_of(view: View, query: MomentsQuery) -> Moments:
     """The instants that are asked for; refused if nothing can be known of them."""
-    after_us = as_of_us(service, query.as_of)
-    before_us = as_of_us(service, query.compare_with, "compare_with")
+    after_us = as_of_us(view, query.as_of)
+    before_us = as_of_us(view, query.compare_with, "compare_with")
     return Moments(0 if after_us is None else max(1, after_us), 0 if before_us is None else max(1, before_us))
-
-
-def begins_us(service: Service) -> int:
-    """From which instant on the retained set is known; 0 without a history.
-
-    How far back the archive reaches is known once it was asked.
-    """
-    store = service.server.store
-    first_us = min((each.first_timestamp_us for each in store.log_segments() if each.first_timestamp_us), default=0)
-    known_us = max(first_us, store.history_begins_us())
-    archived_us = 0 if service.past is None else service.past.first_us()
-    return min(known_us, archived_us) if archived_us else known_us
 
 
 async def list_level(call: Call[TreeQuery, Nothing]) -> Answer:
     query = call.query
-    moments = moments_of(call.service, query)
+    moments = moments_of(call.view, query)
     try:
-        if 0 < moments.as_of_us < now_us() - APPLIED_US:
-            key = query.below, query.cursor, query.limit, moments.as_of_us, moments.compare_us
-            levels, following = await call.service.levels.get(key, lambda: _levels(call, moments))
-        else:  # not kept: a page asks because something has changed
-            levels, following = await _levels(call, moments)
+        levels, following = await _levels(call, moments)
         lines, following = await _lines(call, moments, levels, following)
     except HistoryTrimmed as error:
         raise HttpRefusal(410, str(error)) from None
     except ArchiveError as error:
         raise HttpRefusal(503, str(error)) from None
+    except NotWanted:
+        raise ConnectionResetError("nobody waits for the levels") from None
     text = f'{{"items":[{",".join(lines)}]'
     if following is not None:
         text += f',"next":{json_text(following)}'
-    known_us = begins_us(call.service)
+    known_us = call.view.known_since_us()
     if known_us:
         text += f',"begins":"{utc_text(known_us)}"'
     return json_response(text + "}")
 
 
-async def _levels(call: Call[TreeQuery, Nothing], moments: Moments) -> tuple[list[TreeLevel], str | None]:
+async def _levels(call: Call[TreeQuery, Nothing], moments: Moments) -> Levels:
     query = call.query
-    found, following = await _found(call.service, query.below, query.cursor, moments, query.limit, WORK_MAX, always)
+    whole = call.view.service_below(query.below)
+    if whole is not None and 0 < moments.as_of_us < now_us() - APPLIED_US:
+        key = query.below, query.cursor, query.limit, moments.as_of_us, moments.compare_us
+        return await whole.levels.get(key, lambda: _page(query, moments, partial(found_levels, whole), always))
+    # Not kept: a page asks because something has changed, or the levels are those of one user.
+    return await _page(query, moments, call.view.levels, lambda: call.request.transport is not None)
+
+
+async def _page(
+    query: TreeQuery, moments: Moments, find: Callable[..., Awaitable[Levels]], is_wanted: Callable[[], bool]
+) -> Levels:
+    found, following = await find(query.below, query.cursor, moments, query.limit, WORK_MAX, is_wanted)
     if len(found) > query.limit:
         return found[: query.limit], position_after(found[query.limit - 1].level)
     return found, following
-
-
-async def _found(
-    service: Service,
-    below: str | None,
-    position: str,
-    moments: Moments,
-    limit: int,
-    work_max: int,
-    is_wanted: Callable[[], bool],
-) -> tuple[list[TreeLevel], str | None]:
-    """Levels until there are more than `limit`, or enough was read, and the position to go on at."""
-    store = service.server.store
-    slices = Slices()
-    try:
-        walk = store.retained_levels(below, position, moments, work_max)
-    except HistoryTrimmed:
-        local = store.history()
-        if service.past is None or local is None:
-            raise
-        return await service.past.levels(local, below, position, moments, limit, work_max, is_wanted)
-    found: list[TreeLevel] = []
-    while not walk.is_done() and not walk.is_exhausted() and len(found) <= limit:
-        found += walk.step()
-        await slices.rest()
-        if not is_wanted():
-            raise NotWanted
-    return found, None if walk.is_done() else walk.position()
 
 
 async def _lines(
@@ -183,7 +153,7 @@ async def _lines(
     for number, each in enumerate(levels):
         messages: list[str] = []
         for instant_us in (moments.as_of_us, moments.compare_us)[: 2 if moments.compare_us else 1]:
-            message = await message_of(call.service, each.topic_name, instant_us or None) if each.is_retained else None
+            message = await call.view.message(each.topic_name, instant_us or None) if each.is_retained else None
             messages.append("null" if message is None else retained_json(message, payload_bytes))
             size_bytes += 0 if message is None else len(message.payload)
             await slices.rest()
@@ -212,17 +182,16 @@ def change_of(level: TreeLevel) -> TreeChange:
 
 async def count_branch(call: Call[MomentsQuery, Nothing]) -> Answer:
     below = call.query.below
-    moments = moments_of(call.service, call.query)
+    moments = moments_of(call.view, call.query)
     parent, separator, level = ("", "", "") if below is None else below.rpartition("/")
-    limit = UNBOUNDED_WORK if below is None else 0  # one level is enough
+    limit = UNBOUNDED if below is None else 0  # one level is enough
     try:
-        counted, _ = await _found(
-            call.service,
+        counted, _ = await call.view.levels(
             parent if separator else None,
             level,
             moments,
             limit,
-            UNBOUNDED_WORK,
+            UNBOUNDED,
             lambda: call.request.transport is not None,
         )
     except HistoryTrimmed as error:
@@ -252,6 +221,7 @@ OPERATIONS: Final = (
         body=Nothing,
         answer=TreePage,
         statuses=(409, 410, 422),
+        is_narrowed=True,
     ),
     Operation(
         method="GET",
@@ -263,5 +233,6 @@ OPERATIONS: Final = (
         body=Nothing,
         answer=TreeCount,
         statuses=(409, 410, 422),
+        is_narrowed=True,
     ),
 )

@@ -31,6 +31,7 @@ from embermq.http.past.messages import ArchivedMessages
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.messages import PAGE_BYTES_MAX, LogMessage, lines_of
 from embermq.http.streaming import Slices
+from embermq.http.view import View
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,14 +56,14 @@ class ValuesQuery(Model):
 
 async def list_values(call: Call[ValuesQuery, Nothing]) -> Answer:
     query = call.query
-    service = call.service
+    service = call.view.service_for(query.topic)
     directory = service.log_directory
     if directory is None:
         raise HttpRefusal(409, "a store in memory keeps no log")
     since_us, until_us = past_us("since", query.since) or 0, past_us("until", query.until)
     wanted = Wanted(query.topic, since_us, OFFSET_MAX if until_us is None else until_us)
     before = OFFSET_MAX if query.cursor is None else query.cursor
-    page = ValuesPage(query.limit, query.payload_bytes)
+    page = ValuesPage(query.limit, query.payload_bytes, call.view)
     await page.fill(service.on_thread, _newest(directory, wanted, before))
     if page.following or service.archived is None:
         return page.answer()
@@ -92,7 +93,8 @@ Found = tuple[int, int, "pa.RecordBatch | None"]
 class ValuesPage:
     """A page while it is filled. `following`: the page is full, or enough was read; the next one is before it."""
 
-    def __init__(self, limit: int, payload_bytes: int) -> None:
+    def __init__(self, limit: int, payload_bytes: int, view: View) -> None:
+        self._view: Final = view
         self._limit: Final = limit
         self._payload_bytes: Final = payload_bytes
         self.lines: Final[list[str]] = []
@@ -112,7 +114,9 @@ class ValuesPage:
             self.lowest, part_bytes, batch = found
             read_bytes += part_bytes
             looks += 1
-            for offset, line in lines_of(batch, self._payload_bytes, texts) if batch is not None else ():
+            for offset, line in (
+                lines_of(self._view.readable(batch), self._payload_bytes, texts) if batch is not None else ()
+            ):
                 if len(self.lines) == self._limit or size_bytes >= PAGE_BYTES_MAX:
                     self.following = offset + 1
                     return
@@ -196,5 +200,6 @@ OPERATIONS: Final = (
         body=Nothing,
         answer=Page[LogMessage],
         statuses=(409, 422),
+        is_narrowed=True,
     ),
 )

@@ -1,0 +1,324 @@
+"""The view: what one caller may see of a server, and change in it.
+
+Owns: that a user of the password file sees the topics that the access list lets it read, and nothing of others: no
+name, number, or client. Tokens, the control socket, and users with the right to see all see everything.
+An operation has the view of its caller, and the whole service only through it: `service` refuses callers who do not see
+all, so that an operation that forgets the rights of users refuses them.
+Rights are asked for each time: they may change while an answer is under way.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final, final
+
+from embermq.broker.access import Identity
+from embermq.broker.operator import retained_message, retained_pieces
+from embermq.http.refusal import HttpRefusal
+from embermq.http.resources.topics.levels import Levels, NarrowedLevels, found_levels
+from embermq.http.streaming import Slices, StreamPlaces
+from embermq.protocol.packets import Publish
+from embermq.protocol.topics import covers, intersection
+from embermq.store.errors import HistoryTrimmed
+from embermq.store.interface import Retained
+from embermq.store.topic_tree import Moments
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from embermq.http.past.log_reading import LogReading
+    from embermq.http.resources.live.clientless import ClientlessSubscription, ReadingLink
+    from embermq.http.resources.live.latest import LatestView
+    from embermq.http.service import Pending, Service
+
+NOT_ALL: Final = "this shows more than single topics: the user needs the line 'see all' in the access list"
+NOT_THIS_TOPIC: Final = "the access list does not let this user read this topic"
+NO_RETAINING: Final = "the access list does not let this user retain messages on this topic"
+BUDGET_USED_UP: Final = "a budget for retained messages is used up"
+ROWS_TOGETHER: Final = 100
+"""How many messages of several filters are given at once."""
+
+
+@final
+class View:
+    """A server as one caller sees it; without an identity, all of it."""
+
+    __slots__ = ("_access", "_identity", "_service")
+
+    def __init__(self, service: "Service", identity: Identity | None) -> None:
+        self._service: Final = service
+        self._access: Final = service.server.access
+        self._identity: Final = identity
+
+    @property
+    def sees_all(self) -> bool:
+        return self._identity is None or self._access.unrestricted or self._access.may_see_all(self._identity)
+
+    @property
+    def service(self) -> "Service":
+        """The whole service; refused to a caller who does not see all."""
+        if not self.sees_all:
+            raise HttpRefusal(403, NOT_ALL)
+        return self._service
+
+    def service_for(self, topic_name: str) -> "Service":
+        """The service, to ask it about one topic; refused to a caller who may not read the topic."""
+        if not self.may_read(topic_name):
+            raise HttpRefusal(403, NOT_THIS_TOPIC)
+        return self._service
+
+    @property
+    def user_name(self) -> str | None:
+        """None for a caller whom no access list narrows."""
+        return None if self._identity is None else self._identity.user_name
+
+    def may_read(self, topic_filter: str) -> bool:
+        """Whether all that a filter matches may be read; a topic name is a filter that matches itself."""
+        identity = self._identity
+        return identity is None or self.sees_all or self._access.may_subscribe(identity, topic_filter)
+
+    def may_retain(self, topic_name: str) -> bool:
+        """Whether a retained message may be set or cleared; the right to see all is none to change something."""
+        identity = self._identity
+        return identity is None or self._access.unrestricted or self._access.may_publish(identity, topic_name, True)
+
+    # -- facts that say nothing about topics -------------------------------------------------------------------------
+
+    @property
+    def has_log(self) -> bool:
+        return self._service.log_directory is not None
+
+    @property
+    def has_lake(self) -> bool:
+        return self._service.lake is not None
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._service.stopping.is_set()
+
+    def known_since_us(self) -> int:
+        """From which instant on the retained set is known; 0 without a history.
+
+        How far back the archive reaches is known once it was asked.
+        """
+        store = self._service.server.store
+        first_us = min((each.first_timestamp_us for each in store.log_segments() if each.first_timestamp_us), default=0)
+        known_us = max(first_us, store.history_begins_us())
+        archived_us = 0 if self._service.past is None else self._service.past.first_us()
+        return min(known_us, archived_us) if archived_us else known_us
+
+    @property
+    def places(self) -> StreamPlaces:
+        return self._service.places
+
+    @property
+    def page_places(self) -> StreamPlaces:
+        return self._service.page_places
+
+    # -- retained messages -------------------------------------------------------------------------------------------
+
+    async def pieces(
+        self, topic_filter: str | None, instant_us: int | None = None, after_topic_name: str = ""
+    ) -> AsyncIterator[list[Retained]]:
+        """What a filter matches and may be read, now or as of an instant, which may be one that only the archive has.
+
+        Without a filter: all that may be read. Callers who see all give one.
+        """
+        if self.sees_all:
+            assert topic_filter is not None
+            filters = [topic_filter]
+        else:
+            filters = self._narrowed(topic_filter)
+        if len(filters) == 1:
+            async for piece in self._pieces(filters[0], instant_us, after_topic_name):
+                yield piece
+            return
+        slices = Slices()
+        rows = [self._rows(each, instant_us, after_topic_name, slices) for each in filters]
+        merged: list[Retained] = []
+        async for retained in _merged(rows):
+            merged.append(retained)
+            if len(merged) == ROWS_TOGETHER:
+                yield merged
+                merged = []
+        yield merged
+
+    async def clearable_pieces(self, topic_filter: str) -> AsyncIterator[list[Retained]]:
+        """What a filter matches, may be read, and may be cleared."""
+        async for piece in self.pieces(topic_filter):
+            if self._identity is not None and not self._access.unrestricted:
+                yield [retained for retained in piece if self.may_retain(retained.topic_name)]
+            else:
+                yield piece
+
+    async def message(self, topic_name: str, instant_us: int | None) -> Retained | None:
+        """The retained message of a topic, now or as of an instant, which may be one that only the archive has."""
+        service = self._service
+        if not self.may_read(topic_name):
+            return None
+        try:
+            found = retained_message(service.server.store, topic_name, instant_us)
+        except HistoryTrimmed:
+            if service.past is None or instant_us is None:
+                raise
+            found = await service.past.message(topic_name, instant_us)
+        return None if found is None else self.shown(found)
+
+    def shown(self, retained: Retained) -> Retained:
+        """A message without the client that published it, if the caller does not see clients."""
+        if self.sees_all:
+            return retained
+        return Retained(
+            retained.topic,
+            retained.payload,
+            retained.qos,
+            retained.properties,
+            retained.offset,
+            retained.timestamp_us,
+            b"",
+            retained.expires_us,
+        )
+
+    def service_below(self, below: str | None) -> "Service | None":
+        """The service, to ask it about all that is below a topic; None if not all of that may be read."""
+        is_whole = self.sees_all or (below is not None and self.may_read(f"{below}/#"))
+        return self._service if is_whole else None
+
+    async def levels(
+        self,
+        below: str | None,
+        position: str,
+        moments: Moments,
+        limit: int,
+        work_max: int,
+        is_wanted: Callable[[], bool],
+    ) -> Levels:
+        """Levels of the topic tree until there are more than `limit`, or enough was read."""
+        whole = self.service_below(below)
+        if whole is not None:
+            return await found_levels(whole, below, position, moments, limit, work_max, is_wanted)
+        filters = self._narrowed(None)
+        narrowed = NarrowedLevels(self._service, filters, self.may_read, moments, work_max, is_wanted)
+        return await narrowed.page(below, position, limit), None
+
+    def publish_retained(self, message: Publish, pending: "Pending") -> str:
+        """Retain a message, or clear its topic; returns why it was refused."""
+        service = self._service
+        if not self.may_retain(message.topic_name):
+            return NO_RETAINING
+        refusal = service.publish_retained(message, pending)
+        if not refusal or self.sees_all:
+            return refusal
+        # The sentence of a budget says how much other topics have.
+        is_over = service.server.store.retained_admits(message.topic_name, len(message.payload))
+        return BUDGET_USED_UP if is_over else refusal
+
+    async def durable(self, pending: "Pending") -> None:
+        """Wait until changes are durable."""
+        await pending.durable(self._service)
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def log_reading(self, topic_filter: str | None) -> "LogReading":
+        """The messages of the log, and of its archive, that a filter matches and may be read."""
+        from embermq.http.past.log_reading import LogReading
+
+        directory = self._service.log_directory
+        if directory is None:
+            raise HttpRefusal(409, "a store in memory keeps no log")
+        narrow = None if self._identity is None else self.readable
+        return LogReading(self._service, directory, topic_filter, narrow)
+
+    def readable(self, batch: "pa.RecordBatch") -> "pa.RecordBatch":
+        """The messages of a batch that may be read, without the clients that published them."""
+        if self.sees_all:
+            return batch
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        topics = [topic for topic in pc.unique(batch.column("topic")).to_pylist() if self.may_read(topic)]
+        batch = batch.filter(pc.is_in(batch.column("topic"), pa.array(topics, pa.string())))
+        place = batch.schema.get_field_index("client_id")
+        return batch.set_column(place, "client_id", pa.array([""] * batch.num_rows, pa.string()))
+
+    def subscription(self, topic_filter: str, link: "ReadingLink") -> "ClientlessSubscription":
+        """Messages as they are published, to a link; those that may not be read at that moment are left out."""
+        from embermq.http.resources.live.clientless import ClientlessSubscription
+
+        if self._identity is not None:
+            link.narrow(self.may_read)
+        return ClientlessSubscription(self._service, topic_filter, link)
+
+    @property
+    def latest_views(self) -> "dict[tuple[str | None, str, int], LatestView]":
+        """The open views of the newest messages, by user, filter and interval."""
+        return self._service.latest_views
+
+    # -- narrowing ---------------------------------------------------------------------------------------------------
+
+    def _narrowed(self, topic_filter: str | None) -> list[str]:
+        """What of a filter may be read, as filters none of which covers another."""
+        assert self._identity is not None
+        found: list[str] = []
+        for granted in self._access.read_filters(self._identity):
+            common = granted if topic_filter is None else intersection(topic_filter, granted)
+            if common is None or any(covers(each, common) for each in found):
+                continue
+            found = [each for each in found if not covers(common, each)] + [common]
+        return found
+
+    async def _pieces(
+        self, topic_filter: str, instant_us: int | None, after_topic_name: str
+    ) -> AsyncIterator[list[Retained]]:
+        async for piece in _pieces_of(self._service, topic_filter, instant_us, after_topic_name):
+            if self.sees_all:
+                yield piece
+            else:
+                yield [self.shown(retained) for retained in piece if self.may_read(retained.topic_name)]
+
+    async def _rows(
+        self, topic_filter: str, instant_us: int | None, after_topic_name: str, slices: Slices
+    ) -> AsyncIterator[Retained]:
+        async for piece in self._pieces(topic_filter, instant_us, after_topic_name):
+            for retained in piece:
+                yield retained
+            await slices.rest()
+
+
+async def _pieces_of(
+    service: "Service", topic_filter: str, instant_us: int | None, after_topic_name: str
+) -> AsyncIterator[list[Retained]]:
+    pieces = retained_pieces(service.server.store, topic_filter, instant_us, after_topic_name)
+    try:
+        first = next(pieces, [])
+    except HistoryTrimmed:
+        if service.past is None or instant_us is None:
+            raise
+        async for piece in service.past.pieces(topic_filter, instant_us, after_topic_name):
+            yield piece
+        return
+    yield first
+    for piece in pieces:
+        yield piece
+
+
+async def _merged(streams: list[AsyncIterator[Retained]]) -> AsyncIterator[Retained]:
+    """Messages of several filters in store order, each topic once."""
+    heads: list[tuple[str, int, Retained]] = []
+    for number, stream in enumerate(streams):
+        first = await anext(stream, None)
+        if first is not None:
+            heappush(heads, (_order(first), number, first))
+    last = ""
+    while heads:
+        order, number, retained = heappop(heads)
+        if order != last:
+            last = order
+            yield retained
+        following = await anext(streams[number], None)
+        if following is not None:
+            heappush(heads, (_order(following), number, following))
+
+
+def _order(retained: Retained) -> str:
+    """Sorts as the store does: below a topic comes before its neighbours."""
+    return retained.topic_name.replace("/", "\0")
