@@ -26,6 +26,10 @@ logger = logging.getLogger("embermq")
 ARCHIVE_THREADS: Final = ("ember-archive", "ember-as-of", "ember-fetch", "ember-past")
 """How the names of threads begin that wait for an archive."""
 REQUEST_END_S: Final = 0.2
+FILES_OF_THE_SERVER: Final = 1024
+"""For the store and the process itself, beside one for each connection."""
+FEW_CLIENTS: Final = 4_000
+"""Room for fewer than this many is said at start, also if nobody has asked for more."""
 
 Directory = Annotated[Path | None, directory_option("--data", "Directory for all data.", "ember-data")]
 
@@ -131,7 +135,7 @@ async def _serve(settings: "Settings", beside: AbstractAsyncContextManager[str])
             "ready",
         ]
         print(*lines, sep="\n", flush=True)
-        _raise_file_limit(settings.limits.connections_max)
+        _raise_file_limit(settings.limits.connections_max, "connections_max" in settings.limits.model_fields_set)
         _collect_rarely()
         await stop.wait()
     print("stopped", flush=True)
@@ -192,14 +196,24 @@ def _collect_rarely() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def _raise_file_limit(connections_max: int) -> None:
-    """Raise the soft limit of open files, usually 1024: each connection is one."""
+def _raise_file_limit(connections_max: int, is_chosen: bool) -> None:
+    """Raise the soft limit of open files, usually 1024: each connection is one.
+
+    `is_chosen`: the operator has set `connections_max`. The default is more than most servers ever have.
+    """
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections_max + 1024  # for the store and the process itself
+    wanted = connections_max + FILES_OF_THE_SERVER
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        if soft < wanted:
-            logger.info("the system lets this process open %d files, fewer than limits.connections_max", soft)
+        clients = max(0, soft - FILES_OF_THE_SERVER)
+        if soft < wanted and (is_chosen or clients < FEW_CLIENTS):
+            logger.warning(
+                "about %d clients can be connected at a time, limits.connections_max is %d: the system lets this"
+                " process open %d files. For more, raise its limit of open files (LimitNOFILE= of systemd, ulimit -n)",
+                clients,
+                connections_max,
+                soft,
+            )

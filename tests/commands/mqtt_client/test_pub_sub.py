@@ -28,6 +28,9 @@ def version(request: pytest.FixtureRequest) -> str:
     return found
 
 
+WORD = "EMBERMQ_PASSWORD"
+
+
 def url(broker: Broker) -> str:
     return f"mqtt://127.0.0.1:{broker.port}"
 
@@ -157,7 +160,14 @@ def test_users_rights_and_certificates(tmp_path: Path) -> None:
     with BrokerThread(Broker.from_settings(load(config))) as broker:
         plain, tls = url(broker), f"mqtts://ann@localhost:{broker.tls_port}"
         assert "not authorized" in sentence(ember("pub", "open/a", "x", "--url", plain))
-        assert "bad user name or password" in sentence(ember("pub", "open/a", "x", "-u", "ann", "--url", plain))
+        said = sentence(ember("pub", "open/a", "x", "-u", "ann", "--url", plain, environment={WORD: "wrong"}))
+        assert said == f"{plain} refuses the connection: bad user name or password"
+        for mqtt in ("5", "3.1.1"):
+            by_url = plain.replace("//", "//ann@")
+            assert sentence(ember("pub", "open/a", "x", "--mqtt", mqtt, "--url", by_url)) == (
+                f"{plain} refuses the connection: no password was given for the user ann: set EMBERMQ_PASSWORD, or use"
+                " --password-file"
+            )
         good: list[str | Path] = ["-u", "ann", "--password-file", secret, "--url", plain]
         assert ember("pub", "open/a", "x", "-r", "-q", "1", *good).code == 0
         refused = ember("pub", "closed", "x", "-q", "1", *good)
@@ -170,6 +180,33 @@ def test_users_rights_and_certificates(tmp_path: Path) -> None:
         assert (done.code, done.text) == (0, "open/a  x\n")
         assert "no TLS connection" in sentence(ember("sub", "open/#", "--url", tls, environment=environment))
         assert "--ca none: there is no such file" in sentence(ember("sub", "open/#", "--url", tls, "--ca", "none"))
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_over_websockets(tmp_path: Path, version: str, secure: bool) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.sign("localhost")
+    with Broker.in_thread(ws_port=0, wss_port=0, certificate=pair.certificate, key=pair.key, port=None) as broker:
+        address = f"wss://localhost:{broker.wss_port}" if secure else f"ws://127.0.0.1:{broker.ws_port}"
+        more: list[str | Path] = ["--mqtt", version, "-q", "2", "--ca", authority.certificate]
+        payload = bytes(range(256)) * 300  # longer than the sizes of frames that fit into two bytes
+        for place, size in enumerate((0, 1, 125, 126, 65_000, len(payload))):
+            path = tmp_path / "payload"
+            path.write_bytes(payload[:size] + b"x")
+            done = ember("pub", f"a/{place}", "--file", path, "-r", "--url", f"{address}/mqtt", *more)
+            assert (done.code, done.errors) == (0, "")
+            done = ember("sub", f"a/{place}", "-C", "1", "-W", "20", "--raw", "--url", address, *more)
+            assert (done.code, done.printed) == (0, path.read_bytes())
+        if secure:
+            assert "no TLS connection to wss://" in sentence(ember("sub", "a", "--url", address))
+
+
+def test_the_websocket_of_the_settings_is_used_if_there_is_no_other_listener(tmp_path: Path) -> None:
+    config = tmp_path / "ember.toml"
+    with Broker.in_thread(ws_port=0, port=None) as broker:
+        config.write_text(f"[listeners]\ntcp = false\nws_port = {broker.ws_port}\n")
+        done = ember("pub", "a", "1", "-q", "1", "--config", config)
+        assert (done.code, done.errors) == (0, "")
 
 
 def test_in_a_terminal_messages_appear_as_they_come_until_ctrl_c(broker: Broker) -> None:

@@ -1,4 +1,4 @@
-"""One connection of an MQTT client: a blocking socket, MQTT 5 or 3.1.1.
+"""One connection of an MQTT client: a blocking socket or WebSocket, MQTT 5 or 3.1.1.
 
 Owns: sending and receiving packets, keep alive, and the acknowledgements of the QoS exchanges.
 Never: what is done with a message. Every error is a `ConfigError` with one sentence.
@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, final
 
+from embermq.commands.mqtt_client.options import PASSWORD_VARIABLE
+from embermq.commands.mqtt_client.websocket import WebSocket
 from embermq.errors import ConfigError
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_311, Dialect
@@ -41,13 +43,14 @@ ANSWER_TIMEOUT_S: Final = 10.0
 READ_BYTES: Final = 256 * 1024
 WINDOW_MAX: Final = 100
 """How many messages may be unacknowledged, at most what the server allows."""
+_LOGIN_REFUSALS: Final = (ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED)
 REFUSED: Final = 0x80
 """Reason codes from here on are refusals (MQTT 5, 2.4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a server is: a host and a port, with TLS or not, or a unix socket."""
+    """Where a server is: a host and a port, with TLS or not, or a unix socket. With a `ws_path` it is a WebSocket."""
 
     host: str = ""
     port: int = 0
@@ -56,17 +59,26 @@ class ServerAddress:
     ca: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    ws_path: str = ""
 
     def __str__(self) -> str:
         if self.unix_path is not None:
             return str(self.unix_path)
-        return f"{'mqtts' if self.tls else 'mqtt'}://{shown(self.host, self.port)}"
+        scheme = "ws" if self.ws_path else "mqtt"
+        return f"{scheme}{'s' if self.tls else ''}://{shown(self.host, self.port)}{self.ws_path}"
 
 
 def reason_text(reason: int) -> str:
     """A reason code in words."""
     known = reason in ReasonCode.__members__.values()
     return ReasonCode(reason).name.lower().replace("_", " ") if known else f"reason code {reason:#04x}"
+
+
+def _with_reason_string(reason: int, reason_string: str | None) -> str:
+    """What the server says, once."""
+    text = reason_text(reason)
+    is_new = reason_string and reason_string.lower() != text
+    return f"{text} ({reason_string})" if is_new else text
 
 
 @final
@@ -206,8 +218,11 @@ class MqttConnection:
         if not isinstance(first, Connack):
             raise ConfigError(f"{self._address} does not answer as an MQTT server")
         if first.reason:
-            said = f" ({first.reason_string})" if first.reason_string else ""
-            raise ConfigError(f"{self._address} refuses the connection: {reason_text(first.reason)}{said}")
+            said = _with_reason_string(first.reason, first.reason_string)
+            if connect.user_name is not None and connect.password is None and first.reason in _LOGIN_REFUSALS:
+                how = f"set {PASSWORD_VARIABLE}, or use --password-file"
+                said = f"no password was given for the user {connect.user_name}: {how}"
+            raise ConfigError(f"{self._address} refuses the connection: {said}")
         return first
 
     def _next_id(self) -> int:
@@ -259,14 +274,14 @@ class MqttConnection:
 
     def _check_end(self, packet: Packet) -> None:
         if isinstance(packet, Disconnect):
-            said = f" ({packet.reason_string})" if packet.reason_string else ""
-            raise ConfigError(f"{self._address} ends the connection: {reason_text(packet.reason)}{said}")
+            said = _with_reason_string(packet.reason, packet.reason_string)
+            raise ConfigError(f"{self._address} ends the connection: {said}")
 
     def _lost(self, error: OSError) -> ConfigError:
         return ConfigError(f"the connection to {self._address} failed: {error.strerror or error}")
 
 
-def _open(address: ServerAddress) -> socket.socket:
+def _open(address: ServerAddress) -> socket.socket | WebSocket:
     try:
         if address.unix_path is not None:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -277,7 +292,20 @@ def _open(address: ServerAddress) -> socket.socket:
     except OSError as error:
         raise ConfigError(f"cannot connect to {address}: {error.strerror or error}") from None
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return _with_tls(connection, address) if address.tls else connection
+    if address.tls:
+        connection = _with_tls(connection, address)
+    return _with_websocket(connection, address) if address.ws_path else connection
+
+
+def _with_websocket(connection: socket.socket, address: ServerAddress) -> WebSocket:
+    try:
+        return WebSocket(connection, str(address), shown(address.host, address.port), address.ws_path)
+    except OSError as error:
+        connection.close()
+        raise ConfigError(f"no WebSocket to {address}: {error.strerror or error}") from None
+    except ConfigError:
+        connection.close()
+        raise
 
 
 def _with_tls(connection: socket.socket, address: ServerAddress) -> socket.socket:

@@ -9,7 +9,7 @@ import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import typer
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 PASSWORD_VARIABLE: Final = "EMBERMQ_PASSWORD"
 KEEP_ALIVE_S: Final = 60
-_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
+_PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
+_WS_PATH: Final = "/mqtt"  # of a URL that has none
+_EXPECTED: Final = "mqtt://host:1883, mqtts://host:8883, ws://host:9001/mqtt, wss://host:9002/mqtt or unix:///path"
 _EVERY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
@@ -39,7 +41,7 @@ Url = Annotated[
         metavar="URL",
         envvar="EMBERMQ_URL",
         show_default="the listener of the settings",
-        help="The server: mqtt://host:1883, mqtts://host:8883 or unix:///path, with user@ before the host.",
+        help=f"The server: {_EXPECTED}, with user@ before the host.",
     ),
 ]
 User = Annotated[
@@ -90,13 +92,22 @@ def server_address(
         parts, host, port = urlsplit(""), None, None
     if parts.scheme == "unix" and parts.path and not parts.netloc:
         return ServerAddress(unix_path=Path(unquote(parts.path))), None
-    if not host or parts.scheme not in _PORTS or parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise ConfigError("--url: expected mqtt://host:1883, mqtts://host:8883 or unix:///path")
+    is_websocket = parts.scheme in ("ws", "wss")
+    is_plain = is_websocket or (parts.path in ("", "/") and not parts.query)
+    if not host or parts.scheme not in _PORTS or not is_plain or parts.fragment:
+        raise ConfigError(f"--url: expected {_EXPECTED}")
     if parts.password is not None:
         raise ConfigError(f"--url: expected no password, every user can read it; set {PASSWORD_VARIABLE}")
-    tls = parts.scheme == "mqtts"
-    address = ServerAddress(host, port or _PORTS[parts.scheme], tls, None, ca, certificate, key)
+    tls = parts.scheme in ("mqtts", "wss")
+    ws_path = _target(parts) if is_websocket else ""
+    address = ServerAddress(host, port or _PORTS[parts.scheme], tls, None, ca, certificate, key, ws_path)
     return address, unquote(parts.username) if parts.username else None
+
+
+def _target(parts: SplitResult) -> str:
+    """What an upgrade asks for, as ASCII."""
+    query = f"?{parts.query}" if parts.query else ""
+    return quote(f"{parts.path or _WS_PATH}{query}", safe="/%?&=:@!$'()*+,;~")
 
 
 def _listener_of(data: Path, config: Path | None) -> str:
@@ -125,6 +136,10 @@ def _address_of_settings(
         return ServerAddress(host, listeners.port)
     if listeners.tls_port:
         return ServerAddress(host, listeners.tls_port, True, None, ca, certificate, key)
+    if listeners.ws_port:
+        return ServerAddress(host, listeners.ws_port, ws_path=listeners.ws_path)
+    if listeners.wss_port:
+        return ServerAddress(host, listeners.wss_port, True, None, ca, certificate, key, listeners.ws_path)
     if listeners.unix_path is not None:
         return ServerAddress(unix_path=listeners.unix_path)
     raise ConfigError("the settings have no listener with a port: expected --url")
