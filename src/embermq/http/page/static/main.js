@@ -1,7 +1,7 @@
 // The page: log in, join the parts, and keep the header.
 
 import { Api, isAborted } from "./core/api.js";
-import { byId, el, setText } from "./core/dom.js";
+import { byId, el, setText, show } from "./core/dom.js";
 import { change, isLive, onChange, readAddress, state, VIEWS } from "./core/state.js";
 import { count, rate, visible } from "./core/text.js";
 import { startTheme } from "./core/theme.js";
@@ -50,14 +50,30 @@ async function expired(feed) {
   location.reload();
 }
 
-function startViews(api, who) {
-  const views = {
-    topics: { setShown: () => {} },
+/** The views of the whole server. */
+function wholeViews(api, who) {
+  return {
     clients: clientsView(api, who, byId("view-clients")),
     sessions: sessionsView(api, who, byId("view-sessions")),
     groups: groupsView(api, byId("view-groups")),
     tables: new TablesView(api, byId("view-tables")),
     health: new HealthView(api, byId("view-health")),
+  };
+}
+
+/** In their place, for a user with rights on some topics. */
+function refusedViews() {
+  const names = VIEWS.filter((name) => name !== "topics");
+  for (const name of names) {
+    show(byId(`view-${name}`), el("div", { class: "listing-head" }, el("h2", {}, NAMES[name])), el("p", { class: "hint" }, "This is shown to users who may see everything; the access list lets you see some topics."));
+  }
+  return Object.fromEntries(names.map((name) => [name, { setShown: () => {} }]));
+}
+
+function startViews(api, who) {
+  const views = {
+    topics: { setShown: () => {} },
+    ...(who.sees_all ? wholeViews(api, who) : refusedViews()),
   };
   const links = VIEWS.map((name) => el("a", { href: `#${name}`, onclick: (event) => {
     event.preventDefault();
@@ -86,6 +102,10 @@ function startHeader(api, who) {
     forget();
     location.reload();
   });
+  if (!who.sees_all) {
+    setText(byId("fact-clients"), "–");
+    return;
+  }
   let before = null;
   const load = async () => {
     try {

@@ -12,6 +12,7 @@ export class Marks {
   #range;
   #instants = [];
   #nearby = [];
+  #refused = null;
 
   constructor(api, range) {
     this.#api = api;
@@ -21,7 +22,7 @@ export class Marks {
 
   async #load() {
     const { topic } = state;
-    if (topic === null) {
+    if (topic === null || topic === this.#refused) {
       this.#instants = this.#nearby = [];
       this.draw();
       return;
@@ -34,6 +35,7 @@ export class Marks {
       this.#instants = page.items.map((item) => microseconds(item.timestamp)).reverse();
     } catch (error) {
       if (!isAborted(error)) this.#instants = [];
+      if (error.status === 403) this.#refused = topic; // the pane says so; asking again would not help
     }
     this.draw();
   }

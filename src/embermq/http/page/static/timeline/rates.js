@@ -13,6 +13,7 @@ export class Rates {
   #range;
   #onKnown;
   #found = null;
+  #isRefused = false;
 
   /** `onKnown(begins)` is called when it is known how far back the log reaches. */
   constructor(api, range, onKnown) {
@@ -23,6 +24,7 @@ export class Rates {
   }
 
   async #load() {
+    if (this.#isRefused) return;
     const range = this.#range;
     const query = { buckets: BUCKETS };
     if (range.begins !== null) query.since = asked(range.start); // at first all of the log, to know where it begins
@@ -32,6 +34,7 @@ export class Rates {
       answer = await this.#api.get("messages/rate", query);
     } catch (error) {
       if (!isAborted(error) && error.status) setText(byId("rates-hint"), error.message);
+      if (error.status === 403) await this.#refused();
       return;
     }
     const start = microseconds(answer.since);
@@ -39,6 +42,14 @@ export class Rates {
     this.#found = { counts: answer.counts, start, bucket, trouble: answer.archive_error };
     this.#onKnown(answer.begins ? microseconds(answer.begins) : null);
     this.draw();
+  }
+
+  /** The rate is of all topics, and this user may see some: the slider still needs to know how far back it reaches. */
+  async #refused() {
+    this.#isRefused = true;
+    setText(byId("rates-hint"), "rates are shown to users who may see everything");
+    const { begins } = await this.#api.get("tree", { limit: 1 }).catch(() => ({}));
+    this.#onKnown(begins ? microseconds(begins) : null);
   }
 
   /** What is loaded, where it belongs in the range of now: it may be older than the last zoom. */
