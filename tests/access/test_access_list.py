@@ -17,6 +17,10 @@ from embermq.errors import ConfigError
         ("all\nread %x", "acl, line 2: '%x' is unknown"),
         ("all\nread a%", "acl, line 2: '%' is unknown"),
         ("user", "acl, line 1: 'user' needs a name"),
+        ("see all", "acl, line 1: expected 'all', 'anonymous' or 'user NAME'"),
+        ("all\nsee", "acl, line 2: expected 'see all'"),
+        ("all\nsee a/#", "acl, line 2: expected 'see all'"),
+        ("all\nread,see all", "acl, line 2: expected 'read', 'write', 'retain'"),
     ],
 )
 def test_a_bad_access_list_is_named_by_its_line(text: str, sentence: str) -> None:

@@ -14,6 +14,7 @@ from embermq.protocol.topics import (
     covers,
     decode_text,
     has_wildcard,
+    intersection,
     matches,
 )
 from support.clauses import v311
@@ -185,6 +186,21 @@ def test_matching_agrees_with_the_definition(topic_filter: str, topic_name: str)
 @given(topic_filters)
 def test_valid_filters_are_found_valid(topic_filter: str) -> None:
     assert check_topic_filter(topic_filter) is None
+
+
+def test_an_intersection_matches_what_both_filters_match() -> None:
+    names = ["/".join(levels) for depth in range(1, 5) for levels in product(["", "a", "z", "$S"], repeat=depth)]
+    texts = ["/".join(levels) for depth in range(1, 4) for levels in product(["", "a", "+", "$S", "#"], repeat=depth)]
+    filters = [text for text in texts if check_topic_filter(text) is None]
+    matched = {text: {name for name in names if name and matches(text, name)} for text in filters}
+    for first, second in product(filters, repeat=2):
+        common = intersection(first, second)
+        expected = matched[first] & matched[second]
+        if common is None:
+            assert not expected, (first, second)
+        else:
+            assert check_topic_filter(common) is None, (first, second)
+            assert matched[common] == expected, (first, second, common)
 
 
 def test_covering_is_judged_right_for_all_short_filters() -> None:

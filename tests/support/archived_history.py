@@ -55,8 +55,8 @@ def _has_trimmed(store: Store) -> bool:
     return store._committer._trimming is None
 
 
-def served(data: Path, test: Any, archive: str = "") -> None:
+def served(data: Path, test: Any, archive: str = "", **options: Any) -> None:
     """Run a test against a server on a data directory."""
     calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
     journal = Journal(data, calls.put, KEPT)  # nothing is changed, so nobody waits for a commit
-    run(data.parent, test, journal, log_directory=data / "log", settings={"store": {"archive": archive}})
+    run(data.parent, test, journal, log_directory=data / "log", settings={"store": {"archive": archive}}, **options)

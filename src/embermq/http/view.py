@@ -272,8 +272,14 @@ class View:
         async for piece in _pieces_of(self._service, topic_filter, instant_us, after_topic_name):
             if self.sees_all:
                 yield piece
-            else:
-                yield [self.shown(retained) for retained in piece if self.may_read(retained.topic_name)]
+                continue
+            # A filter without wildcards finds its topic also behind it.
+            names = [retained.topic_name for retained in piece]
+            yield [
+                self.shown(retained)
+                for name, retained in zip(names, piece, strict=True)
+                if self.may_read(name) and _order(name) > _order(after_topic_name)
+            ]
 
     async def _rows(
         self, topic_filter: str, instant_us: int | None, after_topic_name: str, slices: Slices
@@ -307,7 +313,7 @@ async def _merged(streams: list[AsyncIterator[Retained]]) -> AsyncIterator[Retai
     for number, stream in enumerate(streams):
         first = await anext(stream, None)
         if first is not None:
-            heappush(heads, (_order(first), number, first))
+            heappush(heads, (_order(first.topic_name), number, first))
     last = ""
     while heads:
         order, number, retained = heappop(heads)
@@ -316,9 +322,9 @@ async def _merged(streams: list[AsyncIterator[Retained]]) -> AsyncIterator[Retai
             yield retained
         following = await anext(streams[number], None)
         if following is not None:
-            heappush(heads, (_order(following), number, following))
+            heappush(heads, (_order(following.topic_name), number, following))
 
 
-def _order(retained: Retained) -> str:
-    """Sorts as the store does: below a topic comes before its neighbours."""
-    return retained.topic_name.replace("/", "\0")
+def _order(topic_name: str) -> str:
+    """Sorts as the store does: what is below a topic comes before its neighbours."""
+    return topic_name.replace("/", "\0")

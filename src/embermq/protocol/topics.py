@@ -95,9 +95,9 @@ def intersection(first: str, second: str) -> str | None:
     levels: list[str] = []
     for depth in range(max(len(ones), len(others))):
         if depth < len(ones) and ones[depth] == "#":
-            return "/".join(levels + others[depth:])
+            return "/".join(levels + others[depth:]) or None  # no topic name is empty
         if depth < len(others) and others[depth] == "#":
-            return "/".join(levels + ones[depth:])
+            return "/".join(levels + ones[depth:]) or None
         if depth >= len(ones) or depth >= len(others):
             return None
         if ones[depth] == "+":
