@@ -121,13 +121,9 @@ class View:
     ) -> AsyncIterator[list[Retained]]:
         """What a filter matches and may be read, now or as of an instant, which may be one that only the archive has.
 
-        Without a filter: all that may be read. Callers who see all give one.
+        Without a filter: all that may be read.
         """
-        if self.sees_all:
-            assert topic_filter is not None
-            filters = [topic_filter]
-        else:
-            filters = self._narrowed(topic_filter)
+        filters = [topic_filter or "#"] if self.sees_all else self._narrowed(topic_filter)
         if len(filters) == 1:
             async for piece in self._pieces(filters[0], instant_us, after_topic_name):
                 yield piece
