@@ -78,18 +78,6 @@ def test_ten_thousand_polls_leave_nothing_behind(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_one_connection_too_many_is_closed(tmp_path: Path) -> None:
-    async def test(place: Place) -> None:
-        opened = [await asyncio.open_unix_connection(str(place.path)) for _ in range(3)]
-        assert await opened[2][0].read() == b""
-        opened[0][1].write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert (await opened[0][0].readline()).startswith(b"HTTP/1.1 200")
-        for _, writer in opened:
-            writer.close()
-
-    run(tmp_path, test, connections_max=2)
-
-
 def test_what_is_not_http_is_refused(tmp_path: Path) -> None:
     async def test(place: Place) -> None:
         reader, writer = await asyncio.open_unix_connection(str(place.path))

@@ -12,11 +12,12 @@ from embermq.broker.access import Access, AllowAll
 from embermq.broker.limits import Limits
 from embermq.http.application import REQUESTS_MAX, Application
 from embermq.http.catalog import OPERATIONS
+from embermq.http.connection import KEEP_ALIVE_S
 from embermq.http.fields import NDJSON
-from embermq.http.listener import CONNECTIONS_MAX, HttpListener
+from embermq.http.listener import BODIES_BYTES_MAX, CONNECTIONS_MAX, HttpListener
 from embermq.http.login import Login, UnixLogin
 from embermq.http.service import Service
-from embermq.http.streaming import StreamPlaces
+from embermq.http.unread import UNREAD_BYTES_MAX
 from embermq.store.interface import Store
 from embermq.store.memory import MemoryStore
 from embermq.transport.addresses import unix_address
@@ -82,6 +83,9 @@ def run(
     streams_max: int = 16,
     requests_max: int = REQUESTS_MAX,
     connections_max: int = CONNECTIONS_MAX,
+    head_timeout_s: float = KEEP_ALIVE_S,
+    unread_bytes_max: int = UNREAD_BYTES_MAX,
+    bodies_bytes_max: int = BODIES_BYTES_MAX,
     internal_errors: int = 0,
 ) -> None:
     """Run a test against a server of its own."""
@@ -92,9 +96,19 @@ def run(
             store=store or MemoryStore(), access=access or AllowAll(), limits=limits or Limits(), sys_interval_s=0
         )
         await server.start()
-        service = Service(server, log_directory, settings, None, StreamPlaces(streams_max), failing_check_s=0.05)
+        service = Service(
+            server,
+            log_directory,
+            settings,
+            None,
+            streams_max,
+            failing_check_s=0.05,
+            unread_bytes_max=unread_bytes_max,
+        )
         application = Application(service, login or UnixLogin(), OPERATIONS, requests_max)
-        listener = HttpListener(service, application, connections_max)
+        listener = HttpListener(
+            service, application, connections_max, head_timeout_s=head_timeout_s, bodies_bytes_max=bodies_bytes_max
+        )
         await listener.listen_unix(path)
         server.before_stop.append(listener.close)
         with unix_address(path) as address:

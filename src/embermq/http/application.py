@@ -1,6 +1,6 @@
 """The application: routes requests to operations, and turns every outcome into a status code and JSON.
 
-Owns: the order of checks (source, room, role, request), the audit line of every change, and the sentence of refusals.
+Owns: the order of checks (source, login, role, room, request; only then a body is read), and the sentence of refusals.
 """
 
 from collections.abc import Sequence
@@ -8,19 +8,23 @@ from typing import Any, Final, final
 
 from aiohttp import web
 
+from embermq.http.connection import connection_of
 from embermq.http.fields import Model, json_text
-from embermq.http.login import Login
-from embermq.http.operation import OPERATOR, PUBLIC, READER, VIEWER, Operation
+from embermq.http.login import Actor, Login
+from embermq.http.operation import OPERATOR, PUBLIC, READER, VIEWER, Answer, Operation
 from embermq.http.paging import json_response
 from embermq.http.refusal import SENTENCES, HttpRefusal
 from embermq.http.resources.page_files import PageFiles
 from embermq.http.service import Service
+from embermq.http.streaming import PIECE_BYTES, send_in_pieces
+from embermq.http.unread import stall_s
 from embermq.store.interface import StoreError
 
 REQUESTS_MAX: Final = 128
 """How many requests of one listener are answered at a time, streams included."""
 BODY_OVERHEAD_BYTES: Final = 1024 * 1024
 """What a request may hold beside the largest payload: a topic name may be six times as long as JSON escapes."""
+_ANYBODY: Final = Actor("anybody", PUBLIC, "")
 ROLES: Final = {VIEWER: "viewer", READER: "reader", OPERATOR: "operator"}
 
 
@@ -43,62 +47,97 @@ class Application:
         self._requests_max: Final = requests_max
         body_bytes_max = service.server.limits.packet_bytes_max * 4 // 3 + BODY_OVERHEAD_BYTES
         self.web: Final = web.Application(middlewares=[self._answer], client_max_size=body_bytes_max)
+        self.web.on_response_prepare.append(_begin)
         for operation in operations:
-            self.web.router.add_route(operation.method, operation.path, self._handler(operation))
+            self.web.router.add_route(
+                operation.method, operation.path, self._handler(operation), expect_handler=_expect_nothing
+            )
         page_files = PageFiles()
         self.web.router.add_get("/", page_files.get)
         self.web.router.add_get("/page/{name:.+}", page_files.get)
 
     def _handler(self, operation: Operation[Any, Any]) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:
-            actor = await self._login.actor(request) if operation.role != PUBLIC else _ANYBODY
-            if actor.role < operation.role:
-                raise HttpRefusal(403, f"this needs the role {ROLES[operation.role]}")
-            answer = await operation.run(self._service, request, actor)
+            if operation.role == PUBLIC:
+                answer = await operation.run(self._service, request, _ANYBODY)
+            else:
+                actor = await self._login.actor(request)
+                connection_of(request).log_in()
+                if actor.role < operation.role:
+                    raise HttpRefusal(403, f"this needs the role {ROLES[operation.role]}")
+                answer = await self._run_in_place(operation, request, actor)
             return (
                 json_response(json_text(answer.model_dump(exclude_none=True))) if isinstance(answer, Model) else answer
             )
 
         return handle
 
-    @web.middleware
-    async def _answer(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        """Every outcome as an answer."""
-        if self._requests >= self._requests_max:
-            return _refused(503, "too many requests at once, try again", {"Retry-After": "1"})
+    async def _run_in_place(self, operation: Operation[Any, Any], request: web.Request, actor: Actor) -> Answer:
+        """Answer a request, if there are not too many already; some places are left for operators."""
+        places = self._requests_max if actor.role == OPERATOR else self._requests_max * 7 // 8
+        if self._requests >= places:
+            raise HttpRefusal(503, "too many requests at once, try again", {"Retry-After": "1"})
         self._requests += 1
         try:
-            self._login.check_source(request)
-            response: web.StreamResponse = await handler(request)
-            return response
-        except HttpRefusal as refusal:
-            return _refused(refusal.status, str(refusal), refusal.headers)
-        except web.HTTPException as error:
-            headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
-            return _refused(error.status, SENTENCES.get(error.status, error.reason), headers)
-        except TimeoutError:
-            return _refused(408, SENTENCES[408], {})
-        except StoreError as error:
-            return _refused(503, str(error), {})
-        except ConnectionError:
-            raise  # the reader is gone
-        except Exception as error:
-            self._service.server.bug(error)
-            return _refused(500, "internal error, the server's log has the details", {})
+            return await operation.run(self._service, request, actor)
         finally:
             self._requests -= 1
+
+    @web.middleware
+    async def _answer(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        """Every outcome as an answer. ConnectionError if there is none: the client is gone, or is sent away."""
+        refused: web.Response | None
+        try:
+            self._login.check_source(request)
+            return await self._send(request, await handler(request))
+        except HttpRefusal as refusal:
+            refused = _refused(refusal.status, str(refusal), refusal.headers)
+        except web.HTTPException as error:
+            headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+            refused = _refused(error.status, SENTENCES.get(error.status, error.reason), headers)
+        except TimeoutError:
+            refused = _refused(408, SENTENCES[408], {})
+        except StoreError as error:
+            refused = _refused(503, str(error), {})
+        except Exception as error:
+            refused = None if _is_gone(request, error) else self._bug(error)
+        connection = connection_of(request)
+        if refused is None or connection.has_begun:  # what has begun cannot become another answer
+            connection.abort()
+            # Raised here rather than where the error was caught, which holds the answer by its trace.
+            raise ConnectionResetError("the client is gone")
+        return refused
+
+    def _bug(self, error: Exception) -> web.Response:
+        self._service.server.bug(error)
+        return _refused(500, "internal error, the server's log has the details", {})
+
+    async def _send(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+        """What is large is sent here, at the pace of its reader; the library sends the rest at once."""
+        if not isinstance(response, web.Response) or request.method == "HEAD":
+            return response
+        body = response.body
+        if not isinstance(body, bytes) or len(body) <= PIECE_BYTES:
+            return response
+        return await send_in_pieces(request, response, body, self._service.unread, stall_s(request))
+
+
+async def _begin(request: web.Request, response: web.StreamResponse) -> None:
+    connection_of(request).begin_answer()
+
+
+async def _expect_nothing(request: web.Request) -> None:
+    """100 Continue is sent when a body is wanted (`HttpConnection.want_body`), not before the login."""
+    return
+
+
+def _is_gone(request: web.Request, error: Exception) -> bool:
+    """Whether a request failed because its client has left, or was sent away: no error of the server."""
+    transport = request.transport
+    return isinstance(error, OSError) and (transport is None or transport.is_closing())
 
 
 def _refused(status: int, sentence: str, headers: dict[str, str]) -> web.Response:
     response = json_response(json_text({"error": sentence}), status)
     response.headers.update(headers)
     return response
-
-
-def _anybody() -> Any:
-    from embermq.http.login import Actor
-
-    return Actor("anybody", PUBLIC, "")
-
-
-_ANYBODY: Final = _anybody()

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from aiohttp import web
 from pydantic import ValidationError
 
+from embermq.http.connection import connection_of
 from embermq.http.fields import Model, Nothing
-from embermq.http.refusal import HttpRefusal
+from embermq.http.refusal import SENTENCES, HttpRefusal
 from embermq.http.view import NOT_ALL, View
 from embermq.transport.rate_limited_log import shown_name
 
@@ -108,7 +109,16 @@ async def read_body(model: type[B], request: web.Request) -> B:
         return model()
     if request.content_type != "application/json":
         raise HttpRefusal(415, "expected a body with Content-Type: application/json")
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise HttpRefusal(415, "expected a body without Content-Encoding", {"Accept-Encoding": "identity"})
+    if "Transfer-Encoding" in request.headers:  # its size is not known before it has come
+        raise HttpRefusal(411, "expected a body with Content-Length")
+    size_bytes = request.content_length or 0
+    if size_bytes > request.client_max_size:
+        raise HttpRefusal(413, SENTENCES[413])
     async with asyncio.timeout(BODY_TIMEOUT_S):
+        if size_bytes:
+            await connection_of(request).want_body(request, size_bytes)
         data = await request.read()
     try:
         return model.model_validate_json(data, strict=True)

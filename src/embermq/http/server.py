@@ -68,7 +68,11 @@ class HttpServer:
         if tls is None and not is_loopback(options.host):
             logger.warning("the HTTP interface on %s is not encrypted: tokens can be read on the way", options.host)
         login = self._tcp_login()
-        listener = HttpListener(self.service, Application(self.service, login, OPERATIONS))
+        listener = HttpListener(
+            self.service,
+            Application(self.service, login, OPERATIONS),
+            head_timeout_s=self.service.server.limits.connect_timeout_s,
+        )
         bound = await listener.listen_tcp(options.host, options.port, tls)
         self._listeners.append(listener)
         self._login = login

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from embermq.broker.operator import retain
+from embermq.http.counts import HttpCounts
 from embermq.http.options import BrokerCalls
 from embermq.http.past.as_of import Past
 from embermq.http.past.messages import ArchivedMessages
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.pipeline.lake_tables import LakeTables
 from embermq.http.resources.topics.level_cache import LevelCache
-from embermq.http.streaming import StreamPlaces
+from embermq.http.streaming import STREAMS_MAX, StreamPlaces
+from embermq.http.unread import UNREAD_BYTES_MAX, UnreadAnswers
 from embermq.protocol.packets import Publish
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Service:
     __slots__ = (
         "archived",
         "calls",
+        "counts",
         "failing_check_s",
         "lake",
         "lake_tables",
@@ -57,6 +60,7 @@ class Service:
         "server",
         "settings",
         "stopping",
+        "unread",
         "_threads",
     )
 
@@ -66,9 +70,10 @@ class Service:
         log_directory: Path | None = None,
         settings: Mapping[str, Any] | None = None,
         lake: Path | None = None,
-        places: StreamPlaces | None = None,
+        streams_max: int = STREAMS_MAX,
         failing_check_s: float = FAILING_CHECK_S,
         calls: BrokerCalls | None = None,
+        unread_bytes_max: int = UNREAD_BYTES_MAX,
     ) -> None:
         self.calls: Final = calls
         self.server: Final = server
@@ -76,8 +81,11 @@ class Service:
         self.settings: Final = settings if settings is not None else {}
         self.lake: Final = lake
         self.lake_tables: Final = LakeTables()
-        self.places: Final = places if places is not None else StreamPlaces()
-        self.page_places: Final = StreamPlaces(PAGES_MAX)
+        self.counts: Final = HttpCounts()
+        server.core.counters.others.append(self.counts.values)
+        self.unread: Final = UnreadAnswers(self.counts, unread_bytes_max)
+        self.places: Final = StreamPlaces(streams_max, self.unread)
+        self.page_places: Final = StreamPlaces(PAGES_MAX, self.unread)
         self.latest_views: Final[dict[tuple[str | None, str, int], LatestView]] = {}  # by user, filter and interval
         self.levels: Final = LevelCache()
         self.samples: Final[deque[Sample]] = deque(maxlen=SAMPLES_MAX)  # of the statistics, oldest first

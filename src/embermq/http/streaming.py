@@ -1,7 +1,7 @@
 """Streams: answers of any length, sent line by line at the pace of their reader.
 
-Owns: how many streams there may be, how long a reader may leave one unread, and how an answer that cannot be completed
-ends: with a line that has only `error`, and without HTTP's own end.
+Owns: how many streams there may be, how long a reader may leave one unread, that an answer is handed to the socket in
+small pieces, and how one that cannot be completed ends: with a line that has only `error`, and without HTTP's own end.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from aiohttp import web
 
 from embermq.http.fields import NDJSON, json_text
 from embermq.http.refusal import HttpRefusal
+from embermq.http.unread import UnreadAnswer, UnreadAnswers
 
 STREAMS_MAX: Final = 16
 SLICE_S: Final = 0.0003
@@ -29,6 +30,8 @@ SWITCH_CHECK_S: Final = 0.2
 USUAL_SWITCH_S: Final = sys.getswitchinterval()
 CHUNK_BYTES: Final = 16 * 1024
 """How much is sent at once. A reader on the same cores is busy for as long as it has more to read, and so are they."""
+PIECE_BYTES: Final = 64 * 1024
+"""How much of an answer is handed to the socket before its reader must have taken the rest."""
 
 
 @final
@@ -113,12 +116,13 @@ class Slices:
 
 @final
 class StreamPlaces:
-    """How many streams are being read."""
+    """How many streams are being read, and what is kept for their readers."""
 
-    __slots__ = ("count", "_count_max")
+    __slots__ = ("count", "unread", "_count_max")
 
-    def __init__(self, count_max: int = STREAMS_MAX) -> None:
+    def __init__(self, count_max: int = STREAMS_MAX, unread: UnreadAnswers | None = None) -> None:
         self.count = 0
+        self.unread: Final = unread if unread is not None else UnreadAnswers()
         self._count_max: Final = count_max
 
     def take(self) -> None:
@@ -136,7 +140,7 @@ class StreamPlaces:
 class Stream:
     """One answer. Used as a context manager, which takes a place among the streams."""
 
-    __slots__ = ("_gathered", "_places", "_request", "_response", "_size_bytes", "_stall_s")
+    __slots__ = ("_gathered", "_places", "_request", "_response", "_size_bytes", "_stall_s", "unread")
 
     def __init__(self, request: web.Request, places: StreamPlaces, stall_s: float, content_type: str = NDJSON) -> None:
         self._request: Final = request
@@ -144,6 +148,7 @@ class Stream:
         self._stall_s: Final = stall_s
         self._gathered: list[str] = []
         self._size_bytes = 0
+        self.unread: Final = UnreadAnswer(places.unread, request)
         self._response: Final = web.StreamResponse(
             headers={"Content-Type": content_type, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
         )
@@ -155,9 +160,11 @@ class Stream:
         except BaseException:
             self._places.give_back()
             raise
+        self.unread.__enter__()
         return self
 
     async def __aexit__(self, *ended: object) -> None:
+        self.unread.__exit__(*ended)
         self._places.give_back()
 
     async def line(self, text: str) -> None:
@@ -165,6 +172,7 @@ class Stream:
         self._gathered.append(text)
         self._size_bytes += len(text) + 1
         if self._size_bytes >= CHUNK_BYTES:
+            del text  # else it would be kept twice while the reader is behind
             await self.flush()
 
     async def lines(self, texts: list[str]) -> None:
@@ -172,22 +180,29 @@ class Stream:
         self._gathered += texts
         self._size_bytes += sum(map(len, texts)) + len(texts)
         if self._size_bytes >= CHUNK_BYTES:
+            del texts
             await self.flush()
 
     async def flush(self) -> None:
         """Send what was gathered; wait while the reader is behind. ConnectionError if it does not read at all."""
         if not self._gathered:
             return
-        data = "\n".join(self._gathered) + "\n"
+        data = "\n".join([*self._gathered, ""])
         self._gathered = []
         self._size_bytes = 0
+        if not self.unread.keep(len(data)):
+            self.unread.abort()
+            raise ConnectionResetError("readers of this server leave too much unread")
+        for start in range(0, len(data), PIECE_BYTES):
+            await self._write(data[start : start + PIECE_BYTES].encode())
+        self.unread.release(len(data))
+
+    async def _write(self, piece: bytes) -> None:
         try:
             async with asyncio.timeout(self._stall_s):
-                await self._response.write(data.encode())
+                await self._response.write(piece)
         except TimeoutError:
-            transport = self._request.transport
-            if transport is not None:
-                transport.abort()
+            self.unread.abort()
             raise ConnectionResetError("the reader of a stream does not read") from None
 
     def check_reader(self) -> None:
@@ -199,8 +214,12 @@ class Stream:
     async def complete(self) -> web.StreamResponse:
         """All lines were given."""
         await self.flush()
-        async with asyncio.timeout(self._stall_s):
-            await self._response.write_eof()
+        try:
+            async with asyncio.timeout(self._stall_s):
+                await self._response.write_eof()
+        except TimeoutError:
+            self.unread.abort()
+            raise ConnectionResetError("the reader of a stream does not read") from None
         return self._response
 
     async def fail(self, sentence: str) -> web.StreamResponse:
@@ -210,3 +229,25 @@ class Stream:
         if self._request.transport is not None:
             self._request.transport.close()
         return self._response
+
+
+async def send_in_pieces(
+    request: web.Request, answer: web.Response, body: bytes, everything: UnreadAnswers, stall_s: float
+) -> web.StreamResponse:
+    """Send an answer whose body is large, at the pace of its reader."""
+    with UnreadAnswer(everything, request) as unread:
+        if not unread.keep(len(body)):
+            raise HttpRefusal(503, "readers of this server leave too much unread, try again", {"Retry-After": "5"})
+        response = web.StreamResponse(status=answer.status, headers=answer.headers)
+        response.content_length = len(body)
+        await response.prepare(request)
+        try:
+            for start in range(0, len(body), PIECE_BYTES):
+                async with asyncio.timeout(stall_s):
+                    await response.write(body[start : start + PIECE_BYTES])
+            async with asyncio.timeout(stall_s):
+                await response.write_eof()
+        except TimeoutError:
+            unread.abort()
+            raise ConnectionResetError("the reader of an answer does not read") from None
+        return response

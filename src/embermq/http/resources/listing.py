@@ -8,6 +8,7 @@ from aiohttp import web
 from embermq.http.fields import Model, json_text
 from embermq.http.operation import Call
 from embermq.http.streaming import Slices, Stream
+from embermq.http.unread import stall_s as stall_s
 
 T = TypeVar("T")
 
@@ -24,8 +25,3 @@ async def stream_models(
                 await stream.line(json_text(model.model_dump(exclude_none=True)))
             await slices.rest()
         return await stream.complete()
-
-
-def stall_s(request: web.Request) -> float:
-    """How long a reader may leave a stream unread: a person who reads page by page on this machine, or a program."""
-    return 60.0 if request.get_extra_info("peername") else 3600.0

@@ -3,7 +3,10 @@
 import asyncio
 from pathlib import Path
 
+from aiohttp.test_utils import make_mocked_request
+
 from embermq.http.resources.live.tail import WAITING_BYTES_MAX, WAITING_MESSAGES_MAX, Tail
+from embermq.http.unread import UnreadAnswer
 from embermq.http.view import View
 from embermq.protocol.packets import Publish
 from support.http_events import event
@@ -42,15 +45,23 @@ def test_what_a_slow_reader_does_not_take_is_left_out(tmp_path: Path) -> None:
             while place.server.core.counters.publish_received < count:
                 await asyncio.sleep(0)
 
-        with Tail(View(place.service, None), "#") as link:
+        unread = UnreadAnswer(place.service.unread, make_mocked_request("GET", "/"))
+        with unread, Tail(View(place.service, None), "#", unread) as link:
             await publisher.send(*(Publish("a", b"1") for _ in range(WAITING_MESSAGES_MAX + 5)))
             await received(WAITING_MESSAGES_MAX + 5)
             messages, left_out = link.take()
             assert (len(messages), left_out) == (WAITING_MESSAGES_MAX, 5)
-            await publisher.send(*(Publish("a", bytes(WAITING_BYTES_MAX // 2)) for _ in range(4)))
+            for message in messages:
+                link.sent(message)
+            await publisher.send(*(Publish("a", bytes(WAITING_BYTES_MAX // 2 - 1)) for _ in range(4)))
             await received(WAITING_MESSAGES_MAX + 9)
             messages, left_out = link.take()
             assert (len(messages), left_out) == (2, 2)
+            await publisher.send(Publish("a", b"12345"))  # what was taken and not sent still counts
+            await received(WAITING_MESSAGES_MAX + 10)
+            assert link.take() == ([], 1)
+            assert place.service.unread.kept_bytes == WAITING_BYTES_MAX
+        assert place.service.unread.kept_bytes == 0
         assert place.server.core.counters.dropped() == 0
 
     run(tmp_path, test)

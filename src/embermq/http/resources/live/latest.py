@@ -27,6 +27,8 @@ TOPICS_MAX: Final = 1_000
 """How many topics an event has; messages of others are counted."""
 PAYLOAD_BYTES: Final = 1_024
 """How much of each payload."""
+EVENT_BYTES_MAX: Final = 2 * 1024 * 1024
+"""How much an event has of topic names and payloads; messages of further topics are counted."""
 EVERY_MS: Final = 1_000
 EVERY_MS_MIN: Final = 100
 EVERY_MS_MAX: Final = 60_000
@@ -60,6 +62,7 @@ class LatestLink(ReadingLink):
     def __init__(self) -> None:
         super().__init__()
         self.newest: dict[str, Newest] = {}
+        self.kept_bytes = 0
         self.total = 0
         self.left_out = 0
 
@@ -67,9 +70,10 @@ class LatestLink(ReadingLink):
         self.total += 1
         newest = self.newest.get(message.topic_name)
         if newest is None:
-            if len(self.newest) >= TOPICS_MAX:
+            if len(self.newest) >= TOPICS_MAX or self.kept_bytes >= EVENT_BYTES_MAX:
                 self.left_out += 1
                 return
+            self.kept_bytes += len(message.topic_name) + PAYLOAD_BYTES
             newest = self.newest[message.topic_name] = Newest()
         newest.count += 1
         newest.payload = beginning(message.payload, PAYLOAD_BYTES)  # not the whole: it would stay in memory
@@ -81,7 +85,7 @@ class LatestLink(ReadingLink):
         """What came since the last time: the topics, the number of messages, and of those left out."""
         taken = self.newest, self.total, self.left_out
         self.newest = {}
-        self.total = self.left_out = 0
+        self.kept_bytes = self.total = self.left_out = 0
         return taken
 
 

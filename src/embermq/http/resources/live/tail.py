@@ -16,13 +16,14 @@ from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.listing import stall_s
 from embermq.http.resources.live.clientless import ReadingLink
 from embermq.http.streaming import Slices, Stream
+from embermq.http.unread import UnreadAnswer
 from embermq.http.view import View
 from embermq.protocol.packets import Publish
 
 EVENTS: Final = "text/event-stream"
 WAITING_MESSAGES_MAX: Final = 1_000
 WAITING_BYTES_MAX: Final = 4 * 1024 * 1024
-"""How much waits for the reader of a tail; what comes beyond is left out."""
+"""How much waits for the reader of a tail, or one message; what comes beyond is left out."""
 PAUSE_S: Final = 0.05
 """How long messages gather before they are sent."""
 QUIET_S: Final = 15.0
@@ -35,38 +36,47 @@ class TailQuery(Model):
 
 @final
 class TailLink(ReadingLink):
-    """Gathers messages for one reader."""
+    """Gathers messages for one reader. `unread` counts them until they are sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, unread: UnreadAnswer) -> None:
         super().__init__()
+        self._unread: Final = unread
         self.waiting_messages: deque[Publish] = deque()
         self.waiting_bytes = 0
         self.left_out = 0
         self.news = asyncio.Event()
 
     def gather(self, message: Publish) -> None:
-        if len(self.waiting_messages) >= WAITING_MESSAGES_MAX or self.waiting_bytes >= WAITING_BYTES_MAX:
+        size_bytes = size_of(message)
+        is_full = self.waiting_bytes and self.waiting_bytes + size_bytes > WAITING_BYTES_MAX
+        if is_full or len(self.waiting_messages) >= WAITING_MESSAGES_MAX or not self._unread.keep(size_bytes):
             self.left_out += 1
         else:
             self.waiting_messages.append(message)
-            self.waiting_bytes += len(message.topic_name) + len(message.payload)
+            self.waiting_bytes += size_bytes
         self.news.set()
 
     def take(self) -> tuple[list[Publish], int]:
-        """What waits, and how many messages were left out since the last time."""
+        """What waits, and how many messages were left out since the last time. Call `sent` with each message."""
         taken = list(self.waiting_messages), self.left_out
         self.waiting_messages.clear()
-        self.waiting_bytes = self.left_out = 0
+        self.left_out = 0
         self.news.clear()
         return taken
+
+    def sent(self, message: Publish) -> None:
+        """A message waits no more."""
+        size_bytes = size_of(message)
+        self.waiting_bytes -= size_bytes
+        self._unread.release(size_bytes)
 
 
 @final
 class Tail:
     """A tail's subscription, inside a context."""
 
-    def __init__(self, view: View, topic_filter: str) -> None:
-        self.link: Final = TailLink()
+    def __init__(self, view: View, topic_filter: str, unread: UnreadAnswer) -> None:
+        self.link: Final = TailLink(unread)
         self._subscription: Final = view.subscription(topic_filter, self.link)
 
     def __enter__(self) -> TailLink:
@@ -75,6 +85,11 @@ class Tail:
 
     def __exit__(self, *ended: object) -> None:
         self._subscription.end()
+
+
+def size_of(message: Publish) -> int:
+    """What a message takes in memory while it waits, about."""
+    return len(message.topic_name) + len(message.payload)
 
 
 def event_of(message: Publish) -> str:
@@ -88,13 +103,20 @@ def event_of(message: Publish) -> str:
     return f"event: message\ndata: {line}\n"
 
 
+def _next_event(link: TailLink, messages: list[Publish]) -> str:
+    """The last message as an event. Nothing else refers to either, so a reader who is behind keeps only the text."""
+    message = messages.pop()
+    link.sent(message)
+    return event_of(message)
+
+
 async def tail(call: Call[TailQuery, Nothing]) -> Answer:
     view = call.view
     if call.query.filter.startswith("$share/"):
         raise HttpRefusal(422, "filter: a tail cannot be a member of a share group")
     slices = Slices()
     async with Stream(call.request, view.places, stall_s(call.request), EVENTS) as stream:
-        with Tail(view, call.query.filter) as link:
+        with Tail(view, call.query.filter, stream.unread) as link:
             await stream.line(": the tail begins\n")
             await stream.flush()
             while not view.is_stopping:
@@ -104,12 +126,14 @@ async def tail(call: Call[TailQuery, Nothing]) -> Answer:
                 if view.is_stopping:
                     break
                 messages, left_out = link.take()
-                for message in messages:
-                    await stream.line(event_of(message))
+                is_quiet = not messages
+                messages.reverse()
+                while messages:
+                    await stream.line(_next_event(link, messages))
                     await slices.rest()
                 if left_out:
                     await stream.line(f'event: left-out\ndata: {{"messages":{left_out}}}\n')
-                elif not messages:
+                elif is_quiet:
                     await stream.line(": quiet\n")
                 await stream.flush()
                 stream.check_reader()
