@@ -1,6 +1,7 @@
 """Login on TCP: a test for each role and each refusal, and bounds on how often a peer may fail."""
 
 import json
+import logging
 import ssl
 import urllib.error
 import urllib.request
@@ -15,14 +16,17 @@ from embermq import Broker
 from embermq.access.file_access import FileAccess
 from embermq.access.passwords import write_password
 from embermq.access.tokens import ROLES, write_token
+from embermq.broker.limits import ADDRESS_LOGIN_FAILURES_MAX
 from embermq.config import load
 from embermq.errors import ConfigError
+from embermq.http import tcp_login
 from embermq.http.application import ROLES as NEEDED
 from embermq.http.catalog import OPERATIONS
 from embermq.http.operation import PUBLIC
 from embermq.http.options import HttpOptions
-from embermq.http.refusal import HttpRefusal
-from embermq.http.tcp_login import FAILURES_MAX, FAILURES_S, ROLE_NUMBERS, FailedLogins
+from embermq.http.tcp_login import ROLE_NUMBERS
+from embermq.transport.bounds.address_bounds import WAIT_MAX_S
+from embermq.transport.rate_limited_log import RateLimitedLog
 from support.certificates import Authority
 
 
@@ -61,7 +65,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
         port=0, token_file=tmp_path / "tokens", operators=("ann",), has_users=True, names=("mq.example",)
     )
     access = FileAccess(password_file=tmp_path / "passwords")
-    with Broker.in_thread(http=http, access=access) as broker:
+    with Broker.in_thread(http=http, access=access, shared_addresses=()) as broker:
         yield Served(broker, tokens)
 
 
@@ -127,31 +131,49 @@ def test_pages_of_other_origins_and_other_host_names_are_refused(served: Served)
     assert "Access-Control-Allow-Origin" not in headers and answer.keys() == {"error"}
 
 
-def test_a_peer_that_fails_too_often_waits(served: Served) -> None:
-    for _ in range(FAILURES_MAX):
+def failed_logins(served: Served) -> int:
+    return int(served.ask("/api/v1/statistics", "viewer")[1]["counters"]["http/logins/failed"])
+
+
+def test_a_peer_that_fails_too_often_waits_but_what_is_right_is_accepted(served: Served) -> None:
+    right = basic("ann", "secret:1")
+    assert served.ask("/api/v1/statistics", Authorization=right)[0] == 200
+    for _ in range(ADDRESS_LOGIN_FAILURES_MAX):
         assert served.ask("/api/v1/statistics", "wrong")[0] == 401
-    status, answer, headers = served.ask("/api/v1/statistics", "viewer")
-    assert (status, answer) == (429, {"error": "too many failed logins, try again later"})
-    assert 0 < int(headers["Retry-After"]) <= FAILURES_S + 1
+    for wrong in ("Bearer wrong", basic("ann", "wrong")):
+        status, answer, headers = served.ask("/api/v1/statistics", Authorization=wrong)
+        assert (status, answer) == (429, {"error": "too many failed logins, try again later"})
+        assert 0 < int(headers["Retry-After"]) <= WAIT_MAX_S
+    assert served.ask("/api/v1/statistics", "viewer")[0] == 200
+    assert served.ask("/api/v1/statistics", Authorization=right)[0] == 200
     assert served.ask("/healthz")[0] == 200
 
 
-def test_failures_are_forgotten_after_a_while_and_bounded() -> None:
-    now_s = 0.0
-    failed = FailedLogins(2, 3, lambda: now_s)
-    for _ in range(2):
-        failed.check("a")
-        failed.add("a")
-    with pytest.raises(HttpRefusal):
-        failed.check("a")
-    failed.check("b")
-    now_s = FAILURES_S
-    failed.check("a")
-    failed.add("a")
-    failed.check("a")
-    for number in range(10):
-        failed.add(str(number))
-    assert len(failed) == 3
+def test_failed_logins_are_counted_and_logged_without_what_was_tried(
+    served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # one that earlier tests have not used up
+    monkeypatch.setattr(tcp_login, "failed_logins", RateLimitedLog(logging.getLogger("embermq"), "failed HTTP logins"))
+    before = failed_logins(served)
+    for wrong in ("Bearer some-secret", "Basic some-secret", basic("ann\n", "some-secret"), "Digest some-secret"):
+        assert served.ask("/api/v1/statistics", Authorization=wrong)[0] == 401
+    assert served.ask("/api/v1/statistics")[0] == 401  # nobody has tried
+    assert failed_logins(served) == before + 4
+    lines = [record.getMessage() for record in caplog.records if "failed HTTP login" in record.getMessage()]
+    assert lines == [
+        "failed HTTP login from 127.0.0.1: an unknown token",
+        "failed HTTP login from 127.0.0.1: no user name and password",
+        "failed HTTP login from 127.0.0.1: user 'ann\\n'",
+        "failed HTTP login from 127.0.0.1: an unknown token",
+    ]
+
+
+def test_addresses_that_many_share_do_not_wait(tmp_path: Path) -> None:
+    tokens = {"viewer": write_token(tmp_path / "tokens", "a", "viewer")}
+    with Broker.in_thread(http=HttpOptions(port=0, token_file=tmp_path / "tokens")) as broker:
+        served = Served(broker, tokens)
+        for _ in range(ADDRESS_LOGIN_FAILURES_MAX + 2):
+            assert served.ask("/api/v1/statistics", "wrong")[0] == 401
 
 
 def test_new_tokens_count_after_a_reload_and_a_wrong_file_changes_nothing(served: Served, tmp_path: Path) -> None:

@@ -61,7 +61,8 @@ class LogServer:
         self._server = Server(store=MemoryStore(), access=AllowAll(), limits=Limits(), sys_interval_s=0)
         await self._server.start()
         service = Service(self._server, self._data / "log")
-        login = TcpLogin({token_hash(TOKEN): TokenHolder("test", self._role)}, frozenset({"localhost"}))
+        tokens = {token_hash(TOKEN): TokenHolder("test", self._role)}
+        login = TcpLogin(tokens, frozenset({"localhost"}), self._server.addresses, service.counts)
         self._listener = HttpListener(service, Application(service, login, OPERATIONS))
         self.port = await self._listener.listen_tcp("127.0.0.1", self.port, None)
 

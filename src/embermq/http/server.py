@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger("embermq")
 
 CHECKS_MAX: Final = 16
-"""How many requests may wait for a password to be checked; one more fails."""
+"""How many requests may wait for a password to be checked; one more is told to try again."""
 
 
 @final
@@ -84,10 +84,16 @@ class HttpServer:
         users = dict.fromkeys(options.viewers, VIEWER) | dict.fromkeys(options.operators, OPERATOR)
         if options.has_users and users:
             self._authenticator = Authenticator(
-                server.access, server.begin_turn, threads=1, waiting_max=CHECKS_MAX, name="authenticate-http"
+                server.access,
+                server.begin_turn,
+                threads=1,
+                waiting_max=CHECKS_MAX,
+                name="authenticate-http",
+                addresses=server.addresses,
             )
         hosts = frozenset({"localhost", options.host.lower(), *(name.lower() for name in options.names)})
-        return TcpLogin(self._read_tokens(), hosts, self._authenticator, users)
+        counts = self.service.counts
+        return TcpLogin(self._read_tokens(), hosts, server.addresses, counts, self._authenticator, users)
 
     def _read_tokens(self) -> dict[str, TokenHolder]:
         return {} if self._options.token_file is None else read_tokens(self._options.token_file)

@@ -1,17 +1,17 @@
 """Login on TCP: tokens, and users of the password file; requests of web pages are refused.
 
-Owns: reading the Authorization header, how often a peer may fail, and which Host and Origin a request may have.
+Owns: reading the Authorization header, and which Host and Origin a request may have.
 A browser sends what a page tells it to, also to this machine, so a request with a foreign Origin is refused; and so is
 one for a host name that is not ours, since anyone can have a name point to this address (DNS rebinding).
 """
 
 import asyncio
 import ipaddress
-import time
+import logging
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from math import ceil
 from typing import Final, final
 from urllib.parse import urlsplit
 
@@ -19,19 +19,20 @@ from aiohttp import web
 
 from embermq.access.tokens import TokenHolder, token_hash
 from embermq.broker.access import Identity
+from embermq.http.counts import HttpCounts
 from embermq.http.login import Actor, Login
 from embermq.http.operation import OPERATOR, READER, VIEWER
 from embermq.http.refusal import HttpRefusal
-from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connect
-from embermq.transport.addresses import network_of
+from embermq.protocol.reasons import ReasonCode
 from embermq.transport.authentication import Authenticator
+from embermq.transport.bounds.address_bounds import AddressBounds
+from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
 
-FAILURES_MAX: Final = 10
-FAILURES_S: Final = 60.0
-"""So many failed logins of one address in so many seconds; further ones are refused unread."""
-ADDRESSES_MAX: Final = 10_000
 ROLE_NUMBERS: Final = {"viewer": VIEWER, "reader": READER, "operator": OPERATOR}
+
+
+failed_logins: Final = RateLimitedLog(logging.getLogger("embermq"), "failed HTTP logins", lines_a_second=5)
 
 
 def _unknown() -> HttpRefusal:
@@ -40,61 +41,30 @@ def _unknown() -> HttpRefusal:
 
 
 @final
-class FailedLogins:
-    """How often each address has failed. The addresses that failed longest ago are forgotten first."""
-
-    __slots__ = ("_addresses_max", "_failed", "_failures_max", "_now_s")
-
-    def __init__(
-        self,
-        failures_max: int = FAILURES_MAX,
-        addresses_max: int = ADDRESSES_MAX,
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._failures_max: Final = failures_max
-        self._addresses_max: Final = addresses_max
-        self._now_s: Final = now_s
-        self._failed: Final[OrderedDict[str, tuple[float, int]]] = OrderedDict()  # since when, how often
-
-    def __len__(self) -> int:
-        return len(self._failed)
-
-    def check(self, address: str) -> None:
-        """Raises an `HttpRefusal` if an address has failed too often."""
-        since_s, count = self._failed.get(address, (0.0, 0))
-        wait_s = since_s + FAILURES_S - self._now_s()
-        if count >= self._failures_max and wait_s > 0:
-            raise HttpRefusal(429, "too many failed logins, try again later", {"Retry-After": str(int(wait_s) + 1)})
-
-    def add(self, address: str) -> None:
-        now_s = self._now_s()
-        since_s, count = self._failed.pop(address, (now_s, 0))
-        if now_s - since_s >= FAILURES_S:
-            since_s, count = now_s, 0
-        self._failed[address] = since_s, count + 1
-        if len(self._failed) > self._addresses_max:
-            self._failed.popitem(last=False)
-
-
-@final
 class TcpLogin(Login):
-    """Tokens and users. `users` gives the role of each user of the password file that has one."""
+    """Tokens and users. `users` gives the role of each user of the password file that has one.
 
-    __slots__ = ("_authenticator", "_failed", "_hosts", "_users", "tokens")
+    After too many failures an address waits as on the other listeners (`limits.address_login_failures_max`). A token
+    that is right, and a password that was right before, are accepted meanwhile.
+    """
+
+    __slots__ = ("_addresses", "_authenticator", "_counts", "_hosts", "_users", "tokens")
 
     def __init__(
         self,
         tokens: Mapping[str, TokenHolder],
         hosts: frozenset[str],
+        addresses: AddressBounds,
+        counts: HttpCounts,
         authenticator: Authenticator | None = None,
         users: Mapping[str, int] | None = None,
-        failed: FailedLogins | None = None,
     ) -> None:
         self.tokens = tokens
         self._hosts: Final = hosts
+        self._addresses: Final = addresses
+        self._counts: Final = counts
         self._authenticator: Final = authenticator
         self._users: Final = users or {}
-        self._failed: Final = failed if failed is not None else FailedLogins()
 
     def check_source(self, request: web.Request) -> None:
         host = request.headers.get("Host", "")
@@ -122,44 +92,60 @@ class TcpLogin(Login):
 
     async def actor(self, request: web.Request) -> Actor:
         address = request.remote or ""
-        peer = network_of(address)
-        self._failed.check(peer)
         kind, _, given = request.headers.get("Authorization", "").partition(" ")
         if not kind:
             raise _unknown()
-        actor: Actor | None = None
-        if kind.lower() == "bearer":
-            holder = self.tokens.get(token_hash(given.strip()))
-            if holder is not None:
-                actor = Actor(holder.name, ROLE_NUMBERS[holder.role], address)
-        elif kind.lower() == "basic" and self._authenticator is not None:
-            actor = await self._user(given, address, self._authenticator)
-        if actor is None:
-            self._failed.add(peer)
-            raise _unknown()
-        return actor
+        key = self._addresses.key((address,))
+        if kind.lower() == "basic" and self._authenticator is not None:
+            return await self._user(given, address, key, self._authenticator)
+        holder = self.tokens.get(token_hash(given.strip())) if kind.lower() == "bearer" else None
+        if holder is not None:
+            return Actor(holder.name, ROLE_NUMBERS[holder.role], address)
+        if self._addresses.must_wait(key):
+            raise self._too_many_failures(key)
+        raise self._failed(address, key, "an unknown token")
 
-    async def _user(self, given: str, address: str, authenticator: Authenticator) -> Actor | None:
+    def _failed(self, address: str, key: str, who: str) -> HttpRefusal:
+        self._addresses.refused_login(key, ReasonCode.NOT_AUTHORIZED)
+        self._counts.logins_failed += 1
+        failed_logins.log(logging.WARNING, "failed HTTP login from %s: %s", address, who)
+        return _unknown()
+
+    def _too_many_failures(self, key: str) -> HttpRefusal:
+        wait_s = ceil(self._addresses.wait_s(key))
+        return HttpRefusal(429, "too many failed logins, try again later", {"Retry-After": str(max(1, wait_s))})
+
+    async def _user(self, given: str, address: str, key: str, authenticator: Authenticator) -> Actor:
         try:
             user_name, separator, password = b64decode(given.strip(), validate=True).decode().partition(":")
         except (Base64Error, ValueError):
-            return None
+            user_name = separator = password = ""
         if not separator:
-            return None
-        answered: asyncio.Future[Identity | None] = asyncio.get_running_loop().create_future()
+            raise self._failed(address, key, "no user name and password")
+        answered: asyncio.Future[Identity | ReasonCode] = asyncio.get_running_loop().create_future()
 
-        def answer(identity: Identity | None) -> None:
+        def answer(outcome: Identity | ReasonCode) -> None:
             if not answered.done():  # else the peer is gone
-                answered.set_result(identity)
+                answered.set_result(outcome)
 
-        def refused(refusal: Refused) -> None:
-            answer(None)
-
-        connect = Connect("", True, 0, None, user_name=user_name, password=password.encode())
-        authenticator.authenticate(connect, None, answer, refused, lambda: answer(None), lambda: not answered.done())
-        identity = await answered
+        authenticator.authenticate(
+            Connect("", True, 0, None, user_name=user_name, password=password.encode()),
+            None,
+            answer,
+            lambda refusal: answer(refusal.reason),
+            lambda: answer(ReasonCode.SERVER_BUSY),
+            lambda: not answered.done(),
+            key,
+        )
+        outcome = await answered
+        if outcome is ReasonCode.CONNECTION_RATE_EXCEEDED:
+            raise self._too_many_failures(key)
+        if outcome is ReasonCode.SERVER_BUSY:
+            raise HttpRefusal(503, "too many passwords wait to be checked, try again", {"Retry-After": "1"})
         role = self._users.get(user_name)
-        return Actor(user_name, role, address, identity) if identity is not None and role is not None else None
+        if isinstance(outcome, ReasonCode) or role is None:
+            raise self._failed(address, key, f"user {shown_name(user_name)}")
+        return Actor(user_name, role, address, outcome)
 
 
 def _is_link_to_page(request: web.Request) -> bool:

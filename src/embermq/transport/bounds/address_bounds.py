@@ -134,11 +134,15 @@ class AddressBounds:
 
     def must_wait(self, key: str) -> bool:
         """Whether an address has failed too often to try a password now; counted."""
-        failures = self._failed.get(key)
-        if failures is None or self._now_s() >= failures.until_s:
+        if not self.wait_s(key):
             return False
         self.logins_delayed += 1
         return True
+
+    def wait_s(self, key: str) -> float:
+        """How long an address has to wait until it may try a password."""
+        failures = self._failed.get(key)
+        return max(0.0, failures.until_s - self._now_s()) if failures is not None else 0.0
 
     def counts(self) -> dict[str, int]:
         """For `$SYS/broker/`."""
