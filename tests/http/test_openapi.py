@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from openapi_spec_validator import OpenAPIV31SpecValidator
 from schemathesis.checks import CHECKS
 
 from embermq import Broker
@@ -56,6 +57,10 @@ def test_every_operation_is_described() -> None:
     assert described == {(operation.method, operation.path) for operation in OPERATIONS}
     names = [method["operationId"] for methods in DOCUMENT["paths"].values() for method in methods.values()]
     assert len(set(names)) == len(names)
+
+
+def test_the_document_is_valid_and_so_are_its_defaults() -> None:
+    assert [str(error) for error in OpenAPIV31SpecValidator(DOCUMENT).iter_errors()] == []
 
 
 LEFT_OUT = {

@@ -18,8 +18,9 @@ DESCRIPTIONS: Final = {
     408: "the body did not come in time",
     409: "this server keeps no log",
     410: "the log was trimmed, and does not reach back so far",
+    411: "the body has no Content-Length",
     413: "the body is too large",
-    415: "the body is not JSON",
+    415: "the body is not JSON, or is encoded",
     421: "the host name is not one of this server",
     422: "the parameters are well-formed, and nothing can be known of what they ask for",
     429: "too many failed logins",
@@ -45,7 +46,7 @@ def document(operations: Iterable[Operation[Any, Any]]) -> dict[str, Any]:
         "info": {"title": "EmberMQ", "version": __version__, "description": "The HTTP interface of an EmberMQ server."},
         "paths": paths,
         "components": {
-            "schemas": definitions.get("$defs", {}),
+            "schemas": {name: _without_empty_defaults(each) for name, each in definitions.get("$defs", {}).items()},
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "user": {"type": "http", "scheme": "basic"},
@@ -87,7 +88,7 @@ def _refusals(operation: Operation[Any, Any], names: Any) -> dict[str, Any]:
     if operation.role != PUBLIC:
         statuses |= {401, 429}
     if operation.body is not Nothing:
-        statuses |= {408, 413, 415}
+        statuses |= {408, 411, 413, 415}
     schema = names[Problem, "serialization"]
     return {
         str(status): {"description": DESCRIPTIONS[status], "content": {"application/json": {"schema": schema}}}
@@ -102,6 +103,15 @@ def _parameters(operation: Operation[Any, Any]) -> list[dict[str, Any]]:
         {"name": name, "in": "query", "required": name in required, "schema": _without_null(field)}
         for name, field in schema.get("properties", {}).items()
     ]
+
+
+def _without_empty_defaults(model: dict[str, Any]) -> dict[str, Any]:
+    """An empty text stands for a field that is not given, which the field's own schema may not allow as a value."""
+    fields = model.get("properties", {})
+    for field in fields.values():
+        if field.get("default") == "" and field.get("minLength", 0) > 0:
+            del field["default"]
+    return model
 
 
 def _without_null(field: dict[str, Any]) -> dict[str, Any]:
