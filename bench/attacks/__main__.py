@@ -10,7 +10,6 @@ import multiprocessing
 import resource
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +18,8 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.table import Column, Table
 
-from bench.attacks.catalog import ATTACKS
-from bench.attacks.clients import USER, Attack, Target
+from bench.attacks.catalog import ATTACKS, run_attack
+from bench.attacks.clients import NOT_SERVED, USER, Attack, Target
 from bench.attacks.pair import AFTER_S_MAX, P99_MS_MAX, Seen, Victims
 from bench.machine import Cores, pin, raise_open_files
 from bench.servers import Server, ember, ember_path, free_port
@@ -38,17 +37,19 @@ class Figures(NamedTuple):
     pair: Seen
     grown_bytes: int
     log_lines_s: float
+    is_refused: bool = False
+    """Whether the attack itself has found that others were not served."""
 
     def is_good(self, attack: Attack) -> bool:
         pair = self.pair
         is_small = attack.grown_mib_max is None or self.grown_bytes <= attack.grown_mib_max * MIB
-        return not pair.lost and pair.p99_ms < P99_MS_MAX and self.log_lines_s < LOG_LINES_S_MAX and is_small
-
-
-def run_attack(name: str, target: Target, seconds: float) -> None:
-    """In a process of its own."""
-    raise_open_files()
-    ATTACKS[name].run(target, time.monotonic() + seconds)
+        return (
+            not self.is_refused
+            and not pair.lost
+            and pair.p99_ms < P99_MS_MAX
+            and self.log_lines_s < LOG_LINES_S_MAX
+            and is_small
+        )
 
 
 @contextmanager
@@ -89,10 +90,11 @@ def measured(path: str, name: str, seconds: float, cores: Cores) -> Figures:
         finally:
             attackers.join(AFTER_S_MAX)
             attackers.kill()
+            attackers.join()
         seen = pair.end()
         lines = log.read_bytes().count(b"\n") - before_lines
         pair.close()
-        return Figures(seen, grown_bytes, lines / (seconds + 1))
+        return Figures(seen, grown_bytes, lines / (seconds + 1), attackers.exitcode == NOT_SERVED)
 
 
 def main() -> None:

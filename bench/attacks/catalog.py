@@ -3,8 +3,9 @@
 import time
 from typing import Final
 
-from bench.attacks import connections, small_packets, subscriptions, tls, websockets
+from bench.attacks import connections, http, small_packets, subscriptions, tls, websockets
 from bench.attacks.clients import Attack, Target
+from bench.machine import raise_open_files
 
 
 def nothing(target: Target, until_s: float) -> None:
@@ -19,4 +20,11 @@ ATTACKS: Final[dict[str, Attack]] = {
     **connections.ATTACKS,
     **tls.ATTACKS,
     **websockets.ATTACKS,
+    **http.ATTACKS,
 }
+
+
+def run_attack(name: str, target: Target, seconds: float) -> None:
+    """In a process of its own."""
+    raise_open_files()
+    ATTACKS[name].run(target, time.monotonic() + seconds)

@@ -14,6 +14,8 @@ from bench.load import LoadFailed, open_client
 
 USER: Final = "user"
 CHUNK_BYTES: Final = 256 * 1024
+NOT_SERVED: Final = 2
+"""The exit code of an attack that saw others not being served."""
 
 
 class Target(NamedTuple):
