@@ -22,6 +22,7 @@ from embermq.broker.limits import Limits
 from embermq.broker.link import Link
 from embermq.broker.queues.clock import Clock
 from embermq.broker.queues.flow import ignore_long_queue
+from embermq.broker.queues.outbound import DROPS_AT_ONCE
 from embermq.broker.queues.shared import ShareGroup, Shares
 from embermq.broker.retained_delivery import COMPARISONS_MAX, RetainedDelivery
 from embermq.broker.routes import Routes
@@ -52,6 +53,8 @@ from embermq.store.interface import Store, StoreError
 LAZY_GROUP_BYTES: Final = 256 * 1024
 LAZY_GROUP_AGE_MS: Final = 500
 """A group that no effect waits for is committed when it holds this much, or at the first tick after this time."""
+DROPS_A_TURN: Final = 4_096
+"""How many queued messages one turn drops for all clients together; further ones in the next turns."""
 EXPIRED_MAX: Final = 1_000
 """How many expired retained messages one tick may remove."""
 
@@ -393,19 +396,9 @@ class Core:
         if self._store.group_bytes() > LAZY_GROUP_BYTES:
             self.effects.commit()
             self._store.commit_in_background(self._wake)
-        dirty = self.delivery.dirty
-        if dirty:
-            self.delivery.dirty = {}
-            for session in dirty:
-                session.outbound.record_acknowledged()
-                if session.link is not None:
-                    self._pump(session, session.link)
-                    self._shares.session_changed(session)
-                outbound = session.outbound
-                if (outbound.is_congested or outbound.is_slow) and outbound.is_below_low_water():
-                    self.delivery.flow.drained(session)
+        is_pumping = self._pump_dirty() if self.delivery.dirty else False
         if self._shares.dirty:
-            self._shares.pump()
+            is_pumping = self._shares.pump() or is_pumping
         flow = self.delivery.flow
         if flow.rising:
             flow.end_turn()
@@ -415,7 +408,7 @@ class Core:
         if flow.ready:  # as if they came now, for the next turn
             self._process_deferred()
             return True
-        return has_more or is_ending or self.effects.may_proceed()
+        return has_more or is_ending or is_pumping or self.effects.may_proceed()
 
     def is_behind(self) -> bool:
         """Whether so much waits to be released that clients which bring much should wait."""
@@ -425,15 +418,45 @@ class Core:
         """Before something can expire, or a will is published; not for every packet."""
         self._clock.now_us = self.connections.now_ms * 1000 + self._ahead_us
 
-    def _pump(self, session: Session, link: Link) -> None:
-        """Send one client what it is owed. If the store cannot read it, only this client's connection ends."""
+    def _pump_dirty(self) -> bool:
+        """Send to the clients whose window or link has changed. True: the next turn goes on with some of them."""
+        delivery = self.delivery
+        dirty = delivery.dirty
+        delivery.dirty = {}
+        drops_left = DROPS_A_TURN
+        unfinished: list[Session] = []  # behind those that were not reached
+        for session in dirty:
+            outbound = session.outbound
+            outbound.record_acknowledged()
+            if session.link is not None:
+                if drops_left <= 0:
+                    delivery.dirty[session] = None
+                    continue
+                drops = self._pump(session, session.link)
+                drops_left -= drops
+                if drops >= DROPS_AT_ONCE:
+                    unfinished.append(session)
+                self._shares.session_changed(session)
+            if (outbound.is_congested or outbound.is_slow) and outbound.is_below_low_water():
+                delivery.flow.drained(session)
+        for session in unfinished:
+            delivery.dirty[session] = None
+        return drops_left <= 0 or bool(unfinished)
+
+    def _pump(self, session: Session, link: Link) -> int:
+        """Send one client what it is owed. If the store cannot read it, only this client's connection ends.
+
+        Returns how many messages were dropped instead.
+        """
+        drops = 0
         try:
-            session.outbound.pump(link, self._shortcuts is not None)
+            drops = session.outbound.pump(link, self._shortcuts is not None)
         except StoreError as error:
             self._store_failed(session, error)
         else:
             self.retained.resume(session)
             self.history.resume(session)
+        return drops
 
     def _answer_ping(self, session: Session, link: Link) -> None:
         if session.pending:

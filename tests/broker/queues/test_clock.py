@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from embermq.broker.core import DROPS_A_TURN
+from embermq.broker.queues.outbound import DROPS_AT_ONCE
 from embermq.protocol.packets import Puback, Publish, Will
 from support.clauses import v5
 from support.core import Bench, DiskBench
@@ -136,3 +138,52 @@ def test_the_interval_of_a_will_begins_when_it_is_published() -> None:
     again = bench.join("reader", clean=False)
     assert again.payloads() == [b"gone"]
     bench.send(bench.join("w"), Publish("will", b"", 1, packet_id=1))
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("topic_filter", ["t", "$share/g/t"])
+def test_a_turn_drops_a_bounded_number_and_the_next_ones_the_rest(persistent: bool, topic_filter: str) -> None:
+    bench = Bench(ScriptedStore(late=False, queues=persistent))
+    receiver = bench.join("receiver", clean=False, receive_maximum=1)
+    bench.subscribed(receiver, topic_filter, 1)
+    bench.publish("t", b"first", 1)
+    for _ in range(DROPS_A_TURN + 10):
+        bench.publish("t", b"old", 1, expiry_s=1)
+    bench.publish("t", b"last", 1)
+    bench.pass_s(2)
+    (first,) = receiver.take_messages()
+    assert first.payload == b"first"
+    turns = 0
+    bench.send(receiver, Puback(first.packet_id), turn=False)
+    before = bench.core.counters.dropped_expired
+    while bench.core.end_turn():
+        turns += 1
+        dropped = bench.core.counters.dropped_expired
+        assert dropped - before <= DROPS_A_TURN
+        before = dropped
+    assert turns >= 1
+    assert receiver.payloads() == [b"last"]
+    assert bench.core.counters.dropped_expired == DROPS_A_TURN + 10
+
+
+def test_clients_whose_messages_have_expired_share_what_a_turn_drops() -> None:
+    bench = Bench(ScriptedStore(late=False, queues=False))
+    receivers = [bench.join(f"receiver-{number}", receive_maximum=1) for number in range(6)]
+    for receiver in receivers:
+        bench.subscribed(receiver, "t", 1)
+    bench.publish("t", b"first", 1)
+    for _ in range(1_500):
+        bench.publish("t", b"old", 1, expiry_s=1)
+    bench.publish("t", b"last", 1)
+    bench.pass_s(2)
+    for receiver in receivers:
+        (first,) = receiver.take_messages()
+        bench.send(receiver, Puback(first.packet_id), turn=False)
+    before = turns = 0
+    while bench.core.end_turn():
+        turns += 1
+        dropped = bench.core.counters.dropped_expired
+        assert dropped - before <= DROPS_A_TURN + DROPS_AT_ONCE
+        before = dropped
+    assert turns > 1
+    assert [receiver.payloads() for receiver in receivers] == [[b"last"]] * 6

@@ -31,6 +31,8 @@ WINDOW_LONG_US: Final = 1_000_000
 """A full window that is acknowledged within the first time is doubled; one that takes the second time is halved."""
 HIGH_WATER_PART: Final = 4
 """The high water mark is this part of the largest queue, a fourth; the low one is half of it."""
+DROPS_AT_ONCE: Final = 1_024
+"""How many messages one `pump` drops because they have expired or are too large; a queue may have a million of them."""
 SHARED_INFLIGHT_MAX: Final = 8_192
 """How many messages of share groups one client has in flight: their packet identifiers must not meet its own."""
 
@@ -231,34 +233,40 @@ class Outbound:
         elif took_us > WINDOW_LONG_US:
             self.window = max(self.window // 2, min(self._window_max, WINDOW_START))
 
-    def pump(self, link: Link, in_runs: bool = False) -> None:
-        """Send what is owed, as far as the window and the client's reading allow; `in_runs`: many at a time."""
+    def pump(self, link: Link, in_runs: bool = False) -> int:
+        """Send what is owed, as far as the window and the client's reading allow; `in_runs`: many at a time.
+
+        Returns how many messages were dropped instead. With `DROPS_AT_ONCE` the rest waits for the next call.
+        """
         if self.resend_ids and not self._resend(link):
-            return
+            return 0
         if self._full_at_sequence:
             self._adapt_window()
-        self._send(link, in_runs)
+        drops = self._send(link, in_runs)
         if not self._full_at_sequence and len(self.inflight) >= self.window:
             self._full_at_sequence = self.newest_sent()
             self._full_at_us = self._clock.now_us
+        return drops
 
-    def _send(self, link: Link, in_runs: bool) -> None:
-        while len(self.inflight) + len(self.shared) < self.window and link.has_room():
+    def _send(self, link: Link, in_runs: bool) -> int:
+        drops = 0
+        while drops < DROPS_AT_ONCE and len(self.inflight) + len(self.shared) < self.window and link.has_room():
             if not self.backlog and not self._read_ahead():
-                return
+                break
             in_runs = in_runs and send_run(self, link)  # not again after one that sent nothing: it would look in vain
             if in_runs:
                 continue
             delivery = self.backlog[0]
             packet_id = delivery.packet_id
             if packet_id in self.inflight.parted() or packet_id in self.shared:
-                return
+                break
             self.backlog.popleft()
             if delivery.message.expires_us and self._may_not_be_sent(delivery):
                 message = delivery.message
                 self.memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
                 self._counters.dropped_expired += 1
                 self.dropped += 1
+                drops += 1
                 continue
             if delivery.sequence <= self.sent_before:
                 delivery = delivery.repeated()
@@ -267,6 +275,8 @@ class Outbound:
                 link.acknowledge(PUBREL, packet_id, 0)
             elif not link.deliver(delivery):
                 self.discard(packet_id)
+                drops += 1
+        return drops
 
     def _may_not_be_sent(self, delivery: Delivery) -> bool:
         """Whether a message has expired. One that was sent once is sent again all the same (5.0, MQTT-4.3.3-7)."""

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 SHARED_PREFIX: Final = "$share/"
 READ_AHEAD: Final = 256
 """How many messages are read from the queue of a group at a time."""
+PUMPED_AT_ONCE: Final = 1_024
+PUMPED_A_TURN: Final = 4_096
+"""How many messages one group, and all groups together, give to members or drop in one turn."""
 
 
 def is_shared(topic_filter: str) -> bool:
@@ -197,9 +200,16 @@ class ShareGroup(RouteGroup):
         elif not self._give_qos_0(member, message, message.retain and member.retain_as_published):
             self._shares.counters.dropped_output_full += 1
 
-    def pump(self) -> None:
-        """Give members what they can take."""
-        while not self.has_ended and (self._waiting or self._read_ahead()):
+    def pump(self) -> int:
+        """Give members what they can take. Returns for how many messages; with `PUMPED_AT_ONCE` there may be more."""
+        pumped = 0
+        while pumped < PUMPED_AT_ONCE and not self.has_ended:
+            if not self._waiting:
+                read = self._read_ahead()
+                if read == 0:
+                    break
+                pumped += read - len(self._waiting)
+                continue
             delivery = self._waiting[0]
             has_expired = self._shares.clock.has_expired_live(delivery.message)
             member = None if has_expired else self._choose(delivery.message, delivery.qos)
@@ -209,28 +219,30 @@ class ShareGroup(RouteGroup):
             message = delivery.message
             self._memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
             self._taken = max(self._taken, delivery.sequence)
+            pumped += 1
             if member is not None:
                 self._give(member, delivery)
             else:
                 self._unfinished.pop(delivery.sequence, None)
                 self._shares.counters.dropped_expired += 1
         self._record_acknowledged()
+        return pumped
 
-    def _read_ahead(self) -> bool:
+    def _read_ahead(self) -> int:
+        """Read the next messages of the stored queue; returns how many, with those that a member has."""
         queue = self._queue
-        while queue is not None and not self._waiting and self._fetched < self._durable:
-            found = queue.read(self._fetched, min(READ_AHEAD, self._durable - self._fetched))
-            if not found:
-                break
-            self._fetched = found[-1].sequence
-            for delivery in found:
-                if delivery.released:  # a member has it (QoS 2)
-                    self._taken = max(self._taken, delivery.sequence)
-                else:
-                    self._waiting.append(delivery)
-                    message = delivery.message
-                    self._memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
-        return bool(self._waiting)
+        if queue is None or self._fetched >= self._durable:
+            return 0
+        found = queue.read(self._fetched, min(READ_AHEAD, self._durable - self._fetched))
+        for delivery in found:
+            self._fetched = delivery.sequence
+            if delivery.released:  # a member has it (QoS 2)
+                self._taken = max(self._taken, delivery.sequence)
+            else:
+                self._waiting.append(delivery)
+                message = delivery.message
+                self._memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
+        return len(found)
 
     def _choose(self, message: Publish, qos: int) -> "Subscription | None":
         """The next member in turn that can take a message; None if there is none now.
@@ -413,9 +425,22 @@ class Shares:
         for group in session.groups:
             self.dirty[group] = None
 
-    def pump(self) -> None:
-        """At the end of a turn: let the groups with a change send what their members can take."""
+    def pump(self) -> bool:
+        """At the end of a turn: let the groups with a change send what their members can take, as much as one turn may.
+        True: the next turn has work already.
+        """
         dirty = self.dirty
         self.dirty = {}
+        left = PUMPED_A_TURN
+        unfinished: list[ShareGroup] = []  # behind those that were not reached
         for group in dirty:
-            group.pump()
+            if left <= 0:
+                self.dirty[group] = None
+                continue
+            pumped = group.pump()
+            left -= pumped
+            if pumped >= PUMPED_AT_ONCE:
+                unfinished.append(group)
+        for group in unfinished:
+            self.dirty[group] = None
+        return left <= 0 or bool(unfinished)
