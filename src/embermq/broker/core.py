@@ -25,7 +25,7 @@ from embermq.broker.queues.flow import ignore_long_queue
 from embermq.broker.queues.outbound import DROPS_AT_ONCE
 from embermq.broker.queues.shared import ShareGroup, Shares
 from embermq.broker.retained_delivery import COMPARISONS_MAX, RetainedDelivery
-from embermq.broker.routes import Routes
+from embermq.broker.routes import Route, Routes
 from embermq.broker.session import Session
 from embermq.broker.shortcuts import Shortcuts
 from embermq.broker.subscriptions import Subscriptions
@@ -163,16 +163,25 @@ class Core:
     ) -> None:
         """`may_wait`: a PUBLISH to a client whose queue is full waits until it has drained."""
         delivery = self.delivery
-        congested = delivery.flow.congested
+        flow = delivery.flow
+        congested = flow.congested
         try:
             after, count = 0, len(packets)
             while after < count:
                 packet = packets[after]
                 after += 1
                 if isinstance(packet, Publish):
-                    if congested and may_wait and packet.qos and self._hold_back(session, link, packets, packet, after):
-                        return
-                    taken = 0 if shortcuts is None else shortcuts.publish(session, link, packet, packets, after)
+                    is_counted = False  # then the next ones have to be counted too, so that it is not part of a run
+                    if packet.qos:
+                        if congested and may_wait:
+                            if self._hold_back(session, link, packets, packet, after):
+                                return
+                            is_counted = flow.is_passing
+                        if session.outbound.is_filling():
+                            flow.count_own(session, packet, self._route(packet))
+                    taken = 0
+                    if shortcuts is not None and not is_counted:
+                        taken = shortcuts.publish(session, link, packet, packets, after)
                     if taken:
                         after += taken - 1
                     else:
@@ -211,12 +220,17 @@ class Core:
     def _hold_back(self, session: Session, link: Link, packets: list[Packet], message: Publish, after: int) -> bool:
         """Let a publisher wait, from the message on that is before `after`, if a receiver of it is congested."""
         flow = self.delivery.flow
-        receiver = flow.blocking(self._routes.route(message.topic_name))
-        if receiver is None:
+        congestion = flow.blocking(session, message, self._route(message))
+        if congestion is None:
             return False
-        at_once = flow.defer(session, receiver, link, packets[after - 1 :])
+        at_once = flow.defer(session, congestion, link, packets[after - 1 :])
         self._process(session, link, at_once, False, None)
         return True
+
+    def _route(self, message: Publish) -> Route:
+        """Who gets a message, which may not be admitted yet."""
+        route = self.admission.admitted.get(message.topic_name)
+        return self._routes.route(message.topic_name) if route is None else route
 
     def _process_deferred(self) -> None:
         """The publishers that no longer wait for a receiver go on."""
@@ -389,6 +403,7 @@ class Core:
     def end_turn(self) -> bool:
         """All packets of this turn are in: commit, send what windows allow. True: the next turn has work already."""
         self._set_clock()
+        self.delivery.flow.now_ms = self.connections.now_ms
         if self.effects.must_release():
             self.effects.release_more()
         if self.effects.pending:
@@ -437,7 +452,7 @@ class Core:
                 if drops >= DROPS_AT_ONCE:
                     unfinished.append(session)
                 self._shares.session_changed(session)
-            if (outbound.is_congested or outbound.is_slow) and outbound.is_below_low_water():
+            if outbound.is_watched() and outbound.is_below_low_water():
                 delivery.flow.drained(session)
         for session in unfinished:
             delivery.dirty[session] = None

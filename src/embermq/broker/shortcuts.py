@@ -215,7 +215,7 @@ class Shortcuts:
         outbound = session.outbound
         if outbound.queue is not None or outbound.backlog or outbound.resend_ids or session.streams.waiting:
             return False
-        if session.groups:
+        if session.groups or outbound.is_watched():
             return False
         inflight = outbound.inflight.parted()
         delivery = inflight.get(packet_id)

@@ -1,6 +1,4 @@
-"""Addresses: which of them only this machine reaches, which count as one peer, how one is shown, and how a long path is
-one.
-"""
+"""Addresses: which of them only this machine reaches, how one is shown, and how a long path is one."""
 
 import ipaddress
 import os
@@ -33,15 +31,6 @@ def shown_peer(peer: object) -> str:
     if isinstance(peer, tuple) and len(peer) >= 2:
         return f"{peer[0]}:{peer[1]}"
     return str(peer) if peer else "unix"
-
-
-def network_of(address: str) -> str:
-    """What counts as one peer: an address of IPv4, a network of IPv6, of which one peer has many addresses."""
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    return address if found.version == 4 else str(ipaddress.ip_network((found, 64), strict=False))
 
 
 @contextmanager

@@ -31,6 +31,8 @@ WINDOW_LONG_US: Final = 1_000_000
 """A full window that is acknowledged within the first time is doubled; one that takes the second time is halved."""
 HIGH_WATER_PART: Final = 4
 """The high water mark is this part of the largest queue, a fourth; the low one is half of it."""
+LATE_MESSAGES: Final = 8_192
+"""A queue that publishers wait for may have as many more messages as it may have anyway, or this many."""
 DROPS_AT_ONCE: Final = 1_024
 """How many messages one `pump` drops because they have expired or are too large; a queue may have a million of them."""
 SHARED_INFLIGHT_MAX: Final = 8_192
@@ -70,6 +72,8 @@ class Outbound:
         "durable",
         "is_congested",
         "is_slow",
+        "_own_bytes",
+        "_own_messages",
         "memory_bytes",
         "memory_bytes_max",
         "high_water_bytes",
@@ -115,6 +119,9 @@ class Outbound:
         self.high_water_bytes: Final = bytes_max // HIGH_WATER_PART
         self.is_congested = False  # publishers wait for it (`flow`)
         self.is_slow = False  # it has not drained while they waited
+        # What the client has sent itself since its queue was below the low water mark: nobody waits because of that.
+        self._own_bytes = 0
+        self._own_messages = 0
         self.dropped = 0  # messages for this session, at any QoS, since the session or the server began
         self._clock: Final = clock if clock is not None else Clock()
         self._live = 0  # the sequence number of a message that has not waited: it does not expire
@@ -193,8 +200,10 @@ class Outbound:
 
     def _has_place(self, link: Link | None) -> bool:
         """Publishers wait for a client that reads: what came before they did is not dropped for being too many."""
-        is_bounded = link is None or self.is_slow
-        return (len(self.backlog) < self._length_max or not is_bounded) and self.memory_bytes < self.memory_bytes_max
+        length_max = self._length_max
+        if link is not None and not self.is_slow:
+            length_max += max(length_max, LATE_MESSAGES)
+        return len(self.backlog) < length_max and self.memory_bytes < self.memory_bytes_max
 
     def is_long(self) -> bool:
         """Whether a persistent queue keeps three fourths of what it may of the log."""
@@ -202,8 +211,13 @@ class Outbound:
 
     def is_above_high_water(self) -> bool:
         """Whether so much waits that publishers should wait: in memory, or in the log."""
-        is_much = self.memory_bytes > self.high_water_bytes or self.is_long()
-        return is_much or len(self.backlog) * HIGH_WATER_PART > self._length_max
+        is_much = self.memory_bytes - self._own_bytes > self.high_water_bytes or self.is_long()
+        return is_much or (len(self.backlog) - self._own_messages) * HIGH_WATER_PART > self._length_max
+
+    def is_filling(self) -> bool:
+        """Whether more waits in memory than the low water mark."""
+        length = 2 * HIGH_WATER_PART * len(self.backlog)
+        return length > self._length_max or self.memory_bytes * 2 > self.high_water_bytes
 
     def is_below_low_water(self) -> bool:
         """Whether so little waits that publishers may go on."""
@@ -212,8 +226,26 @@ class Outbound:
             if self.is_long():
                 return False
             self.is_reported_long = False
-        length = 2 * HIGH_WATER_PART * len(self.backlog)
-        return length <= self._length_max and self.memory_bytes * 2 <= self.high_water_bytes
+        return not self.is_filling()
+
+    def is_watched(self) -> bool:
+        """Whether it matters when the queue is below its low water mark."""
+        return self.is_congested or self.is_slow or self._own_messages > 0
+
+    def drained(self) -> None:
+        """The queue is below its low water mark, or the connection has ended."""
+        self.is_slow = False
+        self._own_bytes = self._own_messages = 0
+
+    def add_own(self, message: Publish) -> None:
+        """The client is to get a message that it has sent itself, although its queue is filling."""
+        self._own_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
+        self._own_messages += 1
+
+    def water_bytes(self, message: Publish) -> int:
+        """What a message counts towards the high water mark in bytes, with its part of that in messages."""
+        part_bytes = self.high_water_bytes * HIGH_WATER_PART // self._length_max
+        return part_bytes + len(message.topic_name) + len(message.payload) + len(message.properties)
 
     def set_window(self, window_max: int) -> None:
         """At most `window_max` messages are in flight: first `WINDOW_START`, more if they are acknowledged quickly."""
@@ -446,7 +478,7 @@ class Outbound:
 
     def is_waiting(self) -> bool:
         """Whether something follows from an acknowledgement: a message waits for the window, or the store must know."""
-        return self.queue is not None or bool(self.backlog) or bool(self.resend_ids)
+        return self.queue is not None or bool(self.backlog) or bool(self.resend_ids) or self.is_watched()
 
     def record_acknowledged(self) -> None:
         """Once a turn: tell the persistent queue how far everything is acknowledged."""

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
+from embermq.broker.rates.network import network_of
 from embermq.protocol.reasons import ReasonCode
-from embermq.transport.addresses import network_of
 
 SHARED_ADDRESSES: Final = ("127.0.0.0/8", "::1/128")
 FAILED_LOGIN: Final = frozenset({ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED})
