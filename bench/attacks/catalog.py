@@ -3,7 +3,7 @@
 import time
 from typing import Final
 
-from bench.attacks import connections, http, small_packets, subscriptions, tls, websockets
+from bench.attacks import connections, http, queues, small_packets, subscriptions, tls, websockets
 from bench.attacks.clients import Attack, Target
 from bench.machine import raise_open_files
 
@@ -16,6 +16,7 @@ def nothing(target: Target, until_s: float) -> None:
 ATTACKS: Final[dict[str, Attack]] = {
     "nothing": Attack(nothing),
     **subscriptions.ATTACKS,
+    **queues.ATTACKS,
     **small_packets.ATTACKS,
     **connections.ATTACKS,
     **tls.ATTACKS,
@@ -25,6 +26,6 @@ ATTACKS: Final[dict[str, Attack]] = {
 
 
 def run_attack(name: str, target: Target, seconds: float) -> None:
-    """In a process of its own."""
+    """In a process of its own, which imports this module and not `__main__`."""
     raise_open_files()
     ATTACKS[name].run(target, time.monotonic() + seconds)
