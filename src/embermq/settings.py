@@ -164,6 +164,7 @@ class LimitSettings(Section):
     subscriptions_max: Count = limits.SUBSCRIPTIONS_MAX
     subscription_bytes_max: Count = limits.SUBSCRIPTION_BYTES_MAX
     all_subscription_bytes_max: Count = limits.ALL_SUBSCRIPTION_BYTES_MAX
+    share_groups_max: Annotated[int, Field(ge=0)] = limits.SHARE_GROUPS_MAX
     history_subscriptions_max: Annotated[int, Field(ge=0)] = limits.HISTORY_SUBSCRIPTIONS_MAX
     all_history_subscriptions_max: Annotated[int, Field(ge=0)] = limits.ALL_HISTORY_SUBSCRIPTIONS_MAX
     keep_alive_max_s: Annotated[int, Field(ge=1, le=65_535)] = limits.KEEP_ALIVE_MAX_S

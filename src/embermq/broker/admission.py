@@ -139,7 +139,8 @@ class Admission:
         reason: ReasonCode
         asked = asked or topic_filter
         size_bytes = subscription_bytes(topic_filter)
-        if is_shared(topic_filter):
+        is_share = is_shared(topic_filter)
+        if is_share:
             topic_filter = filter_of(topic_filter)
         if not topic_filter:
             reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "not $share/name/filter"
@@ -153,6 +154,8 @@ class Admission:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.memory_bytes_max is reached"
         elif not existed and len(session.subscriptions) >= self._limits.subscriptions_max:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.subscriptions_max is reached"
+        elif not existed and is_share and len(session.groups) >= self._limits.share_groups_max:
+            reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.share_groups_max is reached"
         elif not existed and session.subscription_bytes + size_bytes > self._limits.subscription_bytes_max:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.subscription_bytes_max is reached"
         elif not existed and self._routes.size_bytes + size_bytes > self._limits.all_subscription_bytes_max:

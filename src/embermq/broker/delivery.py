@@ -166,6 +166,7 @@ class MessageDelivery:
         shares: list[tuple[RouteGroup, int]] = []
         if route.groups:
             shares = [(group, group.enqueue(message, offset, client_id)) for group in route.groups]
+            self._counters.dropped_queue_full += route.groups_left_out
         if must_be_durable or (publisher is not None and publisher.pending):
             if (
                 self._with_shortcuts

@@ -20,6 +20,7 @@ TOPIC_LEVELS_MAX: Final = 128
 SUBSCRIPTIONS_MAX: Final = 20_000
 SUBSCRIPTION_BYTES_MAX: Final = 32 * 1024 * 1024
 ALL_SUBSCRIPTION_BYTES_MAX: Final = 256 * 1024 * 1024
+SHARE_GROUPS_MAX: Final = 200
 HISTORY_SUBSCRIPTIONS_MAX: Final = 32
 ALL_HISTORY_SUBSCRIPTIONS_MAX: Final = 1_000
 KEEP_ALIVE_MAX_S: Final = KEEP_ALIVE_UNCAPPED_S
@@ -50,6 +51,7 @@ class Limits:
         "subscriptions_max",
         "subscription_bytes_max",
         "all_subscription_bytes_max",
+        "share_groups_max",
         "history_subscriptions_max",
         "all_history_subscriptions_max",
         "keep_alive_max_s",
@@ -81,6 +83,7 @@ class Limits:
         subscriptions_max: int = SUBSCRIPTIONS_MAX,
         subscription_bytes_max: int = SUBSCRIPTION_BYTES_MAX,
         all_subscription_bytes_max: int = ALL_SUBSCRIPTION_BYTES_MAX,
+        share_groups_max: int = SHARE_GROUPS_MAX,
         history_subscriptions_max: int = HISTORY_SUBSCRIPTIONS_MAX,
         all_history_subscriptions_max: int = ALL_HISTORY_SUBSCRIPTIONS_MAX,
         keep_alive_max_s: int = KEEP_ALIVE_MAX_S,
@@ -108,6 +111,7 @@ class Limits:
         self.subscriptions_max: Final = subscriptions_max  # of one client
         self.subscription_bytes_max: Final = subscription_bytes_max  # in memory, of one client
         self.all_subscription_bytes_max: Final = all_subscription_bytes_max  # in memory, of all clients together
+        self.share_groups_max: Final = share_groups_max  # that one client is a member of
         self.history_subscriptions_max: Final = history_subscriptions_max  # `$asof` and `$replay`, of one client
         self.all_history_subscriptions_max: Final = all_history_subscriptions_max  # of all clients together
         self.keep_alive_max_s: Final = keep_alive_max_s

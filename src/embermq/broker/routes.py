@@ -9,10 +9,10 @@ all of them (5.0, MQTT-3.3.4-4).
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
+from embermq.broker.queues.route_group import GROUPS_OF_MESSAGE_MAX, RouteGroup, groups_of_message
 from embermq.protocol.packets import Publish
 
 if TYPE_CHECKING:
-    from embermq.broker.queues.route_group import RouteGroup
     from embermq.broker.session import Session
 
 
@@ -59,16 +59,17 @@ class Subscription:
 class Route:
     """The sessions that a topic name reaches, each once.
 
-    `receivers` get every message; `groups` decide themselves who gets it.
+    `receivers` get every message; `groups` decide themselves who gets it, and `groups_left_out` are too many.
     `persistent` are the receivers whose queue takes a QoS 1 or 2 message in the open commit group.
     `is_plain`: no receiver has an option that makes its copy of a QoS 0 message differ from the others'.
     """
 
-    __slots__ = ("receivers", "groups", "persistent", "is_plain")
+    __slots__ = ("receivers", "groups", "groups_left_out", "persistent", "is_plain")
 
-    def __init__(self, receivers: list[Subscription], groups: "list[RouteGroup]") -> None:
+    def __init__(self, receivers: list[Subscription], groups: list[RouteGroup]) -> None:
         self.receivers: Final = receivers
-        self.groups: Final = groups
+        self.groups: Final = groups if len(groups) <= GROUPS_OF_MESSAGE_MAX else groups_of_message(groups)
+        self.groups_left_out: Final = len(groups) - len(self.groups)
         self.persistent: Final = [
             receiver for receiver in receivers if receiver.qos > 0 and receiver.session.outbound.queue is not None
         ]
@@ -101,7 +102,7 @@ _NO_RECEIVERS: Final = Route([], [])  # one for all names without a subscription
 # One empty one for all nodes, never changed: most nodes have one child, and no subscription or group of their own.
 _NO_CHILDREN: Final[dict[str, "_Node"]] = {}
 _NO_SUBSCRIPTIONS: Final[dict["Session", Subscription]] = {}
-_NO_GROUPS: Final[list["RouteGroup"]] = []
+_NO_GROUPS: Final[dict[RouteGroup, None]] = {}
 
 
 @final
@@ -112,8 +113,8 @@ class _Node:
         self.children = _NO_CHILDREN
         self.here = _NO_SUBSCRIPTIONS  # topic filters that end at this level
         self.below = _NO_SUBSCRIPTIONS  # topic filters that end in '#' after this level
-        self.groups_here: list[RouteGroup] = _NO_GROUPS
-        self.groups_below: list[RouteGroup] = _NO_GROUPS
+        self.groups_here = _NO_GROUPS
+        self.groups_below = _NO_GROUPS
 
 
 @final
@@ -149,14 +150,18 @@ class Routes:
         place[subscription.session] = subscription
         self._changed(subscription.topic_filter)
 
-    def add_group(self, group: "RouteGroup") -> None:
+    def add_group(self, group: RouteGroup) -> None:
         """Add a group, which the trie does not have."""
         levels, is_multi = _levels(group.topic_filter)
         node = self._node(levels)
-        if is_multi:
-            node.groups_below = [*node.groups_below, group]
-        else:
-            node.groups_here = [*node.groups_here, group]
+        place = node.groups_below if is_multi else node.groups_here
+        if place is _NO_GROUPS:
+            place = {}
+            if is_multi:
+                node.groups_below = place
+            else:
+                node.groups_here = place
+        place[group] = None
         self._changed(group.topic_filter)
 
     def remove(self, session: "Session", topic_filter: str) -> None:
@@ -172,15 +177,14 @@ class Routes:
         _remove_empty(path, levels)
         self._changed(topic_filter)
 
-    def remove_group(self, group: "RouteGroup") -> None:
+    def remove_group(self, group: RouteGroup) -> None:
         """Remove a group, with the nodes that are empty then."""
-        levels, _ = _levels(group.topic_filter)
+        levels, is_multi = _levels(group.topic_filter)
         path = self._path(levels)
         if path is None:
             return
-        node = path[-1]
-        node.groups_here = [other for other in node.groups_here if other is not group]
-        node.groups_below = [other for other in node.groups_below if other is not group]
+        place = path[-1].groups_below if is_multi else path[-1].groups_here
+        place.pop(group, None)
         _remove_empty(path, levels)
         self._changed(group.topic_filter)
 
@@ -280,7 +284,7 @@ class _Found:
         self._by_session: dict[Session, Subscription] = {}
         self._overlapping: dict[Session, list[Subscription]] = {}  # of sessions with more than one
 
-    def collect(self, place: "dict[Session, Subscription]", groups: "list[RouteGroup]") -> None:
+    def collect(self, place: "dict[Session, Subscription]", groups: dict[RouteGroup, None]) -> None:
         self.groups += groups
         for session, subscription in place.items():
             other = self._by_session.setdefault(session, subscription)

@@ -116,6 +116,14 @@ class Session:
             self.groups = {}
         self.groups[group] = None
 
+    def shared_bytes(self) -> int:
+        """What waits in memory in the share groups that are charged to the client."""
+        for group in self.groups:
+            size_bytes = group.charged_bytes(self)
+            if size_bytes:
+                return size_bytes
+        return 0
+
     def connection(self) -> Link | None:
         """The client's connection, whether CONNACK has been sent or not; None while there is none."""
         return self.opening if self.link is None else self.link
@@ -225,7 +233,7 @@ def heaviest(sessions: Iterable[Session], bytes_min: int) -> Session | None:
     for session in sessions:
         link = session.connection()
         if link is not None:
-            held_bytes = session.outbound.memory_bytes + link.unread_bytes()
+            held_bytes = session.outbound.memory_bytes + session.shared_bytes() + link.unread_bytes()
             if held_bytes >= most_bytes:
                 found, most_bytes = session, held_bytes
     return found

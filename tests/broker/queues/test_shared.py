@@ -6,6 +6,7 @@ import pytest
 
 from embermq.broker.access import Identity
 from embermq.broker.limits import Limits
+from embermq.broker.queues.route_group import GROUPS_OF_MESSAGE_MAX
 from embermq.protocol.packets import (
     Connect,
     Delivery,
@@ -435,3 +436,109 @@ def test_members_that_are_away_are_not_looked_at() -> None:
     assert sorted(answer(bench, links[0]) + answer(bench, back)) == payloads
     bench.send(links[0], Unsubscribe(1, [GROUP]))
     assert [member.session.client_id for member in group._connected()] == ["m2"]
+
+
+def test_a_client_is_a_member_of_a_bounded_number_of_groups() -> None:
+    refused: list[str] = []
+    bench = Bench(limits=Limits(share_groups_max=2), report_refusal=lambda refusal: refused.append(refusal.detail))
+    client, other = bench.join("client"), bench.join("other")
+    requests = [SubscriptionRequest(f"$share/{name}/t", 1) for name in ("a", "b", "c", "a")]
+    bench.send(client, Subscribe(1, [*requests, SubscriptionRequest("t", 1)]))
+    quota = int(ReasonCode.QUOTA_EXCEEDED)
+    assert client.take() == [Suback(1, [1, 1, quota, 1, 1], "limits.share_groups_max is reached")]
+    assert refused == ["limits.share_groups_max is reached"]
+    assert bench.core.counters.subscriptions_refused == 1
+    bench.send(client, Unsubscribe(2, ["$share/a/t"]), Subscribe(3, [requests[2]]))
+    assert client.take()[-1] == Suback(3, [1])
+    # Joining the groups of others counts as well as founding them.
+    bench.send(other, Subscribe(1, requests[:3]))
+    assert other.take() == [Suback(1, [1, 1, quota], "limits.share_groups_max is reached")]
+
+
+def test_the_queues_of_all_groups_of_a_client_have_the_limits_of_one_together() -> None:
+    bench = Bench(limits=Limits(queue_messages_max=30))
+    client, other = bench.join("client", room=0), bench.join("other", room=0)
+    bench.send(client, Subscribe(1, [SubscriptionRequest(f"$share/{number}/t", 1) for number in range(5)]))
+    bench.send(other, Subscribe(1, [SubscriptionRequest("$share/other/t", 1)]))
+    for number in range(20):
+        bench.publish("t", b"%d" % number, 1)
+    owed = {group.share_filter: group.owed() for group in bench.core.share_groups()}
+    assert owed.pop("$share/other/t") == 20
+    assert sum(owed.values()) == 30
+    assert bench.core.counters.dropped_queue_full == 5 * 20 - 30
+
+
+def test_a_message_that_waits_in_many_groups_of_a_client_counts_once_in_bytes() -> None:
+    bench = Bench(limits=Limits(queue_bytes_max=10_000))
+    client = bench.join("client", room=0)
+    bench.send(client, Subscribe(1, [SubscriptionRequest(f"$share/{number}/t", 1) for number in range(50)]))
+    for _ in range(20):
+        bench.publish("t", bytes(999), 1)
+    session = bench.core.sessions()[0]
+    assert [group.owed() for group in bench.core.share_groups()] == [10] * 50
+    assert session.shared_bytes() == 10_000
+    bench.send(client, Unsubscribe(2, [f"$share/{number}/t" for number in range(49)]))
+    assert session.shared_bytes() == 10_000
+    client.room = 1_000_000
+    bench.core.writable(client)
+    bench.turn()
+    assert len(client.take_messages()) == 10
+    assert session.shared_bytes() == 0
+
+
+def test_what_waits_is_charged_to_the_next_member_when_the_oldest_leaves() -> None:
+    bench = Bench(limits=Limits(queue_messages_max=30))
+    first, second = bench.join("first", room=0), bench.join("second", room=0)
+    bench.subscribed(first, "$share/a/t", 1)
+    bench.subscribed(second, "$share/b/t", 1)
+    bench.subscribed(second, "$share/a/t", 1)
+    for number in range(20):
+        bench.publish("t", b"%d" % number, 1)
+    bench.lose(first)
+    assert {group.share_filter: group.owed() for group in bench.core.share_groups()} == {
+        "$share/a/t": 10,
+        "$share/b/t": 20,
+    }
+    second.room = 1_000_000
+    bench.core.writable(second)
+    bench.turn()
+    assert len(second.take_messages()) == 30
+    assert bench.core.counters.dropped_queue_full == 10
+
+
+def test_a_message_goes_to_a_bounded_number_of_groups_first_to_those_of_clients_with_few() -> None:
+    bench = Bench(limits=Limits(share_groups_max=10_000))
+    greedy, modest = bench.join("greedy"), bench.join("modest")
+    requests = [SubscriptionRequest(f"$share/{number}/#", 0) for number in range(GROUPS_OF_MESSAGE_MAX + 10)]
+    bench.send(greedy, Subscribe(1, requests))
+    bench.subscribed(modest, "$share/modest/t", 0)
+    greedy.take()
+    bench.publish("t", b"x")
+    assert len(modest.payloads()) == 1
+    assert len(greedy.payloads()) == GROUPS_OF_MESSAGE_MAX - 1
+    assert bench.core.counters.dropped_queue_full == 11
+
+
+def test_a_stored_group_whose_members_are_away_keeps_nothing_in_memory() -> None:
+    bench = Bench(ScriptedStore(late=False))
+    client = bench.join("client", clean=False)
+    bench.subscribed(client, GROUP, 1)
+    bench.lose(client)
+    payloads = publish(bench, 600)
+    session = bench.core.sessions()[0]
+    assert session.shared_bytes() == 0
+    again = bench.join("client", clean=False)
+    assert answer(bench, again) == payloads
+
+
+def test_a_ready_member_gets_stored_messages_although_other_groups_of_the_client_are_full() -> None:
+    bench = Bench(ScriptedStore(late=False), Limits(queue_messages_max=300))
+    founder, helper = bench.join("founder", clean=False, room=0), bench.join("helper", clean=False)
+    for name in ("a", "b"):
+        bench.subscribed(founder, f"$share/{name}/{name}", 1)
+    bench.subscribed(helper, "$share/b/b", 1)
+    for _ in range(300):
+        bench.publish("a", b"x", 1)
+    for number in range(20):
+        bench.publish("b", b"%d" % number, 1)
+    assert answer(bench, helper) == [b"%d" % number for number in range(20)]

@@ -1,20 +1,29 @@
 """What a route reaches besides the sessions with a plain subscription: share groups, and replays that are live.
 
-Owns: the two calls with which such a group gets a message.
+Owns: the two calls with which such a group gets a message, and which share groups get one that too many match.
 """
 
 from abc import ABC, abstractmethod
+from typing import Final
 
 from embermq.protocol.packets import Publish
 
 
+GROUPS_OF_MESSAGE_MAX: Final = 500
+"""How many share groups one message goes to."""
+
+
 class RouteGroup(ABC):
-    """A place in the trie that takes messages itself."""
+    """A place in the trie that takes messages itself.
 
-    __slots__ = ("topic_filter",)
+    `rank`: where more share groups match a message than may get it, those with a lower rank do; 0: always.
+    """
 
-    def __init__(self, topic_filter: str) -> None:
-        self.topic_filter = topic_filter
+    __slots__ = ("topic_filter", "rank")
+
+    def __init__(self, topic_filter: str, rank: int = 0) -> None:
+        self.topic_filter: Final = topic_filter
+        self.rank: Final = rank
 
     @abstractmethod
     def enqueue(self, message: Publish, offset: int, client_id: str) -> int:
@@ -23,3 +32,20 @@ class RouteGroup(ABC):
     @abstractmethod
     def offer(self, message: Publish, sequence: int) -> None:
         """A message may be sent. `sequence` is what `enqueue` returned; 0 for a message of the server itself."""
+
+
+def _rank(group: RouteGroup) -> int:
+    return group.rank
+
+
+def groups_of_message(groups: list[RouteGroup]) -> list[RouteGroup]:
+    """Those of all groups that match a topic name which get its messages, the lowest rank first."""
+    first: list[RouteGroup] = []
+    ranked: list[RouteGroup] = []
+    for group in groups:
+        if group.rank == 0:
+            first.append(group)
+        else:
+            ranked.append(group)
+    ranked.sort(key=_rank)
+    return first + ranked[:GROUPS_OF_MESSAGE_MAX]

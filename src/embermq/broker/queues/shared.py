@@ -10,6 +10,10 @@ window; these get messages in turn. With a member whose session is stored, the q
 - QoS 2 must stay with the member that it was sent to (MQTT-4.8.2-4, -5). So it is moved to the queue of the member's
   session: the group's queue marks it as handed over in the same commit group, and it is sent after the commit.
 No order is kept between members (5.0, MQTT-4.6.0-6).
+
+A client can be in many groups that get the same messages. So what waits in memory is charged to one member, the one
+that has been in the group for longest: the queues of all groups that are charged to a client have the limits of one
+queue together. A message that waits in several of them counts once in bytes, as it is in memory once.
 """
 
 from collections import deque
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 SHARED_PREFIX: Final = "$share/"
 READ_AHEAD: Final = 256
 """How many messages are read from the queue of a group at a time."""
+RANK_BITS: Final = 48
+"""How many bits of a group's rank are its number; before them is how many groups its founder was in."""
 PUMPED_AT_ONCE: Final = 1_024
 PUMPED_A_TURN: Final = 4_096
 """How many messages one group, and all groups together, give to members or drop in one turn."""
@@ -51,6 +57,54 @@ def filter_of(share_filter: str) -> str:
 
 
 @final
+class Waiting:
+    """What waits in memory in all groups that are charged to one client."""
+
+    __slots__ = ("_length_max", "_bytes_max", "_length", "_bytes", "_places")
+
+    def __init__(self, length_max: int, bytes_max: int) -> None:
+        self._length_max: Final = length_max
+        self._bytes_max: Final = bytes_max
+        self._length = 0
+        self._bytes = 0
+        self._places: Final[dict[int, int]] = {}  # by the identity of a message: in how many groups it waits
+
+    def __len__(self) -> int:
+        return self._length
+
+    def size_bytes(self) -> int:
+        """The topic names, payloads and properties, each message once."""
+        return self._bytes
+
+    def is_full(self) -> bool:
+        """Whether no further message may wait."""
+        return self._length >= self._length_max or self._bytes >= self._bytes_max
+
+    def has_place(self, message: Publish) -> bool:
+        """Whether a message may wait in one more group; if it waits in another, its bytes are counted already."""
+        is_small = self._bytes < self._bytes_max or id(message) in self._places
+        return is_small and self._length < self._length_max
+
+    def add(self, message: Publish) -> None:
+        """A message waits in one more group."""
+        self._length += 1
+        places = self._places.get(id(message), 0)
+        if places == 0:
+            self._bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
+        self._places[id(message)] = places + 1
+
+    def remove(self, message: Publish) -> None:
+        """It does not wait in one of them any more."""
+        self._length -= 1
+        places = self._places[id(message)]
+        if places > 1:
+            self._places[id(message)] = places - 1
+        else:
+            del self._places[id(message)]
+            self._bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
+
+
+@final
 class ShareGroup(RouteGroup):
     """The members of one share name and filter, and the messages that no member has got yet."""
 
@@ -66,7 +120,7 @@ class ShareGroup(RouteGroup):
         "_qos_members",
         "_next",
         "_waiting",
-        "_memory_bytes",
+        "_charged",
         "_fetched",
         "_durable",
         "_taken",
@@ -74,8 +128,8 @@ class ShareGroup(RouteGroup):
         "_acknowledged",
     )
 
-    def __init__(self, shares: "Shares", share_filter: str) -> None:
-        super().__init__(filter_of(share_filter))
+    def __init__(self, shares: "Shares", share_filter: str, rank: int, charged: Waiting) -> None:
+        super().__init__(filter_of(share_filter), rank)
         self.share_filter: Final = share_filter
         self.members: Final[dict[Session, Subscription]] = {}
         self.has_ended = False
@@ -87,7 +141,7 @@ class ShareGroup(RouteGroup):
         self._qos_members = 0  # members with QoS 1 or 2
         self._next = 0  # the place in `_order` of the member whose turn it is
         self._waiting: Final[deque[Delivery]] = deque()
-        self._memory_bytes = 0  # of topic names and payloads that wait
+        self._charged = charged  # of the oldest member; it has all that is in `_waiting`
         self._fetched = 0  # the newest sequence number that was read from the queue, or never needed to be
         self._durable = 0  # the newest sequence number that is durable and may be sent
         self._taken = 0  # the newest sequence number that a member got
@@ -105,6 +159,10 @@ class ShareGroup(RouteGroup):
     def oldest_owed_offset(self) -> int:
         """The record of the oldest of them in the stored queue; 0 if there is none."""
         return 0 if self._queue is None else self._queue.oldest_owed_offset()
+
+    def charged_bytes(self, session: "Session") -> int:
+        """What waits in memory in all groups that are charged to a session, if this is one of them; else 0."""
+        return self._charged.size_bytes() if next(iter(self.members)) is session else 0
 
     # -- members -----------------------------------------------------------------------------------------------------
 
@@ -124,9 +182,30 @@ class ShareGroup(RouteGroup):
 
     def remove(self, session: "Session") -> None:
         """A session is no longer a member. What it has got already is completed (5.0, MQTT-3.10.4-3)."""
+        is_oldest = next(iter(self.members)) is session
         self._qos_members -= self.members.pop(session).qos > 0
         self._is_order_known = False
         del session.groups[self]
+        if is_oldest and self.members:
+            self._charge(self._shares.waiting_of(next(iter(self.members))))
+
+    def _charge(self, charged: Waiting) -> None:
+        """Another member is the oldest: what waits is charged to it. What it has no place for is dropped, unless it is
+        in the stored queue: few of those are in memory.
+        """
+        before, self._charged = self._charged, charged
+        if before is charged:
+            return
+        kept: list[Delivery] = []
+        for delivery in self._waiting:
+            before.remove(delivery.message)
+            if delivery.sequence or charged.has_place(delivery.message):
+                charged.add(delivery.message)
+                kept.append(delivery)
+            else:
+                self._shares.counters.dropped_queue_full += 1
+        self._waiting.clear()
+        self._waiting.extend(kept)
 
     def connection_changed(self) -> None:
         """A member has a connection, or has none any more."""
@@ -148,6 +227,8 @@ class ShareGroup(RouteGroup):
     def end(self) -> None:
         """The last member is gone."""
         self.has_ended = True
+        for delivery in self._waiting:
+            self._charged.remove(delivery.message)
         self._waiting.clear()
         if self._queue is not None:
             self._shares.store.end_shared_queue(self._queue_id, self.share_filter)
@@ -176,16 +257,22 @@ class ShareGroup(RouteGroup):
         is_next = self._fetched == self._durable
         self._durable = max(self._durable, sequence)
         if sequence == 0:
-            if len(self._waiting) >= self._shares.length_max or self._memory_bytes >= self._shares.bytes_max:
+            if not self._charged.has_place(message):
                 self._shares.counters.dropped_queue_full += 1
                 return
-        elif not is_next or self._memory_bytes >= self._shares.bytes_max:
+        elif not is_next or len(self._waiting) >= READ_AHEAD or not self._can_wait(message):
+            if not self._waiting and self._connected():
+                self._shares.dirty[self] = None
             return  # it is read from the queue when its turn comes
         else:
             self._fetched = sequence
         self._waiting.append(Delivery(message, message.qos, message.retain, False, 0, (), sequence))
-        self._memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
+        self._charged.add(message)
         self._shares.dirty[self] = None
+
+    def _can_wait(self, message: Publish) -> bool:
+        """Whether a message that is stored may wait in memory too: a member may get it soon."""
+        return self._charged.has_place(message) and bool(self._connected())
 
     def _forward(self, message: Publish, sequence: int) -> None:
         if sequence:
@@ -205,7 +292,7 @@ class ShareGroup(RouteGroup):
         pumped = 0
         while pumped < PUMPED_AT_ONCE and not self.has_ended:
             if not self._waiting:
-                read = self._read_ahead()
+                read = self._read_ahead() if self._connected() else 0
                 if read == 0:
                     break
                 pumped += read - len(self._waiting)
@@ -216,8 +303,7 @@ class ShareGroup(RouteGroup):
             if member is None and not has_expired:
                 break
             self._waiting.popleft()
-            message = delivery.message
-            self._memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
+            self._charged.remove(delivery.message)
             self._taken = max(self._taken, delivery.sequence)
             pumped += 1
             if member is not None:
@@ -233,15 +319,15 @@ class ShareGroup(RouteGroup):
         queue = self._queue
         if queue is None or self._fetched >= self._durable:
             return 0
-        found = queue.read(self._fetched, min(READ_AHEAD, self._durable - self._fetched))
+        limit = 1 if self._charged.is_full() else READ_AHEAD
+        found = queue.read(self._fetched, min(limit, self._durable - self._fetched))
         for delivery in found:
             self._fetched = delivery.sequence
             if delivery.released:  # a member has it (QoS 2)
                 self._taken = max(self._taken, delivery.sequence)
             else:
                 self._waiting.append(delivery)
-                message = delivery.message
-                self._memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
+                self._charged.add(delivery.message)
         return len(found)
 
     def _choose(self, message: Publish, qos: int) -> "Subscription | None":
@@ -329,8 +415,7 @@ class ShareGroup(RouteGroup):
         """A member is gone that has not acknowledged a QoS 1 message: another gets it."""
         if not self.has_ended:
             self._waiting.appendleft(delivery)
-            message = delivery.message
-            self._memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
+            self._charged.add(delivery.message)
             self._shares.dirty[self] = None
 
     def _record_acknowledged(self) -> None:
@@ -352,10 +437,12 @@ class Shares:
         "counters",
         "clock",
         "length_max",
-        "bytes_max",
         "dirty",
-        "_routes",
+        "_bytes_max",
+        "_charged",
         "_groups",
+        "_number",
+        "_routes",
         "_saved",
     )
 
@@ -368,16 +455,18 @@ class Shares:
         clock: Clock,
         limits: Limits,
     ) -> None:
-        """The queue of each group has the limits of a session's."""
+        """The queues of the groups that are charged to a client have the limits of a session's together."""
         self.store: Final = store
         self.effects: Final = effects
         self.counters: Final = counters
         self.clock: Final = clock
         self.length_max: Final = limits.queue_messages_max
-        self.bytes_max: Final = limits.queue_bytes_max
+        self._bytes_max: Final = limits.queue_bytes_max
         self.dirty: dict[ShareGroup, None] = {}  # groups with something to send or to record at the end of this turn
         self._routes: Final = routes
         self._groups: Final[dict[str, ShareGroup]] = {}
+        self._number = 0  # of groups that there have been
+        self._charged: Final[dict[Session, Waiting]] = {}  # of the members of all groups
         self._saved: dict[str, tuple[int, Queue]] = {}  # queues at start whose members are not known yet
 
     def restore(self) -> None:
@@ -396,7 +485,12 @@ class Shares:
         share_filter = subscription.topic_filter
         group = self._groups.get(share_filter)
         if group is None:
-            group = self._groups[share_filter] = ShareGroup(self, share_filter)
+            # The first groups of each client have a lower rank than the second ones, and older groups than newer ones.
+            self._number += 1
+            session = subscription.session
+            rank = (1 + len(session.groups) << RANK_BITS) + self._number
+            group = ShareGroup(self, share_filter, rank, self.waiting_of(session))
+            self._groups[share_filter] = group
             saved = self._saved.pop(share_filter, None)
             if saved is not None:
                 group.restore(saved[0], saved[1])
@@ -409,12 +503,21 @@ class Shares:
         """A session leaves its group, which ends with the last member."""
         group = self._groups[share_filter]
         group.remove(session)
+        if not session.groups:
+            self._charged.pop(session, None)
         self._routes.count -= 1
         if not group.members:
             del self._groups[share_filter]
             self.dirty.pop(group, None)
             group.end()
             self._routes.remove_group(group)
+
+    def waiting_of(self, session: "Session") -> Waiting:
+        """What waits in the groups that are charged to a member."""
+        waiting = self._charged.get(session)
+        if waiting is None:
+            waiting = self._charged[session] = Waiting(self.length_max, self._bytes_max)
+        return waiting
 
     def groups(self) -> list[ShareGroup]:
         """All groups, as a new list."""
