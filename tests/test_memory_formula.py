@@ -16,6 +16,7 @@ QUEUE_MESSAGES = 4_000
 QUEUE_BYTES = 8 * MIB
 SUBSCRIPTION_BYTES = 4 * MIB
 RECEIVE_MAXIMUM = 2_000
+GROUPS = 40
 SETTINGS = {
     "store.memory": "true",
     "limits.packet_bytes_max": str(PACKET_BYTES),
@@ -32,8 +33,8 @@ def formula_bytes() -> int:
     return (
         2 * PACKET_BYTES
         + 3 * OUTPUT_BYTES
-        + QUEUE_BYTES
-        + 1_024 * QUEUE_MESSAGES
+        + 2 * QUEUE_BYTES
+        + 2 * 1_024 * QUEUE_MESSAGES
         + SUBSCRIPTION_BYTES
         + 128 * RECEIVE_MAXIMUM
         + 512 * 1024
@@ -57,6 +58,7 @@ def subscribed(server: ServerProcess, number: int) -> WireV5:
         at += 500
         if at == 500:
             assert wire.subscribe(("q", 1), ("z", 0)) == [1, 0]
+            assert wire.subscribe(*((f"$share/{number}-{each}/q", 1) for each in range(GROUPS))) == [1] * GROUPS
     for packet_id in range(1, RECEIVE_MAXIMUM + 1):
         wire.send(publish_v5("x", b"", qos=2, packet_id=packet_id))
     for packet_id in range(1, RECEIVE_MAXIMUM + 1):

@@ -531,8 +531,9 @@ def test_a_stored_group_whose_members_are_away_keeps_nothing_in_memory() -> None
     assert answer(bench, again) == payloads
 
 
-def test_a_ready_member_gets_stored_messages_although_other_groups_of_the_client_are_full() -> None:
-    bench = Bench(ScriptedStore(late=False), Limits(queue_messages_max=300))
+@pytest.mark.parametrize("kind", ["memory", "queues"])
+def test_a_ready_member_gets_messages_although_another_group_of_its_founder_is_full(kind: str) -> None:
+    bench = Bench(STORES[kind](), Limits(queue_messages_max=300, share_groups_max=15))
     founder, helper = bench.join("founder", clean=False, room=0), bench.join("helper", clean=False)
     for name in ("a", "b"):
         bench.subscribed(founder, f"$share/{name}/{name}", 1)
@@ -542,3 +543,29 @@ def test_a_ready_member_gets_stored_messages_although_other_groups_of_the_client
     for number in range(20):
         bench.publish("b", b"%d" % number, 1)
     assert answer(bench, helper) == [b"%d" % number for number in range(20)]
+
+
+def test_stored_queues_of_all_groups_of_a_client_have_the_length_of_one_together() -> None:
+    bench = Bench(ScriptedStore(late=False), Limits(queue_messages_max=30))
+    client = bench.join("client", clean=False)
+    bench.send(client, Subscribe(1, [SubscriptionRequest(f"$share/{number}/t", 1) for number in range(4)]))
+    client.take()
+    bench.lose(client)
+    publish_to_t = 20
+    for number in range(publish_to_t):
+        bench.publish("t", b"%d" % number, 1)
+    assert sum(group.owed() for group in bench.core.share_groups()) == 30
+    assert bench.core.counters.dropped_queue_full == 4 * publish_to_t - 30
+    # What is acknowledged, and what belongs to a group that ends, makes place.
+    again = bench.join("client", clean=False)
+    assert len(answer(bench, again)) == 30
+    bench.lose(again)
+    for number in range(5):
+        bench.publish("t", b"%d" % number, 1)
+    again = bench.join("client", clean=False)
+    bench.send(again, Unsubscribe(2, ["$share/0/t", "$share/1/t"]))
+    bench.lose(again)
+    for number in range(5):
+        bench.publish("t", b"%d" % number, 1)
+    assert [group.owed() for group in bench.core.share_groups()] == [10, 10]
+    assert bench.core.counters.dropped_queue_full == 4 * publish_to_t - 30

@@ -13,7 +13,8 @@ No order is kept between members (5.0, MQTT-4.6.0-6).
 
 A client can be in many groups that get the same messages. So what waits in memory is charged to one member, the one
 that has been in the group for longest: the queues of all groups that are charged to a client have the limits of one
-queue together. A message that waits in several of them counts once in bytes, as it is in memory once.
+queue together. A message that waits in several of them counts once in bytes, as it is in memory once. But each group
+has its part of the length for itself, so that one that nobody serves does not take the place of all others.
 """
 
 from collections import deque
@@ -58,15 +59,18 @@ def filter_of(share_filter: str) -> str:
 
 @final
 class Waiting:
-    """What waits in memory in all groups that are charged to one client."""
+    """What waits in all groups that are charged to one client: in memory, and how much in stored queues."""
 
-    __slots__ = ("_length_max", "_bytes_max", "_length", "_bytes", "_places")
+    __slots__ = ("_length_max", "_bytes_max", "_part_max", "_length", "_bytes", "_places", "_stored")
 
-    def __init__(self, length_max: int, bytes_max: int) -> None:
+    def __init__(self, length_max: int, bytes_max: int, part_max: int) -> None:
+        """`part_max`: of the length, what each group has for itself."""
         self._length_max: Final = length_max
+        self._part_max: Final = part_max
         self._bytes_max: Final = bytes_max
         self._length = 0
         self._bytes = 0
+        self._stored = 0  # entries of stored queues that are not acknowledged
         self._places: Final[dict[int, int]] = {}  # by the identity of a message: in how many groups it waits
 
     def __len__(self) -> int:
@@ -80,10 +84,21 @@ class Waiting:
         """Whether no further message may wait."""
         return self._length >= self._length_max or self._bytes >= self._bytes_max
 
-    def has_place(self, message: Publish) -> bool:
-        """Whether a message may wait in one more group; if it waits in another, its bytes are counted already."""
-        is_small = self._bytes < self._bytes_max or id(message) in self._places
-        return is_small and self._length < self._length_max
+    def has_place(self, message: Publish, length: int) -> bool:
+        """Whether a message may wait in one more group, in which `length` others wait.
+
+        If it waits in another, its bytes are counted already. One message may always wait, however large.
+        """
+        is_small = self._bytes < self._bytes_max or id(message) in self._places or length == 0
+        return is_small and (self._length < self._length_max or length < self._part_max)
+
+    def has_stored_place(self, length: int) -> bool:
+        """Whether one more message may be added to a stored queue of a length."""
+        return self._stored < self._length_max or length < self._part_max
+
+    def change_stored(self, count: int) -> None:
+        """Messages were added to a stored queue; below 0: as many are not in it any more."""
+        self._stored += count
 
     def add(self, message: Publish) -> None:
         """A message waits in one more group."""
@@ -152,9 +167,7 @@ class ShareGroup(RouteGroup):
 
     def owed(self) -> int:
         """How many messages wait for a member, or for the acknowledgement of one."""
-        if self._queue is None:
-            return len(self._waiting)
-        return max(0, self._queue.last() - self._acknowledged)
+        return len(self._waiting) if self._queue is None else self._stored()
 
     def oldest_owed_offset(self) -> int:
         """The record of the oldest of them in the stored queue; 0 if there is none."""
@@ -196,16 +209,23 @@ class ShareGroup(RouteGroup):
         before, self._charged = self._charged, charged
         if before is charged:
             return
+        stored = self._stored()
+        before.change_stored(-stored)
+        charged.change_stored(stored)
         kept: list[Delivery] = []
         for delivery in self._waiting:
             before.remove(delivery.message)
-            if delivery.sequence or charged.has_place(delivery.message):
+            if delivery.sequence or charged.has_place(delivery.message, len(kept)):
                 charged.add(delivery.message)
                 kept.append(delivery)
             else:
                 self._shares.counters.dropped_queue_full += 1
         self._waiting.clear()
         self._waiting.extend(kept)
+
+    def _stored(self) -> int:
+        """How many messages are in the stored queue and not acknowledged."""
+        return 0 if self._queue is None else max(0, self._queue.last() - self._acknowledged)
 
     def connection_changed(self) -> None:
         """A member has a connection, or has none any more."""
@@ -223,12 +243,14 @@ class ShareGroup(RouteGroup):
         self._queue = queue
         self._durable = queue.last()
         self._fetched = self._taken = self._acknowledged = queue.acknowledged()
+        self._charged.change_stored(self._stored())
 
     def end(self) -> None:
         """The last member is gone."""
         self.has_ended = True
         for delivery in self._waiting:
             self._charged.remove(delivery.message)
+        self._charged.change_stored(-self._stored())
         self._waiting.clear()
         if self._queue is not None:
             self._shares.store.end_shared_queue(self._queue_id, self.share_filter)
@@ -242,9 +264,10 @@ class ShareGroup(RouteGroup):
         queue = self._queue
         if queue is None or message.qos == 0:
             return 0
-        if queue.last() - self._acknowledged >= self._shares.length_max:
+        if not self._charged.has_stored_place(self._stored()):
             self._shares.counters.dropped_queue_full += 1
             return -1
+        self._charged.change_stored(1)
         return queue.push(message, offset, message.qos, message.retain)
 
     def offer(self, message: Publish, sequence: int) -> None:
@@ -257,7 +280,7 @@ class ShareGroup(RouteGroup):
         is_next = self._fetched == self._durable
         self._durable = max(self._durable, sequence)
         if sequence == 0:
-            if not self._charged.has_place(message):
+            if not self._charged.has_place(message, len(self._waiting)):
                 self._shares.counters.dropped_queue_full += 1
                 return
         elif not is_next or len(self._waiting) >= READ_AHEAD or not self._can_wait(message):
@@ -272,7 +295,7 @@ class ShareGroup(RouteGroup):
 
     def _can_wait(self, message: Publish) -> bool:
         """Whether a message that is stored may wait in memory too: a member may get it soon."""
-        return self._charged.has_place(message) and bool(self._connected())
+        return self._charged.has_place(message, len(self._waiting)) and bool(self._connected())
 
     def _forward(self, message: Publish, sequence: int) -> None:
         if sequence:
@@ -423,6 +446,7 @@ class ShareGroup(RouteGroup):
             return
         done = next(iter(self._unfinished)) - 1 if self._unfinished else self._taken
         if done > self._acknowledged:
+            self._charged.change_stored(self._acknowledged - done)
             self._acknowledged = done
             self._queue.acknowledge(done)
 
@@ -436,12 +460,13 @@ class Shares:
         "effects",
         "counters",
         "clock",
-        "length_max",
         "dirty",
         "_bytes_max",
         "_charged",
         "_groups",
+        "_length_max",
         "_number",
+        "_part_max",
         "_routes",
         "_saved",
     )
@@ -460,7 +485,8 @@ class Shares:
         self.effects: Final = effects
         self.counters: Final = counters
         self.clock: Final = clock
-        self.length_max: Final = limits.queue_messages_max
+        self._length_max: Final = limits.queue_messages_max
+        self._part_max: Final = limits.queue_messages_max // max(1, limits.share_groups_max)
         self._bytes_max: Final = limits.queue_bytes_max
         self.dirty: dict[ShareGroup, None] = {}  # groups with something to send or to record at the end of this turn
         self._routes: Final = routes
@@ -516,7 +542,7 @@ class Shares:
         """What waits in the groups that are charged to a member."""
         waiting = self._charged.get(session)
         if waiting is None:
-            waiting = self._charged[session] = Waiting(self.length_max, self._bytes_max)
+            waiting = self._charged[session] = Waiting(self._length_max, self._bytes_max, self._part_max)
         return waiting
 
     def groups(self) -> list[ShareGroup]:
