@@ -8,7 +8,6 @@ from typing import Final
 
 from embermq.protocol.packets import Publish
 
-
 GROUPS_OF_MESSAGE_MAX: Final = 500
 """How many share groups one message goes to."""
 
