@@ -73,9 +73,6 @@ class Waiting:
         self._stored = 0  # entries of stored queues that are not acknowledged
         self._places: Final[dict[int, int]] = {}  # by the identity of a message: in how many groups it waits
 
-    def __len__(self) -> int:
-        return self._length
-
     def size_bytes(self) -> int:
         """The topic names, payloads and properties, each message once."""
         return self._bytes
@@ -289,7 +286,7 @@ class ShareGroup(RouteGroup):
             return  # it is read from the queue when its turn comes
         else:
             self._fetched = sequence
-        self._waiting.append(Delivery(message, message.qos, message.retain, False, 0, (), sequence))
+        self._waiting.append(self._shares.delivery_of(message, sequence))
         self._charged.add(message)
         self._shares.dirty[self] = None
 
@@ -465,6 +462,7 @@ class Shares:
         "_charged",
         "_groups",
         "_length_max",
+        "_newest",
         "_number",
         "_part_max",
         "_routes",
@@ -491,6 +489,7 @@ class Shares:
         self.dirty: dict[ShareGroup, None] = {}  # groups with something to send or to record at the end of this turn
         self._routes: Final = routes
         self._groups: Final[dict[str, ShareGroup]] = {}
+        self._newest: Delivery | None = None  # of the last message that began to wait in memory only
         self._number = 0  # of groups that there have been
         self._charged: Final[dict[Session, Waiting]] = {}  # of the members of all groups
         self._saved: dict[str, tuple[int, Queue]] = {}  # queues at start whose members are not known yet
@@ -537,6 +536,14 @@ class Shares:
             self.dirty.pop(group, None)
             group.end()
             self._routes.remove_group(group)
+
+    def delivery_of(self, message: Publish, sequence: int) -> Delivery:
+        """A message as it waits: one object for all groups, unless it has a number in a stored queue."""
+        newest = self._newest
+        if sequence or newest is None or newest.message is not message:
+            newest = Delivery(message, message.qos, message.retain, False, 0, (), sequence)
+            self._newest = None if sequence else newest
+        return newest
 
     def waiting_of(self, session: "Session") -> Waiting:
         """What waits in the groups that are charged to a member."""
