@@ -315,15 +315,15 @@ class TlsHandshake(asyncio.Protocol):
         return self._transport.get_extra_info("peername") if self._transport is not None else None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self.address_key = self._listener.address_key(transport)
+        opened: asyncio.Transport = transport  # type: ignore[assignment]  # uvloop's is no subclass of asyncio's
+        self._transport = opened
+        self.address_key = self._listener.address_key(opened)
         self.since_s = time.monotonic()
         if not self._listener.admit(self):
-            transport.abort()
+            opened.abort()
             return
-        transport.pause_reading()  # what comes is for the handshake
-        self._task = asyncio.get_running_loop().create_task(self._run(transport))
+        opened.pause_reading()  # what comes is for the handshake
+        self._task = asyncio.get_running_loop().create_task(self._run(opened))
 
     async def _run(self, transport: asyncio.Transport) -> None:
         connection = HttpConnection(self._listener, self._http)
