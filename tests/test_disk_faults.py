@@ -1,9 +1,13 @@
-"""A whole server whose disk is full or read-only: what must last waits or is refused, the rest goes on, it recovers."""
+"""A whole server whose disk is full or read-only: what must last waits or is refused, the rest goes on, it recovers.
+
+Without its data directory it refuses, and does not recover by itself.
+"""
 
 import os
 import resource
+import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from random import Random
@@ -252,3 +256,55 @@ def test_a_directory_made_read_only_under_a_running_server_stops_and_recovers(
             looking.subscribe(("t/#", 0))
             found = [looking.receive_message() for _ in messages]
             assert {message.topic_name: message.payload for message in found} == contents
+
+
+# -- the data directory is gone, or another one ------------------------------------------------------------------------
+
+
+def replaced_by_a_copy(data: Path) -> None:
+    data.rename(data.with_name("aside"))
+    shutil.copytree(data.with_name("aside"), data, ignore=shutil.ignore_patterns("*.sock"))
+
+
+LOSSES: dict[str, Callable[[Path], object]] = {
+    "removed": shutil.rmtree,
+    "renamed": lambda data: data.rename(data.with_name("aside")),
+    "another": replaced_by_a_copy,
+    "log-renamed": lambda data: (data / "log").rename(data / "aside"),
+    "state-removed": lambda data: shutil.rmtree(data / "state"),
+    "lock-removed": lambda data: (data / "LOCK").unlink(),
+    "log-lock-removed": lambda data: (data / "log" / "lock").unlink(),
+    "segment-removed": lambda data: max((data / "log").glob("*.log")).unlink(),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_server_without_its_data_directory_acknowledges_nothing_more(
+    server: ServerProcess, loss: str, tmp_path: Path
+) -> None:
+    server.start()
+    publisher, watch = client(server, "publisher"), client(server, "watch")
+    watch.subscribe(STATE_TOPIC)
+    assert await_state(watch, True) == "ok"
+    publisher.publish("t", b"before", qos=1)
+    names = sorted(path.name for path in (tmp_path / "data" / "log").iterdir())
+    LOSSES[loss](tmp_path / "data")
+    # The open segment is looked at with each message, the rest of the directory once a second.
+    acknowledged = 0
+    publisher.send(publish("t", b"after", qos=1, packet_id=100))
+    while not is_held(publisher, watch):
+        publisher.expect(PUBACK, 100 + acknowledged)
+        acknowledged += 1
+        publisher.send(publish("t", b"after", qos=1, packet_id=100 + acknowledged))
+    assert acknowledged == 0 or loss in ("state-removed", "lock-removed", "log-lock-removed")
+    assert "was removed, renamed or replaced while the server ran" in await_state(watch, False)
+    assert not publisher.readable_within(0.1)
+    if loss == "renamed":  # no server can tell what was done to it meanwhile
+        (tmp_path / "aside").rename(tmp_path / "data")
+    with client(server, "late") as late:
+        late.send(publish("t", b"refused", qos=1, packet_id=1))
+        late.assert_closed()
+    if loss == "another":
+        assert sorted(path.name for path in (tmp_path / "data" / "log").iterdir()) == names
+    assert server.stop() == 0
+    assert "Traceback" not in server.log()

@@ -11,7 +11,7 @@ import pytest
 from rocksdict import WriteBatch, WriteOptions
 
 from embermq.store.committer import Committer, Work
-from embermq.store.errors import StoreError
+from embermq.store.errors import DirectoryLost, StoreError
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
 from embermq.store.retention import Retention
@@ -29,6 +29,7 @@ class Bench:
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.finished: list[tuple[int, StoreError | None]] = []
         self.trims: list[int] = []
+        self.is_lost = False
         self.log = Log(directory / "log", segment_bytes=SEGMENT_BYTES, segment_age_s=3600, sync=True)
         self.state = State(directory / "state", settings=settings)
         self._next_offset = self.log.next_offset
@@ -40,7 +41,12 @@ class Bench:
             retention=Retention(2 * SEGMENT_BYTES, 3600),
             call_soon=self.calls.put,
             want_trim=self.trims.append,
+            check_directory=self.check_directory,
         )
+
+    def check_directory(self) -> None:
+        if self.is_lost:
+            raise DirectoryLost("data")
 
     def submit(self, topic: bytes = b"a", payload: bytes = b"x", trim_before: int = 0) -> int:
         """A group of one record; returns its offset."""
@@ -166,6 +172,30 @@ def test_after_an_error_of_our_own_nothing_is_ever_called_durable(
     assert "the committer stopped" in bench.committer.failing
     assert bench.calls.empty()
     assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("lost", ["segment", "directory"])
+def test_without_its_directory_nothing_is_ever_called_durable_again(
+    bench: Bench, lost: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.run_until_finished(bench.submit())
+    [segment] = (tmp_path / "log").glob("*.log")
+    if lost == "segment":
+        segment.rename(tmp_path / "aside")
+    else:
+        bench.is_lost = True
+    told_of = bench.submit()
+    bench.run()
+    if lost == "segment":
+        (tmp_path / "aside").rename(segment)
+    bench.is_lost = False
+    bench.submit()
+    bench.committer.close()
+    assert [offset for offset, error in bench.finished[1:] if error is not None] == [told_of]
+    assert len(bench.finished) == 2
+    assert "removed, renamed or replaced" in bench.committer.failing == bench.committer.refusing
+    assert bench.calls.empty()
+    assert "Traceback" not in caplog.text
 
 
 def test_a_log_larger_than_its_retention_asks_for_a_trim_and_gets_it_with_a_later_group(bench: Bench) -> None:

@@ -2,7 +2,8 @@
 
 Owns: writing a group, applying it to the state, trying again while the disk fails, and trimming between groups.
 Never: the open group. Reports go to the broker's thread.
-A group is reported as durable only when it is written and applied. While the server runs, no group is given up.
+A group is reported as durable only when it is written and applied. While the server runs, no group is given up, unless
+the data directory is lost: then the thread ends, and nothing is reported as durable any more.
 """
 
 import logging
@@ -18,7 +19,7 @@ from typing import Final, final
 from embermq.named_thread import NamedThread
 from embermq.store.checkpointer import Checkpointer
 from embermq.store.commit_times import CommitTimes
-from embermq.store.errors import StoreError
+from embermq.store.errors import DirectoryLost, StoreError
 from embermq.store.log.by_topic.indexer import TopicIndexer
 from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
@@ -34,6 +35,9 @@ CHECK_S: Final = 10
 
 IDLE_S: Final = 0.05
 """Without a group for this long, what the state has buffered goes to its database, where readers find it faster."""
+
+DIRECTORY_CHECK_US: Final = 1_000_000
+"""While groups come, the data directory is looked at after this time; the open segment with every group."""
 
 SHORT_CHECK_S: Final = 1.0
 """While little of the disk is left, what is free is looked up so often."""
@@ -84,10 +88,12 @@ class Committer:
     __slots__ = (
         "_archiver",
         "_call_soon",
+        "_check_directory",
         "_checked_us",
         "_checkpointer",
         "_indexer",
         "_closing",
+        "_directory_checked_us",
         "_log",
         "_newest_segment",
         "_state",
@@ -115,8 +121,10 @@ class Committer:
         retention: Retention,
         call_soon: Callable[[Callable[[], None]], None],
         want_trim: Callable[[int], None],
+        check_directory: Callable[[], None],
         archiver: Archiver | None = None,
     ) -> None:
+        """`check_directory` raises `DirectoryLost` when the data directory is not where it was."""
         self._archiver: Final = archiver
         self._log: Final = log
         self._state: Final = state
@@ -130,6 +138,8 @@ class Committer:
         self._work: Final[SimpleQueue[Work | None]] = SimpleQueue()
         self._trimming: Iterator[None] | None = None
         self._newest_segment = 0
+        self._check_directory: Final = check_directory
+        self._directory_checked_us = 0
         self._checked_us = 0
         self._unchecked_bytes = 0
         self._closing: Final = Event()
@@ -159,7 +169,7 @@ class Committer:
         self._checkpointer.abandon()
         self._indexer.close()
         if self._archiver is not None:
-            with suppress(OSError):
+            with suppress(OSError, StoreError):
                 self._log.close_segment()
             self._archiver.close()
 
@@ -177,27 +187,41 @@ class Committer:
     # -- the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while True:
-            work = self._next()
-            if work is None:
-                break
-            if work.trim_before and not len(work.group):  # only to trim
+        unreported: Work | None = None
+        try:
+            while True:
+                work = self._next()
+                if work is None:
+                    return
+                if len(work.group) or not work.trim_before:  # else it is only to trim
+                    unreported = work
+                    if not self._persist(work):
+                        return
+                    unreported = None
+                    self.times.add(len(work.group), time.perf_counter() - work.closed_s)
+                    self._call(work.report)
                 self._maintain(work)
-                continue
-            try:
-                if not self._persist(work):
-                    break
-            except Exception as error:  # a bug of ours: log it, and never acknowledge anything again
-                _logger.exception("the committer stopped")
-                self._set_failing(f"the committer stopped: {error!r}")
-                self._report(work, StoreError(self.failing))
-                return
-            self.times.add(len(work.group), time.perf_counter() - work.closed_s)
-            self._call(work.report)
-            self._maintain(work)
+        except DirectoryLost as error:  # what was acknowledged before may be gone, and nothing can bring it back
+            _logger.error("nothing can be made durable: %s", error)
+            self._stop(str(error), unreported)
+        except Exception as error:  # a bug of ours
+            _logger.exception("the committer stopped")
+            self._stop(f"the committer stopped: {error!r}", unreported)
+
+    def _stop(self, reason: str, unreported: Work | None) -> None:
+        """Never acknowledge anything again."""
+        self._set_failing(reason)
+        if unreported is not None:
+            self._report(unreported, StoreError(reason))
+
+    def _look_at_directory(self, now_us: int) -> None:
+        if now_us - self._directory_checked_us >= DIRECTORY_CHECK_US:
+            self._directory_checked_us = now_us
+            self._check_directory()
+            self._log.check_directory()
 
     def _next(self) -> Work | None:
-        """The next group; while there is none, trimming continues."""
+        """The next group; while there is none, trimming continues, and the directory is looked at."""
         while self._trimming is not None:
             try:
                 return self._work.get_nowait()
@@ -210,15 +234,15 @@ class Committer:
                 with suppress(StoreError):  # the next group meets it again, and says so
                     self._state.write_buffered()
         while True:
-            is_short = self._reserve.is_short()
-            if self._archiver is None and not is_short:
-                return self._work.get()
             try:
-                return self._work.get(timeout=SHORT_CHECK_S if is_short else CHECK_S)
+                return self._work.get(timeout=SHORT_CHECK_S if self._reserve.is_short() else CHECK_S)
             except Empty:
+                now_us = time.time_ns() // 1000
                 if self._archiver is not None:
                     self._close_old_segment(self._archiver)
-                self._check_reserve(0, time.time_ns() // 1000)
+                with suppress(OSError):  # as above
+                    self._look_at_directory(now_us)
+                    self._check_reserve(0, now_us)
 
     def _close_old_segment(self, archiver: Archiver) -> None:
         """While nothing is published: the last records are archived too when their segment is old enough."""
@@ -233,6 +257,7 @@ class Committer:
         reported = False
         while True:
             try:
+                self._look_at_directory(group.last_timestamp_us)
                 if self._log.next_offset == group.first_offset:
                     self._log.append(group, group.last_timestamp_us)
                     if self._log.newest_segment == group.first_offset:
@@ -246,6 +271,8 @@ class Committer:
                     self._checkpointer.abandon()
                     self._sync_log()
                     self._state.reopen(partial(replay, self._log))
+            except DirectoryLost:
+                raise
             except (OSError, StoreError) as error:
                 reason = f"{error.strerror or error}" if isinstance(error, OSError) else str(error)
                 if not self.failing:
@@ -267,18 +294,21 @@ class Committer:
         """What can wait until the group is reported: flushing the state, and trimming."""
         try:
             if self._state.wants_flush():
+                self._check_directory()  # the state would make files in another directory of this name
                 self._sync_log()
                 self._state.flush(wait=False)
             if work.trim_before and self._trimming is None:
                 self._trimming = self._trim(work.trim_before)
         except (OSError, StoreError) as error:
             _logger.error("the state could not be flushed, this is tried again: %s", error)
-        if self._trimming is not None:
+        is_trimming = self._trimming is not None
+        if is_trimming:
             self._continue_trim()
-        elif len(work.group):
-            self._check_retention(work.group)
         if len(work.group):
-            self._check_reserve(work.group.size_bytes, work.group.last_timestamp_us)
+            with suppress(OSError):  # the next group meets it again, and says so
+                if not is_trimming:
+                    self._check_retention(work.group)
+                self._check_reserve(work.group.size_bytes, work.group.last_timestamp_us)
 
     def _sync_log(self) -> None:
         """Sync the log before a flush of the state: the state must not be ahead of the log on the disk."""

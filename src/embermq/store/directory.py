@@ -1,6 +1,6 @@
 """The data directory: where the log and the state live, and which server uses it.
 
-Owns: its layout, its access rights, and the lock against a second server.
+Owns: its layout, its access rights, the lock against a second server, and whether it is still there.
 """
 
 import os
@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Final, final
 
 from embermq.store.errors import StoreBusy, StoreError
-from embermq.store.log.segments import lock_file
+from embermq.store.log.segments import check_place, lock_file
 
 
 @final
 class DataDirectory:
     """A data directory, locked until it is closed or the process ends."""
 
-    __slots__ = ("_descriptor", "log", "path", "state")
+    __slots__ = ("_descriptor", "_opened", "log", "path", "state")
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
@@ -39,6 +39,16 @@ class DataDirectory:
             raise StoreError(f"the data directory {path} cannot be used: {error.strerror}") from error
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._opened: Final = [
+            (str(path / "LOCK"), os.fstat(self._descriptor)),
+            (str(self.log), os.stat(self.log)),
+            (str(self.state), os.stat(self.state)),
+        ]
+
+    def check(self) -> None:
+        """`DirectoryLost` if a part of it is not at its path any more; OSError if that cannot be told."""
+        for path, opened in self._opened:
+            check_place(path, opened)
 
     def keep_private(self) -> None:
         """Take the rights of others away from the files of RocksDB, which makes them as the umask says."""

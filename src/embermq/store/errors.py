@@ -22,6 +22,21 @@ class StoreBusy(StoreError):
 
 
 @final
+class DirectoryLost(StoreError):
+    """A file or directory of the store was removed, renamed or replaced while the store was open."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path: Final = path
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} was removed, renamed or replaced while the server ran:"
+            " stop the server, put its data directory back, and start it again"
+        )
+
+
+@final
 class StateAhead(StoreError):
     """The state has applied records that the log does not hold."""
 

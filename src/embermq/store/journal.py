@@ -123,6 +123,7 @@ class Journal(Store):
             retention=settings.retention(),
             call_soon=call_soon,
             want_trim=self._plan_trim,
+            check_directory=self._directory.check,
             archiver=archiver,
         )
 

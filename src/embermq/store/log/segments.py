@@ -18,6 +18,7 @@ import numpy as np
 from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
+from embermq.store.errors import DirectoryLost
 from embermq.store.log.blocks import (
     BLOCK_MAGIC,
     FORMAT_VERSION,
@@ -135,6 +136,16 @@ def lock_file(path: Path) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def check_place(path: str, opened: os.stat_result) -> None:
+    """`DirectoryLost` if what was opened is not at its path any more. OSError, as it comes, if that cannot be told."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise DirectoryLost(path) from None
+    if found.st_ino != opened.st_ino or found.st_dev != opened.st_dev:
+        raise DirectoryLost(path)
 
 
 def sync_directory(directory: Path) -> None:

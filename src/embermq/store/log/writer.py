@@ -30,6 +30,7 @@ from embermq.store.log.segments import (
     TOPIC_INDEX_SUFFIX,
     Index,
     SegmentInfo,
+    check_place,
     encode_segment_header,
     index_path,
     lock_file,
@@ -45,6 +46,8 @@ ZEROS_BYTES: Final = 256 << 10
 not change the file's length: then a sync writes the block and nothing else."""
 ZEROS_BLOCK_BYTES_MAX: Final = 32 << 10
 """After a larger block there are no zeros: writing everything twice would cost more than it saves."""
+
+LOCK: Final = "lock"
 
 _ZEROS: Final = bytes(ZEROS_BYTES)
 
@@ -62,6 +65,9 @@ class Log(Records):
         "_segment_age_us",
         "_sync",
         "_lock_descriptor",
+        "_locked",
+        "_opened",
+        "_opened_path",
         "_segments",
         "_segments_lock",
         "_descriptor",
@@ -96,6 +102,9 @@ class Log(Records):
         self._lookup: Final = Lookup(directory, cache_bytes)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock_descriptor = _lock(directory)
+        self._locked: Final = os.fstat(self._lock_descriptor)
+        self._opened = self._locked  # of the open segment, with its path: whether it is still there is asked often
+        self._opened_path = ""
         try:
             self.identity: Final = log_identity(directory)
             # Readers on another thread take this tuple as it is; it is replaced, never changed.
@@ -129,6 +138,7 @@ class Log(Records):
 
         OSError as it comes: then the group is not in the log, the open segment has been abandoned, and the same group
         may be appended again; it goes to a new segment. Timestamps that run backwards are raised to the one before.
+        `DirectoryLost`: the open segment is not in the directory any more, and nothing may be appended again.
         """
         if group.first_offset != self.next_offset:
             raise ValueError(f"the group begins at offset {group.first_offset}, the log goes on at {self.next_offset}")
@@ -143,6 +153,7 @@ class Log(Records):
                 self._write_zeros(segment.size_bytes + len(block), len(block))
             if self._sync:
                 _sync_data(self._descriptor)
+            check_place(self._opened_path, self._opened)
             self._write_entry(entry, segment, segment.size_bytes + len(block))
         except OSError:
             self._has_zeros = False  # a disk may tell only at the sync that it has no room for them
@@ -169,6 +180,10 @@ class Log(Records):
         with suppress(OSError):
             os.ftruncate(self._index_descriptor, segment.blocks * ENTRY_BYTES)
         self._close_segment()
+
+    def check_directory(self) -> None:
+        """`DirectoryLost` if the directory is not at its path any more, or another server could lock it."""
+        check_place(str(self._directory / LOCK), self._locked)
 
     def roll(self) -> None:
         """Close the open segment, so that it can be trimmed. The next group starts a new one."""
@@ -203,6 +218,7 @@ class Log(Records):
     def trim(self, before_offset: int) -> list[Path]:
         """Delete the segments that end before an offset, oldest first, never the newest one. Returns their paths."""
         deleted: list[Path] = []
+        self.check_directory()  # never delete files of another server
         with self._segments_lock:
             while len(self._segments) > 1 and self._segments[0].next_offset <= before_offset:
                 first_offset = self._segments[0].first_offset
@@ -383,6 +399,7 @@ class Log(Records):
 
     def _create_segment(self) -> None:
         """A new, empty segment. It gets its name last, so that no reader ever sees one without a header."""
+        self.check_directory()
         path = log_path(self._directory, self.next_offset)
         unnamed = path.with_suffix(".log.new")
         unnamed.unlink(missing_ok=True)
@@ -397,6 +414,7 @@ class Log(Records):
             # A segment of this name exists if its first block failed: this one replaces it.
             os.rename(unnamed, path)
             sync_directory(self._directory)
+            self._note_opened(path)
         except OSError:
             self._close_segment()
             with suppress(OSError):
@@ -409,8 +427,14 @@ class Log(Records):
     def _open_last(self) -> None:
         first_offset = self._segments[-1].first_offset
         self._file_bytes = self._segments[-1].size_bytes  # recovery has cut off the rest
-        self._descriptor = os.open(log_path(self._directory, first_offset), os.O_RDWR)
+        path = log_path(self._directory, first_offset)
+        self._descriptor = os.open(path, os.O_RDWR)
+        self._note_opened(path)
         self._index_descriptor = os.open(index_path(self._directory, first_offset), os.O_RDWR | os.O_CREAT, 0o600)
+
+    def _note_opened(self, path: Path) -> None:
+        self._opened = os.fstat(self._descriptor)
+        self._opened_path = str(path)
 
     def _close_segment(self) -> None:
         for descriptor in (self._descriptor, self._index_descriptor):
@@ -437,6 +461,6 @@ def _sync_data(descriptor: int) -> None:
 
 def _lock(directory: Path) -> int:
     try:
-        return lock_file(directory / "lock")
+        return lock_file(directory / LOCK)
     except BlockingIOError:
         raise LogInUse(str(directory)) from None
