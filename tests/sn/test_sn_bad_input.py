@@ -223,7 +223,8 @@ def test_a_flood_of_connects_does_not_fill_the_log(sn: Sn, caplog: pytest.LogCap
 @pytest.mark.parametrize("sn_options", [{"clients_max": 3}])
 def test_more_clients_than_allowed_are_refused_for_congestion(sn: Sn, sn_options: dict[str, int]) -> None:
     for number in range(3):
-        sn(V12, f"one{number}")
+        client = sn(V12, f"one{number}")
+        client.publish("t/1", b"x", 1)  # an alias that it was sent proves its address
     assert sn(V12, "more", connect=False).connect().reason == 1
     assert sn(A, "more", connect=False).connect().reason == 0xF1
     assert sn(B, "more", connect=False).connect().reason == 0xF1

@@ -9,6 +9,7 @@ NAMES: Final = (
     "bytes_sent",
     "clients",
     "clients_lost",
+    "clients_unproven_dropped",
     "connects_refused",
     "malformed",
     "protocol_errors",
@@ -43,6 +44,7 @@ class SnCounters:
         self.bytes_sent = 0
         self.clients = 0  # virtual connections now
         self.clients_lost = 0  # silent for too long, or without an acknowledgement after the last retry
+        self.clients_unproven_dropped = 0  # their addresses were not proven, and others needed the places
         self.connects_refused = 0
         self.malformed = 0
         self.protocol_errors = 0

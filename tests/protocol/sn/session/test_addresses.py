@@ -2,6 +2,7 @@
 
 from embermq.protocol import packets as core
 from embermq.protocol.sn.events import ConnectRequest
+from embermq.protocol.sn.session.connection import VirtualConnection
 from embermq.protocol.sn.wire import packets as sn
 from embermq.protocol.sn.wire.decode import decode
 from embermq.protocol.sn.wire.encode import encode
@@ -53,37 +54,110 @@ def test_a_refused_connect_leaves_the_connection_that_was_there_before() -> None
     assert harness.engine.counters.clients == 1
 
 
+def prove(harness: Harness, connection: VirtualConnection) -> None:
+    """The client answers the REGISTER that it is sent."""
+    connection.ask_for_proof(harness.now_ms)
+    answer_registers(harness, connection, harness.settle())
+
+
+def answer_registers(harness: Harness, connection: VirtualConnection, sent: list[bytes]) -> None:
+    for data in sent:
+        register = decode(data, connection.peer.profile)
+        if isinstance(register, sn.Register):
+            harness.ask(connection, sn.Regack(register.packet_id, register.topic_alias))
+
+
+def forge(harness: Harness, client_id: str, address: tuple[str, int]) -> None:
+    """Two datagrams from a forged address: a client that sleeps for 18 hours."""
+    harness.feed(encode(sn.Connect(client_id, keep_alive_s=65_535, clean_start=False, version=1), V12), address)
+    harness.feed(encode(sn.Disconnect(session_expiry_s=65_535), V12), address)
+
+
 def test_clients_are_bounded() -> None:
     harness = Harness(clients_max=2)
     for number in range(2):
-        harness.connect(V12, f"dev{number}", ("192.0.2.1", number))
+        prove(harness, harness.connect(V12, f"dev{number}", ("192.0.2.1", number)))
     assert harness.feed(encode(sn.Connect("dev9", version=1), V12), ELSEWHERE) == [bytes.fromhex("03 05 01")]
     answer = harness.feed(encode(sn.Connect("dev9", packet_id=3), B), ELSEWHERE)
     assert answer == [encode(sn.Connack(0xF1, 3), B)]
     assert harness.engine.counters.clients == 2
 
 
-def test_a_client_that_said_nothing_after_its_connect_loses_its_place_when_all_are_taken() -> None:
+def test_when_all_places_are_taken_the_oldest_client_at_an_unproven_address_loses_its_own() -> None:
     harness = Harness(clients_max=3)
-    speaks = harness.connect(V12, "speaks", ("192.0.2.1", 1), keep_alive_s=0)
-    harness.ask(speaks, sn.Pingreq())
+    proven = harness.connect(V12, "proven", ("192.0.2.1", 1), keep_alive_s=0)
+    prove(harness, proven)
     for number in (2, 3):
-        harness.connect(V12, f"forged{number}", ("192.0.2.1", number), keep_alive_s=0)
+        speaks = harness.connect(V12, f"unproven{number}", ("192.0.2.1", number), keep_alive_s=0)
+        harness.ask(speaks, sn.Pingreq())  # a second datagram proves nothing
     connect = encode(sn.Connect("comes", keep_alive_s=0, version=1), V12)
-    assert harness.feed(connect, ELSEWHERE) == [bytes.fromhex("03 05 01")]
-    harness.pass_ms(5_000)
-    assert harness.feed(connect, ELSEWHERE)[-1] == bytes.fromhex("03 05 00")
-    harness.ask(harness.connection(), sn.Pingreq())
-    harness.pass_ms(60_000)
-    assert harness.feed(encode(sn.Connect("too", keep_alive_s=0, version=1), V12), HOST)[-1] == bytes.fromhex(
-        "03 05 00"
-    )
-    harness.ask(harness.connection(), sn.Pingreq())
-    harness.pass_ms(60_000)
-    assert harness.feed(encode(sn.Connect("no", version=1), V12), ("198.51.100.9", 5)) == [bytes.fromhex("03 05 01")]
-    assert len(harness.lost()) == 2
+    assert bytes.fromhex("03 05 00") in harness.feed(connect, ELSEWHERE)
+    assert harness.lost() == ["its address was not proven, and another client needed its place"]
+    assert harness.engine.counters.clients_unproven_dropped == 1
     assert harness.engine.counters.clients == 3
-    assert len(harness.ask(speaks, sn.Pingreq())) == 1
+    assert len(harness.ask(proven, sn.Pingreq())) == 1
+
+
+def test_forged_addresses_keep_nobody_out() -> None:
+    harness = Harness(clients_max=400)
+    proven = harness.connect(V12, "proven", ("192.0.2.1", 1), keep_alive_s=0)
+    prove(harness, proven)
+    for number in range(1_000):
+        forge(harness, f"forged{number}", (f"198.51.100.{number}", 1))
+    assert harness.engine.counters.clients == 1 + 100  # a fourth of the places
+    # The sessions that began with the forged CONNECTs ended with them.
+    ended = [packet for packet in harness.received() if isinstance(packet, core.Disconnect)]
+    assert [packet.session_expiry_s for packet in ended] == [0] * 900
+    # A new client is asked to prove its address at once, and then none of them can take its place.
+    before = len(harness.sent)
+    comes = harness.connect(V12, "comes", ELSEWHERE, keep_alive_s=0)
+    answer_registers(harness, comes, [data for address, data in harness.sent[before:] if address == ELSEWHERE])
+    for number in range(1_000):
+        forge(harness, f"again{number}", (f"203.0.113.{number}", 1))
+    for connection in (proven, comes):
+        assert len(harness.ask(connection, sn.Pingreq())) == 1
+
+
+def test_unproven_addresses_of_one_host_take_the_places_of_each_other() -> None:
+    harness = Harness(clients_max=400)
+    other = harness.connect(V12, "other", ELSEWHERE, keep_alive_s=0)
+    for number in range(1_000):
+        forge(harness, f"forged{number}", ("198.51.100.1", number))
+    assert harness.engine.counters.clients == 1 + 64
+    assert len(harness.ask(other, sn.Pingreq())) >= 1
+
+
+def test_clients_at_forged_addresses_end_when_they_do_not_answer_while_many_are_unproven() -> None:
+    harness = Harness(clients_max=64)
+    for number in range(64):
+        harness.connect(V12, f"forged{number}", (f"198.51.100.{number}", 1), keep_alive_s=65_535)
+    assert harness.engine.counters.clients == 64
+    harness.pass_ms(60_000)
+    assert harness.engine.counters.clients <= 32
+
+
+def test_numbers_that_are_guessed_prove_nothing() -> None:
+    harness = Harness()
+    connection = harness.connect(V12)
+    connection.ask_for_proof(harness.now_ms)
+    [register] = [decode(data, V12) for data in harness.settle()]
+    assert isinstance(register, sn.Register)
+    for guess in (1, 2, 3):
+        harness.ask(connection, sn.Regack(register.packet_id + guess, register.topic_alias))
+    harness.ask(connection, sn.Regack(register.packet_id, register.topic_alias))
+    assert not connection.peer.is_proven
+
+
+def test_of_many_aliases_one_is_guessed_and_proves_nothing() -> None:
+    harness = Harness()
+    for names, is_proven in ((8, True), (9, False)):
+        connection = harness.connect(V12, f"dev{names}", ("192.0.2.1", names))
+        for number in range(1, names):
+            harness.ask(connection, sn.Register(number, f"t/{number}"))
+        regack = one(harness.ask(connection, sn.Register(names, "t")))
+        assert isinstance(regack, sn.Regack)
+        harness.ask(connection, sn.Publish(sn.session_alias(regack.topic_alias), b"x"))
+        assert connection.peer.is_proven is is_proven
 
 
 @TWO

@@ -4,6 +4,7 @@ Owns: both tables, what happens when two connections want the same address, and 
 connection at the moment (2.0). All of it is bounded by the number of clients.
 """
 
+from itertools import islice
 from typing import Final, final
 
 from embermq.protocol.reasons import ReasonCode
@@ -14,23 +15,42 @@ from embermq.protocol.sn.session.connection import VirtualConnection
 from embermq.protocol.sn.session.peer import NetworkIdentity
 
 ADDRESS_TAKEN: Final = "its address belongs to another client now"
-UNCONFIRMED: Final = "it sent nothing after its CONNECT, and another client needed its place"
-UNCONFIRMED_MS: Final = 5_000
-"""How long a client may send nothing after its CONNECT before its place can go to another."""
+UNPROVEN_PART: Final = 4
+"""Clients whose addresses are unproven have one of so many places, and those of one host half of that."""
+UNPROVEN_MIN: Final = 64
+"""At least as many places, if there are as many at all."""
+PROOFS_ASKED: Final = 2
+"""How many clients are asked to prove their address when another is accepted: the oldest that were not asked yet."""
 
 
 @final
 class Addresses:
     """The virtual connections of one listener."""
 
-    __slots__ = ("_connections_max", "_counters", "_at_address", "_of_client", "_unconfirmed", "_aliases")
+    __slots__ = (
+        "_connections_max",
+        "_unproven_max",
+        "_host_unproven_max",
+        "_counters",
+        "_at_address",
+        "_of_client",
+        "_unproven",
+        "_unproven_at",
+        "_unasked",
+        "_aliases",
+    )
 
     def __init__(self, connections_max: int, counters: SnCounters) -> None:
         self._connections_max: Final = connections_max
+        self._unproven_max: Final = max(connections_max // UNPROVEN_PART, min(connections_max, UNPROVEN_MIN))
+        self._host_unproven_max: Final = max(self._unproven_max // 2, min(self._unproven_max, UNPROVEN_MIN))
         self._counters: Final = counters
         self._at_address: Final[dict[NetworkIdentity, VirtualConnection]] = {}
         self._of_client: Final[dict[str, VirtualConnection]] = {}
-        self._unconfirmed: Final[dict[VirtualConnection, None]] = {}  # nothing came after CONNECT; the oldest first
+        # Accepted clients whose addresses may be forged, the oldest first: all, by host, and those not asked for proof.
+        self._unproven: Final[dict[VirtualConnection, str]] = {}  # with its host when it was accepted
+        self._unproven_at: Final[dict[str, dict[VirtualConnection, None]]] = {}
+        self._unasked: Final[dict[VirtualConnection, None]] = {}
         self._aliases: Final[dict[str, Aliases]] = {}  # by client id, of sessions without a connection
 
     def at(self, identity: NetworkIdentity) -> VirtualConnection | None:
@@ -41,23 +61,48 @@ class Addresses:
         """The connection that a client id means: the last one that was accepted."""
         return self._of_client.get(client_id)
 
-    def has_place(self, identity: NetworkIdentity, now_ms: int) -> bool:
-        """Whether one more connection fits at an address.
-
-        When all places are taken, a client that never sent more than its CONNECT loses its place. A forged address
-        never does, and would keep its place for the whole keep alive that was asked for with it.
+    def has_place(self, identity: NetworkIdentity) -> bool:
+        """Whether one more connection fits at an address. When all places are taken, the oldest client whose address is
+        unproven loses its own: a forged one would keep it for the keep alive or the sleep that was asked for with it.
         """
         if len(self._at_address) < self._connections_max or identity in self._at_address:
             return True
-        oldest = next(iter(self._unconfirmed), None)
-        if oldest is None or now_ms - oldest.opened_ms < UNCONFIRMED_MS:
-            return False
-        oldest.lose(UNCONFIRMED, ReasonCode.SERVER_BUSY)
+        if self._unproven:
+            next(iter(self._unproven)).give_place()
         return len(self._at_address) < self._connections_max
 
-    def confirm(self, connection: VirtualConnection) -> None:
-        """A client has sent something after its CONNECT."""
-        self._unconfirmed.pop(connection, None)
+    def _add_unproven(self, connection: VirtualConnection) -> None:
+        """Clients whose addresses are unproven, and those of one host, take the places of the oldest of them."""
+        host = str(connection.peer.address()[0])
+        same = self._unproven_at.get(host)
+        if same is not None and len(same) >= self._host_unproven_max:
+            next(iter(same)).give_place()
+        elif len(self._unproven) >= self._unproven_max:
+            next(iter(self._unproven)).give_place()
+        self._unproven_at.setdefault(host, {})[connection] = None
+        self._unproven[connection] = host
+        self._unasked[connection] = None
+        connection.awaits_proof = True
+
+    def ask_for_proofs(self, now_ms: int) -> None:
+        """If half of the places for unproven addresses are taken: have the oldest clients prove theirs."""
+        if len(self._unproven) * 2 <= self._unproven_max:
+            return
+        for connection in list(islice(self._unasked, PROOFS_ASKED)):
+            del self._unasked[connection]
+            connection.ask_for_proof(now_ms)
+
+    def proven(self, connection: VirtualConnection) -> None:
+        """A client has answered something that no other address has seen, or it has ended."""
+        if not connection.awaits_proof:
+            return
+        connection.awaits_proof = False
+        self._unasked.pop(connection, None)
+        host = self._unproven.pop(connection)
+        same = self._unproven_at[host]
+        del same[connection]
+        if not same:
+            del self._unproven_at[host]
 
     def aliases_of(self, client_id: str) -> Aliases | None:
         """The aliases of a client's session, with or without a connection."""
@@ -81,7 +126,8 @@ class Addresses:
         if previous is not None:
             previous.lose(ADDRESS_TAKEN, ReasonCode.UNSPECIFIED_ERROR)
         self._of_client[connection.client_id] = connection
-        self._unconfirmed[connection] = None
+        if not connection.peer.is_proven:
+            self._add_unproven(connection)
         aliases = self._aliases.pop(connection.client_id, None)
         if session_present and aliases is not None and connection.peer.profile.rules.aliases_belong_to_session:
             connection.outgoing.aliases = aliases
@@ -105,7 +151,7 @@ class Addresses:
     def remove(self, connection: VirtualConnection) -> None:
         """A connection has ended. The aliases of a session that outlives it are kept."""
         self._counters.clients -= 1
-        self._unconfirmed.pop(connection, None)
+        self.proven(connection)
         peer = connection.peer
         if self._at_address.get(peer.identity) is connection:
             del self._at_address[peer.identity]

@@ -58,6 +58,10 @@ class Aliases:
     def __len__(self) -> int:
         return len(self._by_number)
 
+    def names_bytes(self) -> int:
+        """About how much the names take that the client asked for."""
+        return self._requested_bytes
+
     def name_of(self, number: int) -> str | None:
         """The name of an alias that the client used."""
         alias = self._by_number.get(number)

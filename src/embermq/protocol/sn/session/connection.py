@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 EARLY_PACKETS_MAX: Final = 16
 """How many packets are kept that come between a CONNECT and its CONNACK."""
+UNPROVEN: Final = "its address was not proven, and another client needed its place"
 AWAKE_GRACE_MS: Final = 2_000
 """How long an awake client stays awake for messages that the core still owes, before it sleeps again."""
 
@@ -41,6 +42,7 @@ class VirtualConnection:
         "connect_content",
         "opened_ms",
         "is_confirmed",
+        "awaits_proof",
         "session_expiry_s",
         "peer",
         "client_state",
@@ -56,6 +58,7 @@ class VirtualConnection:
         "_connack",
         "_assigned_client_id",
         "_client_disconnected",
+        "_has_new_session",
     )
 
     def __init__(
@@ -76,6 +79,7 @@ class VirtualConnection:
         self.connect_content = connect_content  # the body of the CONNECT, by which its repetition is known
         self.opened_ms = now_ms
         self.is_confirmed = False  # something came after the CONNECT, so its CONNACK has most likely arrived
+        self.awaits_proof = False  # it has a place among those whose addresses are unproven
         self.session_expiry_s = session_expiry_of(connect, peer.profile)
         self.peer: Final = peer
         self.client_state: Final = ClientState(
@@ -96,6 +100,7 @@ class VirtualConnection:
         self._connack = b""
         self._assigned_client_id: Final = client_id if not connect.client_id else ""
         self._client_disconnected = False
+        self._has_new_session = False
         self.outgoing.packet_bytes_max = connect.packet_bytes_max
 
     # -- packets of the client ---------------------------------------------------------------------------------------
@@ -108,9 +113,7 @@ class VirtualConnection:
             if len(self._early_packets) < EARLY_PACKETS_MAX:
                 self._early_packets.append((packet, content))
             return
-        if not self.is_confirmed:
-            self.is_confirmed = True
-            self._engine.confirm(self)
+        self.is_confirmed = True
         requests = self._requests
         if isinstance(packet, sn.Publish):
             self._hand_to_core(requests.publish(packet, content, now_ms))
@@ -121,7 +124,7 @@ class VirtualConnection:
         elif isinstance(packet, sn.Pingreq):
             self._receive_pingreq(packet, now_ms)
         elif isinstance(packet, sn.Register):
-            requests.register(packet)
+            requests.register(packet, now_ms)
         elif isinstance(packet, sn.Subscribe):
             self._hand_to_core(requests.subscribe(packet, content, now_ms))
         elif isinstance(packet, sn.Unsubscribe):
@@ -135,6 +138,8 @@ class VirtualConnection:
             self._update_will(packet, len(content))
         elif not isinstance(packet, sn.Pingresp):
             raise ProtocolError(f"{type(packet).__name__} is not for a server in a session")
+        if self.awaits_proof and self.peer.is_proven:
+            self._engine.proven(self)
         self._send_waiting(now_ms)
 
     def _hand_to_core(self, packet: core.Packet | None) -> None:
@@ -305,8 +310,10 @@ class VirtualConnection:
                 self.peer.send(self._connack_of(packet.reason, False))
             else:
                 self.client_state.state = ACTIVE
+                self._has_new_session = not packet.session_present
                 self._engine.accept(self, packet.session_present)
                 self._accept(packet.session_present)
+                self._engine.ask_for_proofs(now_ms)
                 self._engine.timers.watch(self)
         elif isinstance(packet, core.Suback):
             self._requests.suback(packet)
@@ -399,12 +406,31 @@ class VirtualConnection:
             # The end of the sleep publishes the will and ends the session.
             self._engine.counters.clients_lost += 1
             self.peer.send(sn.Disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT))
-            self.session_expiry_s = 0
-            self.is_muted = True
-            self._hand_to_core(core.Disconnect(ReasonCode.DISCONNECT_WITH_WILL, 0))
-            self._engine.forget(self)
+            self._end_session()
             return
         self.lose("no packet in time", ReasonCode.KEEP_ALIVE_TIMEOUT)
+
+    def _end_session(self) -> None:
+        self.session_expiry_s = 0
+        self.is_muted = True
+        self._hand_to_core(core.Disconnect(ReasonCode.DISCONNECT_WITH_WILL, 0))
+        self._engine.forget(self)
+
+    def ask_for_proof(self, now_ms: int) -> None:
+        """Have the client prove its address, if it is not asleep."""
+        if self.client_state.state in (ACTIVE, AWAKE):
+            self.outgoing.ask_for_proof(now_ms)
+            self._engine.timers.watch(self)
+
+    def give_place(self) -> None:
+        """The address was not proven, and another client needs the place. A session that began with this ends with it:
+        else a forged CONNECT would leave one."""
+        self._engine.counters.clients_unproven_dropped += 1
+        if not self._has_new_session or not self.session_expiry_s:
+            self.lose(UNPROVEN, ReasonCode.SERVER_BUSY)
+            return
+        self.peer.send(sn.Disconnect(ReasonCode.SERVER_BUSY))
+        self._end_session()
 
     def lose(self, detail: str, reason: int) -> None:
         """Give the client up; the core publishes its will."""

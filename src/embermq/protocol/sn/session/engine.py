@@ -157,9 +157,13 @@ class Engine:
         """The core has accepted a connection."""
         self._addresses.accept(connection, session_present)
 
-    def confirm(self, connection: VirtualConnection) -> None:
-        """A client has sent something after its CONNECT."""
-        self._addresses.confirm(connection)
+    def proven(self, connection: VirtualConnection) -> None:
+        """The address of a client is not forged."""
+        self._addresses.proven(connection)
+
+    def ask_for_proofs(self, now_ms: int) -> None:
+        """A client was accepted: if there are many whose addresses are unproven, some have to prove them."""
+        self._addresses.ask_for_proofs(now_ms)
 
     def store_will(self, connection: VirtualConnection) -> None:
         """A client of 1.2 has changed its will."""

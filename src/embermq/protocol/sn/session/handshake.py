@@ -243,7 +243,7 @@ class Handshakes:
                 engine.events.append(WillChange(sleeper, will))
             addresses.move(sleeper, identity)
             sleeper.reactivate(connect, content, now_ms)
-        elif not addresses.has_place(identity, now_ms):
+        elif not addresses.has_place(identity):
             self._refuse(CONGESTION, connect.packet_id, profile, identity)
         else:
             peer = Peer(identity, profile, settings, engine.events, engine.counters)

@@ -201,7 +201,7 @@ class Outgoing:
                 self.retransmission.acknowledged(kinds.REGISTER, packet.packet_id)
                 self._registering = None
             self._has_withheld = True
-            self._ask_for_proof(now_ms)
+            self.ask_for_proof(now_ms)
 
     def _burst_allows(self, now_ms: int) -> bool:
         """Whether one more QoS 0 message fits this burst. QoS 0 has no acknowledgements that would limit its rate."""
@@ -261,11 +261,11 @@ class Outgoing:
             self._counters.dropped_too_large += 1
             return False
         if len(data) > PROOF_BYTES_MAX and not self._peer.may_send(len(data)):
-            return self._ask_for_proof(now_ms)
+            return self.ask_for_proof(now_ms)
         self._send_register(register, data, now_ms)
         return True
 
-    def _ask_for_proof(self, now_ms: int) -> bool:
+    def ask_for_proof(self, now_ms: int) -> bool:
         """Have an address answer a REGISTER that is small enough to be harmless if the address is forged."""
         if self._registering is not None:
             return True
@@ -289,11 +289,11 @@ class Outgoing:
         """The client's answer to REGISTER. False: there was no such REGISTER."""
         register = self._registering
         if register is None or register.packet_id != packet.packet_id:
+            self._peer.wrong_proofs += 1
             return False
         self.retransmission.acknowledged(kinds.REGISTER, packet.packet_id)
         self._registering = None
-        # The answer repeats a random number that was sent to the address, so the address is not forged.
-        self._peer.is_proven = True
+        self._peer.prove()
         if packet.reason < UNSPECIFIED:
             alias = self.aliases.of(register.topic_name)
             if alias is not None:

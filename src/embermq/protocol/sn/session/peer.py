@@ -17,6 +17,8 @@ from embermq.protocol.sn.wire.layouts import Profile
 NetworkIdentity = tuple[Address, bytes]
 """Who sent a datagram: its socket address, and the route behind a forwarder (empty without one)."""
 
+WRONG_PROOFS_MAX: Final = 3
+"""How many wrong answers an address may give and be proven by a right one: the numbers have 15 bits."""
 UNPROVEN_RATIO: Final = 3
 """How many bytes are sent to an unproven address for each byte that came from it; the same bound as in QUIC."""
 
@@ -40,6 +42,7 @@ class Peer:
         "is_proven",
         "received_bytes",
         "sent_bytes",
+        "wrong_proofs",
         "_settings",
         "_events",
         "_counters",
@@ -58,6 +61,7 @@ class Peer:
         self.is_proven = not settings.prove_address
         self.received_bytes = 0
         self.sent_bytes = 0
+        self.wrong_proofs = 0  # numbers from this address that were not sent to it
         self._settings: Final = settings
         self._events: Final = events
         self._counters: Final = counters
@@ -72,6 +76,12 @@ class Peer:
         self.is_proven = not self._settings.prove_address
         self.received_bytes = 0
         self.sent_bytes = 0
+        self.wrong_proofs = 0
+
+    def prove(self) -> None:
+        """A random number has come back that was sent to the address, so the address is not forged."""
+        if self.wrong_proofs < WRONG_PROOFS_MAX:
+            self.is_proven = True
 
     def send(self, packet: SnPacket) -> None:
         """Send a packet."""

@@ -18,11 +18,15 @@ from embermq.protocol.sn.settings import SnSettings
 from embermq.protocol.sn.wire import packets as sn
 from embermq.protocol.sn.wire.encode import encode
 from embermq.protocol.sn.wire.fields import FULL_NAME, PREDEFINED_ALIAS, SESSION_ALIAS
-from embermq.protocol.sn.wire.layouts import UNKNOWN_ALIAS, UNSPECIFIED
+from embermq.protocol.sn.wire.layouts import CONGESTION, UNKNOWN_ALIAS, UNSPECIFIED
 from embermq.protocol.topics import check_topic_filter, check_topic_name, has_wildcard
 
 UNANSWERED_MAX: Final = 64
 """How many requests of a client may wait for the core; 2.0 allows one, 1.2 lays down no penalty for more."""
+PROOF_ALIASES_MAX: Final = 8
+"""With more aliases than this, the use of one does not prove the address: there are 32,767 numbers to guess from."""
+UNPROVEN_NAMES_BYTES_MAX: Final = 8 * 1024
+"""Of the names that a client registers before its address is proven; a forged address must not take much memory."""
 ALIAS_EXISTS: Final = 0x1A
 
 
@@ -58,9 +62,11 @@ class Requests:
         name = topic_name_of(reference, self._outgoing.aliases, self._settings)
         if name is None:
             self._counters.unknown_aliases += 1
+            self._peer.wrong_proofs += 1
         elif reference.topic_type == SESSION_ALIAS:
             # An alias is a random number: a client that uses it has received it at this address.
-            self._peer.is_proven = True
+            if len(self._outgoing.aliases) <= PROOF_ALIASES_MAX and not self._peer.wrong_proofs:
+                self._peer.prove()
         elif reference.topic_type == PREDEFINED_ALIAS:
             self._outgoing.use_predefined(name, reference.topic_alias)
         return name
@@ -125,13 +131,13 @@ class Requests:
 
     # -- REGISTER ----------------------------------------------------------------------------------------------------
 
-    def register(self, packet: sn.Register) -> None:
+    def register(self, packet: sn.Register, now_ms: int) -> None:
         """A client asks for an alias; the answer needs no core."""
         self._begin(packet.packet_id)
         self._duplicates.end(packet.packet_id)
-        self._peer.send(self._regack(packet))
+        self._peer.send(self._regack(packet, now_ms))
 
-    def _regack(self, packet: sn.Register) -> sn.Regack:
+    def _regack(self, packet: sn.Register, now_ms: int) -> sn.Regack:
         name = packet.topic_name
         profile = self._peer.profile
         if check_topic_name(name) is not None:
@@ -142,7 +148,11 @@ class Requests:
             reason = ALIAS_EXISTS if profile.rules.has_alias_exists else 0
             return sn.Regack(packet.packet_id, predefined, reason, PREDEFINED_ALIAS)
         self._outgoing.allow(name)
-        topic_alias = self._outgoing.aliases.request(name)
+        aliases = self._outgoing.aliases
+        if not self._peer.is_proven and aliases.names_bytes() + len(name) > UNPROVEN_NAMES_BYTES_MAX:
+            self._outgoing.ask_for_proof(now_ms)
+            return sn.Regack(packet.packet_id, 0, CONGESTION)
+        topic_alias = aliases.request(name)
         return sn.Regack(packet.packet_id, topic_alias, 0 if topic_alias else ReasonCode.QUOTA_EXCEEDED)
 
     # -- SUBSCRIBE, UNSUBSCRIBE --------------------------------------------------------------------------------------
