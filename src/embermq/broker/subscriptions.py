@@ -100,6 +100,7 @@ class Subscriptions:
         size_bytes = subscription_bytes(topic_filter)
         session.subscription_bytes -= size_bytes
         self._routes.size_bytes -= size_bytes
+        session.remove_shape(topic_filter)
         if is_shared(topic_filter):
             self._shares.remove(session, topic_filter)
         else:
