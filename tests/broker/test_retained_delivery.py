@@ -2,13 +2,17 @@
 
 import pytest
 
+from embermq.broker.effects import DELIVERIES_A_TURN
 from embermq.broker.limits import Limits
 from embermq.broker.retained_delivery import (
+    BUSY_BYTES_A_TURN,
     BYTES_A_TURN,
     FIRST_PIECES_A_TURN,
     PIECE_BYTES,
     PIECE_MESSAGES,
+    PIECE_SEEKS,
     PIECES_A_TURN,
+    SEEK_BYTES,
 )
 from embermq.broker.runs.retained import RUN_BYTES_MAX
 from embermq.protocol.packets import (
@@ -441,3 +445,32 @@ def test_a_filter_that_matches_little_of_much_lets_others_have_their_turn() -> N
         turns += 1
     assert turns >= 18
     assert client.take() == [Suback(1, [0]), Publish("99999/hit", b"found", 0, True)]
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_turn_searches_so_much_for_all_clients_and_less_while_messages_wait(is_busy: bool) -> None:
+    store = ScriptedStore(late=False, queues=False)
+    bench = Bench(store)
+    for n in range(4_000):
+        bench.publish(f"{n:05}/miss", b"x", retain=True)
+    clients = [bench.join(f"c{n}") for n in range(8)]
+    readers = [bench.join(f"r{n}") for n in range(DELIVERIES_A_TURN // 64)]
+    if is_busy:
+        for reader in readers:
+            bench.subscribed(reader, "live")
+    publisher = bench.join("p")
+    for client in clients:
+        requests = [SubscriptionRequest(f"+/none{n}", 0) for n in range(20)]
+        bench.send(client, Subscribe(1, requests), turn=False)
+    most, before = 0, store.piece_seeks
+    for turn in range(20):
+        # More deliveries than one turn begins, so that some always wait.
+        bench.send(publisher, *[Publish("live", b"", 1, packet_id=n) for n in range(1, 400)], turn=False)
+        bench.core.end_turn()
+        for link in (publisher, *readers):
+            link.take()
+        if turn and bench.core.effects.must_release() is is_busy:
+            most = max(most, store.piece_seeks - before)
+        before = store.piece_seeks
+    bytes_max = BUSY_BYTES_A_TURN if is_busy else BYTES_A_TURN
+    assert 0 < most <= bytes_max // SEEK_BYTES + PIECE_SEEKS  # the last piece may go beyond it

@@ -12,7 +12,7 @@ from rocksdict import WriteBatch, WriteOptions
 
 from embermq.store.committer import Committer, Work
 from embermq.store.errors import DirectoryLost, StoreError
-from embermq.store.log.records import Group
+from embermq.store.log.records import Group, Kind
 from embermq.store.log.writer import Log
 from embermq.store.retention import Retention
 from embermq.store.state.state import State, StateSettings
@@ -215,3 +215,13 @@ def test_a_log_larger_than_its_retention_asks_for_a_trim_and_gets_it_with_a_late
         bench.run_until_finished(bench.submit())
     assert bench.log.first_offset == before_offset
     assert bench.state.retained.totals()[0] == count + 1
+
+
+def test_what_a_reader_has_asked_for_goes_to_the_database_also_with_a_group_that_changes_nothing(bench: Bench) -> None:
+    bench.run_until_finished(bench.submit(b"a/1"))
+    assert bench.state.retained.piece("+/1", "", 10, 1_000, 10).found()
+    group = Group(bench.log.next_offset)
+    group.append(NOW_US, Kind.PUBLISH, 0, b"b", b"x", b"c")
+    bench.committer.submit(Work(group, lambda error: bench.finished.append((0, error)), 0))
+    bench.committer.close()
+    assert not bench.state.has_buffered()

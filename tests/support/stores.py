@@ -49,6 +49,7 @@ class ScriptedStore(Store):
         self.pieces = 0  # read, with the messages and bytes of payload in them
         self.piece_messages = 0
         self.piece_bytes = 0
+        self.piece_seeks = 0
         self.gathered_bytes = 0  # of payload in the open group
         self.counts_bytes = False  # whether `group_bytes` tells them
         self.records: list[Record] = []  # all that was appended: next offset, kind, fields
@@ -205,6 +206,7 @@ class ScriptedStore(Store):
         self.pieces += 1
         self.piece_messages += len(piece)
         self.piece_bytes += piece.size_bytes
+        self.piece_seeks += piece.seeks
         return piece
 
     def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:

@@ -39,7 +39,7 @@ COMMITS_AT_ONCE_MAX: Final = 64
 """How many groups do not wait after waiting has gained nothing several times: 1, 2, 4 and so on up to this."""
 DELIVERIES_A_TURN: Final = 4_096
 """How many deliveries of durable messages begin before other clients come first."""
-WEIGHT_MAX: Final = 8 * DELIVERIES_A_TURN
+WEIGHT_MAX: Final = 4 * DELIVERIES_A_TURN
 """When more waits than this, no more is read from clients that bring much: all effects wait in one line."""
 SUBACK_WEIGHT: Final = 8
 """Looking for the retained messages of one subscription is about as much work as so many deliveries."""

@@ -54,9 +54,9 @@ LONE_PIECE_MESSAGES: Final = 1_024
 """The same while no other client waits for its turn: a piece has its own cost."""
 PIECE_BYTES: Final = 1024 * 1024
 """About how many bytes of topic names and payloads one piece holds; a message that is larger is a piece of its own."""
-PIECE_SEEKS: Final = 1_000
+PIECE_SEEKS: Final = 256
 """How many topics that do not match are passed over for one piece: `+/x` may match none of a million."""
-SEEK_BYTES: Final = 1024
+SEEK_BYTES: Final = 4 * 1024
 """One seek takes about as long as reading this many bytes."""
 PIECES_A_TURN: Final = 16
 """How many pieces one turn may send, so that live messages are not delayed for long."""
@@ -64,6 +64,8 @@ FIRST_PIECES_A_TURN: Final = 256
 """How many first pieces follow their SUBACK in the same turn; one SUBSCRIBE may ask for thousands."""
 BYTES_A_TURN: Final = 4 * 1024 * 1024
 """How many bytes of payload, or seeks that take as long, a turn may read from the store."""
+BUSY_BYTES_A_TURN: Final = BYTES_A_TURN // 4
+"""The same while effects of durable messages wait for the next turns: these wait in one line, for all clients."""
 COMPARISONS_MAX: Final = 100_000
 """How often retained publishes are compared with topic filters whose SUBACK is pending."""
 
@@ -226,6 +228,7 @@ class RetainedDelivery:
         "_comparisons",
         "_first_pieces",
         "_turn_bytes",
+        "_turn_bytes_max",
     )
 
     def __init__(
@@ -241,6 +244,7 @@ class RetainedDelivery:
         self._comparisons = 0  # since no SUBACK was pending
         self._first_pieces = 0  # of this turn
         self._turn_bytes = 0  # read from the store in this turn
+        self._turn_bytes_max = BYTES_A_TURN
 
     # -- retained publishes: rules 3 and 4 -------------------------------------------------------------------------
 
@@ -312,7 +316,7 @@ class RetainedDelivery:
     def send_first(self, session: "Session", link: Link, count: int) -> None:
         """The first pieces of `count` streams follow their SUBACK at once, so a few messages come without delay."""
         for _ in range(min(count, FIRST_PIECES_A_TURN - self._first_pieces)):
-            if self._turn_bytes >= BYTES_A_TURN or not session.streams.is_flowing():
+            if self._turn_bytes >= self._turn_bytes_max or not session.streams.is_flowing():
                 break
             self._first_pieces += 1
             if not self._send_piece(session, link, PIECE_MESSAGES):
@@ -328,11 +332,12 @@ class RetainedDelivery:
         """One piece for each session that is ready, the longest waiting first. True: the next turn has work already."""
         self._first_pieces = 0
         self._turn_bytes = 0
+        self._turn_bytes_max = BUSY_BYTES_A_TURN if self._effects.must_release() else BYTES_A_TURN
         if not self._ready:
             return False
         limit = PIECE_MESSAGES if len(self._ready) > 1 else LONE_PIECE_MESSAGES
         for _ in range(min(PIECES_A_TURN, len(self._ready))):
-            if self._turn_bytes >= BYTES_A_TURN:
+            if self._turn_bytes >= self._turn_bytes_max:
                 break
             session = next(iter(self._ready))
             del self._ready[session]

@@ -297,6 +297,8 @@ class Committer:
                 self._check_directory()  # the state would make files in another directory of this name
                 self._sync_log()
                 self._state.flush(wait=False)
+            elif self._state.is_buffer_read():  # groups may come that change nothing of the state, and no rest
+                self._state.write_buffered()
             if work.trim_before and self._trimming is None:
                 self._trimming = self._trim(work.trim_before)
         except (OSError, StoreError) as error:

@@ -353,6 +353,10 @@ class Rocks:
         late = self.late
         return not self._buffer.is_empty() or (late is not None and late.count > 0)
 
+    def is_buffer_read(self) -> bool:
+        """Whether a reader has asked for a range of what is buffered: until it is written, ranges take longer."""
+        return self._buffer.is_read()
+
     def write_buffered(self) -> None:
         """Write to the database what is buffered, if anything is."""
         if self.has_buffered():

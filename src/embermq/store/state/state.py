@@ -199,6 +199,10 @@ class State:
         """Whether something was applied that is not in the database yet."""
         return self._rocks.has_buffered()
 
+    def is_buffer_read(self) -> bool:
+        """Whether a reader has asked for a range of what is not in the database yet."""
+        return self._rocks.is_buffer_read()
+
     def write_buffered(self) -> None:
         """Write it there: while groups come, that is done for many together."""
         self._rocks.write_buffered()

@@ -176,6 +176,10 @@ class WriteBuffer:
         """Whether nothing can be added, whatever its size."""
         return bool(self._sorted) or self.is_refused
 
+    def is_read(self) -> bool:
+        """Whether a reader has asked for a range of it, and no write of it has failed."""
+        return bool(self._sorted) and not self.is_refused
+
     def takes(self, batch: Batch, late: LateEntries | None = None) -> bool:
         """Whether a batch can be added, and late entries, too; if not, it goes to the database, behind the buffer."""
         if self.is_closed() or batch.has_ranges():
