@@ -73,6 +73,44 @@ def forge(harness: Harness, client_id: str, address: tuple[str, int]) -> None:
     harness.feed(encode(sn.Disconnect(session_expiry_s=65_535), V12), address)
 
 
+def test_a_connect_from_another_host_leaves_a_proven_client_that_answers() -> None:
+    harness = Harness()
+    connection = harness.connect(V12, "dev", keep_alive_s=0)
+    prove(harness, connection)
+    connect = encode(sn.Connect("dev", keep_alive_s=0, version=1), V12)
+    for _ in range(3):
+        harness.now_ms += 60_000
+        [register] = harness.feed(connect, ELSEWHERE)
+        assert harness.sent[-1] == (HOST, register)
+        harness.now_ms += 1
+        answer_registers(harness, connection, [register])
+    assert len(harness.ask(connection, sn.Pingreq())) == 1
+    # It is gone: the client that asks again has its id.
+    harness.now_ms += 60_000
+    harness.feed(connect, ELSEWHERE)
+    harness.now_ms += 10_000
+    assert harness.feed(connect, ELSEWHERE)[-1] == bytes.fromhex("03 05 00")
+    assert harness.engine.counters.clients == 1
+
+
+def test_a_connect_from_another_host_leaves_a_proven_client_that_sleeps_unless_it_may_move() -> None:
+    for rebind, is_taken in (("same-host", False), ("any", True)):
+        harness = Harness(rebind=rebind)
+        connection = harness.connect(V12, "dev", keep_alive_s=0)
+        prove(harness, connection)
+        harness.ask(connection, sn.Disconnect(session_expiry_s=1_000))
+        harness.now_ms += 60_000
+        answer = harness.feed(encode(sn.Connect("dev", keep_alive_s=0, version=1), V12), ELSEWHERE)
+        assert (bytes.fromhex("03 05 00") in answer) is is_taken
+
+
+def test_a_restarted_client_at_another_port_of_its_host_is_let_in_at_once() -> None:
+    harness = Harness()
+    prove(harness, harness.connect(V12, "dev", keep_alive_s=0))
+    answer = harness.feed(encode(sn.Connect("dev", keep_alive_s=0, version=1), V12), (HOST[0], HOST[1] + 1))
+    assert bytes.fromhex("03 05 00") in answer
+
+
 def test_clients_are_bounded() -> None:
     harness = Harness(clients_max=2)
     for number in range(2):

@@ -43,6 +43,7 @@ class VirtualConnection:
         "opened_ms",
         "is_confirmed",
         "awaits_proof",
+        "_asked_ms",
         "session_expiry_s",
         "peer",
         "client_state",
@@ -79,6 +80,7 @@ class VirtualConnection:
         self.connect_content = connect_content  # the body of the CONNECT, by which its repetition is known
         self.opened_ms = now_ms
         self.is_confirmed = False  # something came after the CONNECT, so its CONNACK has most likely arrived
+        self._asked_ms = -1  # when it was last asked whether it is there; -1: it was not
         self.awaits_proof = False  # it has a place among those whose addresses are unproven
         self.session_expiry_s = session_expiry_of(connect, peer.profile)
         self.peer: Final = peer
@@ -421,6 +423,14 @@ class VirtualConnection:
         if self.client_state.state in (ACTIVE, AWAKE):
             self.outgoing.ask_for_proof(now_ms)
             self._engine.timers.watch(self)
+
+    def is_silent_when_asked(self, now_ms: int, within_ms: int) -> bool:
+        """Whether nothing came for some time after the client was asked if it is there; if it was not asked, it is."""
+        if self._asked_ms <= self.client_state.heard_ms:
+            self._asked_ms = now_ms
+            self.ask_for_proof(now_ms)
+            return False
+        return now_ms - self._asked_ms >= within_ms
 
     def give_place(self) -> None:
         """The address was not proven, and another client needs the place. A session that began with this ends with it:

@@ -25,7 +25,7 @@ from embermq.protocol.sn.session.connect_request import (
 )
 from embermq.protocol.sn.session.connection import VirtualConnection
 from embermq.protocol.sn.session.peer import NetworkIdentity, Peer, send_datagram
-from embermq.protocol.sn.settings import CLIENT_ID_LENGTH_MAX, CONNECT_BYTES_MAX
+from embermq.protocol.sn.settings import CLIENT_ID_LENGTH_MAX, CONNECT_BYTES_MAX, REBIND_ANY
 from embermq.protocol.sn.wire import kinds
 from embermq.protocol.sn.wire import packets as sn
 from embermq.protocol.sn.wire.decode import decode_frame
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 DUPLICATE_CONNECT_MS: Final = 2_000
 """How long a CONNECT with the same bytes counts as a copy even if its client has sent other packets since."""
+ASKED_RETRIES: Final = 2
+"""For so many retries a client is waited for whose id another host asks for."""
 CLIENT_ID_BYTES: Final = 8
 """Of an assigned client id, in hexadecimal: long enough to be unique, short enough for an unproven address."""
 
@@ -224,6 +226,11 @@ class Handshakes:
         client_id = connect.client_id or f"sn-{self._random.getrandbits(8 * CLIENT_ID_BYTES):016x}"
         older = addresses.of(client_id)
         sleeper = older if older is not None and older.client_state.sleeps() else None
+        if older is not None and self._keeps_client_id(older, connect, identity, now_ms):
+            engine.counters.connects_refused += 1
+            if not profile.rules.connect_repeated:  # else the client asks again by itself
+                self._reply(sn.Connack(CONGESTION, connect.packet_id), profile, identity)
+            return
         try:
             credentials = credentials_of(connect)
             if profile.will_dialogue:
@@ -252,6 +259,23 @@ class Handshakes:
             addresses.add(connection)
             request = core_connect(connect, client_id, credentials, will, profile, settings.window)
             engine.events.append(ConnectRequest(connection, request, sleeper))
+
+    def _keeps_client_id(
+        self, older: VirtualConnection, connect: sn.Connect, identity: NetworkIdentity, now_ms: int
+    ) -> bool:
+        """Whether a CONNECT from another host, without a password, leaves a client of the same id where it is.
+
+        A client at a proven address is asked whether it is there, and stays if it answers; one that is asleep cannot,
+        so `rebind` decides. From another port of the same host a client that has restarted is let in at once.
+        """
+        settings = self._engine.settings
+        if connect.auth_method is not None or not settings.prove_address or not older.peer.is_proven:
+            return False
+        if older.peer.address()[0] == identity[0][0] or older.client_state.state == CONNECTING:
+            return False
+        if older.client_state.sleeps():
+            return settings.rebind != REBIND_ANY
+        return not older.is_silent_when_asked(now_ms, ASKED_RETRIES * settings.retry_ms)
 
     # -- answers to a sender without a connection ----------------------------------------------------------------------
 
