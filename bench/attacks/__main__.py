@@ -91,6 +91,8 @@ def measured(path: str, name: str, seconds: float, cores: Cores) -> Figures:
             attackers.join(AFTER_S_MAX)
             attackers.kill()
             attackers.join()
+        if attackers.exitcode == 1:
+            raise SystemExit(f"bench: the attack {name} has failed")
         seen = pair.end()
         lines = log.read_bytes().count(b"\n") - before_lines
         pair.close()

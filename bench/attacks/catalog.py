@@ -3,7 +3,7 @@
 import time
 from typing import Final
 
-from bench.attacks import connections, http, queues, small_packets, sn, subscriptions, tls, websockets
+from bench.attacks import connections, http, memory, queues, small_packets, sn, subscriptions, tls, websockets
 from bench.attacks.clients import Attack, Target
 from bench.machine import raise_open_files
 
@@ -23,6 +23,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     **websockets.ATTACKS,
     **http.ATTACKS,
     **sn.ATTACKS,
+    **memory.ATTACKS,
 }
 
 
