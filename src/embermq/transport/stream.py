@@ -387,11 +387,13 @@ class StreamConnection(Link):
 
     def _write(self, transport: ByteTransport) -> None:
         connection = self._connection
-        for data in connection.data_to_send():
-            self._counters.bytes_sent += len(data)
-            if isinstance(transport, StreamSocket):  # compiled, a call of a class is quicker than that of an interface
-                transport.write(data)
-            else:
+        if isinstance(transport, StreamSocket):
+            parts = connection.take()
+            if parts:
+                self._counters.bytes_sent += transport.write_parts(parts, connection.took_large)
+        else:
+            for data in connection.data_to_send():
+                self._counters.bytes_sent += len(data)
                 transport.write(data)
         self._counters.messages_sent += connection.packets_taken
         if connection.pending_bytes > self._asking_bytes:

@@ -5,6 +5,7 @@ import os
 import socket
 import tracemalloc
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
@@ -12,6 +13,7 @@ from embermq.protocol.packets import Connect, Pingreq, Publish
 from embermq.transport.server import Server
 from embermq.transport.sockets.poll import EVENTS_MAX, Poll
 from embermq.transport.sockets.stream_socket import HIGH_BYTES, PARTS_MAX, READ_BYTES
+from embermq.transport.sockets.unsent import SHARED_BYTES_MIN
 from support.polled_server import Pair, is_silent, look, run, tcp_pair, unix_pair
 
 NOT_TOLD = -1
@@ -74,6 +76,72 @@ def test_a_payload_that_waits_for_many_clients_is_not_copied() -> None:
         assert peak_bytes < 1_000_000
         for pair in pairs:
             pair.stream.abort()
+
+    run(scenario)
+
+
+def test_output_that_many_clients_share_is_kept_and_counted_once() -> None:
+    async def scenario(server: Server, poll: Poll) -> None:
+        pairs = [Pair(server, poll) for _ in range(8)]
+        frames = [os.urandom(4_096) for _ in range(200)]
+        size = sum(map(len, frames))
+        for _ in range(3):  # the first write finds a kernel that takes a part of it
+            for pair in pairs:
+                assert pair.stream.write_parts(frames, False) == size
+        kept = poll.unsent.size_bytes
+        assert all(pair.stream.get_write_buffer_size() > 2 * size for pair in pairs)
+        assert size < kept < size + 100_000
+        written = b"".join(frames) * 3
+        assert pairs[0].read_all(len(written)) == written
+        for pair in pairs[1:]:
+            assert 0 < poll.unsent.size_bytes <= kept
+            pair.stream.abort()
+        assert poll.unsent.size_bytes == 0
+
+    run(scenario)
+
+
+def test_parts_of_every_size_arrive_in_order_and_leave_nothing_counted() -> None:
+    async def scenario(server: Server, poll: Poll) -> None:
+        random = Random(1)
+        sizes = (0, 1, 2, SHARED_BYTES_MIN - 1, SHARED_BYTES_MIN, 5_000)
+        pair = Pair(server, poll)
+        written = pair.fill()
+        for turn in range(300):
+            parts = [random.randbytes(random.choice(sizes)) for _ in range(random.randrange(1, 9))]
+            assert pair.stream.write_parts(parts, turn % 3 == 0) == sum(map(len, parts))
+            written += b"".join(parts)
+        assert pair.read_all(len(written)) == written
+        assert (pair.stream.get_write_buffer_size(), poll.unsent.size_bytes) == (0, 0)
+        assert is_silent(poll)
+
+    run(scenario)
+
+
+def test_small_parts_that_wait_take_little_more_than_their_bytes() -> None:
+    async def scenario(server: Server, poll: Poll) -> None:
+        pair = Pair(server, poll)
+        pair.fill()
+        before = pair.stream.get_write_buffer_size(), poll.unsent.size_bytes
+        for _ in range(10_000):
+            pair.stream.write_parts([b"\x40\x02", b"\x00\x01"], False)
+        assert pair.stream.get_write_buffer_size() == before[0] + 40_000
+        assert poll.unsent.size_bytes - before[1] < 44_000
+        pair.stream.abort()
+
+    run(scenario)
+
+
+def test_an_error_does_not_keep_what_a_client_has_sent_in_memory() -> None:
+    async def scenario(server: Server, poll: Poll) -> None:
+        pair = Pair(server, poll)
+        pair.send(Connect("c"))
+        look(poll)
+        pair.reset()
+        look(poll)
+        assert pair.is_told()
+        assert isinstance(pair.stream._end, OSError)
+        assert pair.stream._end.__traceback__ is None  # its frames would refer to the socket, which refers to it
 
     run(scenario)
 

@@ -6,7 +6,7 @@ authentication exchange (AUTH), the client's Maximum Packet Size and the server'
 Never: a socket, a clock, a session. A shell (`transport.stream`) moves the bytes, the core decides about messages.
 
 How a shell uses it: `receive_data` takes what was read and returns packets for the core; `failure` says that the
-connection must end; `forward`, `deliver`, `acknowledge` and `send` gather output; `data_to_send` takes it.
+connection must end; `forward`, `deliver`, `acknowledge` and `send` gather output; `data_to_send` or `take` takes it.
 """
 
 from collections.abc import Callable
@@ -53,8 +53,8 @@ class Connection:
     `failure`: why the connection must end now; the packets that came before the bad one have been returned.
     `pending_bytes`: output that was gathered, and output that was written but has not left as far as the shell has said
     (`buffered`). `answer_bytes`: the part of it that answers the client's own packets, which is never dropped.
-    `out` is what was gathered, `encoded` what the receivers of one message share; `packets_taken`: how many packets the
-    last `data_to_send` took.
+    `out` is what was gathered, `encoded` what the receivers of one message share; `packets_taken` and `took_large`: how
+    many packets the last `data_to_send` or `take` took, and whether a part of them is not to be copied.
     `auths`: AUTH packets that came, for the shell to take. `dropped_too_large`: how many messages were larger than the
     client takes. `negotiation` is the part that only MQTT 5 has.
     `now_us` is the instant of the turn. `levels` are the protocol levels that a client may speak.
@@ -69,6 +69,7 @@ class Connection:
         "answer_bytes",
         "output_bytes_max",
         "packets_taken",
+        "took_large",
         "encoded",
         "out",
         "auths",
@@ -106,6 +107,7 @@ class Connection:
         self.answer_bytes = 0
         self.output_bytes_max: Final = output_bytes_max
         self.packets_taken = 0
+        self.took_large = False
         self._output_waits = output_waits
         self._make_room = make_room
         self._decoder: Final = Decoder(
@@ -418,18 +420,23 @@ class Connection:
             self._gather(frames)
             self._more_parts -= packets - 1
 
-    def data_to_send(self) -> list[bytes]:
-        """Take what was gathered, as few writes."""
+    def take(self) -> list[bytes]:
+        """Take what was gathered, as parts; `took_large`: one of them is not to be copied."""
         out = self.out
         if self._end_at >= 0:  # nothing follows DISCONNECT (5.0, MQTT-3.14.4-1), also what a commit releases later
             del out[self._end_at :]
         self.packets_taken = len(out) - self._more_parts
         self._more_parts = 0
         self.out = []
-        has_large, self._has_large = self._has_large, False
-        if len(out) < 2:
-            return out
-        return joined(out) if has_large else [b"".join(out)]
+        self.took_large, self._has_large = self._has_large, False
+        return out
+
+    def data_to_send(self) -> list[bytes]:
+        """Take what was gathered, as few writes."""
+        parts = self.take()
+        if len(parts) < 2:
+            return parts
+        return joined(parts) if self.took_large else [b"".join(parts)]
 
     def last_sent(self) -> None:
         """What was gathered before the end was decided has been taken: nothing follows."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq.transport.fair_share import TURN_S
 from embermq.transport.sockets.stream_socket import StreamSocket
+from embermq.transport.sockets.unsent import UnsentParts
 from embermq.transport.sockets.watched import CLOSED, READABLE, Watched
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Poll:
         "_watched",
         "decoding_s",
         "epoll",
+        "unsent",
         "wait",
     )
 
@@ -49,6 +51,7 @@ class Poll:
         self._server: Server | None = None
         self.epoll: Final = select.epoll()
         self.wait: Final[Callable[[float, int], list[tuple[int, int]]]] = self.epoll.poll  # seconds, how many at most
+        self.unsent: Final = UnsentParts()
         self._watched: Final[dict[int, Watched]] = {}
         self._ended: list[StreamSocket] = []  # closed; their connections are to be told
         self._after_turn: list[Callable[[], None]] = []

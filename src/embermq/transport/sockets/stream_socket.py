@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from embermq.transport.sockets.unsent import JOINED_BYTES_MAX, SHARED_BYTES_MIN
 from embermq.transport.sockets.watched import CLOSED, READABLE, WRITABLE, Watched
 
 if TYPE_CHECKING:
@@ -41,9 +42,11 @@ class StreamSocket(Watched):
         "_connection",
         "_end",
         "_events",
+        "_first_sent",
         "_high_bytes",
         "_is_above",
         "_is_closing",
+        "_is_last_joined",
         "_peer",
         "_poll",
         "_sends_much",
@@ -67,8 +70,10 @@ class StreamSocket(Watched):
         self._websocket: Final = websocket
         self._events = READABLE
         self._sends_much = False
-        self._unsent: list[bytes | memoryview] | None = None
+        self._unsent: list[bytes] | None = None
         self._unsent_bytes = 0
+        self._first_sent = 0  # how many bytes of the first part have been sent
+        self._is_last_joined = False  # the last part is of this socket alone, made of small ones
         self._high_bytes = HIGH_BYTES
         self._is_above = False  # more than `_high_bytes` waited, and the connection waits to be told that it is less
         self._is_closing = False
@@ -156,26 +161,76 @@ class StreamSocket(Watched):
     # -- from the connection -----------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
+        if data:  # an empty part would never leave: no write takes a byte of it
+            self.write_parts([data], False)
+
+    def write_parts(self, parts: list[bytes], has_large: bool) -> int:
+        """Write what a turn has gathered; returns its size. What the kernel does not take is kept as these parts.
+
+        `has_large`: a part is not to be copied.
+        """
         if self._is_closing:
-            return
+            return 0
+        sent = 0
         if self._unsent is None:
+            data = parts[0] if len(parts) == 1 else b"" if has_large else b"".join(parts)
             try:
-                sent = _write(self.descriptor, data)
+                sent = _write(self.descriptor, data) if data else os.writev(self.descriptor, parts[:PARTS_MAX])
             except (BlockingIOError, InterruptedError):
-                sent = 0
+                pass
             except OSError as error:
                 self._close_now(error)
-                return
-            if sent == len(data):
-                return
-            self._unsent = [memoryview(data)[sent:]]
-            self._unsent_bytes = len(data) - sent
-            self._watch(self._events | WRITABLE)
-        elif data:  # an empty part would never leave: no write takes a byte of it
-            self._unsent.append(data)
-            self._unsent_bytes += len(data)
+                return 0
+            if data and sent == len(data):
+                return sent
+        size = self._keep(parts, sent)
         if self._unsent_bytes > self._high_bytes:
             self._is_above = True
+        return sent + size
+
+    def _keep(self, parts: list[bytes], sent: int) -> int:
+        """Keep what is behind the bytes that were sent of some parts; returns its size."""
+        before_bytes = self._unsent_bytes
+        small: list[bytes] = []
+        for part in parts:
+            size = len(part)
+            if sent >= size:
+                sent -= size
+                continue
+            if size >= SHARED_BYTES_MIN:
+                if small:
+                    self._append(b"".join(small))
+                    small.clear()
+                self._append(part)
+                if sent:  # nothing was kept before it
+                    self._first_sent = sent
+                    self._unsent_bytes -= sent
+            else:
+                small.append(part[sent:])
+            sent = 0
+        if small:
+            self._append(b"".join(small))
+        return self._unsent_bytes - before_bytes
+
+    def _append(self, part: bytes) -> None:
+        unsent = self._unsent
+        parts = self._poll.unsent
+        self._unsent_bytes += len(part)
+        if unsent is None:
+            unsent = self._unsent = []
+            self._watch(self._events | WRITABLE)
+        elif len(part) < SHARED_BYTES_MIN and len(unsent) > 1:  # the first may have been sent in part
+            last = unsent[-1]
+            if len(last) < SHARED_BYTES_MIN or (self._is_last_joined and len(last) < JOINED_BYTES_MAX):
+                parts.remove(last)
+                part = unsent.pop() + part
+                self._is_last_joined = True
+            else:
+                self._is_last_joined = False
+        else:
+            self._is_last_joined = False
+        unsent.append(part)
+        parts.add(part)
 
     def get_write_buffer_size(self) -> int:
         return self._unsent_bytes
@@ -217,21 +272,27 @@ class StreamSocket(Watched):
         unsent = self._unsent
         if unsent is None:
             return
+        buffers: list[bytes | memoryview] = [*unsent[:PARTS_MAX]]
+        if self._first_sent:
+            buffers[0] = memoryview(unsent[0])[self._first_sent :]
         try:
-            sent = os.writev(self.descriptor, unsent[:PARTS_MAX])
+            sent = os.writev(self.descriptor, buffers)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
             self._close_now(error)
             return
         self._unsent_bytes -= sent
+        sent += self._first_sent
         whole = 0
-        while sent and sent >= len(unsent[whole]):
-            sent -= len(unsent[whole])
+        count = len(unsent)
+        while whole < count and sent >= len(unsent[whole]):
+            part = unsent[whole]
+            sent -= len(part)
+            self._poll.unsent.remove(part)
             whole += 1
         del unsent[:whole]
-        if sent:
-            unsent[0] = memoryview(unsent[0])[sent:]
+        self._first_sent = sent
         if not unsent:
             self._unsent = None
             if self._is_closing:
@@ -246,10 +307,14 @@ class StreamSocket(Watched):
         if self.descriptor == CLOSED:
             return
         self._is_closing = True
-        self._end = error
+        # Without its traceback, whose frames would keep this socket and all that its client has sent alive.
+        self._end = None if error is None else error.with_traceback(None)
         self._poll.ended(self)
         self._watch(0)  # to close it is not enough: a process that was forked has it open, and epoll would tell of it
         os.close(self.descriptor)
         self.descriptor = CLOSED
-        self._unsent = None
+        if self._unsent is not None:
+            for part in self._unsent:
+                self._poll.unsent.remove(part)
+            self._unsent = None
         self._unsent_bytes = 0
