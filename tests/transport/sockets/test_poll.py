@@ -13,7 +13,7 @@ from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Connect, Pingreq, Publish, Subscribe, SubscriptionRequest, Will
 from embermq.store.memory import MemoryStore
 from embermq.transport.server import Server
-from embermq.transport.sockets.poll import EVENTS_MAX, Poll, Wake
+from embermq.transport.sockets.poll import ENDED_MAX, EVENTS_MAX, Poll, Wake
 from embermq.transport.sockets.watched import READABLE
 from support.polled_server import Pair, is_silent, look, run
 
@@ -37,6 +37,30 @@ def test_all_that_is_ready_is_one_turn_which_ends_at_once() -> None:
         assert look(poll) == []
         assert turns == [1]
         assert [pair.client.recv(4) for pair in pairs] == [CONNACK] * 20
+
+    run(scenario)
+
+
+def test_the_connections_of_clients_that_leave_together_end_in_several_turns() -> None:
+    async def scenario(server: Server, poll: Poll) -> None:
+        count = 2 * ENDED_MAX + 10
+        pairs = [Pair(server, poll) for _ in range(count)]
+        for number, pair in enumerate(pairs):
+            pair.send(Connect(f"c{number}", will=Will("gone", b"", 0, False)))
+        look(poll)
+        assert server.core.counters.clients_connected == count
+        turns: list[int] = []
+        server.end_of_turn.append(lambda: turns.append(server.core.counters.clients_connected))
+        for pair in pairs:
+            pair.reset()
+        look(poll)
+        assert all(pair.is_closed() for pair in pairs)
+        assert turns == [count - ENDED_MAX]
+        while server.core.counters.clients_connected:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert turns == [count - ENDED_MAX, 10, 0]
+        assert all(pair.is_told() for pair in pairs)
 
     run(scenario)
 

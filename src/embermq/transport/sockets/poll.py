@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 EVENTS_MAX: Final = 512
 """How many sockets are looked after in one turn; the others that are ready are in the next."""
+ENDED_MAX: Final = 64
+"""How many connections are told of their end in one turn; the others in the next."""
+BUSY_GROUP_BYTES: Final = 1024 * 1024
+BUSY_S: Final = 0.005
+"""While more than this waits for the disk, one of them is told in this time."""
 READ_BYTES_MAX: Final = 256 * 1024
 """How much is read from a socket at a time at the most."""
 
@@ -35,10 +40,12 @@ class Poll:
         "_deferred",
         "_ended",
         "_is_looking",
+        "_is_telling",
         "_loop",
         "_read_memory",
         "_read_view",
         "_server",
+        "_told",
         "_watched",
         "decoding_s",
         "epoll",
@@ -58,6 +65,8 @@ class Poll:
         self._deferred: dict[StreamSocket, None] = {}  # they wait for this turn, before the others
         self.decoding_s = 0.0  # CPU time in this turn for clients that bring much over TLS or WebSocket
         self._is_looking = False
+        self._is_telling = False  # `_tell_more` is to be called
+        self._told = 0  # how many connections were told of their end in this turn
         self._read_memory: Final = [bytearray(READ_BYTES_MAX)]  # for all sockets, one after the other
         self._read_view: Final = memoryview(self._read_memory[0])
 
@@ -99,9 +108,9 @@ class Poll:
     def ended(self, stream: StreamSocket) -> None:
         """A socket is about to be closed: tell its connection, but not from within what that does now."""
         del self._watched[stream.descriptor]
-        if not self._ended and not self._is_looking:
-            self._loop.call_soon(self._tell_ended)
         self._ended.append(stream)
+        if not self._is_looking:
+            self._tell_later()
 
     def close(self) -> None:
         """Nothing is watched any more."""
@@ -120,6 +129,7 @@ class Poll:
         server = self._server
         watched = self._watched
         self._is_looking = True
+        self._told = 0
         try:
             if server is not None:
                 server.hold_turn()
@@ -138,6 +148,7 @@ class Poll:
             self._is_looking = False
         if self._ended:
             self._tell_ended()
+            self._tell_later()
         if self._after_turn:
             self._call_after_turn()
         return others
@@ -188,13 +199,39 @@ class Poll:
                 self._failed(error)
 
     def _tell_ended(self) -> None:
-        ended = self._ended
-        self._ended = []
+        """Tell connections that their sockets were closed, a bounded number in a turn: each has a session to end.
+
+        Those of clients that leave together are told in the turns that follow, and few while much waits for the disk:
+        a will is a message that nobody can hold back, and others' messages are written behind it.
+        """
+        left = (1 if self._is_disk_busy() else ENDED_MAX) - self._told
+        if left <= 0:
+            return
+        ended, self._ended = self._ended[:left], self._ended[left:]
+        self._told += len(ended)
         for stream in ended:
             try:
                 stream.tell_end()
             except Exception as error:
                 self._failed(error)
+
+    def _tell_more(self) -> None:
+        """A turn of its own for connections that have ended and were not told yet."""
+        self._is_telling = False
+        self._told = 0
+        self._tell_ended()
+        self._tell_later()
+
+    def _tell_later(self) -> None:
+        if self._ended and not self._is_telling:
+            self._is_telling = True
+            if self._is_disk_busy():
+                self._loop.call_later(BUSY_S, self._tell_more)
+            else:
+                self._loop.call_soon(self._tell_more)
+
+    def _is_disk_busy(self) -> bool:
+        return self._server is not None and self._server.store.group_bytes() > BUSY_GROUP_BYTES
 
     def _failed(self, error: Exception) -> None:
         if self._server is not None:
