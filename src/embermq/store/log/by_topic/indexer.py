@@ -12,14 +12,7 @@ from typing import Final, final
 import numpy as np
 
 from embermq.named_thread import NamedThread
-from embermq.store.log.by_topic.topic_index import (
-    TopicIndexBuilder,
-    read_topic_index,
-    topic_index_path,
-    write_topic_index,
-)
 from embermq.store.log.errors import LogError
-from embermq.store.log.reader import LogReader
 from embermq.store.log.segments import SegmentInfo
 from embermq.store.log.writer import Log
 
@@ -77,6 +70,15 @@ class TopicIndexer:
             self._next_offset = segment.next_offset
 
     def _index(self, segment: SegmentInfo) -> None:
+        # pyarrow takes 25 MiB, which a server without a closed segment does not need.
+        from embermq.store.log.by_topic.topic_index import (
+            TopicIndexBuilder,
+            read_topic_index,
+            topic_index_path,
+            write_topic_index,
+        )
+        from embermq.store.log.reader import LogReader
+
         directory = self._log.directory
         path = topic_index_path(directory, segment.first_offset)
         if read_topic_index(path, segment.next_offset) is not None:
