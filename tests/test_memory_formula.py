@@ -97,3 +97,34 @@ def test_the_worst_clients_take_no_more_memory_than_the_formula_says(tmp_path: P
         grown = used_bytes(server) - before
         allowed = CLIENTS * formula_bytes()
         assert allowed // 4 < grown < allowed, "either the clients are not the worst, or the formula is wrong"
+
+
+ALL_CLIENTS = 20
+ALL_QUEUE_BYTES = 16 * MIB
+ALL_PACKET_BYTES = 128 * 1024
+
+
+def test_all_clients_together_take_no_more_memory_than_the_formula_says(tmp_path: Path) -> None:
+    """Each client is owed messages of its own, which it does not acknowledge, four times as many as all may be owed."""
+    settings = {
+        "store.memory": "true",
+        "limits.all_queue_bytes_max": str(ALL_QUEUE_BYTES),
+        "limits.packet_bytes_max": str(ALL_PACKET_BYTES),
+        "mqtt5.receive_maximum": "20",
+    }
+    allowed = ALL_QUEUE_BYTES * 5 // 4 + ALL_CLIENTS * (2 * ALL_PACKET_BYTES + 128 * 20 + 640 * 1024)
+    payload = bytes(64 * 1024)
+    with (
+        ServerProcess(tmp_path / "data", tmp_path / "server.log", settings) as server,
+        client(server, "publisher") as publisher,
+        ExitStack() as stack,
+    ):
+        for number in range(ALL_CLIENTS):
+            stack.enter_context(client(server, f"c{number}")).subscribe((f"to/{number}", 1))
+        before = used_bytes(server)
+        most = 0
+        for _ in range(4 * ALL_QUEUE_BYTES // len(payload) // ALL_CLIENTS):
+            for number in range(ALL_CLIENTS):
+                publisher.publish(f"to/{number}", payload, qos=1)
+            most = max(most, used_bytes(server) - before)
+        assert ALL_QUEUE_BYTES // 2 < most < allowed

@@ -160,6 +160,7 @@ class LimitSettings(Section):
     queue_log_bytes_max: Count = limits.QUEUE_LOG_BYTES_MAX
     queue_bytes_max: Count = limits.QUEUE_BYTES_MAX
     output_bytes_max: Annotated[int, Field(ge=4096)] = limits.OUTPUT_BYTES_MAX
+    all_queue_bytes_max: Annotated[int, Field(ge=0)] = limits.ALL_QUEUE_BYTES_MAX
     topic_levels_max: Count = limits.TOPIC_LEVELS_MAX
     subscriptions_max: Count = limits.SUBSCRIPTIONS_MAX
     subscription_bytes_max: Count = limits.SUBSCRIPTION_BYTES_MAX

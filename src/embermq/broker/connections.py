@@ -19,6 +19,7 @@ from embermq.broker.effects import ConnackEffect, Effects
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
 from embermq.broker.queues.outbound import Outbound
+from embermq.broker.queues.owed import ALL_QUEUE_BYTES_MAX, OwedBytes
 from embermq.broker.rates.bucket import ClientBuckets
 from embermq.broker.session import Deadlines, Session
 from embermq.broker.subscriptions import Subscriptions
@@ -38,6 +39,7 @@ class Connections:
 
     __slots__ = (
         "now_ms",
+        "owed",
         "sessions",
         "wills",
         "_store",
@@ -71,6 +73,7 @@ class Connections:
     ) -> None:
         """`token` makes assigned client identifiers unique across restarts."""
         self.now_ms = 0
+        self.owed: Final = OwedBytes(limits.all_queue_bytes_max or ALL_QUEUE_BYTES_MAX, counters)
         self.sessions: Final[dict[str, Session]] = {}
         self.wills: Final = Wills(store, delivery, counters, delivery.clock)
         self._store: Final = store
@@ -307,6 +310,8 @@ class Connections:
             self.wills.schedule(session.client_id, will, session.identity, self.now_ms)
         self._subscriptions.connection_lost(session)
         session.outbound.return_shared()
+        session.outbound.drop_read_ahead()
+        self.owed.forget(session)
         session.outbound.record_acknowledged()
         sent = session.outbound.newest_sent_ever()
         self._store.append_disconnected(session.client_id, session.session_id, reason, sent)

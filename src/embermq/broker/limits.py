@@ -16,6 +16,7 @@ QUEUE_MESSAGES_MAX: Final = 100_000
 QUEUE_BYTES_MAX: Final = 64 * 1024 * 1024
 QUEUE_LOG_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
 OUTPUT_BYTES_MAX: Final = 4 * 1024 * 1024
+ALL_QUEUE_BYTES_MAX: Final = 0
 TOPIC_LEVELS_MAX: Final = 128
 SUBSCRIPTIONS_MAX: Final = 20_000
 SUBSCRIPTION_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -47,6 +48,7 @@ class Limits:
         "queue_bytes_max",
         "queue_log_bytes_max",
         "output_bytes_max",
+        "all_queue_bytes_max",
         "topic_levels_max",
         "subscriptions_max",
         "subscription_bytes_max",
@@ -79,6 +81,7 @@ class Limits:
         queue_bytes_max: int = QUEUE_BYTES_MAX,
         queue_log_bytes_max: int = QUEUE_LOG_BYTES_MAX,
         output_bytes_max: int = OUTPUT_BYTES_MAX,
+        all_queue_bytes_max: int = ALL_QUEUE_BYTES_MAX,
         topic_levels_max: int = TOPIC_LEVELS_MAX,
         subscriptions_max: int = SUBSCRIPTIONS_MAX,
         subscription_bytes_max: int = SUBSCRIPTION_BYTES_MAX,
@@ -107,6 +110,8 @@ class Limits:
         self.queue_bytes_max: Final = queue_bytes_max  # of one session's messages in memory, those in flight included
         self.queue_log_bytes_max: Final = queue_log_bytes_max  # of the log, kept for one persistent session
         self.output_bytes_max: Final = output_bytes_max  # not yet taken by one connection's peer
+        # In memory, owed to all connected clients together; 0: a fourth of `memory_bytes_max`.
+        self.all_queue_bytes_max: Final = all_queue_bytes_max
         self.topic_levels_max: Final = topic_levels_max
         self.subscriptions_max: Final = subscriptions_max  # of one client
         self.subscription_bytes_max: Final = subscription_bytes_max  # in memory, of one client

@@ -98,6 +98,14 @@ class Link(ABC):
         """How much was sent that the client has not read, as far as the transport knows."""
         return 0
 
+    def own_unread_bytes(self) -> int:
+        """The part of `unread_bytes` that is in memory for this client alone, and not counted elsewhere."""
+        return 0
+
+    def throttle(self, is_throttled: bool) -> None:
+        """All clients together leave too much unread, and this one most of it: keep little for it, until False."""
+        return
+
     @abstractmethod
     def hold_back(self, is_held: bool) -> None:
         """Stop reading from the client, or go on. Called only if `can_be_held_back`."""

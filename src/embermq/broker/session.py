@@ -5,7 +5,7 @@ link; and the deadlines of sessions, one heap for each kind.
 Never: a clock. Time comes in as `now_ms`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, final
 
@@ -238,16 +238,3 @@ class Deadlines:
     def next_ms(self) -> int | None:
         """When to call `expired` next; None while nothing is watched."""
         return self._heap[0][0] if self._heap else None
-
-
-def heaviest(sessions: Iterable[Session], bytes_min: int) -> Session | None:
-    """The connected client with the most messages in memory, in bytes; None if nobody has that many."""
-    found: Session | None = None
-    most_bytes = bytes_min
-    for session in sessions:
-        link = session.connection()
-        if link is not None:
-            held_bytes = session.outbound.memory_bytes + session.shared_bytes() + link.unread_bytes()
-            if held_bytes >= most_bytes:
-                found, most_bytes = session, held_bytes
-    return found

@@ -42,7 +42,7 @@ def deliver_next(
         or outbound.backlog
         or outbound.fetched != durable
         or len(inflight) >= outbound.window
-        or memory_bytes > outbound.high_water_bytes
+        or memory_bytes > outbound.direct_bytes_max
         or outbound.resend_ids
         or outbound.shared
         or not link.has_room()

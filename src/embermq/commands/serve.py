@@ -118,9 +118,11 @@ def _leave_hanging_requests() -> None:
 
 async def _serve(settings: "Settings", beside: AbstractAsyncContextManager[str]) -> None:
     from embermq.embed import Broker
+    from embermq.transport.bounds.capacity import fix_allocator
 
     # Every new file is for this user alone; RocksDB, for example, creates its files by the umask.
     os.umask(0o077)
+    fix_allocator()
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     broker = Broker.from_settings(settings)

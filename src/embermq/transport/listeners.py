@@ -135,6 +135,10 @@ class Listeners:
             listening.listen(BACKLOG)
             self._sockets.append(ListeningSocket(self._server, poll, listening, tls, websockets))
 
+    def unsent_bytes(self) -> int:
+        """The output that the kernel has not taken from the server's own sockets; what they share counts once."""
+        return 0 if self._poll is None else self._poll.unsent.size_bytes
+
     def _own_poll(self) -> Poll:
         """The poll of the server's own event loop, or one that is entered in a loop of another kind as one file."""
         if self._poll is None:

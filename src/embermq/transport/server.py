@@ -17,7 +17,7 @@ from embermq import __version__
 from embermq.broker.access import Access, Grant
 from embermq.broker.core import Core
 from embermq.broker.limits import Limits
-from embermq.broker.session import heaviest
+from embermq.broker.queues.owed import heaviest
 from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.dialect import LEVELS
 from embermq.protocol.mqtt.encode import Encodings
@@ -26,7 +26,7 @@ from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
 from embermq.transport.authentication import Authenticator
 from embermq.transport.bounds.address_bounds import SHARED_ADDRESSES, AddressBounds
-from embermq.transport.bounds.capacity import Capacity, used_bytes
+from embermq.transport.bounds.capacity import Capacity, all_queue_bytes_max, give_back, used_bytes
 from embermq.transport.bounds.unopened import UnopenedConnections
 from embermq.transport.byte_transport import ByteTransport
 from embermq.transport.fair_share import LONG_TURN_S, SHARE_TIMED_BYTES, TurnTime
@@ -66,6 +66,7 @@ class Server:
         mqtt5: Mqtt5Settings = DEFAULT_SETTINGS,
         response_information: Grant | None = None,
         used_bytes: Callable[[], int] = used_bytes,
+        give_back: Callable[[], None] = give_back,
         shared_addresses: Sequence[str] = SHARED_ADDRESSES,
         long_turn_s: float = LONG_TURN_S,
     ) -> None:
@@ -81,6 +82,7 @@ class Server:
         self.dirty: list[StreamConnection] = []  # they have something to send, or to end, when this turn ends
         self.log: Final = ServerLog()
         self.core: Final = self._new_core(shortcuts, response_information)
+        self.core.connections.owed.bound_by(all_queue_bytes_max(limits))
         self.addresses: Final = AddressBounds(
             limits.address_connections_max, limits.address_login_failures_max, shared_addresses
         )
@@ -93,6 +95,8 @@ class Server:
         self.core.counters.others.append(self.handshakes.counts)
         self.end_of_turn: Final[list[Callable[[], None]]] = []
         """Called when the core has ended a turn and the connections are written to: what a listener gathers itself."""
+        self._give_back: Final = give_back
+        self._is_giving_back = False
         self._sys_interval_ms: Final = sys_interval_s * 1000
         self.group_bytes_max: Final = group_bytes_max
         self._connections: set[StreamConnection] = set()
@@ -208,6 +212,9 @@ class Server:
         self._in_turn = False
         begun_s = self._begun_s
         try:
+            if self.core.connections.owed.is_due():
+                self._look_at_owed()
+                self._look_at_capacity()
             more = self.core.end_turn()
         except Exception as error:
             self.bug(error)
@@ -272,6 +279,8 @@ class Server:
         self.turn_time.tick()
         try:
             self.core.tick(now_ms, time.time_ns() // 1000)
+            if self.core.connections.owed.has_throttled():
+                self._look_at_owed()
             self._look_at_capacity()
             if self._sys_interval_ms and now_ms >= self._next_report_ms:
                 self._next_report_ms = now_ms + self._sys_interval_ms
@@ -283,16 +292,36 @@ class Server:
         self._timer.set(wait_ms / 1000)
 
     def _look_at_capacity(self) -> None:
-        """If the memory is full: refuse subscriptions, and end the connection of the client that holds most of it."""
+        """If the memory is full: refuse subscriptions, and end the connections of the clients that hold most of it.
+
+        Freed memory is given back on a thread: it takes as long as there is much of it.
+        """
         capacity = self.capacity
         capacity.look()
         self.core.admission.is_memory_full = capacity.is_memory_full
         if capacity.is_memory_full:
-            session = heaviest(self.core.sessions(), HEAVY_BYTES)
-            if session is not None:
+            reason = "limits.memory_bytes_max is reached, and this client holds most"
+            for session in heaviest(self.core.sessions(), HEAVY_BYTES, capacity.excess_bytes()):
                 capacity.clients_ended += 1
-                reason = "limits.memory_bytes_max is reached, and this client holds most"
+                link = session.connection()
+                if link is not None:
+                    link.throttle(True)  # so that its output is not waited for
                 self.core.connections.end(session, ReasonCode.QUOTA_EXCEEDED, reason, reason)
+        if capacity.must_give_back() and not self._is_giving_back and not self._stopping:
+            self._is_giving_back = True
+            self.loop.run_in_executor(None, self._give_back).add_done_callback(self._gave_back)
+
+    def _gave_back(self, _: asyncio.Future[None]) -> None:
+        self._is_giving_back = False
+        self.capacity.gave_back()
+        self.core.admission.is_memory_full = self.capacity.is_memory_full
+
+    def _look_at_owed(self) -> None:
+        """If all clients together are owed too much: those that hold most get no more, then their connections end."""
+        core = self.core
+        reason = "limits.all_queue_bytes_max is reached, and this client holds most"
+        for session in core.connections.owed.look(core.sessions(), self.listeners.unsent_bytes(), self.now_ms()):
+            core.connections.end(session, ReasonCode.QUOTA_EXCEEDED, reason, reason)
 
     # -- connections -----------------------------------------------------------------------------------------------
 
@@ -335,5 +364,6 @@ class Server:
         """A connection is gone."""
         if connection in self._connections:
             self._connections.discard(connection)
+            self.capacity.ended += 1
             self.addresses.remove(address_key)
         self._paused.pop(connection, None)

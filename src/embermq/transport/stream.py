@@ -68,7 +68,7 @@ class StreamConnection(Link):
         limits = server.limits
         self._connection: Final = server.new_protocol(self._output_waits, self._make_room)
         self._transport: ByteTransport | None = None
-        self._output_bytes_max: Final = limits.output_bytes_max
+        self._output_bytes_max = limits.output_bytes_max  # less while it is throttled
         self._asking_bytes: Final = min(PENDING_BYTES_ASKED, self._output_bytes_max)
         self._is_slow_reader = False  # the core was told that there is no room
         self._paused = 0  # the reasons not to read
@@ -339,6 +339,18 @@ class StreamConnection(Link):
 
     def unread_bytes(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def own_unread_bytes(self) -> int:
+        """Other transports than the server's own sockets copy what they are given."""
+        transport = self._transport
+        if transport is None or isinstance(transport, StreamSocket):
+            return 0
+        return transport.get_write_buffer_size()
+
+    def throttle(self, is_throttled: bool) -> None:
+        most = self._server.limits.output_bytes_max
+        self._output_bytes_max = min(most, WRITE_HIGH_WATER_BYTES) if is_throttled else most
+        self._connection.output_bytes_max = self._output_bytes_max
 
     def opened(self) -> None:
         self._server.unopened.remove(self)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from embermq.broker.limits import Limits
-from embermq.broker.queues.outbound import LOG_CHECK_MESSAGES, WINDOW_START
+from embermq.broker.queues.outbound import LOG_CHECK_MESSAGES, READ_AHEAD_MIN, WINDOW_START
 from embermq.protocol.packets import Puback, Publish
 from support.core import Bench, DiskBench, ScriptedLink
 
@@ -86,4 +86,29 @@ def test_a_persistent_queue_is_bounded_by_the_log_that_it_keeps(tmp_path: Path) 
         got += [message.payload for message in messages]
         bench.send(back, *[Puback(message.packet_id) for message in messages])
     assert got == [b"%0100d" % n for n in range(count - dropped)]
+    bench.journal.close()
+
+
+def test_little_is_read_ahead_for_a_client_with_a_small_window_and_nothing_when_it_has_left(tmp_path: Path) -> None:
+    bench = DiskBench(tmp_path / "data")
+    link = bench.join("c", clean=False, receive_maximum=1)
+    bench.subscribe(link, "t", 1)
+    bench.commit()
+    link.take()
+    for number in range(200):
+        bench.publish("t", b"%03d" % number, qos=1)
+    bench.commit()
+    outbound = bench.core.connections.sessions["c"].outbound
+    assert acknowledge(bench, link) == 1
+    assert 0 < len(outbound.backlog) <= READ_AHEAD_MIN
+    bench.lose(link)
+    assert (len(outbound.backlog), outbound.memory_bytes) == (0, 4)  # the one in flight
+    back = bench.join("c", clean=False, receive_maximum=1)
+    got: list[bytes] = []
+    while len(got) < 199:
+        messages = back.take_messages()
+        assert len(messages) == 1
+        got.append(messages[0].payload)
+        bench.send(back, Puback(messages[0].packet_id))
+    assert got == [b"%03d" % number for number in range(1, 200)]
     bench.journal.close()

@@ -1,5 +1,6 @@
 """Room for connections: by number, by files, which are kept for the store, and by memory."""
 
+import asyncio
 import logging
 import resource
 import socket
@@ -8,10 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from embermq.broker.access import AllowAll
 from embermq.broker.counters import Counters
 from embermq.broker.limits import Limits
 from embermq.protocol.packets import Connect, Publish, Suback, Subscribe, SubscriptionRequest
-from embermq.transport.bounds.capacity import Capacity, file_number, machine_bytes, used_bytes
+from embermq.store.memory import MemoryStore
+from embermq.transport.bounds.capacity import (
+    MIB,
+    TRIM_BYTES_MIN,
+    TRIM_ENDED_MIN,
+    Capacity,
+    file_number,
+    machine_bytes,
+    used_bytes,
+)
 from embermq.transport.rate_limited_log import RateLimitedLog
 from embermq.transport.server import HEAVY_BYTES, Server
 from support.transports import Peer, joined, run, turn
@@ -116,7 +127,7 @@ def test_a_full_memory_refuses_connections_and_subscriptions_and_ends_the_heavie
         server.begin_turn()
         server._look_at_capacity()
         await turn()
-        assert (heavy.ended, light.ended) == ("closed", "")
+        assert (heavy.ended, light.ended) == ("aborted", "")
         assert Peer(server).ended == "aborted"
         await light.send(Subscribe(2, [SubscriptionRequest("other", 0), SubscriptionRequest("t/#", 0)]))
         assert light.packets() == [Suback(2, [0x80, 0])]
@@ -128,3 +139,44 @@ def test_a_full_memory_refuses_connections_and_subscriptions_and_ends_the_heavie
         assert fresh.packets()[1:] == [Suback(1, [0])]
 
     run(scenario, used_bytes=full_when(is_full), memory_bytes_max=1_000)
+
+
+def test_freed_memory_is_given_back_near_the_mark_and_after_many_clients_have_left() -> None:
+    used = [500 * MIB]
+    capacity = Capacity(Limits(memory_bytes_max=1_000 * MIB), Counters(), LOG, lambda: used[0])
+    capacity.gave_back()
+    assert not capacity.must_give_back()
+    used[0] += TRIM_BYTES_MIN
+    capacity.look()
+    assert not capacity.must_give_back()  # nobody has left
+    capacity.ended = TRIM_ENDED_MIN
+    assert capacity.must_give_back()
+    capacity.gave_back()
+    assert not capacity.must_give_back()
+    used[0] = 940 * MIB
+    capacity.look()
+    assert capacity.must_give_back()
+
+
+def test_connections_are_accepted_again_when_freed_memory_was_given_back() -> None:
+    used = [0]
+
+    def give_back() -> None:
+        used[0] = 0
+
+    async def scenario() -> None:
+        limits = Limits(memory_bytes_max=1_000)
+        server = Server(
+            store=MemoryStore(), access=AllowAll(), limits=limits, used_bytes=lambda: used[0], give_back=give_back
+        )
+        await server.start()
+        used[0] = 1_000
+        server.begin_turn()
+        server._look_at_capacity()
+        assert Peer(server).ended == "aborted"
+        while server.core.admission.is_memory_full:
+            await asyncio.sleep(0)
+        assert Peer(server).ended == ""
+        await server.stop()
+
+    asyncio.run(scenario())

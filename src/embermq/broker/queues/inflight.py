@@ -5,6 +5,7 @@ while the client acknowledges them in the order in which they were sent, as most
 message calls `parted` first, which replaces all runs by a `Delivery` for each message.
 """
 
+from itertools import islice
 from typing import Final, final
 
 from embermq.protocol.packets import Delivery, Publish
@@ -70,6 +71,10 @@ class SentRun:
         self.size_bytes -= done_bytes
         return done_bytes
 
+    def first(self, count: int) -> list[Publish]:
+        """Messages that are not acknowledged, up to this many; none if they are in a piece."""
+        return self._messages[self.acknowledged : self.acknowledged + count]
+
     def deliveries(self) -> list[Delivery]:
         """Those that are not acknowledged, one by one."""
         messages, piece = self._messages, self._piece
@@ -121,6 +126,12 @@ class Inflight:
             return by_id[next(iter(by_id))].sequence
         run = self.runs[0]
         return run.sequence + run.acknowledged
+
+    def first(self, count: int) -> list[Publish]:
+        """Some of the oldest messages, up to this many; none of those that are in a piece."""
+        if not self.by_id and self.runs:
+            return self.runs[0].first(count)
+        return [delivery.message for delivery in islice(self.by_id.values(), count)]
 
     def parted(self) -> dict[int, Delivery]:
         """All messages by packet identifier, each as an object of its own."""

@@ -6,6 +6,7 @@ out only when a message 65,535 places back is still unacknowledged; then the nex
 """
 
 from collections import deque
+from sys import getrefcount
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.counters import Counters
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from embermq.broker.queues.shared import ShareGroup
 
 READ_AHEAD: Final = 512
-"""How many messages are read from a persistent queue at a time."""
+READ_AHEAD_MIN: Final = 32
+"""How many messages are read from a persistent queue at a time: twice as many as may be in flight, between these."""
+DELIVERY_BYTES: Final = 256
+"""About what a message in a queue takes besides its bytes."""
 LOG_CHECK_MESSAGES: Final = 1_024
 """After this many messages it is looked up how much of the log a persistent queue keeps from being trimmed."""
 WINDOW_START: Final = 500
@@ -35,6 +39,10 @@ LATE_MESSAGES: Final = 8_192
 """A queue that publishers wait for may have as many more messages as it may have anyway, or this many."""
 DROPS_AT_ONCE: Final = 1_024
 """How many messages one `pump` drops because they have expired or are too large; a queue may have a million of them."""
+THROTTLED_BYTES: Final = 64 * 1024
+"""How much of a client's messages is in memory at most while all clients together hold too much (`owed`)."""
+SAMPLES: Final = 8
+"""Of so many messages it is looked up how many clients share them."""
 SHARED_INFLIGHT_MAX: Final = 8_192
 """How many messages of share groups one client has in flight: their packet identifiers must not meet its own."""
 
@@ -77,6 +85,8 @@ class Outbound:
         "memory_bytes",
         "memory_bytes_max",
         "high_water_bytes",
+        "direct_bytes_max",
+        "_bytes_max",
         "_clock",
         "_live",
         "_length_max",
@@ -115,8 +125,10 @@ class Outbound:
         self.fetched = 0  # the newest sequence number in flight or in the backlog, or acknowledged
         self.durable = 0  # the newest sequence number that is durable and may be sent
         self.memory_bytes = 0  # of topic names, payloads and properties in flight and in the backlog
-        self.memory_bytes_max: Final = bytes_max
+        self._bytes_max: Final = bytes_max
+        self.memory_bytes_max = bytes_max  # less while it is throttled
         self.high_water_bytes: Final = bytes_max // HIGH_WATER_PART
+        self.direct_bytes_max = self.high_water_bytes  # above it no shortcut adds to what is in flight
         self.is_congested = False  # publishers wait for it (`flow`)
         self.is_slow = False  # it has not drained while they waited
         # What the client has sent itself since its queue was below the low water mark: nobody waits because of that.
@@ -204,6 +216,27 @@ class Outbound:
         if link is not None and not self.is_slow:
             length_max += max(length_max, LATE_MESSAGES)
         return len(self.backlog) < length_max and self.memory_bytes < self.memory_bytes_max
+
+    def throttle(self, is_throttled: bool) -> None:
+        """All clients together hold too much, and this one holds most of it, or no longer."""
+        self.memory_bytes_max = min(self._bytes_max, THROTTLED_BYTES) if is_throttled else self._bytes_max
+        self.direct_bytes_max = min(self.high_water_bytes, self.memory_bytes_max)
+
+    def own_bytes(self) -> int:
+        """About what the messages in memory take, each divided by the number of clients that share it."""
+        if not self.memory_bytes:
+            return 0
+        count = len(self.backlog) + len(self.inflight)
+        found = self.inflight.first(SAMPLES)
+        step = len(self.backlog) // SAMPLES + 1
+        for position in range(0, len(self.backlog), step):
+            found.append(self.backlog[position].message)
+        whole = own = 1
+        for message in found:
+            size = len(message.payload) + len(message.topic_name)
+            whole += size
+            own += size // max(1, getrefcount(message) - 3)  # those of `found`, `message` and the call
+        return self.memory_bytes * own // whole + DELIVERY_BYTES * count
 
     def is_long(self) -> bool:
         """Whether a persistent queue keeps three fourths of what it may of the log."""
@@ -325,7 +358,7 @@ class Outbound:
     def _read_ahead(self) -> bool:
         if self.queue is None or self.fetched >= self.durable or self.memory_bytes >= self.memory_bytes_max:
             return False
-        deliveries = self.queue.read(self.fetched, min(READ_AHEAD, self.durable - self.fetched))
+        deliveries = self.queue.read(self.fetched, min(self._read_ahead_max(), self.durable - self.fetched))
         for delivery in deliveries:
             message = delivery.message
             self.memory_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
@@ -333,6 +366,20 @@ class Outbound:
             self._own_backlog().extend(deliveries)
             self.fetched = deliveries[-1].sequence
         return len(deliveries) > 0
+
+    def _read_ahead_max(self) -> int:
+        """A client with a small window would have messages in memory for long."""
+        return max(READ_AHEAD_MIN, min(READ_AHEAD, 2 * self.window))
+
+    def drop_read_ahead(self) -> None:
+        """The connection has ended: what was not sent stays in the persistent queue, and is read again."""
+        if self.queue is None or not self.backlog:
+            return
+        for delivery in self.backlog:
+            message = delivery.message
+            self.memory_bytes -= len(message.topic_name) + len(message.payload) + len(message.properties)
+        self.fetched -= len(self.backlog)
+        self.backlog = _NO_BACKLOG
 
     def resume(self, link: Link) -> None:
         """A client is back: what it has not acknowledged is sent again, in order, with DUP (MQTT-4.4.0-1).

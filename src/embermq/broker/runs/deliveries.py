@@ -93,7 +93,7 @@ def send_new(outbound: "Outbound", link: Link | None, messages: list[Publish], q
     for message in messages:
         size_bytes += len(message.topic_name) + len(message.payload) + len(message.properties)
     packet_id = packet_id_of(outbound.durable + 1)
-    if outbound.memory_bytes + size_bytes > outbound.high_water_bytes:
+    if outbound.memory_bytes + size_bytes > outbound.direct_bytes_max:
         return 0
     if not link.deliver_run(messages, qos, packet_id, ids):
         return 0
@@ -110,7 +110,7 @@ def send_new_retained(outbound: "Outbound", link: Link, piece: RetainedPiece, qo
         return False
     size_bytes = piece.queued_bytes(0, count)
     packet_id = packet_id_of(outbound.durable + 1)
-    if outbound.memory_bytes + size_bytes > outbound.high_water_bytes:
+    if outbound.memory_bytes + size_bytes > outbound.direct_bytes_max:
         return False
     if not link.deliver_retained(piece.topics(), piece.payloads(), qos, packet_id):
         return False

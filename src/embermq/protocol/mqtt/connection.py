@@ -105,7 +105,7 @@ class Connection:
         self.failure: PeerError | None = None
         self.pending_bytes = 0
         self.answer_bytes = 0
-        self.output_bytes_max: Final = output_bytes_max
+        self.output_bytes_max = output_bytes_max
         self.packets_taken = 0
         self.took_large = False
         self._output_waits = output_waits

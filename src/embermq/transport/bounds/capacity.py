@@ -4,10 +4,12 @@ Owns: the files that are kept in reserve for the store, and the memory high-wate
 Never: what is done about a client that holds much; the server decides that when it has looked.
 """
 
+import ctypes
 import logging
 import os
 import resource
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
@@ -21,9 +23,20 @@ logger: Final = logging.getLogger("embermq")
 
 MEMORY_PART: Final = (3, 4)
 """The part of the machine's memory at which the high-water mark is, unless it is set."""
+QUEUES_PART: Final = (1, 4)
+"""The part of the mark that all queues together may have, unless it is set."""
+TRIM_ENDED_MIN: Final = 100
+TRIM_BYTES_MIN: Final = 32 * 1024 * 1024
+"""Freed memory is given back when so many connections have ended since, and so much more than after the last time is
+in use; and whenever the mark is near."""
 RELIEF_PART: Final = (15, 16)
 """Below this part of the mark, connections and subscriptions are accepted again."""
 MIB: Final = 1024 * 1024
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+MAPPED_BYTES_MIN: Final = 1024 * 1024
+TRIMMED_BYTES_MIN: Final = 4 * 1024 * 1024
+"""A freed piece of at least the first size, and more than the second at the end of the heap, are given back at once."""
 STATM: Final = Path("/proc/self/statm")
 CGROUPS: Final = Path("/proc/self/cgroup")
 CGROUP_FILES: Final = ("/sys/fs/cgroup{}/memory.max", "/sys/fs/cgroup/memory{}/memory.limit_in_bytes")
@@ -36,6 +49,39 @@ def used_bytes() -> int:
     except OSError:
         return 0
     return (int(fields[1]) - int(fields[2])) * resource.getpagesize()
+
+
+def give_back() -> None:
+    """Give memory that was freed back to the system. The C library keeps it, and Linux counts it as used."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):  # another C library than GNU's
+        return
+    trim(0)
+
+
+def fix_allocator() -> None:
+    """At start: freed memory of this size is given back at once.
+
+    Without this the C library raises the size, up to 32 MiB, with each larger piece that is freed, and what is above a
+    piece that stays in use is kept.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN)
+        mallopt(M_TRIM_THRESHOLD, TRIMMED_BYTES_MIN)
+
+
+def memory_bytes_max(limits: Limits) -> int:
+    """The high-water mark."""
+    numerator, denominator = MEMORY_PART
+    return limits.memory_bytes_max or machine_bytes() * numerator // denominator
+
+
+def all_queue_bytes_max(limits: Limits) -> int:
+    """How much all clients together may be owed in memory."""
+    numerator, denominator = QUEUES_PART
+    return limits.all_queue_bytes_max or memory_bytes_max(limits) * numerator // denominator
 
 
 def machine_bytes(cgroups: Path = CGROUPS, files: tuple[str, ...] = CGROUP_FILES) -> int:
@@ -77,8 +123,10 @@ class Capacity:
         "_files_reserved",
         "_log",
         "_memory_max",
+        "_trimmed_bytes",
         "_used_bytes",
         "clients_ended",
+        "ended",
         "is_memory_full",
         "memory_bytes",
         "refused_for_files",
@@ -88,16 +136,17 @@ class Capacity:
     def __init__(
         self, limits: Limits, counters: Counters, log: RateLimitedLog, used: Callable[[], int] = used_bytes
     ) -> None:
-        numerator, denominator = MEMORY_PART
         self._connections_max: Final = limits.connections_max
         self._files_reserved: Final = limits.files_reserved
-        self._memory_max: Final = limits.memory_bytes_max or machine_bytes() * numerator // denominator
+        self._memory_max: Final = memory_bytes_max(limits)
         self._counters: Final = counters
         self._log: Final = log
         self._used_bytes: Final = used
         self._files_max = 0
         self.is_memory_full = False
         self.memory_bytes = 0
+        self._trimmed_bytes = 0  # in use when freed memory was last given back
+        self.ended = 0  # connections since then
         self.refused_for_files = 0
         self.refused_for_memory = 0
         self.clients_ended = 0  # because they held much when the memory was full
@@ -109,8 +158,7 @@ class Capacity:
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._files_max = max(files - self._files_reserved, files // 2) if files != resource.RLIM_INFINITY else 1 << 62
         self.memory_bytes = self._used_bytes()
-        numerator, denominator = RELIEF_PART if self.is_memory_full else (1, 1)
-        is_full = self.memory_bytes >= self._memory_max * numerator // denominator
+        is_full = self.memory_bytes >= (self._relief_bytes() if self.is_memory_full else self._memory_max)
         if is_full and not self.is_memory_full:
             logger.warning(
                 "%d MiB of memory are in use, limits.memory_bytes_max is %d MiB: new connections and subscriptions are "
@@ -121,6 +169,26 @@ class Capacity:
         elif self.is_memory_full and not is_full:
             logger.warning("%d MiB of memory are in use: connections are accepted again", self.memory_bytes // MIB)
         self.is_memory_full = is_full
+
+    def must_give_back(self) -> bool:
+        """Whether memory that was freed may be a good part of what is in use."""
+        if self.memory_bytes >= self._relief_bytes():
+            return True
+        return self.ended >= TRIM_ENDED_MIN and self.memory_bytes >= self._trimmed_bytes + TRIM_BYTES_MIN
+
+    def gave_back(self) -> None:
+        """Freed memory was given back."""
+        self.look()
+        self.ended = 0
+        self._trimmed_bytes = self.memory_bytes
+
+    def excess_bytes(self) -> int:
+        """How much less would have to be in use for connections to be accepted again."""
+        return self.memory_bytes - self._relief_bytes()
+
+    def _relief_bytes(self) -> int:
+        numerator, denominator = RELIEF_PART
+        return self._memory_max * numerator // denominator
 
     def has_room(self, connections: int, transport: ByteTransport) -> bool:
         """Whether there is room for one more connection than these streams; if not, it is counted and logged."""
