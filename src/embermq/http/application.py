@@ -4,6 +4,7 @@ Owns: the order of checks (source, login, role, room, request; only then a body 
 """
 
 from collections.abc import Sequence
+from traceback import clear_frames
 from typing import Any, Final, final
 
 from aiohttp import web
@@ -85,8 +86,7 @@ class Application:
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        """Every outcome as an answer. ConnectionError if there is none: the client is gone, or is sent away."""
-        refused: web.Response | None
+        """Every outcome as an answer."""
         try:
             self._login.check_source(request)
             return await self._send(request, await handler(request))
@@ -100,17 +100,14 @@ class Application:
         except StoreError as error:
             refused = _refused(503, str(error), {})
         except Exception as error:
-            refused = None if _is_gone(request, error) else self._bug(error)
+            if not _is_gone(request, error):
+                self._service.server.bug(error)
+            refused = _refused(500, "internal error, the server's log has the details", {})
+            _forget_frames(error)
         connection = connection_of(request)
-        if refused is None or connection.has_begun:  # what has begun cannot become another answer
+        if connection.has_begun:  # what has begun cannot become another answer; the library does not send it
             connection.abort()
-            # Raised here rather than where the error was caught, which holds the answer by its trace.
-            raise ConnectionResetError("the client is gone")
         return refused
-
-    def _bug(self, error: Exception) -> web.Response:
-        self._service.server.bug(error)
-        return _refused(500, "internal error, the server's log has the details", {})
 
     async def _send(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
         """What is large is sent here, at the pace of its reader; the library sends the rest at once."""
@@ -129,6 +126,14 @@ async def _begin(request: web.Request, response: web.StreamResponse) -> None:
 async def _expect_nothing(request: web.Request) -> None:
     """100 Continue is sent when a body is wanted (`HttpConnection.want_body`), not before the login."""
     return
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Free what the frames of an error hold, such as a large answer. The library's own frames refer to the error by a
+    future, so this would stay in memory until the garbage collector comes."""
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def _is_gone(request: web.Request, error: Exception) -> bool:

@@ -261,20 +261,6 @@ class HttpConnection(web.RequestHandler):
         self._proceed()
         return sent
 
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """The library's call when a request has failed. That its client is gone is no error of the server."""
-        if isinstance(exc, ConnectionError):
-            # Another error, not this one: an error raised again here would refer to itself by its trace, and what its
-            # frames hold, such as the answer, would stay in memory until the garbage collector comes.
-            raise ConnectionResetError(str(exc))
-        return super().handle_error(request, status, exc, message)
-
     # -- time ------------------------------------------------------------------------------------------------------
 
     def _await_head(self) -> None:
