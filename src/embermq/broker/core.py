@@ -418,6 +418,7 @@ class Core:
         if flow.rising:
             flow.end_turn()
         is_ending = self.subscriptions.remove_more()
+        is_ending = self._shares.discarded.free_more() or is_ending
         has_more = self.history.send_pieces()
         has_more = self.retained.send_pieces() or has_more
         if flow.ready:  # as if they came now, for the next turn

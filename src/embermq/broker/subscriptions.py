@@ -115,6 +115,7 @@ class Subscriptions:
         next turns. No record depends on that: `SESSION_ENDED` says it all, and a share group without a member ends at
         the next start.
         """
+        self._shares.discarded.add(session.outbound.take_backlog())
         if len(session.subscriptions) <= REMOVED_AT_ONCE:
             for topic_filter in session.subscriptions:
                 self._remove(session, topic_filter)

@@ -210,6 +210,11 @@ class Outbound:
             self.backlog = deque()
         return self.backlog
 
+    def take_backlog(self) -> deque[Delivery]:
+        """The session has ended: what it was still to get is not needed any more."""
+        backlog, self.backlog = self.backlog, _NO_BACKLOG
+        return backlog
+
     def _has_place(self, link: Link | None) -> bool:
         """Publishers wait for a client that reads: what came before they did is not dropped for being too many."""
         length_max = self._length_max

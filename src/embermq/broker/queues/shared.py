@@ -24,6 +24,7 @@ from embermq.broker.counters import Counters
 from embermq.broker.effects import Effects
 from embermq.broker.limits import Limits
 from embermq.broker.queues.clock import Clock
+from embermq.broker.queues.discarded import Discarded
 from embermq.broker.queues.offers import SharedOfferEffect
 from embermq.broker.queues.route_group import RouteGroup
 from embermq.protocol.packets import Delivery, Publish
@@ -152,7 +153,7 @@ class ShareGroup(RouteGroup):
         self._is_order_known = True
         self._qos_members = 0  # members with QoS 1 or 2
         self._next = 0  # the place in `_order` of the member whose turn it is
-        self._waiting: Final[deque[Delivery]] = deque()
+        self._waiting: deque[Delivery] = deque()
         self._charged = charged  # of the oldest member; it has all that is in `_waiting`
         self._fetched = 0  # the newest sequence number that was read from the queue, or never needed to be
         self._durable = 0  # the newest sequence number that is durable and may be sent
@@ -248,7 +249,8 @@ class ShareGroup(RouteGroup):
         for delivery in self._waiting:
             self._charged.remove(delivery.message)
         self._charged.change_stored(-self._stored())
-        self._waiting.clear()
+        self._shares.discarded.add(self._waiting)
+        self._waiting = deque()
         if self._queue is not None:
             self._shares.store.end_shared_queue(self._queue_id, self.share_filter)
 
@@ -458,6 +460,7 @@ class Shares:
         "counters",
         "clock",
         "dirty",
+        "discarded",
         "_bytes_max",
         "_charged",
         "_groups",
@@ -483,6 +486,7 @@ class Shares:
         self.effects: Final = effects
         self.counters: Final = counters
         self.clock: Final = clock
+        self.discarded: Final = Discarded()  # queues of groups, and of sessions
         self._length_max: Final = limits.queue_messages_max
         self._part_max: Final = limits.queue_messages_max // max(1, limits.share_groups_max)
         self._bytes_max: Final = limits.queue_bytes_max
