@@ -180,17 +180,21 @@ class Publisher(Peer):
             left -= step
 
     def take(self, total: int) -> int:
-        count = total // 4
-        if self.shape.qos == 1:
-            self.acked += count
-            return count * 4
-        words = _words[:count]
-        recs = words[(words & 0xFF) == PUBREC]
-        self.acked += count - len(recs)
-        if len(recs):
-            rels = recs & 0xFFFF0000 | (2 << 8 | PUBREL)
-            self.send(rels.astype("<u4").tobytes())
-        return count * 4
+        self.acked += take_acknowledgements(self, self.shape.qos, total)
+        return total - total % 4
+
+
+def take_acknowledgements(publisher: Peer, qos: int, total: int) -> int:
+    """Answer each PUBREC in the shared buffer; how many exchanges have ended."""
+    count = total // 4
+    if qos == 1:
+        return count
+    words = _words[:count]
+    recs = words[(words & 0xFF) == PUBREC]
+    if len(recs):
+        rels = recs & 0xFFFF0000 | (2 << 8 | PUBREL)
+        publisher.send(rels.astype("<u4").tobytes())
+    return count - len(recs)
 
 
 class Subscriber(Peer):
@@ -219,10 +223,10 @@ class Subscriber(Peer):
         return count * size
 
     def on_rows(self, rows: Bytes) -> None:
-        """For a subclass that reads the frames (QoS 0 and 1)."""
+        """For a subclass that reads the frames."""
 
     def _take_exactly_once(self, total: int) -> int:
-        """PUBLISH and PUBREL mixed: both are whole words, and no word inside a frame equals either head."""
+        """PUBLISH and PUBREL mixed: both are whole words, and no word inside a frame equals the head of one."""
         words = _words[: total // 4]
         heads = np.flatnonzero(words == self._head_word)
         frame_words = self.shape.size // 4
@@ -232,11 +236,14 @@ class Subscriber(Peer):
             heads = heads[:-1]
             words = words[:used]
         answer = b""
+        is_release = (words & 0xFFFF) == (2 << 8 | PUBREL)
         if len(heads):
             self.received += len(heads)
             ids = words[heads + self.shape.id_at // 4] & 0xFFFF0000
             answer = (ids | (2 << 8 | PUBREC)).astype("<u4").tobytes()
-        rels = words[(words & 0xFFFF) == (2 << 8 | PUBREL)]
+            is_release[heads[:, None] + np.arange(frame_words)] = False  # a payload may look like one
+            self.on_rows(octets[4 * heads[:, None] + np.arange(self.shape.size)])
+        rels = words[is_release]
         if len(rels):
             answer += (rels & 0xFFFF0000 | (2 << 8 | PUBCOMP)).astype("<u4").tobytes()
         if answer:

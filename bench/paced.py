@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bench import packets
 from bench.flood import STALL_S_MAX
-from bench.load import Peer, Subscriber, open_client, subscribe
+from bench.load import Peer, Subscriber, open_client, subscribe, take_acknowledgements
 from bench.packets import Bytes, Shape
 from bench.servers import Server
 
@@ -62,7 +62,7 @@ class PacedPublisher(Peer):
         self.send(bytes(self._frame))
 
     def take(self, total: int) -> int:
-        self.acked += total // 4
+        self.acked += take_acknowledgements(self, self._shape.qos, total)
         return total - total % 4
 
 

@@ -8,14 +8,14 @@ import pytest
 from embermq.broker.effects import (
     COMMITS_AT_ONCE_MAX,
     GATHER_ENOUGH,
-    GATHER_MS,
     GATHER_QUIET_MS,
-    GATHER_WORTH,
     REST_AFTER_MS,
 )
 from embermq.protocol.packets import Puback, Publish
 from support.core import Bench, ScriptedLink
 from support.stores import ScriptedStore
+
+GATHER_US = 500
 
 
 class Timers:
@@ -24,8 +24,8 @@ class Timers:
     def __init__(self) -> None:
         self.calls: list[Callable[[], None]] = []
 
-    def call_in_ms(self, wait_ms: int, call: Callable[[], None]) -> None:
-        assert wait_ms == GATHER_MS
+    def call_in_us(self, wait_us: int, call: Callable[[], None]) -> None:
+        assert wait_us == GATHER_US
         self.calls.append(call)
 
     def elapse(self) -> None:
@@ -46,8 +46,9 @@ def timers() -> Timers:
 
 @pytest.fixture
 def bench(store: ScriptedStore, timers: Timers) -> Bench:
-    bench = Bench(store, wake_in_ms=timers.call_in_ms)
+    bench = Bench(store, wake_in_us=timers.call_in_us)
     bench.pass_s(1)
+    bench.core.effects.gather_for(GATHER_US)
     return bench
 
 
@@ -81,6 +82,16 @@ def test_small_groups_that_follow_closely_are_one_commit(bench: Bench, store: Sc
     assert [second.take(), third.take()] == [[Puback(1, 0x10)], [Puback(1, 0x10)]]
 
 
+def test_while_the_processor_has_time_no_group_waits(bench: Bench, store: ScriptedStore, timers: Timers) -> None:
+    first, second = clients(bench, 2)
+    bench.core.effects.gather_for(0)
+    for client in (first, second, first, second):
+        publish(bench, client, store.commits + 1)
+        assert store.done is not None
+        bench.commit()
+    assert not timers.calls
+
+
 def test_after_a_quiet_time_a_group_does_not_wait(bench: Bench, store: ScriptedStore, timers: Timers) -> None:
     first, second = clients(bench, 2)
     publish(bench, first)
@@ -107,14 +118,14 @@ def test_a_client_that_waits_for_each_answer_loses_time_seldom(
 
 
 def test_a_group_that_has_gained_lets_the_next_ones_wait(bench: Bench, store: ScriptedStore, timers: Timers) -> None:
-    first, *others = clients(bench, GATHER_WORTH)
+    first, second = clients(bench, 2)
     waited: list[bool] = []
     for packet_id, is_joined in enumerate((False, False, False, True, False, False, True, False, False, True), 1):
         publish(bench, first, packet_id)
         waited.append(store.done is None)
         if waited[-1]:
-            for client in others if is_joined else others[1:]:
-                publish(bench, client, packet_id)
+            if is_joined:
+                publish(bench, second, packet_id)
             timers.elapse()
         bench.commit()
     # The second gains too little, so the third does not wait. The fourth gains: after the fifth it is again only one.
@@ -143,23 +154,33 @@ def test_a_group_with_enough_in_it_stops_waiting(bench: Bench, store: ScriptedSt
     assert others[-1].take() == [Puback(1, 0x10)]
 
 
-def test_the_server_may_rest_while_a_group_gathers(bench: Bench, store: ScriptedStore, timers: Timers) -> None:
+def test_the_server_may_rest_while_a_group_gathers_and_while_it_is_written(
+    bench: Bench, store: ScriptedStore, timers: Timers
+) -> None:
     first, second = clients(bench, 2)
     effects = bench.core.effects
     publish(bench, first)
-    assert not effects.may_rest(), "its group is being written"
+    assert effects.may_rest() and effects.is_syncing_few()
     bench.commit()
     assert not effects.may_rest(), "there is nothing to wait for"
     publish(bench, second)
-    assert effects.may_rest()
+    assert effects.may_rest() and not effects.is_syncing_few()
     timers.elapse()
-    assert not effects.may_rest()
+    assert effects.may_rest() and effects.is_syncing_few()
+
+
+def test_the_server_does_not_rest_while_a_large_group_is_written(bench: Bench, store: ScriptedStore) -> None:
+    [client] = clients(bench, 1)
+    messages = [Publish("t", b"x", 1, packet_id=packet_id) for packet_id in range(1, GATHER_ENOUGH + 1)]
+    bench.send(client, *messages)
+    assert store.done is not None
+    assert not bench.core.effects.may_rest()
 
 
 def test_the_server_does_not_rest_while_messages_come_that_wait_for_no_group(
     bench: Bench, store: ScriptedStore, timers: Timers
 ) -> None:
-    first, *others = clients(bench, GATHER_WORTH + 1)
+    first, *others = clients(bench, 3)
 
     def rests(packet_id: int) -> bool:
         bench.now_ms += GATHER_QUIET_MS + 1

@@ -191,7 +191,7 @@ class Bench:
         shortcuts: bool = True,
         comparisons_max: int = COMPARISONS_MAX,
         now_ms: int = 1_000_000,
-        wake_in_ms: Callable[[int, Callable[[], None]], None] | None = None,
+        wake_in_us: Callable[[int, Callable[[], None]], None] | None = None,
         response_information: Grant | None = None,
     ) -> None:
         self.store = store if store is not None else MemoryStore()
@@ -208,7 +208,7 @@ class Bench:
             report_refusal=report_refusal,
             shortcuts=shortcuts,
             comparisons_max=comparisons_max,
-            wake_in_ms=wake_in_ms,
+            wake_in_us=wake_in_us,
             response_information=response_information,
         )
         self.core.restore(self.now_ms, self.now_ms * 1000)

@@ -97,12 +97,12 @@ class Core:
         *,
         report_refusal: Callable[[Refusal], None] = ignore_refusal,
         report_long_queue: Callable[[str], None] = ignore_long_queue,
-        wake_in_ms: Callable[[int, Callable[[], None]], None] | None = None,
+        wake_in_us: Callable[[int, Callable[[], None]], None] | None = None,
         shortcuts: bool = True,
         comparisons_max: int = COMPARISONS_MAX,
         response_information: Grant | None = None,
     ) -> None:
-        """`wake` asks the shell for an `end_turn`; `wake_in_ms` calls a function after a time; `bug` is called with
+        """`wake` asks the shell for an `end_turn`; `wake_in_us` calls a function after a time; `bug` is called with
         errors that no peer can cause; `report_refusal` with refused packets; `report_long_queue` with the client id
         of a session that keeps almost as much of the log as it may. `token` makes assigned client identifiers unique
         across restarts. `response_information`: what a client that asks for Response Information is told (MQTT 5).
@@ -118,7 +118,7 @@ class Core:
         self._routes: Final = Routes()
         self._clock: Final = Clock()
         self._ahead_us = 0
-        effects = Effects(self, store, wake, bug, wake_in_ms)
+        effects = Effects(self, store, wake, bug, wake_in_us)
         self.effects: Final = effects
         self._shares: Final = Shares(store, effects, counters, self._routes, self._clock, limits)
         admission = Admission(store, access, limits, counters, self._routes, report_refusal)

@@ -24,17 +24,12 @@ if TYPE_CHECKING:
     from embermq.broker.session import Session
 
 
-GATHER_MS: Final = 2
-"""How long a group waits for more records."""
 GATHER_ENOUGH: Final = 40
 """A group with this many effects does not wait, nor does the one after it."""
-GATHER_WORTH: Final = 6
-"""A group that has fewer effects when its wait is over has gained too little: below some 2,000 messages a second an
-answer that comes sooner is worth more than the time of the processor."""
 GATHER_QUIET_MS: Final = 10
 """A group does not wait if the last commit was longer ago than this."""
 REST_AFTER_MS: Final = 100
-"""The server does not rest while a group gathers (`may_rest`) if a message at QoS 0 has come within this time."""
+"""The server does not rest (`may_rest`) if a message at QoS 0 has come within this time."""
 COMMITS_AT_ONCE_MAX: Final = 64
 """How many groups do not wait after waiting has gained nothing several times: 1, 2, 4 and so on up to this."""
 DELIVERIES_A_TURN: Final = 4_096
@@ -79,7 +74,7 @@ class Effects:
         "_store",
         "_is_at_once",
         "_wake",
-        "_wake_in_ms",
+        "_wake_in_us",
         "_bug",
         "_joined",
         "_committing",
@@ -87,6 +82,7 @@ class Effects:
         "_is_committing",
         "_is_durable",
         "_weight",
+        "_gather_us",
         "_is_gathering",
         "_gathered_from",
         "_commits_at_once",
@@ -103,9 +99,9 @@ class Effects:
         store: Store,
         wake: Callable[[], None],
         bug: Callable[[Exception], None],
-        wake_in_ms: Callable[[int, Callable[[], None]], None] | None,
+        wake_in_us: Callable[[int, Callable[[], None]], None] | None,
     ) -> None:
-        """`wake_in_ms` calls a function after a time; without it no group waits for more records."""
+        """`wake_in_us` calls a function after a time; without it no group waits for more records."""
         self.pending: list[Effect] = []  # of the open group
         self.added = 0  # how many there have been; also the number of the newest
         self._core: Final = core
@@ -119,7 +115,8 @@ class Effects:
         self._is_committing = False  # until all of them are
         self._is_durable = False  # the group is durable, and the rest of them is released in the next turns
         self._weight = 0  # of all effects that are not released
-        self._wake_in_ms: Final = wake_in_ms
+        self._wake_in_us: Final = wake_in_us
+        self._gather_us = 0
         self._is_gathering = False  # the commit of the open group waits for more records
         self._gathered_from = 0  # how many effects there were when it began to wait
         self._commits_at_once = 0  # how many commits do not wait, because waiting gained nothing
@@ -179,28 +176,33 @@ class Effects:
             if not self.pending:
                 return
 
-    def commit_or_gather(self, now_ms: int) -> None:
-        """Commit the open group; but when small groups follow each other closely, let it gather first.
+    def gather_for(self, gather_us: int) -> None:
+        """From now on a small group waits for more records, for this long; 0: it does not."""
+        self._gather_us = gather_us
 
-        A sync for every message or two costs more than all the rest of a message. Under heavy load groups are large
-        without waiting. A client that waits for each acknowledgement would only lose time: if a group has not doubled
-        while it waited, or is still small, the next group does not wait, and twice as many each time that this happens
-        again.
+    def commit_or_gather(self, now_ms: int) -> None:
+        """Commit the open group; but when small groups follow each other closely, it may gather first.
+
+        A sync for every message or two costs more CPU than all the rest of a message, so the shell asks for a wait
+        (`gather_for`) when the processor is busy. Under heavy load groups are large without waiting. A client that
+        waits for each acknowledgement would only lose time: if a group has not doubled while it waited, the next group
+        does not wait, and twice as many each time that this happens again.
         """
         count = len(self.pending) + self._joined
         if self._is_committing or (self._is_gathering and count < GATHER_ENOUGH):
             return
         is_quiet = now_ms - self._last_ms > GATHER_QUIET_MS
         is_large = count >= GATHER_ENOUGH or self._last_count >= GATHER_ENOUGH or self._has_sender_of_many()
-        if self._wake_in_ms is None or is_quiet or is_large or not self._store.must_commit():
+        may_wait = self._gather_us > 0 and self._wake_in_us is not None and self._store.must_commit()
+        if not may_wait or is_quiet or is_large:
             self._commit_at(now_ms)
         elif self._commits_at_once > 0:
             self._commits_at_once -= 1
             self._commit_at(now_ms)
-        else:
+        elif self._wake_in_us is not None:
             self._is_gathering = True
             self._gathered_from = count
-            self._wake_in_ms(GATHER_MS, self._gathered)
+            self._wake_in_us(self._gather_us, self._gathered)
 
     def _has_sender_of_many(self) -> bool:
         """Whether a client has sent several packets without waiting for answers: the next ones come anyway."""
@@ -220,7 +222,7 @@ class Effects:
         if self._is_gathering:
             self._is_gathering = False
             count = len(self.pending) + self._joined
-            if count < max(2 * self._gathered_from, GATHER_WORTH):
+            if count < 2 * self._gathered_from:
                 self._commits_at_once = self._next_commits_at_once
                 self._next_commits_at_once = min(2 * self._commits_at_once, COMMITS_AT_ONCE_MAX)
             else:
@@ -231,18 +233,22 @@ class Effects:
             self._wake()
 
     def may_rest(self) -> bool:
-        """Whether packets that come now may wait a little: a group gathers, which most of them will be a part of.
+        """Whether packets that come now may wait a little: a small group gathers, or is being made durable.
 
-        To wake for each message would cost more than the message. Messages at QoS 0 do not wait for a group, so there
-        is no rest while some come.
+        Most of them will be a part of that group or of the next one, and to wake for each message would cost more than
+        the message. Messages at QoS 0 do not wait for a group, so there is no rest while some come.
         """
-        if not self._is_gathering:
+        if not self._is_gathering and not self.is_syncing_few():
             return False
         counters, now_ms = self._core.counters, self._core.connections.now_ms
         at_once = counters.publish_received - counters.publish_received_1 - counters.publish_received_2
         if at_once != self._at_once:
             self._at_once, self._at_once_ms = at_once, now_ms
         return now_ms - self._at_once_ms >= REST_AFTER_MS
+
+    def is_syncing_few(self) -> bool:
+        """Whether a small group is being made durable. While a large one is, the next one is as large."""
+        return self._is_committing and not self._is_durable and self._last_count < GATHER_ENOUGH
 
     def may_proceed(self) -> bool:
         """Whether effects can be released, or wait while the store is free to commit their group."""

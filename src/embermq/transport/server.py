@@ -29,6 +29,7 @@ from embermq.transport.bounds.address_bounds import SHARED_ADDRESSES, AddressBou
 from embermq.transport.bounds.capacity import Capacity, all_queue_bytes_max, give_back, used_bytes
 from embermq.transport.bounds.unopened import UnopenedConnections
 from embermq.transport.byte_transport import ByteTransport
+from embermq.transport.commit_pace import CommitPace
 from embermq.transport.fair_share import LONG_TURN_S, SHARE_TIMED_BYTES, TurnTime
 from embermq.transport.listeners import Listeners
 from embermq.transport.pauses import DISK, TURN, WAITING_MAX
@@ -108,6 +109,7 @@ class Server:
         self._in_turn = self._is_turn_held = self._stopping = False
         self._next_report_ms = self._turn_ms = self._turn_us = 0  # the last since 1970, the others as `now_ms`
         self.turn_time: Final = TurnTime(0 if limits.has_client_rates() else SHARE_TIMED_BYTES, long_turn_s)
+        self._pace: Final = CommitPace()
         self._turn_end: Final = self._end_turn  # bound once, not in every turn; as the context it runs in
         self._now_us: Final = self.turn_us  # and this not for every connection
         self._context: Final = copy_context()
@@ -126,7 +128,7 @@ class Server:
             secrets.token_hex(4),
             report_refusal=self.log.refusal,
             report_long_queue=self.log.long_queue,
-            wake_in_ms=self._call_in_ms,
+            wake_in_us=self._call_in_us,
             shortcuts=shortcuts,
             response_information=response_information,
         )
@@ -198,8 +200,8 @@ class Server:
     def _wake(self) -> None:
         self.begin_turn()
 
-    def _call_in_ms(self, wait_ms: int, call: Callable[[], None]) -> None:
-        self.loop.call_later(wait_ms / 1000, call)
+    def _call_in_us(self, wait_us: int, call: Callable[[], None]) -> None:
+        self.loop.call_later(wait_us / 1_000_000, call)
 
     def bug(self, error: Exception) -> None:
         """Something raised that no peer should be able to cause: our own fault. Log it with its trace, and count it."""
@@ -232,7 +234,10 @@ class Server:
                 callback()
             except Exception as error:
                 self.bug(error)
-        self.turn_time.ended(_now_s() - begun_s)
+        now_s = _now_s()
+        self.turn_time.ended(now_s - begun_s)
+        if self._pace.look(now_s):
+            self.core.effects.gather_for(self._pace.gather_us)
         if more:
             self.begin_turn()
         if self._resting:
