@@ -132,14 +132,15 @@ def _address_of_settings(
 
     listeners = load_unchecked(config).listeners
     host = _EVERY_ADDRESS.get(listeners.host, listeners.host)
+    ws_path = listeners.ws_path or _WS_PATH
     if listeners.tcp and listeners.port:
         return ServerAddress(host, listeners.port)
     if listeners.tls_port:
         return ServerAddress(host, listeners.tls_port, True, None, ca, certificate, key)
     if listeners.ws_port:
-        return ServerAddress(host, listeners.ws_port, ws_path=listeners.ws_path)
+        return ServerAddress(host, listeners.ws_port, ws_path=ws_path)
     if listeners.wss_port:
-        return ServerAddress(host, listeners.wss_port, True, None, ca, certificate, key, listeners.ws_path)
+        return ServerAddress(host, listeners.wss_port, True, None, ca, certificate, key, ws_path)
     if listeners.unix_path is not None:
         return ServerAddress(unix_path=listeners.unix_path)
     raise ConfigError("the settings have no listener with a port: expected --url")
