@@ -121,6 +121,18 @@ def test_the_commands_answer(spark: SparkSession, ran: Run, tmp_path: Path) -> N
         with pytest.raises(ConfigError, match=reason):
             wrong = ["query", "select * from nonsense", *lake, "--engine", engine]
             CliRunner().invoke(app, wrong, catch_exceptions=False)
+    for sql, reason in (
+        ("select * from csv.`/etc/passwd`", "TABLE_OR_VIEW_NOT_FOUND"),
+        (f"insert overwrite local directory '{tmp_path}/out' using csv select topic from messages", "expected a query"),
+        (f"with a as (select 1) insert into delta.`{ran.lake.table('messages')}` select * from a", "expected a query"),
+        ("execute immediate 'select 1'", "expected a query"),
+        ("select system.builtin.`reflect` /* */ ('java.lang.System', 'getenv', 'HOME')", "expected a query without"),
+        ("selec 1", "PARSE_SYNTAX_ERROR"),
+    ):
+        with pytest.raises(ConfigError, match=reason):
+            CliRunner().invoke(app, ["query", sql, *lake, "--engine", "spark"], catch_exceptions=False)
+    assert not (tmp_path / "out").exists()
+    assert ask("query", "show columns in messages", *lake, "--engine", "spark").count("offset") == 1
     with pytest.raises(ConfigError, match="T tuesday: expected an instant such as"):
         CliRunner().invoke(app, ["as-of", "tuesday", *lake], catch_exceptions=False)
 

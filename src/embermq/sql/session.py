@@ -16,7 +16,7 @@ import pyarrow.dataset as pads
 from embermq.instants import instant_us
 from embermq.spark.errors import PipelineError
 from embermq.spark.lake.lake import Lake
-from embermq.spark.local.tables import open_connection, open_table, sentence_of
+from embermq.spark.local.tables import open_connection, open_table, secure, sentence_of
 from embermq.sql.dataset import MessagesDataset
 from embermq.sql.events import CLIENTS_ARROW, client_events
 from embermq.sql.scan import Scan
@@ -44,7 +44,6 @@ RetainedRows = Callable[[int | None], Iterator[RetainedRow]]
 
 _BATCH_ROWS: Final = 10_000
 _AS_OF: Final = re.compile(r"\bretained_as_of\s*\(\s*'((?:[^']|'')*)'\s*\)", re.IGNORECASE)
-_SECURED: Final = ("set enable_external_access = false", "set lock_configuration = true")
 
 
 class RowsDataset(pads.InMemoryDataset):  # type: ignore[misc] # untyped there
@@ -88,8 +87,7 @@ class SqlSession:
         connection.register("clients", RowsDataset.of(CLIENTS_ARROW, lambda: client_events(log_directory)))
         if lake is not None and lake.exists():
             self._add_lake(lake)
-        for statement in _SECURED:
-            connection.execute(statement)
+        secure(connection)
 
     @property
     def count(self) -> ReadCount:

@@ -1,7 +1,7 @@
 """A lake's tables in DuckDB, each by its name, as they were when the lake was opened.
 
-Owns: opening them with delta-rs, the view `retained_history`, the function `mqtt_matches`, and one sentence for
-DuckDB's errors.
+Owns: opening them with delta-rs, the view `retained_history`, the function `mqtt_matches`, one sentence for DuckDB's
+errors, and that a query sees nothing but tables that were registered (`secure`), here and in `ember sql`.
 Never: writing to a table. Importing this module imports neither DuckDB nor Spark, so that a command can say what is
 missing.
 """
@@ -33,6 +33,7 @@ _SETTINGS: Final = {
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",
 }
+_SECURED: Final = ("set enable_external_access = false", "set lock_configuration = true")
 _HISTORY: Final = f"""
 create view {HISTORY_VIEW} as
     select topic, payload, qos, "offset", valid_from, valid_to, offset_to
@@ -66,6 +67,7 @@ class LocalTables:
             # Intervals that were closed above what `retained` has applied belong to a batch that has not ended.
             through = tables["retained"].transaction_version(RETAINED_JOB_NAME)
             connection.execute(_HISTORY.format(through=epoch_and_offset(through)[1]))
+        secure(connection)
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
         """All rows of a query; instants are in UTC."""
@@ -119,6 +121,12 @@ def open_connection() -> "Iterator[DuckDBPyConnection]":
         yield connection
     finally:
         connection.close()
+
+
+def secure(connection: "DuckDBPyConnection") -> None:
+    """From now on queries read and write neither files nor the network. Tables can still be registered."""
+    for statement in _SECURED:
+        connection.execute(statement)
 
 
 def _order(names: Sequence[str]) -> list[str]:

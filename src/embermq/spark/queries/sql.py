@@ -1,16 +1,18 @@
 """Queries of a lake: a session for them, the tables' names in SQL, and a result as plain values.
 
-Owns: the way from a query to what a command prints, and from Spark's errors to one sentence.
+Owns: the way from a query to what a command prints, from Spark's errors to one sentence, and that a query sees the
+tables and nothing else: it reads and writes no file of its own choice.
 """
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no types
-from pyspark.errors import PySparkException
+from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from embermq.spark.errors import LakeError, PipelineError, failure_reason, whole_text
@@ -20,6 +22,15 @@ from embermq.spark.queries.as_of import create_history_view
 from embermq.spark.session import DEFAULT_MASTER, build_session, launch_java
 
 LOG_VIEW: Final = "log"
+
+_FILES_AS_TABLES: Final = "spark.sql.runSQLOnFiles"
+"""Whether SQL takes csv.`/etc/passwd` for a table."""
+_HARMLESS: Final = ("Show", "Describe")
+"""How the names of the commands begin that only tell something of the tables."""
+_CODE: Final = re.compile(
+    r"\b(?:(?:try_)?reflect|java_method)`?\s*(?:(?:/\*.*?\*/|--[^\n]*)\s*)*\(", re.IGNORECASE | re.DOTALL
+)
+"""Functions that call methods of Java."""
 
 
 @contextmanager
@@ -80,4 +91,24 @@ class QueryResult:
 def run_sql(spark: SparkSession, lake: Lake, sql: str, limit: int, data: Path | None = None) -> QueryResult:
     """The result of a query over the tables' names; with `data`, over `log` too."""
     create_views(spark, lake, data)
-    return QueryResult(spark.sql(sql), limit)
+    _check_query(spark, sql)
+    before = spark.conf.get(_FILES_AS_TABLES)
+    spark.conf.set(_FILES_AS_TABLES, "false")
+    try:
+        return QueryResult(spark.sql(sql), limit)
+    finally:
+        spark.conf.set(_FILES_AS_TABLES, before or "true")
+
+
+def _check_query(spark: SparkSession, sql: str) -> None:
+    """PipelineError unless SQL only asks: Spark would run a command, such as INSERT OVERWRITE DIRECTORY, at once."""
+    parser: Any = spark._jsparkSession.sessionState().sqlParser()
+    if _CODE.search(sql):
+        raise PipelineError("reflect and java_method: expected a query without them: they call any method of Java")
+    try:
+        parser.parsePlan(f"select * from (\n{sql.rstrip().removesuffix(';')}\n)")  # where no command can be
+    except ParseException:
+        if not parser.parsePlan(sql).getClass().getSimpleName().startswith(_HARMLESS):
+            raise PipelineError(
+                "expected a query (SELECT, WITH, SHOW or DESCRIBE): other statements could write, and read any file"
+            ) from None
