@@ -8,12 +8,27 @@ from typer.testing import CliRunner
 from embermq.cli import app
 from embermq.errors import ConfigError
 
+WRONG_OPTIONS = [
+    (["--once", "--only", "foo"], "there is no job 'foo': expected one of messages"),
+    (["--rebuild", "foo"], "--rebuild foo: expected a typed table"),
+    (["--window", "5 minuts"], "--window '5 minuts': expected a length such as '5 minutes'"),
+    (["--window", "5"], "--window '5': expected a length"),
+    (["--window", "0 minutes"], "--window '0 minutes': expected a length"),
+    (["--window", "-5 minutes"], "--window '-5 minutes': expected a length"),
+    (["--window", "1 month"], "--window '1 month': expected a length"),
+    (["--fresh", "0s"], "--fresh 0s: expected a time span above zero"),
+    (["--fresh", "10"], "--fresh 10: expected a time span above zero"),
+    (["--catalog", "x"], "--catalog and --schema: expected both or none"),
+]
+
 
 @pytest.mark.parametrize(
     ("table", "problem"),
     [
         ('name = "air"\nfiltr = "a/#"\nformat = "number"', r"pipeline.tables\[0\].filtr: expected one of name, filter"),
         ('name = "air"\nfilter = "a/#/b"\nformat = "number"', "'#' is not the last character"),
+        ('name = "air"\nfilter = "$share/g/a/#"\nformat = "number"', r"\$share/ is for subscriptions only"),
+        ('name = "air"\nfilter = "$asof/now/a/#"\nformat = "number"', r"\$asof/ is for subscriptions only"),
         ('name = "air"\nfilter = "a/#"\nformat = "numbr"', "'numbr': expected one of"),
         ('name = "air"\nfilter = "a/#"\nformat = "json"\nschema = "a nosuch"', "expected a type .*, found 'nosuch'"),
     ],
@@ -29,7 +44,12 @@ def test_a_typed_table_that_cannot_be_is_refused(tmp_path: Path, table: str, pro
     ("arguments", "problem"),
     [
         (["as-of", "now", "plant/#/x"], "plant/#/x: expected a topic filter: '#' is not the last character"),
-        (["run", "--once", "--only", "foo"], "there is no job 'foo': expected one of messages"),
+        (["as-of", "now", "$share/g/plant/#"], r"\$share/ is for subscriptions only"),
+        *(([*of, *wrong], said) for of in (["run"], ["submit", "--print", "--"]) for wrong, said in WRONG_OPTIONS),
+        (["run", "--memory", "1 gig"], "--memory 1 gig: expected an amount such as 512m or 1g"),
+        (["run", "--memory", "0g"], "--memory 0g: expected an amount"),
+        (["run", "--master", "locl[2]"], r"--master locl\[2\]: expected local"),
+        (["run", "--master", "local[0]"], r"--master local\[0\]: expected local"),
     ],
 )
 def test_a_wrong_argument_does_not_cost_a_start_of_spark(
@@ -38,3 +58,14 @@ def test_a_wrong_argument_does_not_cost_a_start_of_spark(
     monkeypatch.chdir(tmp_path)  # where there is neither a log nor a lake, which would be the next complaint
     with pytest.raises(ConfigError, match=problem):
         CliRunner().invoke(app, ["pipeline", *arguments], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("length", "expected_us"),
+    [("5 minutes", 300_000_000), ("1 HOUR  30 minutes", 5_400_000_000), ("1 week", 604_800_000_000)],
+)
+def test_the_length_of_a_window(length: str, expected_us: int) -> None:
+    pytest.importorskip("pyspark")
+    from embermq.spark.jobs.catalog import window_us
+
+    assert window_us(length) == expected_us

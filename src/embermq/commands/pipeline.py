@@ -5,10 +5,13 @@ Spark is an extra and slow to import, so each command imports it when it runs.
 
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from embermq.commands import pipeline_queries
 from embermq.commands.cluster.log_location import ArchiveAddress, CaFile, LogData, Server, TokenFile, log_location
@@ -83,21 +86,30 @@ def run(
 ) -> None:
     """Bring all tables up to date, and with --continuous keep them so. SIGTERM and Ctrl-C stop cleanly."""
     with errors_as_sentences(needs_spark=not submitted):
-        from embermq.spark.jobs.catalog import JobSettings
-        from embermq.spark.jobs.maintenance_settings import read_maintenance
-        from embermq.spark.jobs.typed_tables import read_typed_tables
-
-        settings = JobSettings(
-            fresh_s=_seconds("--fresh", fresh),
-            records_max=records,
-            stats_window=window,
-            typed_tables=read_typed_tables(config),
-            maintenance=read_maintenance(config),
-            only=tuple(only or ()),
-            rebuild=tuple(rebuild or ()),
-        )
+        settings = _job_settings(config, fresh, records, window, only, rebuild)
         location = log_location(data, archive, server, token_file, ca_file)
         _run(location, lake_place, once, None if submitted else master, memory, settings, _schema_name(catalog, schema))
+
+
+def _job_settings(
+    config: Path | None, fresh: str, records: int, window: str, only: list[str] | None, rebuild: list[str] | None
+) -> "JobSettings":
+    """The settings of the jobs. PipelineError if one is wrong, before Spark is started."""
+    from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
+    from embermq.spark.jobs.maintenance_settings import read_maintenance
+    from embermq.spark.jobs.typed_tables import read_typed_tables
+
+    settings = JobSettings(
+        fresh_s=_seconds("--fresh", fresh),
+        records_max=records,
+        stats_window=window,
+        typed_tables=read_typed_tables(config),
+        maintenance=read_maintenance(config),
+        only=tuple(only or ()),
+        rebuild=tuple(rebuild or ()),
+    )
+    chosen_jobs(settings)
+    return settings
 
 
 def _run(
@@ -110,23 +122,24 @@ def _run(
     names: "SchemaName | None",
 ) -> None:
     """Run the pipeline on a master; on None in the session that spark-submit has prepared."""
-    from embermq.spark.jobs.catalog import chosen_jobs
     from embermq.spark.lake.lake import Lake
     from embermq.spark.lake.progress import progress_line
     from embermq.spark.pipeline import run as run_pipeline
-    from embermq.spark.session import submitted_session
+    from embermq.spark.session import check_launch, submitted_session
 
-    chosen_jobs(settings)  # refuses a wrong --only or --rebuild before Spark is started
+    lake, of_java = Lake(lake_place), {"spark.driver.memory": memory}
+    if master is not None:
+        check_launch(master, of_java)
     place = "the cluster that it was submitted to" if master is None else master
     print(f"starting Spark on {place}: the first tables take a while", flush=True)
     began_s = time.monotonic()
     done = run_pipeline(
         location,
-        Lake(lake_place),
+        lake,
         once=once,
         master=master or LOCAL,
         settings=settings,
-        spark_settings={"spark.driver.memory": memory},
+        spark_settings=of_java,
         report=_ProgressLines().show,
         catalog=names,
         session=submitted_session() if master is None else None,
@@ -229,6 +242,22 @@ def audit(data: KnownData = None, lake_place: KnownLake = None, config: Config =
         print(f"all {len(RULES)} rules are kept")
 
 
+def check_run_options(arguments: Sequence[str]) -> None:
+    """ConfigError or a usage error if `ember pipeline run` would refuse its options; nothing is started.
+
+    A settings file that is not here is left to the driver: it may be on another machine.
+    """
+    command = get_command(app)
+    assert isinstance(command, TyperGroup)
+    given = command.commands["run"].make_context("ember pipeline run", list(arguments)).params
+    with errors_as_sentences(needs_spark=False):
+        config = given["config"]
+        is_here = config is None or Path(config).exists()
+        names = [given[name] if is_here else None for name in ("only", "rebuild")]
+        _job_settings(config if is_here else None, given["fresh"], given["records"], given["window"], *names)
+        _schema_name(given["catalog"], given["schema"])
+
+
 def _schema_name(catalog: str | None, schema: str | None) -> "SchemaName | None":
     from embermq.spark.queries.registration import SchemaName
 
@@ -241,7 +270,7 @@ def _seconds(option: str, text: str) -> float:
     """A time span such as 10s, 500ms or 2m, in seconds."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *(ms|s|m|h)", text.strip())
     if found is None:
-        raise ConfigError(f"{option} {text}: expected a time span such as 10s, 500ms or 2m")
+        raise ConfigError(f"{option} {text}: expected a time span above zero, such as 10s, 500ms or 2m")
     return float(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[found[2]]
 
 

@@ -90,12 +90,12 @@ def as_of(
     """Show the retained messages as of an instant."""
     format = chosen_format(json, csv)
     with errors_as_sentences(needs_spark=engine is Engine.SPARK):
-        from embermq.protocol.topics import check_topic_filter
         from embermq.spark.lake.lake import Lake
+        from embermq.spark.source.topic_masks import filter_problem
 
         # Both are checked before an engine is started.
         instant_us = past_instant_us("T", instant)
-        problem = check_topic_filter(topic_filter)
+        problem = filter_problem(topic_filter)
         if problem is not None:
             raise ConfigError(f"{topic_filter}: expected a topic filter: {problem}")
         lake = Lake(lake_place)

@@ -17,9 +17,9 @@ from embermq.archive.address import check_address
 from embermq.archive.errors import ArchiveError
 from embermq.instants import EXPECTED as INSTANT_EXPECTED
 from embermq.instants import instant_us
-from embermq.protocol.topics import check_topic_filter
 from embermq.spark.errors import bad_option, is_url
 from embermq.spark.source.logs.location import TIMEOUT_S, LogLocation
+from embermq.spark.source.topic_masks import filter_problem
 from embermq.store.log.records import Kind
 
 EARLIEST: Final = "earliest"
@@ -305,7 +305,7 @@ def _flag(value: str) -> bool:
 
 
 def _topic_filter(value: str) -> str:
-    problem = check_topic_filter(value)
+    problem = filter_problem(value)
     if problem is not None:
         raise ValueError(f"an MQTT topic filter ({problem})")
     return value

@@ -45,6 +45,7 @@ from embermq.spark.session import (
     ONCE_SETTINGS,
     PIPELINE_SETTINGS,
     build_session,
+    check_launch,
     check_session,
     launch_java,
 )
@@ -93,6 +94,8 @@ def run(
     jobs = chosen_jobs(chosen)
     if session is not None:
         check_session(session)
+    else:
+        check_launch(master, spark_settings or {})
     location = directory_location(log) if isinstance(log, Path) else log
     opened = open_log(location)
     end = opened.bounds()[1] if once else None

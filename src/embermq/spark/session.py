@@ -63,6 +63,11 @@ _BROUGHT_BY_SPARK: Final = (
 _JAVA_PLACES: Final = ("/usr/lib/jvm", "/opt/java", "/opt/jdk", "/Library/Java/JavaVirtualMachines")
 _JAVA_COMPLAINT: Final = re.compile(r"Error|Exception|Invalid|not found")
 _LOCAL_MASTER: Final = r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?"
+_MASTER: Final = re.compile(
+    r"local(?:\[(?:\*|[1-9]\d*)(?:\s*,\s*[1-9]\d*)?\])?|local-cluster\[.+\]|yarn|[a-z][a-z0-9+.-]*://.+"
+)
+_MEMORY: Final = "spark.driver.memory"
+_BYTES: Final = re.compile(r"[1-9][0-9]*[kmgt]b?", re.IGNORECASE)
 _VERSION: Final = re.compile(r'version "(\d+)')
 
 SOCKET_PATH_BYTES_MAX: Final = 100
@@ -215,6 +220,15 @@ def session_settings(master: str, settings: Mapping[str, str] | None = None) -> 
     return {**SETTINGS, **_local_mode(master), **(settings or {})}
 
 
+def check_launch(master: str, settings: Mapping[str, str]) -> None:
+    """PipelineError if Spark would refuse a master or an amount of memory, which it does after its start."""
+    if not _MASTER.fullmatch(master):
+        raise PipelineError(f"--master {master}: expected local[*], local[N], spark://HOST:PORT, yarn or k8s://URL")
+    memory = settings.get(_MEMORY, "1g")
+    if not _BYTES.fullmatch(memory):
+        raise PipelineError(f"--memory {memory}: expected an amount such as 512m or 1g")
+
+
 def launch_java(
     master: str,
     settings: Mapping[str, str] | None,
@@ -232,8 +246,9 @@ def launch_java(
 
     if SparkContext._gateway is not None:
         return
-    prepare_environment(master)
     chosen = session_settings(master, settings)
+    check_launch(master, chosen)
+    prepare_environment(master)
     jars = _jars_at_hand(master, chosen)
     if jars:
         chosen[_PACKAGES] = ""

@@ -101,9 +101,13 @@ def submit_line(submission: Submission) -> list[str]:
 
 def check_arguments(arguments: Sequence[str]) -> None:
     """ConfigError if the pipeline would refuse its options, which on a cluster is noticed late."""
+    from embermq.commands.pipeline import check_run_options
+
     for name, instead in (("--master", "--master"), ("--memory", "--conf spark.driver.memory=1g")):
         if any(argument == name or argument.startswith(f"{name}=") for argument in arguments):
             raise ConfigError(f"{name}: expected before `--`, as {instead}")
+    if find_spec("pyspark") is not None:  # to print the line, Spark is not needed
+        check_run_options(arguments)
 
 
 def _lake(arguments: Sequence[str]) -> str | None:

@@ -1,10 +1,12 @@
 """Which jobs there are, and how they run.
 
-Owns: the list of jobs, and the settings of a pipeline.
+Owns: the list of jobs, the settings of a pipeline, and the sentence for a wrong one, before Spark is started.
 A job for each group of tables: one whose tables are new or were deleted starts at the log's beginning while the others
 go on.
 """
 
+import math
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,10 +22,22 @@ from embermq.spark.lake.maintenance import MaintenanceSettings
 FRESH_S: Final = 10.0
 RECORDS_MAX: Final = 1_000_000
 
+_UNIT_US: Final = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_LENGTH: Final = re.compile(rf"([0-9]{{1,9}})\s+({'|'.join(_UNIT_US)})s?(?:\s+|$)", re.IGNORECASE)
+"""A part of a window's length. Spark knows more forms; these mean the same to it."""
+
 
 @dataclass(frozen=True)
 class JobSettings:
-    """How the jobs run."""
+    """How the jobs run. PipelineError if they cannot run so."""
 
     fresh_s: float = FRESH_S
     """How old the newest rows may be, where the cost allows it (`schedule`)."""
@@ -35,6 +49,26 @@ class JobSettings:
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     rebuild: tuple[str, ...] = ()
     """Typed tables that are removed and built again from the log."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fresh_s < math.inf:
+            raise PipelineError(f"--fresh {self.fresh_s:g}s: expected a time span above zero, such as 10s, 500ms or 2m")
+        if self.records_max < 1:
+            raise PipelineError(f"--records {self.records_max}: expected at least 1")
+        window_us(self.stats_window)
+
+
+def window_us(length: str) -> int:
+    """The length of a window in microseconds. PipelineError if the text is none."""
+    total_us, at, text = 0, 0, length.strip()
+    while found := _LENGTH.match(text, at):
+        total_us, at = total_us + int(found[1]) * _UNIT_US[found[2].lower()], found.end()
+    if at < len(text) or total_us == 0:
+        raise PipelineError(
+            f"--window {length!r}: expected a length such as '5 minutes', '1 hour 30 minutes' or '1 day' (units: "
+            f"{', '.join(_UNIT_US)})"
+        )
+    return total_us
 
 
 def all_jobs(settings: JobSettings) -> list[Job]:

@@ -30,7 +30,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
-from embermq.protocol.topics import check_topic_filter
 from embermq.spark.errors import PipelineError
 from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.jobs.strict_json import NOT_UTF8, TOO_LARGE, DocumentReader
@@ -40,6 +39,7 @@ from embermq.spark.lake.definitions import Definition, check_definition
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import REJECTS_SCHEMA, RESERVED_NAMES, TYPED_KEYS
 from embermq.spark.lake.transactions import append_once, applied_offset
+from embermq.spark.source.topic_masks import filter_problem
 
 FORMATS: Final = ("json", "number")
 
@@ -145,7 +145,7 @@ def _typed_table(where: str, entry: Mapping[str, object]) -> TypedTable:
     name, topic_filter, form = (str(entry.get(key, "")) for key in ("name", "filter", "format"))
     if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
         raise PipelineError(f"{where}.name: {name!r}: expected small letters, digits and _, and not {RESERVED_NAMES}")
-    problem = check_topic_filter(topic_filter)
+    problem = filter_problem(topic_filter)
     if problem is not None:
         raise PipelineError(f"{where}.filter: {topic_filter!r}: expected an MQTT topic filter ({problem})")
     if form not in FORMATS:

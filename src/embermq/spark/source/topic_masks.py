@@ -16,6 +16,17 @@ MATCHES_FUNCTION: Final = "mqtt_matches"
 """The function of SQL: `mqtt_matches(filter, topic)`."""
 
 
+_OF_SUBSCRIPTIONS: Final = ("$share/", "$asof/", "$replay/")
+
+
+def filter_problem(topic_filter: str) -> str | None:
+    """Why a filter is none for messages of the log, or None; one for subscriptions only would match nothing."""
+    for prefix in _OF_SUBSCRIPTIONS:
+        if topic_filter.startswith(prefix):
+            return f"{prefix} is for subscriptions only: name the topics themselves"
+    return check_topic_filter(topic_filter)
+
+
 def valid_filter(topic_filter: str) -> str:
     """Returns the filter; ValueError says why it is not valid."""
     problem = check_topic_filter(topic_filter)
