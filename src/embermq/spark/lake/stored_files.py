@@ -5,6 +5,7 @@ delta-rs.
 """
 
 import re
+from html import unescape
 from importlib.util import find_spec
 from typing import Any, Final, final
 
@@ -78,5 +79,18 @@ def client_options(place: str) -> dict[str, str]:
 
 
 def plain(text: str) -> str:
-    """The text of an error of delta-rs in one line, without the colours of a terminal."""
-    return " ".join(re.sub(r"\x1b\[[0-9;]*m|↳", "", text).split())
+    """The text of an error of delta-rs in one line, without the colours of a terminal; of a page of XML or HTML
+    only what it says."""
+    line = " ".join(re.sub(r"\x1b\[[0-9;]*m|↳", "", text).split())
+    before, markup, _ = line.partition("<")
+    if not markup:
+        return line
+    said, code = (_element(line, name) for name in ("Message", "Code"))
+    if said is None:
+        return before.rstrip(" -:") or "the store answers with a page"
+    return f"{said} ({code})" if code is not None else said
+
+
+def _element(line: str, name: str) -> str | None:
+    found = re.search(rf"<{name}>([^<]+)</{name}>", line)
+    return unescape(found[1].strip()) if found is not None else None

@@ -6,9 +6,12 @@ Never: state in `read`. The same range gives the same rows, in any process, at a
 
 import gc
 import logging
-from collections.abc import Iterator, Sequence
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -63,14 +66,34 @@ class EmberReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
-        freeze_imports()
+        prepare_worker()
         return rows(self.options, self.columns, partition.start, partition.end)
 
 
 @cache
-def freeze_imports() -> None:
+def prepare_worker() -> None:
     """Once in a worker process: Spark collects garbage after every task, and imported modules are none."""
     gc.freeze()
+    main = sys.modules["__main__"].__spec__
+    if main is not None and main.name == "pyspark.daemon":
+        traceback.print_exc = _print_unless_closed(traceback.print_exc)
+
+
+def _print_unless_closed(print_exc: Callable[..., None]) -> Callable[..., None]:
+    """`traceback.print_exc`, silent if Java has closed its connection to this worker.
+
+    It does so as soon as it has enough rows, as for `show()`. PySpark's daemon prints that as an error of its own, in
+    each worker, though the worker ends as it should. What a reader raises is sent to Java before and not printed here.
+    """
+
+    def print_or_not(*arguments: Any, **options: Any) -> None:
+        error = sys.exc_info()[1]
+        at = traceback.extract_tb(error.__traceback__)[-1] if error is not None and error.__traceback__ else None
+        is_daemons = at is not None and at.name == "worker" and os.path.basename(at.filename) == "daemon.py"
+        if not (is_daemons and isinstance(error, (BrokenPipeError, ConnectionResetError))):
+            print_exc(*arguments, **options)
+
+    return print_or_not
 
 
 def wanted_columns(schema: StructType, options: SourceOptions) -> pa.Schema:

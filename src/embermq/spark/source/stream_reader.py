@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from embermq.spark.options import SourceOptions
 from embermq.spark.source.logs.opening import open_log
-from embermq.spark.source.reader import OffsetRange, behind_lost, freeze_imports, report_gap, split, starting_offset
+from embermq.spark.source.reader import OffsetRange, behind_lost, prepare_worker, report_gap, split, starting_offset
 from embermq.spark.source.rows import rows
 from embermq.spark.source.stream_offsets import StreamOffset, check_same_log, stream_offset
 from embermq.store.log.errors import LogTrimmed
@@ -72,5 +72,5 @@ class EmberStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
-        freeze_imports()
+        prepare_worker()
         return rows(self.options, self.columns, partition.start, partition.end)
