@@ -5,14 +5,15 @@ sink/     rows published to a server           jobs/      streams from the log t
 queries/  as of, SQL, audit, on Spark          local/     as of, SQL, report, without Spark
 pipeline  runs all jobs
 
-`register(spark)` adds the format "embermq" to a session; with the package installed Spark also finds it by itself.
+`register(spark)` adds the format "embermq" to a session; with the package installed Spark also finds it by itself, if
+it looks with this Python, which importing this package before the session is made sees to.
 Importing this package imports no Spark, so that a command can say what is missing.
 """
 
 from typing import TYPE_CHECKING
 
 from embermq.spark.errors import JavaMissing, LakeError, OptionError, PipelineError, SparkMissing
-from embermq.spark.session import build_session, what_is_missing
+from embermq.spark.session import build_session, use_this_python, what_is_missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,10 +30,14 @@ __all__ = [
 ]
 
 
+use_this_python()
+
+
 def register(spark: "SparkSession") -> None:
     """Add the format "embermq" to a session, to read and to write, and `mqtt_matches` for SQL."""
     from embermq.spark.data_source import EmberDataSource
     from embermq.spark.source.topic_filters import matches_function_sql
 
+    use_this_python(spark)
     spark.dataSource.register(EmberDataSource)
     spark.sql(matches_function_sql())

@@ -202,6 +202,18 @@ def prepare_environment(master: str) -> None:
         os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # Java's threads would get memory areas of their own
 
 
+def use_this_python(spark: "SparkSession | None" = None) -> None:
+    """Have Spark look for formats, and in a local session run them, with this Python, unless PYSPARK_PYTHON names one.
+
+    By default it takes the first `python3` of the PATH, which does not have what is installed in a virtual environment.
+    """
+    if os.environ.get("PYSPARK_PYTHON"):
+        return
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)  # counts if Java has not been started yet
+    if spark is not None and not is_connect(spark) and re.fullmatch(_LOCAL_MASTER, spark.sparkContext.master):
+        spark.sparkContext.pythonExec = sys.executable
+
+
 def _refuse_connect(master: str) -> None:
     """PipelineError where Spark cannot be started beside this process because it would be that of Spark Connect."""
     if master.startswith("sc:"):
