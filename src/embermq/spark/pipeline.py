@@ -26,6 +26,7 @@ from embermq.spark.errors import LeaseLost, PipelineError, failure_reason, whole
 from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
 from embermq.spark.jobs.job import Job
 from embermq.spark.jobs.preparation import prepare_job, reset_job
+from embermq.spark.lake.damage import check_tables
 from embermq.spark.lake.definitions import check_definition
 from embermq.spark.lake.gaps import NAME as GAPS
 from embermq.spark.lake.gaps import gap_transaction
@@ -102,7 +103,7 @@ def run(
     stopping = stop or threading.Event()
     of_run = ONCE_SETTINGS if once else PIPELINE_SETTINGS
     session_settings = {**lake.spark_settings(), **of_run, **(spark_settings or {})}
-    with ExitStack() as leaving:
+    with _reasons(lake.place), ExitStack() as leaving:
         inherited: tuple[int, ...] = ()
         if lake.is_local:
             lake.open()
@@ -110,6 +111,7 @@ def run(
             # After kill -9 of this process Java may run a moment longer; with the descriptor it keeps the lock so long.
             inherited = (leaving.enter_context(lake.lock(lock_wait_s)),)
             _check_definitions(lake, jobs, chosen.rebuild)
+            check_tables(lake)
         leaving.enter_context(_signals(stopping))
         if session is None:
             launch_java(master, session_settings, lake.java_log("pipeline"), inherited, makes_archive=once)
@@ -152,6 +154,7 @@ def _take(
         Positions(lake, log)  # refuses the lake of another log
         lease = Lease(spark, lake, lease_s)
         leaving.callback(lease.end)
+        check_tables(lake)
         create_table(spark, lake, GAPS, GAPS_SCHEMA)
         claim_table(spark, lake, GAPS, [gap_transaction(job.name) for job in jobs])
         _check_definitions(lake, jobs, settings.rebuild)

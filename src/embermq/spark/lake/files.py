@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -27,6 +28,14 @@ class LakeFiles(ABC):
     @abstractmethod
     def names(self, directory: str = "") -> list[str]:
         """What lies in a directory, by name; nothing if there is none."""
+
+    @abstractmethod
+    def read_bytes(self, name: str) -> bytes | None:
+        """The bytes of a file; None if there is none."""
+
+    @abstractmethod
+    def sizes(self, directory: str) -> dict[str, int]:
+        """All files below a directory, by their paths in it, each with its size in bytes."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
@@ -60,6 +69,21 @@ class LocalFiles(LakeFiles):
             return sorted(os.listdir(self._directory / directory))
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+    def read_bytes(self, name: str) -> bytes | None:
+        try:
+            return (self._directory / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def sizes(self, directory: str) -> dict[str, int]:
+        root, found = self._directory / directory, {}
+        for place, _, names in os.walk(root):
+            for name in names:
+                path = os.path.join(place, name)
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    found[os.path.relpath(path, root)] = os.stat(path).st_size
+        return found
 
     def remove(self, name: str) -> None:
         path = self._directory / name

@@ -94,6 +94,35 @@ class HadoopFiles(LakeFiles):
                 return []
             raise OSError(_reason(error)) from None
 
+    def read_bytes(self, name: str) -> bytes | None:
+        if self._local is not None:
+            return self._local.read_bytes(name)
+        try:
+            stream = self._files.open(self._path(name))
+            try:
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
+        except Py4JError as error:
+            if _is_missing(error):
+                return None
+            raise OSError(_reason(error)) from None
+
+    def sizes(self, directory: str) -> dict[str, int]:
+        if self._local is not None:
+            return self._local.sizes(directory)
+        found: dict[str, int] = {}
+        try:
+            entries = self._files.listFiles(self._path(directory), True)
+            while entries.hasNext():
+                entry = entries.next()
+                path = str(entry.getPath().toString()).removeprefix(f"{self.root}/{directory}/")
+                found[path] = int(entry.getLen())
+        except Py4JError as error:
+            if not _is_missing(error):
+                raise OSError(_reason(error)) from None
+        return found
+
     def remove(self, name: str) -> None:
         try:
             self._files.delete(self._path(name), True)

@@ -26,9 +26,13 @@ class StoredFiles(LakeFiles):
         self._system: Any = None
 
     def read(self, name: str) -> str | None:
+        content = self.read_bytes(name)
+        return None if content is None else content.decode()
+
+    def read_bytes(self, name: str) -> bytes | None:
         try:
             with self._opened().open_input_stream(name) as stream:
-                return bytes(stream.read()).decode()
+                return bytes(stream.read())
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -38,15 +42,23 @@ class StoredFiles(LakeFiles):
         raise LakeError(f"{self._place} is written by a pipeline only")
 
     def names(self, directory: str = "") -> list[str]:
+        return sorted(entry.base_name for entry in self._entries(directory))
+
+    def sizes(self, directory: str) -> dict[str, int]:
+        entries = self._entries(directory, recursive=True)
+        return {entry.path.removeprefix(f"{directory}/"): entry.size for entry in entries if entry.is_file}
+
+    def _entries(self, directory: str, recursive: bool = False) -> list[Any]:
         from pyarrow.fs import FileSelector
 
         try:
-            found = self._opened().get_file_info(FileSelector(directory, allow_not_found=True))
+            return list(
+                self._opened().get_file_info(FileSelector(directory, allow_not_found=True, recursive=recursive))
+            )
         except FileNotFoundError:
             return []
         except OSError as error:
             raise self._away(error) from None
-        return sorted(entry.base_name for entry in found)
 
     def remove(self, name: str) -> None:
         raise LakeError(f"{self._place} is written by a pipeline only")

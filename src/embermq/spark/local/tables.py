@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from embermq.instants import EPOCH
 from embermq.spark.errors import LakeError, PipelineError, SqlMissing
+from embermq.spark.lake.damage import check_tables
 from embermq.spark.lake.epochs import epoch_and_offset
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.stored_files import ADVICE, client_options, plain
@@ -100,6 +101,8 @@ def open_tables(lake: Lake) -> Iterator[LocalTables]:
     with open_connection() as connection:
         if not lake.exists():
             raise LakeError(f"{lake.place} is no lake: `ember pipeline run` makes one")
+        if lake.is_local:
+            check_tables(lake)
         yield LocalTables(lake, connection)
 
 

@@ -16,6 +16,7 @@ from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from embermq.spark.errors import LakeError, PipelineError, failure_reason, whole_text
+from embermq.spark.lake.damage import check_tables
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import read_table, table_names
 from embermq.spark.queries.as_of import create_history_view
@@ -38,6 +39,7 @@ def query_session(lake: Lake, master: str = DEFAULT_MASTER) -> Iterator[SparkSes
     """A session to query a lake with, stopped at the end unless it ran before. PipelineError says what went wrong."""
     if lake.is_local:
         check_exists(lake)
+        check_tables(lake)
     logging.getLogger("SQLQueryContextLogger").disabled = True  # it writes a page of JSON for a misspelt column
     running = SparkSession.getActiveSession()
     settings = lake.spark_settings()
@@ -49,9 +51,13 @@ def query_session(lake: Lake, master: str = DEFAULT_MASTER) -> Iterator[SparkSes
     try:
         lake.use(spark)
         check_exists(lake)
+        if not lake.is_local:
+            check_tables(lake)
         yield spark
     except PySparkException as error:
         raise PipelineError(str(error).strip().splitlines()[0].rstrip("; ")) from None
+    except Py4JError as error:  # of Delta's own classes
+        raise PipelineError(f"{lake.place}: {failure_reason(whole_text(error))}") from None
     except ValueError as error:
         raise PipelineError(str(error)) from None
     finally:
