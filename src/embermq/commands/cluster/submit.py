@@ -1,26 +1,31 @@
 """`ember pipeline submit`: the pipeline on a Spark cluster, through spark-submit.
 
-Owns: the command line of spark-submit. What it adds to the one that a user would write: Delta Lake's package, and the
-settings that the pipeline's session has elsewhere.
+Owns: the command line of spark-submit, and the life of its processes. What the line adds to the one that a user would
+write: Delta Lake's package, and the settings that the pipeline's session has elsewhere.
 """
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final
 
 import typer
 
 from embermq.commands.pipeline_queries import errors_as_sentences
+from embermq.commands.submitted.parent import DRIVER_FILE, end_with_parent
 from embermq.errors import ConfigError
 
 PACKAGES = "spark.jars.packages"
+_FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class DeployMode(StrEnum):
@@ -165,12 +170,35 @@ def _spark_submit() -> str:
 
 
 def _run(line: Sequence[str], master: str) -> int:
+    """Run spark-submit to its end; its exit code. What ends this process ends the driver as well.
+
+    A signal goes to the driver, which stops cleanly, and Java follows with its exit code. While there is no driver, and
+    where it runs on the cluster, Java gets it. They are in a process group of their own: Ctrl-C would end Java first.
+    """
     from embermq.spark.session import prepare_environment
 
     prepare_environment(master)
-    environment = {**os.environ}
-    environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    try:
-        return subprocess.run(line, env=environment, check=False).returncode
-    except OSError as error:
-        raise ConfigError(f"{line[0]} cannot be run: {error.strerror}") from None
+    with TemporaryDirectory(prefix="embermq-") as directory:
+        file = Path(directory, "driver")
+        environment = {**os.environ, DRIVER_FILE: str(file)}
+        environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        try:
+            process = subprocess.Popen(line, env=environment, process_group=0, preexec_fn=end_with_parent)
+        except OSError as error:
+            raise ConfigError(f"{line[0]} cannot be run: {error.strerror}") from None
+
+        def forward(*_: object) -> None:
+            try:
+                driver = int(file.read_text())
+            except (OSError, ValueError):
+                driver = process.pid
+            with suppress(ProcessLookupError):
+                os.kill(driver, signal.SIGTERM)
+
+        before = {number: signal.signal(number, forward) for number in _FORWARDED}
+        try:
+            code = process.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+    return 128 - code if code < 0 else code
