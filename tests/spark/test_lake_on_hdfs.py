@@ -50,7 +50,7 @@ def test_a_lake_on_hdfs_is_run_resumed_and_asked(spark: SparkSession, place: str
         assert "more" in ask("as-of", "now", "t/3", "--lake", url, "--engine", engine, "--csv")
     assert "pipeline: done" in ask("status", "--lake", url)
     ask("report", "--lake", url, "-o", str(tmp_path / "report.html"))
-    assert "all 7 rules are kept" in ask("audit", "--lake", url)
+    assert "all 8 rules are kept" in ask("audit", "--lake", url)
 
 
 def test_two_pipelines_that_both_believe_they_are_alone(spark: SparkSession, place: str, tmp_path: Path) -> None:

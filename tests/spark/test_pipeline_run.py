@@ -108,7 +108,7 @@ def test_the_commands_answer(spark: SparkSession, ran: Run, tmp_path: Path) -> N
             f"topic,payload,qos,offset,valid_from\n{topic},{payload.decode()},{qos},{at},2023-11-14T"
         )
         assert ask("as-of", "2020-01-01T00:00:00Z", *lake, "--engine", engine).count("t/") == 0
-    assert "all 7 rules are kept" in ask("audit", *lake)
+    assert "all 8 rules are kept" in ask("audit", *lake)
     said = ask("status", *lake)
     assert "pipeline: done" in said and "retained" in said
     output = tmp_path / "report.html"

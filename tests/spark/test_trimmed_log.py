@@ -88,7 +88,7 @@ class House:
         listed = [json.loads(line) for line in self.ember("retained", "ls", "--json", "--data", self.data).splitlines()]
         assert {row["topic"]: row["payload"] for row in listed} == self.retained
         audited = self.ember("pipeline", "audit", "--master", "local[2]", "--data", self.data, "--lake", lake)
-        assert audited == "all 7 rules are kept\n"
+        assert audited == "all 8 rules are kept\n"
         sessions = self.query(
             lake,
             "select distinct client_id from clients where event = 'session_opened' and session_id not in"

@@ -61,10 +61,11 @@ def test_each_kind_of_violation_is_found(spark: SparkSession, audited: tuple[Lak
         " ('t/9', cast('x' as binary), 0, 57, timestamp'2030-01-01')",
         "update {retained_closed} set valid_to = valid_to + interval 1 hour where topic = 't/3'",
         "insert into {messages} select * from {messages} where (offset in (3, 40))",
+        "delete from {messages} where (offset in (5, 41, 60))",  # 5 is not in the log any more
     ):
         spark.sql(statement.format(**names))
     found = broken(spark, lake, audited[1])
-    replayed, cleared, empty, unasked, overlapping, twice, own = (found[rule.sentence] for rule in RULES)
+    replayed, cleared, empty, unasked, overlapping, twice, lacking, own = (found[rule.sentence] for rule in RULES)
     assert replayed[0] == "MQTT-3.3.1-5"
     assert "t/1: the message of offset 62 is missing" in replayed[1]
     assert any(example.startswith("t/5: ") for example in replayed[1])
@@ -74,5 +75,7 @@ def test_each_kind_of_violation_is_found(spark: SparkSession, audited: tuple[Lak
     assert unasked[0] == "MQTT-3.3.1-12" and "t/9: offset 57 is no PUBLISH with RETAIN" in unasked[1]
     assert overlapping[0] == "MQTT-3.3.1-5" and any(example.startswith("t/3: ") for example in overlapping[1])
     assert twice == ("exactly once", ("offset 3 is there 2 times", "offset 40 is there 2 times"))
+    missing = tuple(f"t/{(at - 1) % 6}: offset {at} is in the log, not in the table" for at in (41, 60))
+    assert lacking == ("exactly once", missing)
     assert "t/1: the server retains offset 62, the table has no row" in own[1]
     assert "t/9: the table has offset 57, the server retains nothing" in own[1]

@@ -15,6 +15,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from embermq.spark.errors import PipelineError
+from embermq.spark.jobs.job import Job
+from embermq.spark.jobs.messages import MESSAGES_JOB
 from embermq.spark.jobs.retained import RETAINED_JOB, retained_events
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import read_table
@@ -77,13 +79,14 @@ class Evidence:
             kept = rows.select("topic", "payload", "qos", "offset", F.col("timestamp").alias("valid_from"))
             self.events = self.events.unionByName(kept.withColumn("cleared", F.lit(False)))
 
-    def records(self, start: int, end: int) -> DataFrame:
-        """The records of the log that `retained` is made from, from one offset up to another."""
-        schema = ", ".join(f"{name} {SOURCE_SCHEMA[name].dataType.simpleString()}" for name in RETAINED_JOB.columns)
+    def records(self, start: int, end: int, job: Job = RETAINED_JOB, columns: Sequence[str] = ()) -> DataFrame:
+        """The records of the log that a job's tables are made from, from one offset up to another."""
+        names = columns or job.columns
+        schema = ", ".join(f"{name} {SOURCE_SCHEMA[name].dataType.simpleString()}" for name in names)
         return (
             self.spark.read.format("embermq")
             .schema(schema)
-            .option("kinds", ",".join(RETAINED_JOB.kinds))
+            .option("kinds", ",".join(job.kinds))
             .option("startingOffsets", start)
             .option("endingOffsets", max(start, end))
             .load(str(self.data))
@@ -190,17 +193,41 @@ def _never_retained(evidence: Evidence) -> DataFrame:
     return covered.join(published, ["topic", "offset"], "left_anti").select("topic", detail.alias("detail"))
 
 
+def _nothing(evidence: Evidence) -> DataFrame:
+    return evidence.spark.createDataFrame([], "topic string, detail string")
+
+
 def _twice(evidence: Evidence) -> DataFrame:
     """Offsets that are in `messages` more than once."""
+    if not evidence.lake.has_table("messages"):  # its job has never run
+        return _nothing(evidence)
     repeated = read_table(evidence.spark, evidence.lake, "messages").groupBy("offset").count().where("count > 1")
     detail = F.format_string("offset %d is there %d times", F.col("offset"), F.col("count"))
     return repeated.select(F.lit("").alias("topic"), detail.alias("detail"))
 
 
+def _not_there(evidence: Evidence) -> DataFrame:
+    """Every PUBLISH that the log has and `messages` has not, as far as both reach.
+
+    Rows that were removed because of their age are not missing: from the day of the oldest row on, all must be there.
+    """
+    if not evidence.lake.has_table("messages"):
+        return _nothing(evidence)
+    table = read_table(evidence.spark, evidence.lake, "messages")
+    through = applied(evidence.spark, evidence.lake, "messages", MESSAGES_JOB.name).through
+    first, end = LogReader(evidence.data / "log").bounds()
+    published = evidence.records(first, min(end, through + 1), MESSAGES_JOB, ("offset", "timestamp", "topic"))
+    oldest = table.agg(F.min("timestamp").alias("oldest")).collect()[0]["oldest"]
+    if oldest is not None:
+        published = published.where(F.to_date("timestamp") >= F.to_date(F.lit(oldest)))
+    detail = F.format_string("offset %d is in the log, not in the table", F.col("offset"))
+    return published.join(table.select("offset"), "offset", "left_anti").select("topic", detail.alias("detail"))
+
+
 def _not_the_servers(evidence: Evidence) -> DataFrame:
     """Topics whose row in `retained` is not the server's retained message, unless they have changed since."""
     if evidence.own_set is None:
-        return evidence.spark.createDataFrame([], "topic string, detail string")
+        return _nothing(evidence)
     names = pa.array([topic for topic, _ in evidence.own_set], pa.string())
     offsets = pa.array([offset for _, offset in evidence.own_set], pa.int64())
     own = evidence.spark.createDataFrame(pa.table({"topic": names, "own_offset": offsets}))
@@ -227,6 +254,7 @@ RULES: Final = (
     Rule("only a PUBLISH with RETAIN is retained", "MQTT-3.3.1-12", _never_retained),
     Rule("a topic has one retained message at a time", "MQTT-3.3.1-5", _overlaps),
     Rule("every message is there once", "exactly once", _twice),
+    Rule("`messages` has every PUBLISH of the log", "exactly once", _not_there),
     Rule("`retained` equals the server's own retained set", "MQTT-3.3.1-5", _not_the_servers),
 )
 
