@@ -72,7 +72,8 @@ def run(
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only this job (messages, retained, ...); repeatable.")] = None,
     rebuild: Annotated[
-        list[str] | None, typer.Option(metavar="TABLE", help="Build this typed table again from the log; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="TABLE", help="Build this typed table, or topic_stats, again from the log; repeatable."),
     ] = None,
     memory: Annotated[str, typer.Option(help="The most memory for Java's objects, as in 1g.")] = "1g",
     fresh: Annotated[

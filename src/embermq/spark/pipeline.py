@@ -27,7 +27,7 @@ from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
 from embermq.spark.jobs.job import Job
 from embermq.spark.jobs.preparation import prepare_job, reset_job
 from embermq.spark.lake.damage import check_tables
-from embermq.spark.lake.definitions import check_definition
+from embermq.spark.lake.definitions import check_definition, has_definition
 from embermq.spark.lake.gaps import NAME as GAPS
 from embermq.spark.lake.gaps import gap_transaction
 from embermq.spark.lake.lake import LOCK_WAIT_S, Lake
@@ -168,7 +168,9 @@ def _leave(lake: Lake) -> None:
 def _check_definitions(lake: Lake, jobs: list[Job], rebuild: Collection[str]) -> None:
     """Refuse tables whose settings have changed, unless they are to be built again."""
     for job in jobs:
-        if job.definition is not None and job.name not in rebuild:
+        if job.definition is None or job.name in rebuild:
+            continue
+        if job.found_definition is None or has_definition(lake, job.name):  # else its rows say it: `preparation`
             check_definition(lake, job.name, job.definition)
 
 

@@ -48,7 +48,7 @@ class JobSettings:
     only: tuple[str, ...] = ()
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     rebuild: tuple[str, ...] = ()
-    """Typed tables that are removed and built again from the log."""
+    """Typed tables, or `topic_stats`, that are removed and built again from the log."""
 
     def __post_init__(self) -> None:
         if not 0 < self.fresh_s < math.inf:
@@ -76,7 +76,7 @@ def all_jobs(settings: JobSettings) -> list[Job]:
     return [
         MESSAGES_JOB,
         RETAINED_JOB,
-        topic_stats_job(settings.stats_window),
+        topic_stats_job(settings.stats_window, window_us(settings.stats_window)),
         CLIENTS_JOB,
         *map(typed_job, settings.typed_tables),
     ]
@@ -90,10 +90,11 @@ def chosen_jobs(settings: JobSettings) -> list[Job]:
         if name not in names:
             raise PipelineError(f"there is no job {name!r}: expected one of {', '.join(names)}")
     chosen = [job for job in jobs if not settings.only or job.name in settings.only]
-    typed = [job.name for job in chosen if job.definition is not None]
+    rebuildable = [job.name for job in chosen if job.definition is not None]
     for name in settings.rebuild:
-        if name not in typed:
+        if name not in rebuildable:
             raise PipelineError(
-                f"--rebuild {name}: expected a typed table that runs ({', '.join(typed) if typed else 'there is none'})"
+                f"--rebuild {name}: expected a typed table or topic_stats, if it runs "
+                f"({', '.join(rebuildable) if rebuildable else 'there is none'})"
             )
     return chosen

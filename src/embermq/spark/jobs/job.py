@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from embermq.spark.lake.definitions import Definition
@@ -46,6 +46,8 @@ class Job:
     topic_filter: str | None = None
     definition: Definition | None = None
     """The settings that its tables are made from; None if no setting changes their rows."""
+    found_definition: Callable[[SparkSession, Lake], Definition | None] | None = None
+    """Finds in the rows what tables of an earlier version, which did not keep it, were made from; None: no rows."""
 
     def transaction_id(self, table: str) -> str:
         """The name under which a table remembers how far it has applied the log (`lake.transactions`)."""

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField
 
 from embermq.spark.errors import LakeError
 from embermq.spark.jobs.job import Job
-from embermq.spark.lake.definitions import write_definition
+from embermq.spark.lake.definitions import check_definition, has_definition, write_definition
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.positions import Positions
 from embermq.spark.lake.tables import DAY, add_columns, create_table, partition_by_day, read_table
@@ -36,6 +36,7 @@ def prepare_job(spark: SparkSession, job: Job, lake: Lake, positions: Positions)
         return None
     if missing:
         raise LakeError(f"the table {missing} is missing beside {', '.join(present)}: {_advice(job)}")
+    _keep_definition(spark, job, lake)
     for name in job.tables:
         _bring_up_to_date(spark, job, lake, name)
     through = min(one.through for one in found.values())
@@ -66,6 +67,13 @@ def _claim(spark: SparkSession, job: Job, lake: Lake, tables: Iterable[str]) -> 
             claim_table(spark, lake, name, [job.transaction_id(name)])
 
 
+def _keep_definition(spark: SparkSession, job: Job, lake: Lake) -> None:
+    """Keep what tables of an earlier version were made from, and refuse them if the settings say something else."""
+    if job.definition is not None and job.found_definition is not None and not has_definition(lake, job.name):
+        write_definition(lake, job.name, job.found_definition(spark, lake) or job.definition)
+        check_definition(lake, job.name, job.definition)
+
+
 def _bring_up_to_date(spark: SparkSession, job: Job, lake: Lake, name: str) -> None:
     """Add columns that an earlier version did not have; refuse other differences."""
     wanted, found = job.tables[name], read_table(spark, lake, name).schema
@@ -78,7 +86,7 @@ def _bring_up_to_date(spark: SparkSession, job: Job, lake: Lake, name: str) -> N
             f"or this configuration writes: {_advice(job)}"
         )
     new = [field for field in wanted if field.name not in types and field.name != DAY]
-    if new and job.definition is not None:
+    if new and job.definition is not None and job.found_definition is None:
         raise LakeError(f"the table {name} in {lake.place} lacks columns ({_names(new)}): {_advice(job)}")
     if new:
         add_columns(spark, lake, name, new)

@@ -7,20 +7,21 @@ from functools import partial
 from typing import Final
 
 from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from embermq.spark.jobs.job import Batch, Job
+from embermq.spark.lake.definitions import Definition
 from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.tables import TOPIC_STATS_SCHEMA
+from embermq.spark.lake.tables import TOPIC_STATS_SCHEMA, read_table
 from embermq.spark.lake.transactions import NOTHING_APPLIED, append_once, applied_offset, merge_once
 
 NAME: Final = "topic_stats"
 WINDOW: Final = "5 minutes"
 
 
-def topic_stats_job(window: str = WINDOW) -> Job:
-    """The job, with windows of a length that Spark understands."""
+def topic_stats_job(window: str, window_us: int) -> Job:
+    """The job, with windows of a length that Spark understands, and the same in microseconds."""
     return Job(
         name=NAME,
         tables={"topic_stats": TOPIC_STATS_SCHEMA},
@@ -28,7 +29,21 @@ def topic_stats_job(window: str = WINDOW) -> Job:
         kinds=("publish",),
         apply=partial(apply_topic_stats, window=window),
         is_merged=True,
+        definition=_definition(window_us),
+        found_definition=_found_definition,
     )
+
+
+def _definition(window_us: int) -> Definition:
+    seconds, rest = divmod(window_us, 1_000_000)
+    return {"window": f"{window_us} us" if rest else f"{seconds} s"}
+
+
+def _found_definition(spark: SparkSession, lake: Lake) -> Definition | None:
+    """By the newest row: earlier versions went on with windows of another length."""
+    length_us = F.unix_micros("window_end") - F.unix_micros("window_start")
+    found = read_table(spark, lake, NAME).agg(F.max_by(length_us, "window_start")).collect()[0][0]
+    return None if found is None else _definition(found)
 
 
 def batch_stats(messages: DataFrame, window: str = WINDOW) -> DataFrame:

@@ -1,4 +1,4 @@
-"""What each typed table of a lake was made from, so that a changed setting does not go unnoticed.
+"""What each table of a lake was made from whose rows depend on settings, so that a changed one does not go unnoticed.
 
 Owns: the files in `_embermq/definitions`, and the sentence when the settings differ from one.
 A definition is written before its tables are created; it counts only while they exist. Importing this module imports no
@@ -13,12 +13,17 @@ from embermq.spark.errors import LakeError
 from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
 
 Definition = Mapping[str, Any]
-"""The settings of a typed table by key, as JSON has them."""
+"""The settings of a table by key, as JSON has them."""
 
 
 def write_definition(lake: Lake, table: str, definition: Definition) -> None:
     """Keep what a table is made from."""
     lake.files.write(_name(table), json.dumps(definition))
+
+
+def has_definition(lake: Lake, table: str) -> bool:
+    """Whether it is kept what a table is made from."""
+    return lake.files.read(_name(table)) is not None
 
 
 def check_definition(lake: Lake, table: str, definition: Definition) -> None:
