@@ -14,6 +14,7 @@ EXPECTED: Final = (
     "an instant such as 2026-01-31T14:03:07Z (UTC unless it names a zone), 1769864587 (seconds since 1970),"
     " 15m (ago; s, m, h, d) or now"
 )
+NOW: Final = "now"
 _SECONDS: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 _AGO: Final = re.compile(r"([0-9]+) *([smhd])( +ago)?")
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -33,7 +34,7 @@ def instant_us(text: str, now_us: int | None = None) -> int:
             return now_us - int(ago[1]) * _UNIT_S[ago[2]] * 1_000_000
         if _SECONDS.fullmatch(wanted):
             return microseconds(EPOCH + timedelta(microseconds=int(Decimal(wanted) * 1_000_000)))
-        return now_us if wanted == "now" else microseconds(datetime.fromisoformat(wanted))
+        return now_us if wanted == NOW else microseconds(datetime.fromisoformat(wanted))
     except (ValueError, OverflowError):
         raise ValueError(f"{text!r} is not {EXPECTED}") from None
 

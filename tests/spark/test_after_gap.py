@@ -1,7 +1,7 @@
 """After a gap the tables are right again, and they say what is missing; also if a crash comes in between."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from embermq.instants import EPOCH
-from embermq.spark.after_gap import BEFORE_THE_TABLE, TRIMMED, after_gap, is_at_gap
+from embermq.protocol.message_fields import message_properties
+from embermq.spark.after_gap import BEFORE_THE_TABLE, TRIMMED, _known_until, after_gap, is_at_gap
 from embermq.spark.errors import PipelineError
 from embermq.spark.jobs import reseeding
 from embermq.spark.lake.lake import Lake
@@ -42,6 +43,10 @@ def retained_log(made: Recorder, count: int = 300) -> Recorder:
 
 def as_of(spark: SparkSession, lake: Lake, at_us: int) -> dict[str, tuple[bytes, int, int]]:
     return retained_of(retained_as_of(spark, lake, EPOCH + timedelta(microseconds=at_us)))
+
+
+def instant(microseconds: int) -> datetime:
+    return EPOCH + timedelta(microseconds=microseconds)
 
 
 def at_us(made: Recorder, offset: int) -> int:
@@ -92,18 +97,45 @@ def test_retained_is_right_after_a_gap_and_says_what_is_missing(
         as_of(spark, lake, at_us(made, 130))
     (gap,) = rows(spark, lake, "gaps")
     assert (gap["job"], gap["from_offset"], gap["to_offset"], gap["why"]) == ("retained", 101, first - 1, TRIMMED)
+    assert gap["from_timestamp"].astimezone(UTC) == instant(at_us(made, 101) - 1)
+
+
+def test_a_gap_begins_at_the_last_instant_that_each_job_knows(
+    spark: SparkSession, recorder: Recorders, tmp_path: Path
+) -> None:
+    made = retained_log(recorder(segment_bytes=1_500))
+    jobs = [job_named(name) for name in ("messages", "topic_stats", "clients")]
+    lake = new_lake(spark, tmp_path / "lake", *jobs)
+    for job in jobs:
+        feed(spark, lake, made.data, job, [1, 101])
+    known_us = at_us(made, 101) - 1
+    trim_with_checkpoint(made, 150, tmp_path / "first")
+    (lake.state_directory / "progress.json").write_text('{"log_end": 400, "log_known_us": 9000000000000000}')
+    for job in jobs:
+        after_gap(spark, DirectoryLog(made.data), lake, job.name, 101)
+    gaps = {gap["job"]: gap["from_timestamp"].astimezone(UTC) for gap in rows(spark, lake, "gaps")}
+    assert gaps == dict.fromkeys(("messages", "topic_stats", "clients"), instant(known_us))
+    # A lake of an earlier version has not kept the instant of its positions: its rows have one.
+    (lake.state_directory / "positions.json").write_text("{}")
+    assert _known_until(spark, lake, "messages", 101) == instant(at_us(made, 100))
+    assert _known_until(spark, lake, "topic_stats", 101) == instant(at_us(made, 100))
+    assert _known_until(spark, lake, "clients", 101) is None
 
 
 def test_a_new_lake_on_a_trimmed_log_starts_from_the_checkpoint(
     spark: SparkSession, recorder: Recorders, tmp_path: Path
 ) -> None:
-    made = retained_log(recorder(segment_bytes=1_500))
+    made = retained_log(recorder(segment_bytes=1_500), 20)
+    made.publish("described", b"1", retain=True, properties=message_properties({"content_type": "text/plain"}))
+    retained_log(made, 279)
     first = trim_with_checkpoint(made, 150, tmp_path / "state")
     job = job_named("retained")
     lake = new_lake(spark, tmp_path / "lake", job)
     assert after_gap(spark, DirectoryLog(made.data), lake, "retained", None) == first
     feed(spark, lake, made.data, job, [first, 301])
     assert retained_of(read_table(spark, lake, "retained")) == made.retained()
+    described = {row["topic"]: row["content_type"] for row in rows(spark, lake, "retained") if row["content_type"]}
+    assert described == {"described": "text/plain"}
     for instant_us in (at_us(made, first), at_us(made, 250)):
         assert as_of(spark, lake, instant_us) == made.retained(instant_us)
     with pytest.raises(PipelineError, match="is not known"):

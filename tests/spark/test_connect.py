@@ -13,7 +13,7 @@ from embermq.http.options import HttpOptions
 from embermq.spark.jobs.catalog import JobSettings, all_jobs
 from embermq.store.log.reader import LogReader
 from support.connect_server import CLIENT_PACKAGES, ConnectServer
-from support.lakes import feed, new_lake
+from support.lakes import feed, new_lake, say_all_is_known
 from support.recorded import START_US, Recorder
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -149,7 +149,8 @@ def test_a_lake_is_asked_and_registered(
     lake = new_lake(spark, tmp_path / "lake", *jobs)
     for job in jobs:
         feed(spark, lake, made.data, job, [1, 120, 301])
-    moments = [START_US, START_US + 100_500, made.now_us]
+    say_all_is_known(lake, made)
+    moments = [START_US + 1_000, START_US + 100_500, made.now_us]
     said = [json.loads(line) for line in server.run_client(LAKE, lake.place, *map(str, moments))]
     expected = [
         sorted([topic, payload.decode(), offset] for topic, (payload, _, offset) in made.retained(at_us).items())

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from embermq import Broker
 from embermq.instants import EPOCH
+from embermq.spark.errors import NotKnown
 from embermq.spark.jobs.catalog import JobSettings
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.progress import read_progress
@@ -222,4 +223,5 @@ def check_history(spark: SparkSession, data: Path, lake: Lake, chance: random.Ra
                     state[one["topic"]] = one["payload"]
         answer = retained_of(retained_as_of(spark, lake, event["timestamp"], "#"))
         assert {topic: payload for topic, (payload, _, _) in answer.items()} == state
-    assert retained_of(retained_as_of(spark, lake, EPOCH + timedelta(seconds=1))) == {}
+    with pytest.raises(NotKnown, match="the log begins at"):
+        retained_as_of(spark, lake, EPOCH + timedelta(seconds=1))

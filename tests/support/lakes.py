@@ -11,8 +11,12 @@ from embermq.instants import EPOCH
 from embermq.spark.jobs.catalog import JobSettings, all_jobs
 from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.positions import Positions
+from embermq.spark.lake.progress import JobProgress, write_progress
 from embermq.spark.lake.tables import create_table, read_table
 from embermq.spark.source.columns import SOURCE_SCHEMA
+from embermq.spark.source.logs.directory import DirectoryLog
+from support.recorded import START_US, Recorder
 
 
 def job_named(name: str, settings: JobSettings | None = None) -> Job:
@@ -46,8 +50,18 @@ def records(spark: SparkSession, data: Path, job: Job, start: int, end: int) -> 
 
 def feed(spark: SparkSession, lake: Lake, data: Path, job: Job, edges: Iterable[int]) -> None:
     """Apply the batches between neighbouring offsets."""
+    positions = Positions(lake, DirectoryLog(data))
     for start, end in pairwise(edges):
         job.apply(Batch(records(spark, data, job, start, end), end - 1, EPOCH), lake)
+        positions.save({job.name: end}, {})
+
+
+def say_all_is_known(lake: Lake, made: Recorder) -> None:
+    """Write the progress of a pipeline that has read the whole log."""
+    end = DirectoryLog(made.data).end()
+    job = JobProgress("retained", offset=end.next_offset)
+    job.know(START_US + 1000, None, end)
+    write_progress(lake, [job], end, "done")
 
 
 def rows(spark: SparkSession, lake: Lake, name: str) -> list[dict[str, Any]]:

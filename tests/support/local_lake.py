@@ -11,6 +11,8 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from embermq.instants import EPOCH
 from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.positions import Positions
+from embermq.spark.source.logs.directory import DirectoryLog
 from support.recorded import Recorder
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -56,6 +58,7 @@ def local_lake(directory: Path, made: Recorder, through: int | None = None) -> L
     write(lake, "retained", RETAINED, current, through if through is not None else last)
     write(lake, "retained_closed", CLOSED, closed(made), last)
     write(lake, "topic_stats", STATS, stats(made))
+    Positions(lake, DirectoryLog(made.data)).save({"retained": last + 1 if through is None else through + 1}, {})
     return lake
 
 

@@ -22,10 +22,17 @@ class Recorder:
         self.retained_events: list[tuple[int, int, str, bytes | None, int]] = []  # offset, us, topic, payload, qos
 
     def publish(
-        self, topic: str, payload: bytes, qos: int = 0, retain: bool = False, client_id: str = "c", step_us: int = 1000
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int = 0,
+        retain: bool = False,
+        client_id: str = "c",
+        step_us: int = 1000,
+        properties: bytes = b"",
     ) -> int:
         flags = qos | (RETAIN_FLAG if retain else 0)
-        offset = self.record(Kind.PUBLISH, flags, topic, payload, client_id, step_us=step_us)
+        offset = self.record(Kind.PUBLISH, flags, topic, payload, client_id, properties, step_us)
         self.published.append((offset, self.now_us, topic, payload, qos, retain, client_id))
         if retain:
             self.retained_events.append((offset, self.now_us, topic, payload or None, qos))

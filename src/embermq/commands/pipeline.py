@@ -190,10 +190,13 @@ def status(
         print(f"pipeline: {state}{when}")
         print(f"log: next offset {end}")
         rows = [
-            [name, job["records"], round(job["rate"]), job["offset"], max(0, end - (job["offset"] or 0))]
+            [
+                *(name, job["records"], round(job["rate"]), job["offset"], max(0, end - (job["offset"] or 0))),
+                utc_seconds_text(job["known_until_us"]) if job.get("known_until_us") else None,
+            ]
             for name, job in progress.get("jobs", {}).items()
         ]
-        print_table(["job", "records", "a second", "next offset", "behind"], rows)
+        print_table(["job", "records", "a second", "next offset", "behind", "known up to"], rows)
 
 
 app.command("query")(pipeline_queries.query)

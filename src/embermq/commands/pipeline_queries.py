@@ -6,6 +6,7 @@ DuckDB answers them in a second or two and needs no Java; `--engine spark` asks 
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,8 +17,10 @@ from embermq.commands.options import directory_option, lake_option, past_instant
 from embermq.commands.output import Csv, Format, Json, chosen_format, print_rows, printable
 from embermq.commands.server_access.target import Config
 from embermq.errors import ConfigError
+from embermq.instants import EPOCH, NOW
 
 if TYPE_CHECKING:
+    from embermq.spark.lake.known import Known
     from embermq.spark.local.tables import LocalTables
 
 LakePlace = Annotated[str, lake_option("The directory of the tables, or their URL (hdfs://, s3a://).")]
@@ -87,7 +90,7 @@ def as_of(
     json: Json = False,
     csv: Csv = False,
 ) -> None:
-    """Show the retained messages as of an instant."""
+    """Show the retained messages as of an instant, and up to which instant the tables are known."""
     format = chosen_format(json, csv)
     with errors_as_sentences(needs_spark=engine is Engine.SPARK):
         from embermq.spark.lake.lake import Lake
@@ -95,6 +98,7 @@ def as_of(
 
         # Both are checked before an engine is started.
         instant_us = past_instant_us("T", instant)
+        is_now = instant.strip() == NOW  # the last instant that is known, whichever that is
         problem = filter_problem(topic_filter)
         if problem is not None:
             raise ConfigError(f"{topic_filter}: expected a topic filter: {problem}")
@@ -104,18 +108,21 @@ def as_of(
             from embermq.spark.queries.sql import QueryResult, query_session
 
             with starting_spark(master), query_session(lake, master) as spark:
-                result = QueryResult(
-                    on_spark.retained_as_of(spark, lake, instant, topic_filter).orderBy("topic"), limit
-                )
-                _show(result.columns, result.rows, result.has_more, limit, format)
+                known = on_spark.retained_known(spark, lake)
+                moment = known.until if is_now else EPOCH + timedelta(microseconds=instant_us)
+                result = QueryResult(on_spark.retained_as_of(spark, lake, moment, topic_filter).orderBy("topic"), limit)
+                _show_retained(result.columns, result.rows, result.has_more, limit, format)
+                _say_known(known)
             return
         from embermq.spark.local.as_of import retained_as_of
         from embermq.spark.local.tables import open_tables
 
         with open_tables(lake) as tables:
-            found = retained_as_of(tables, instant_us, topic_filter, limit + 1)
+            known = tables.retained_known()
+            found = retained_as_of(tables, known.until_us if is_now else instant_us, topic_filter, limit + 1)
         rows = [list(row.values()) for row in found[:limit].to_pylist()]
-        _show(found.column_names, rows, found.num_rows > limit, limit, format)
+        _show_retained(found.column_names, rows, found.num_rows > limit, limit, format)
+        _say_known(known)
 
 
 def report(
@@ -177,6 +184,31 @@ def _add_log(tables: "LocalTables", data: Path) -> None:
     from embermq.spark.local.log_table import log_rows
 
     tables.add("log", log_rows(data))
+
+
+def _show_retained(names: Sequence[str], rows: list[list[object]], has_more: bool, limit: int, format: Format) -> None:
+    """A table for people has only those properties that a message has."""
+    from embermq.spark.source.arrow_columns import PUBLISHED_COLUMNS
+
+    shown = [
+        number
+        for number, name in enumerate(names)
+        if format is not Format.TABLE
+        or name not in PUBLISHED_COLUMNS[1:]
+        or any(row[number] is not None for row in rows)
+    ]
+    _show(
+        [names[number] for number in shown],
+        [[row[number] for number in shown] for row in rows],
+        has_more,
+        limit,
+        format,
+    )
+
+
+def _say_known(known: "Known") -> None:
+    """On stderr: what is printed for programs stays as it is."""
+    print(f"({known})", file=sys.stderr)
 
 
 def _show(names: Sequence[str], rows: list[list[object]], has_more: bool, limit: int, format: Format) -> None:

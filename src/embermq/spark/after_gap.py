@@ -12,9 +12,11 @@ from pyspark.sql import SparkSession
 
 from embermq.instants import EPOCH
 from embermq.spark.errors import PipelineError
-from embermq.spark.jobs.reseeding import RESEEDS, Seed, last_known
+from embermq.spark.jobs.reseeding import RESEEDS, Seed
 from embermq.spark.lake.gaps import record_gap
+from embermq.spark.lake.known import recorded
 from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.newest import newest_instant
 from embermq.spark.lake.scratch import Scratch
 from embermq.spark.source.checkpoint_rows import stage_checkpoint
 from embermq.spark.source.logs.readable import ReadableLog
@@ -39,17 +41,18 @@ def after_gap(spark: SparkSession, log: ReadableLog, lake: Lake, job: str, posit
 
     PipelineError if the tables can only be made right with a checkpoint, and there is no undamaged one.
     """
+    known_until = None if position is None else _known_until(spark, lake, job, position)
     while True:
         first, end = log.bounds()
         if job not in RESEEDS:
             segment = log.segment_of(first)
             until_us = (segment.since_us if segment is not None else None) or 0
-            _record(spark, lake, job, position, first, until_us)
+            _record(spark, lake, job, position, known_until, first, until_us)
             return first
         with log.undamaged_checkpoint(first, end) as checkpoint:
             if checkpoint is not None:
-                _record(spark, lake, job, position, checkpoint.offset, checkpoint.timestamp_us)
-                _reseed(spark, lake, job, checkpoint, _start(position))
+                _record(spark, lake, job, position, known_until, checkpoint.offset, checkpoint.timestamp_us)
+                _reseed(spark, lake, job, checkpoint, _start(position), known_until)
                 return checkpoint.offset
         if log.bounds()[0] == first:  # else trimmed again meanwhile, and the checkpoint superseded
             raise PipelineError(
@@ -63,7 +66,26 @@ def _start(position: int | None) -> int:
     return FIRST_OFFSET if position is None else position
 
 
-def _record(spark: SparkSession, lake: Lake, job: str, position: int | None, goes_on_at: int, until_us: int) -> None:
+def _known_until(spark: SparkSession, lake: Lake, job: str, before_offset: int) -> datetime | None:
+    """The last instant that the tables of a job know without the records from an offset on; None if there is none."""
+    recorded_us = recorded(lake).until_us(job, before_offset)
+    found = [] if recorded_us is None else [_instant(recorded_us)]
+    # A message that one job has read before the offset, the other has read as well.
+    for name in {job, "messages"} if job == "retained" and lake.has_table("messages") else {job}:
+        newest = newest_instant(spark, lake, name, before_offset)
+        found += [] if newest is None else [newest]
+    return max(found, default=None)
+
+
+def _record(
+    spark: SparkSession,
+    lake: Lake,
+    job: str,
+    position: int | None,
+    known_until: datetime | None,
+    goes_on_at: int,
+    until_us: int,
+) -> None:
     """A row in `gaps`, and a line in the log."""
     start = _start(position)
     why = BEFORE_THE_TABLE if position is None else TRIMMED
@@ -71,7 +93,7 @@ def _record(spark: SparkSession, lake: Lake, job: str, position: int | None, goe
         "job": job,
         "from_offset": start,
         "to_offset": goes_on_at - 1,
-        "from_timestamp": last_known(spark, lake, start) if job == "retained" else None,
+        "from_timestamp": known_until,
         "to_timestamp": _instant(until_us),
         "why": why,
         "noticed": datetime.now(UTC),
@@ -80,13 +102,16 @@ def _record(spark: SparkSession, lake: Lake, job: str, position: int | None, goe
     _logger.warning("%s goes on at offset %d: offsets %d to %d were %s", job, goes_on_at, start, goes_on_at - 1, why)
 
 
-def _reseed(spark: SparkSession, lake: Lake, job: str, checkpoint: Checkpoint, start: int) -> None:
+def _reseed(
+    spark: SparkSession, lake: Lake, job: str, checkpoint: Checkpoint, start: int, known_until: datetime | None
+) -> None:
     """Make a job's tables right from a checkpoint."""
     scratch = Scratch(spark, lake)
     try:
         staged = stage_checkpoint(checkpoint, scratch.directory(_STAGING))
         rows = spark.read.parquet(*scratch.urls(_STAGING, [staged]))
-        RESEEDS[job](spark, lake, Seed(rows, checkpoint.offset, _instant(checkpoint.timestamp_us), start))
+        seed = Seed(rows, checkpoint.offset, _instant(checkpoint.timestamp_us), start, known_until)
+        RESEEDS[job](spark, lake, seed)
     finally:
         scratch.close()
 

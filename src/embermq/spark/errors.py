@@ -37,13 +37,22 @@ class LeaseLost(LakeError):
     """Another pipeline has taken over the lake while this one ran: this one can commit nothing any more, and ends."""
 
 
-class InGap(PipelineError):
-    """The retained set at an instant is not known: records were trimmed before the pipeline had read them."""
+REMOVED: Final = "removed by the retention of the lake"
+"""Why there is a gap in the table `gaps` that the pipeline has made itself."""
 
-    def __init__(self, instant: datetime, from_offset: int, to_offset: int, known_from: datetime) -> None:
+
+class NotKnown(PipelineError):
+    """The retained set at an instant is not known: the lake does not reach back, or has not come that far."""
+
+
+class InGap(NotKnown):
+    """It lies in a gap: records were trimmed before the pipeline had read them, or rows were removed from the lake."""
+
+    def __init__(self, instant: datetime, from_offset: int, to_offset: int, known_from: datetime, why: str) -> None:
+        reason = REMOVED if why == REMOVED else "trimmed before the pipeline had read them"
         super().__init__(
             f"the retained set at {instant.isoformat()} is not known: offsets {from_offset} to {to_offset} were "
-            f"trimmed before the pipeline had read them; it is known again from {known_from.isoformat()} on"
+            f"{reason}; it is known again from {known_from.isoformat()} on"
         )
 
 

@@ -313,9 +313,10 @@ class _Run:
 
     def _tell(self, state: str, is_urgent: bool) -> None:
         """Compute the progress, write it for `status` if something changed or some time has passed, and report it."""
-        now_s, end = time.monotonic(), self._log.bounds()[1]
+        now_s, end = time.monotonic(), self._log.end()
         for job in self._progress.values():
-            job.update(end, now_s)
+            job.update(end.next_offset, now_s)
+            job.know(*self._context.positions.instants_us(job.name), end)
         if is_urgent or now_s >= self._next_write_s:
             self._next_write_s = now_s + PROGRESS_EVERY_S
             with suppress(OSError):  # a full disk also fails a job, whose error says more

@@ -17,6 +17,7 @@ from embermq.spark.lake.positions import Positions
 from embermq.spark.lake.progress import JobProgress, read_progress, write_progress
 from embermq.spark.pipeline import run
 from embermq.spark.source.logs.directory import DirectoryLog
+from embermq.spark.source.logs.readable import LogEnd
 from support.recorded import Recorder
 
 
@@ -101,7 +102,7 @@ def test_progress_is_left_for_others_to_read(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.open()
     assert read_progress(lake) == {}
-    write_progress(lake, [JobProgress("messages", offset=7)], 9, "done")
+    write_progress(lake, [JobProgress("messages", offset=7)], LogEnd(9, 5), "done")
     progress = read_progress(lake)
     assert progress["state"] == "done" and progress["log_end"] == 9
     assert progress["jobs"]["messages"]["offset"] == 7

@@ -10,13 +10,16 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from embermq.instants import EPOCH
-from embermq.spark.errors import PipelineError
+from embermq.spark.errors import REMOVED, InGap, PipelineError
 from embermq.spark.jobs.catalog import JobSettings
 from embermq.spark.jobs.maintenance_settings import read_maintenance
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.maintenance import JOIN_ALL_EVERY, Maintenance, MaintenanceSettings
+from embermq.spark.local import as_of as local
+from embermq.spark.local.tables import open_tables
 from embermq.spark.pipeline import run
-from support.lakes import feed, job_named, new_lake
+from embermq.spark.queries.as_of import retained_as_of
+from support.lakes import feed, job_named, new_lake, retained_of
 from support.recorded import Recorder
 
 Recorders = Callable[..., Recorder]
@@ -98,6 +101,47 @@ def test_days_that_are_over_are_laid_out_and_old_ones_removed(
     left = [str(path) for path in (lake.directory / "messages").rglob("*.parquet") if "_delta_log" not in path.parts]
     assert sorted(Path(file).name for file in files) == sorted(Path(file).name for file in left)
     assert not any("laid out" in sentence for sentence in Maintenance(spark, lake, settings).tidy(now))
+
+
+def test_rows_that_retention_removes_are_a_gap(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:
+    made = recorder()
+    for number in range(40):
+        made.publish(f"t/{number % 4}", b"%d" % number, retain=True, step_us=3_600_000_000)
+    made.flush()
+    job = job_named("retained")
+    lake = new_lake(spark, tmp_path / "lake", job)
+    feed(spark, lake, made.data, job, [1, 41])
+    settings = MaintenanceSettings(vacuum_hours=0, retention={"retained_closed": timedelta(hours=20)})
+    now_us = made.now_us
+    for _ in range(2):  # the second one has nothing to remove
+        done = Maintenance(spark, lake, settings).tidy(EPOCH + timedelta(microseconds=now_us))
+    assert done == []
+    bound_us = (now_us - 20 * 3_600_000_000) // 1_000_000 * 1_000_000
+    for engine_as_of in (spark_as_of(spark, lake), local_as_of(lake)):
+        assert engine_as_of(bound_us) == made.retained(bound_us)
+        assert engine_as_of(now_us) == made.retained()
+        for asked_us in (bound_us - 1, made.published[0][1], made.published[0][1] - 1):
+            with pytest.raises(InGap, match="offsets 1 to 15 were removed by the retention of the lake; it is known"):
+                engine_as_of(asked_us)
+    now_us += 5 * 3_600_000_000
+    assert len(Maintenance(spark, lake, settings).tidy(EPOCH + timedelta(microseconds=now_us))) == 1
+    (gap,) = DeltaTable(lake.table("gaps")).to_pyarrow_table().to_pylist()
+    assert (gap["job"], gap["from_offset"], gap["to_offset"], gap["why"]) == ("retained", 1, 20, REMOVED)
+    with pytest.raises(InGap):
+        local_as_of(lake)(bound_us)
+
+
+def spark_as_of(spark: SparkSession, lake: Lake) -> Callable[[int], dict[str, tuple[bytes, int, int]]]:
+    return lambda at_us: retained_of(retained_as_of(spark, lake, EPOCH + timedelta(microseconds=at_us)))
+
+
+def local_as_of(lake: Lake) -> Callable[[int], dict[str, tuple[bytes, int, int]]]:
+    def ask(at_us: int) -> dict[str, tuple[bytes, int, int]]:
+        with open_tables(lake) as tables:
+            found = local.retained_as_of(tables, at_us).to_pylist()
+        return {row["topic"]: (row["payload"], row["qos"], row["offset"]) for row in found}
+
+    return ask
 
 
 @pytest.mark.parametrize(

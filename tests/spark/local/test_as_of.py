@@ -9,7 +9,7 @@ import pytest
 from deltalake import write_deltalake
 
 from embermq.protocol.topics import matches
-from embermq.spark.errors import InGap
+from embermq.spark.errors import REMOVED, InGap, NotKnown
 from embermq.spark.local.as_of import retained_as_of
 from embermq.spark.local.tables import open_tables
 from support.local_lake import local_lake
@@ -59,8 +59,44 @@ def test_an_instant_in_a_gap_has_no_answer(recorder: Callable[..., Recorder], tm
     with open_tables(lake) as tables:
         for known in (4, 19, 29):
             assert found(retained_as_of(tables, instants_us[known])) == made.retained(instants_us[known])
+        assert found(retained_as_of(tables, tables.retained_known().until_us)) == made.retained()
         for unknown in (5, 18):
             with pytest.raises(
                 InGap, match="offsets 6 to 20 were trimmed before the pipeline had read them; it is known"
             ):
                 retained_as_of(tables, instants_us[unknown])
+
+
+def test_an_instant_that_the_lake_has_not_reached_is_refused(recorder: Callable[..., Recorder], tmp_path: Path) -> None:
+    made = recorder()
+    for number in range(4):
+        made.publish(f"t/{number}", b"%d" % number, 1, True)
+    made.flush()
+    lake = local_lake(tmp_path / "lake", made, through=3)
+    with open_tables(lake) as tables:
+        known = tables.retained_known()
+        assert (known.until_us, known.next_offset) == (made.published[3][1] - 1, 4)
+        assert len(retained_as_of(tables, known.until_us)) == 3
+        with pytest.raises(NotKnown, match=r"not known: the lake has read the log up to 2023-\S+ \(before offset 4\)"):
+            retained_as_of(tables, made.published[3][1])
+        with pytest.raises(NotKnown, match=r"not known: the log begins at 2023-11-14T22:13:20.001000Z"):
+            retained_as_of(tables, made.published[0][1] - 1)
+
+
+def test_before_what_retention_has_removed_nothing_is_known(recorder: Callable[..., Recorder], tmp_path: Path) -> None:
+    made = recorder()
+    for number in range(6):
+        made.publish("t", b"%d" % number, 1, True)
+    made.flush()
+    lake = local_lake(tmp_path / "lake", made)
+    bound_us = made.published[4][1]
+    gap = {"job": ["retained"], "from_offset": [1], "to_offset": [3], "why": [REMOVED]}
+    times = {
+        "from_timestamp": pa.nulls(1, pa.timestamp("us", "UTC")),
+        "to_timestamp": pa.array([bound_us], pa.timestamp("us", "UTC")),
+    }
+    write_deltalake(lake.table("gaps"), pa.table({**gap, **times}))
+    with open_tables(lake) as tables:
+        assert found(retained_as_of(tables, bound_us)) == made.retained(bound_us)
+        with pytest.raises(InGap, match="offsets 1 to 3 were removed by the retention of the lake; it is known again"):
+            retained_as_of(tables, bound_us - 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.ember_command import ember
+from support.ember_command import ember, sentence
 from support.local_lake import local_lake
 from support.recorded import Recorder
 
@@ -46,3 +46,22 @@ def test_status_as_json(places: tuple[Path, Path]) -> None:
     data, lake = places
     shown = json.loads(ember("pipeline", "status", "--json", "--data", data, "--lake", lake).text)
     assert shown["state"] == "never run" and shown["next_offset"] == 3 and shown["jobs"] == {}
+
+
+def test_as_of_says_how_far_it_is_known_and_refuses_what_is_behind_that(
+    recorder: Callable[..., Recorder], tmp_path: Path
+) -> None:
+    made = recorder()
+    for number in range(4):
+        made.publish(f"t/{number}", b"%d" % number, retain=True)
+    made.flush()
+    lake = local_lake(tmp_path / "lake", made, through=3).directory
+    newest = ember("pipeline", "as-of", "now", "--csv", "--lake", lake)
+    assert newest.code == 0 and len(newest.lines) == 1 + 3
+    assert newest.errors == "(known up to 2023-11-14T22:13:20.003999Z, the log before offset 4)\n"
+    for instant, reason in (
+        ("2023-11-14T22:13:20.004Z", "the lake has read the log up to 2023-11-14T22:13:20.003999Z (before offset 4)"),
+        ("1s", "the lake has read the log up to"),
+        ("2020-01-01", "the log begins at 2023-11-14T22:13:20.001000Z"),
+    ):
+        assert reason in sentence(ember("pipeline", "as-of", instant, "--lake", lake))

@@ -11,6 +11,7 @@ from embermq.spark.lake.progress import JobProgress, write_progress
 from embermq.spark.local.report import report_html
 from embermq.spark.local.report_data import read_report_data
 from embermq.spark.local.tables import open_tables
+from embermq.spark.source.logs.readable import LogEnd
 from support.local_lake import CLIENTS, REJECTS, instant, local_lake, write
 from support.recorded import START_US, Recorder
 
@@ -49,7 +50,7 @@ def busy_lake(made: Recorder, directory: Path) -> Lake:
     events = [("connected", "a", None), ("disconnected", "a", "keep alive timeout"), ("disconnected", "b", "")]
     write(lake, "clients", CLIENTS, [(instant(START_US + SECOND_US), *event) for event in events])
     write(lake, "numbers_rejects", REJECTS, [(1, "value", "not a number"), (2, "value", "not a number")])
-    write_progress(lake, [JobProgress("messages", offset=7, lag=1234)], 9, "running")
+    write_progress(lake, [JobProgress("messages", offset=7, lag=1234)], LogEnd(9, 5), "running")
     return lake
 
 

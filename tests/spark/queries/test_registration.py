@@ -1,6 +1,7 @@
 """The tables of a lake in Spark's own catalog, in memory."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from embermq.spark.jobs.clients import CLIENTS_JOB
 from embermq.spark.jobs.retained import RETAINED_JOB
 from embermq.spark.lake.gaps import record_gap
 from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.progress import PROGRESS_FILE, JobProgress, write_progress
 from embermq.spark.lake.tables import create_table
 from embermq.spark.queries.registration import SchemaName, register_tables
-from support.lakes import feed, new_lake, retained_of
+from embermq.spark.source.logs.readable import LogEnd
+from support.lakes import feed, new_lake, retained_of, say_all_is_known
 from support.recorded import START_US, Recorder
 
 NAME = SchemaName("spark_catalog", "ember_tests")
@@ -29,6 +32,7 @@ def registered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     made.close()
     lake = new_lake(spark, directory / "lake", RETAINED_JOB, CLIENTS_JOB)
     feed(spark, lake, made.data, RETAINED_JOB, [1, 12, 31])
+    say_all_is_known(lake, made)
     assert register_tables(spark, lake, NAME) == []
     yield lake, made
     spark.sql(f"drop schema {NAME} cascade")
@@ -49,7 +53,7 @@ def test_every_table_and_column_has_a_name_and_a_comment(
 @pytest.mark.newest_spark
 def test_the_function_answers_as_the_model_does(spark: SparkSession, registered: tuple[Lake, Recorder]) -> None:
     _, made = registered
-    for at_us in (START_US, START_US + 9_000, START_US + 17_500, made.now_us):
+    for at_us in (START_US + 1_000, START_US + 9_000, START_US + 17_500, made.now_us):
         asked = spark.sql(f"select * from {NAME}.retained_as_of(timestamp_micros({at_us}))")
         assert retained_of(asked) == made.retained(at_us)
     asked = spark.sql(f"select * from {NAME}.retained_as_of(timestamp_micros({made.now_us}), 't/+/#')")
@@ -65,13 +69,50 @@ def test_the_function_answers_as_the_model_does(spark: SparkSession, registered:
 def test_in_a_gap_the_function_says_that_nothing_is_known(
     spark: SparkSession, registered: tuple[Lake, Recorder]
 ) -> None:
-    lake, _ = registered
-    moments = {name: EPOCH.replace(year=year) for name, year in (("from_timestamp", 2001), ("to_timestamp", 2003))}
-    gap = {"job": "retained", "from_offset": 31, "to_offset": 50, "why": "trimmed", "noticed": EPOCH, **moments}
+    lake, made = registered
+    moments = {"from_timestamp": START_US + 4_000, "to_timestamp": START_US + 7_000}
+    instants = {name: EPOCH + timedelta(microseconds=at_us) for name, at_us in moments.items()}
+    gap = {"job": "retained", "from_offset": 31, "to_offset": 50, "why": "trimmed", "noticed": EPOCH, **instants}
     record_gap(spark, lake, gap)
     with pytest.raises(PySparkException, match=r"offsets 31 to 50 were trimmed before the pipeline had read them"):
-        spark.sql(f"select count(*) from {NAME}.retained_as_of(timestamp'2002-01-01')").collect()
-    assert spark.sql(f"select count(*) from {NAME}.retained_as_of(timestamp'2004-01-01')").collect()[0][0] == 0
+        spark.sql(f"select count(*) from {NAME}.retained_as_of(timestamp_micros({START_US + 5_000}))").collect()
+    for at_us in moments.values():
+        asked = spark.sql(f"select * from {NAME}.retained_as_of(timestamp_micros({at_us}))")
+        assert retained_of(asked) == made.retained(at_us)
+
+
+@pytest.mark.newest_spark
+def test_the_function_refuses_what_the_lake_does_not_know(
+    spark: SparkSession, registered: tuple[Lake, Recorder]
+) -> None:
+    lake, made = registered
+    job = JobProgress("retained", offset=31)
+    job.know(START_US + 1000, START_US + 9_000, LogEnd(40, made.now_us))
+    write_progress(lake, [job], LogEnd(40, made.now_us), "running")
+    try:
+        (bounds,) = spark.sql(f"select unix_micros(since), unix_micros(until) from {NAME}.retained_known").collect()
+        assert tuple(bounds) == (START_US + 1000, START_US + 9_000)
+        newest = f"select * from {NAME}.retained_as_of((select until from {NAME}.retained_known))"
+        assert retained_of(spark.sql(newest)) == made.retained(START_US + 9_000)
+        for outside_us in (START_US + 9_001, START_US + 999):
+            with pytest.raises(PySparkException, match=r"not known: the lake knows it from 2023-.* up to 2023-.* UTC"):
+                spark.sql(f"select * from {NAME}.retained_as_of(timestamp_micros({outside_us}))").collect()
+    finally:
+        say_all_is_known(lake, made)
+
+
+@pytest.mark.newest_spark
+def test_without_a_report_of_the_pipeline_the_rows_say_how_far_they_are(
+    spark: SparkSession, registered: tuple[Lake, Recorder]
+) -> None:
+    lake, made = registered
+    lake.files.remove(PROGRESS_FILE)
+    try:
+        assert register_tables(spark, lake, NAME) == []
+        (bounds,) = spark.sql(f"select since, unix_micros(until) from {NAME}.retained_known").collect()
+        assert tuple(bounds) == (None, made.now_us - 1)  # another record may have the same timestamp
+    finally:
+        say_all_is_known(lake, made)
 
 
 def test_a_table_of_an_earlier_version_gets_its_comments(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from embermq.spark.jobs.clients import client_events
+from embermq.spark.jobs.retained import retained_columns
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import CLIENTS_SCHEMA, RETAINED_CLOSED_SCHEMA, RETAINED_SCHEMA, read_table
 from embermq.spark.lake.transactions import append_once, applied_offset, merge_once
@@ -26,25 +27,16 @@ GAP_REASON: Final = "gap"
 
 @dataclass(frozen=True)
 class Seed:
-    """A checkpoint of the log, as rows; `from_offset` is the first record that a job has missed."""
+    """A checkpoint of the log, as rows; `from_offset` is the first record that a job has missed.
+
+    `known_until` is the last instant that its tables know before that; None if there is none.
+    """
 
     rows: DataFrame
     offset: int
     timestamp: datetime
     from_offset: int
-
-
-def last_known(spark: SparkSession, lake: Lake, before_offset: int) -> datetime | None:
-    """Up to which instant `retained` is complete without the records from an offset on; None if it has none before."""
-    instants = [
-        read_table(spark, lake, "retained").agg(F.max("valid_from")),
-        read_table(spark, lake, "retained_closed").where(F.col("offset_to") < before_offset).agg(F.max("valid_to")),
-    ]
-    if lake.has_table("messages"):
-        messages = read_table(spark, lake, "messages").where(F.col("offset") < before_offset)
-        instants.append(messages.agg(F.max("timestamp")))
-    found = [row[0] for frame in instants for row in frame.collect() if row[0] is not None]
-    return max(found, default=None)
+    known_until: datetime | None
 
 
 def reseed_retained(spark: SparkSession, lake: Lake, seed: Seed) -> None:
@@ -54,11 +46,9 @@ def reseed_retained(spark: SparkSession, lake: Lake, seed: Seed) -> None:
     at the last instant that is known.
     """
     through = seed.offset - 1
-    known = seed.rows.where(F.col("kind") == "publish").select(
-        "topic", "payload", "qos", "offset", F.col("timestamp").alias("valid_from")
-    )
+    known = retained_columns(seed.rows.where(F.col("kind") == "publish"))
     if applied_offset(spark, lake, "retained_closed", "retained") < through:
-        closed = _ended_in_gap(spark, lake, known, seed.from_offset)
+        closed = _ended_in_gap(spark, lake, known, seed)
         append_once(closed, lake, "retained_closed", "retained", through)
     values: dict[str, str | Column] = {name: f"s.{name}" for name in RETAINED_SCHEMA.names}
 
@@ -75,20 +65,20 @@ def reseed_retained(spark: SparkSession, lake: Lake, seed: Seed) -> None:
     merge_once(spark, lake, "retained", "retained", through, merge)
 
 
-def _ended_in_gap(spark: SparkSession, lake: Lake, known: DataFrame, from_offset: int) -> DataFrame:
+def _ended_in_gap(spark: SparkSession, lake: Lake, known: DataFrame, seed: Seed) -> DataFrame:
     """The intervals of the messages that `retained` has and the checkpoint has not.
 
     A crash after an earlier commit may have left some of them in `retained_closed` already, with an end in the gap.
     """
-    closed = read_table(spark, lake, "retained_closed").where(F.col("offset_to") >= from_offset)
+    closed = read_table(spark, lake, "retained_closed").where(F.col("offset_to") >= seed.from_offset)
     ended = read_table(spark, lake, "retained")
     for other in (known, closed):
         ended = ended.join(other.select("topic", "offset"), ["topic", "offset"], "left_anti")
     # At the last instant that is known they were retained still.
-    until = F.lit(last_known(spark, lake, from_offset)).cast("timestamp") + F.expr("interval 1 microsecond")
+    until = F.lit(seed.known_until).cast("timestamp") + F.expr("interval 1 microsecond")
     ended = ended.join(known.select("topic", F.col("valid_from").alias("next_from")), "topic", "left")
     rows = ended.withColumn("valid_to", F.least(until, F.col("next_from")))
-    rows = rows.withColumn("offset_to", F.lit(from_offset).cast("long"))
+    rows = rows.withColumn("offset_to", F.lit(seed.from_offset).cast("long"))
     return rows.select(*RETAINED_CLOSED_SCHEMA.names)
 
 

@@ -18,21 +18,23 @@ from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import RETAINED_CLOSED_SCHEMA, RETAINED_SCHEMA, read_table
 from embermq.spark.lake.transactions import NOTHING_APPLIED, append_once, applied_offset, merge_once
+from embermq.spark.source.arrow_columns import PUBLISHED_COLUMNS
 
 NAME: Final = "retained"
 
 
 def retained_events(records: DataFrame) -> DataFrame:
-    """The records that set or clear a retained message: topic, payload, qos, offset, valid_from, cleared."""
-    return records.where((F.col("kind") == "retained_removed") | F.col("retain")).select(
-        "topic",
-        "payload",
-        "qos",
-        "offset",
-        F.col("timestamp").alias("valid_from"),
+    """The records that set or clear a retained message: the columns of `retained`, cleared."""
+    return retained_columns(
+        records.where((F.col("kind") == "retained_removed") | F.col("retain")),
         # A zero-byte payload clears and is never stored (MQTT-3.3.1-10, MQTT-3.3.1-11).
         ((F.col("kind") == "retained_removed") | (F.length("payload") == 0)).alias("cleared"),
     )
+
+
+def retained_columns(records: DataFrame, *more: Column) -> DataFrame:
+    """Records as rows of `retained`."""
+    return records.withColumn("valid_from", F.col("timestamp")).select(*RETAINED_SCHEMA.names, *more)
 
 
 def with_successors(events: DataFrame) -> DataFrame:
@@ -76,7 +78,7 @@ def apply_retained(batch: Batch, lake: Lake) -> None:
 
 def _closed_by(spark: SparkSession, lake: Lake, events: DataFrame, through: int) -> DataFrame:
     """The intervals that end in a batch: those that began in it, and those of `retained` that its events replace."""
-    columns: list[str | Column] = [*RETAINED_SCHEMA.names, "valid_to", "offset_to"]
+    columns: list[str | Column] = [*RETAINED_CLOSED_SCHEMA.names]
     began_here = events.where(~F.col("cleared") & F.col("offset_to").isNotNull()).select(*columns)
     if through == NOTHING_APPLIED:
         return began_here
@@ -109,7 +111,7 @@ def _merge_current(table: DeltaTable, events: DataFrame) -> None:
 RETAINED_JOB: Final = Job(
     name=NAME,
     tables={"retained": RETAINED_SCHEMA, "retained_closed": RETAINED_CLOSED_SCHEMA},
-    columns=("offset", "timestamp", "kind", "topic", "payload", "qos", "retain"),
+    columns=("offset", "timestamp", "kind", "topic", "payload", "qos", "retain", *PUBLISHED_COLUMNS),
     kinds=("publish", "retained_removed"),
     apply=apply_retained,
     is_merged=True,

@@ -14,7 +14,7 @@ _TABLES: Final = {
     "retained_closed": "Intervals in which a message was retained, and that have ended.",
     "topic_stats": "How many messages each topic had in each window of time, and how long it was silent.",
     "clients": "Which client connected, subscribed or left, and when.",
-    "gaps": "Records of the log that a job has not read, because they were trimmed before.",
+    "gaps": "Records of the log that a job has not read, because they were trimmed before, or whose rows were removed.",
 }
 
 _COLUMNS: Final = {

@@ -18,8 +18,9 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from embermq.spark.lake.files import json_object
+from embermq.spark.lake.gaps import record_removal
 from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
-from embermq.spark.lake.tables import DAY
+from embermq.spark.lake.tables import DAY, read_table
 from embermq.spark.lake.transactions import CONFLICTS, applied, table_bytes
 
 logger = logging.getLogger(__name__)
@@ -138,10 +139,18 @@ class Maintenance:
         if age is None:
             return []
         column = AGE_COLUMNS.get(name, "timestamp")
-        oldest = now - age
-        bound = f"date'{oldest:%Y-%m-%d}'" if column == DAY else f"timestamp'{oldest:%Y-%m-%d %H:%M:%S}'"
-        self._table(name).delete(f"{column} < {bound}")
-        return [f"{name}: rows before {oldest:%Y-%m-%d %H:%M:%S} were removed"]
+        bound = (now - age).replace(microsecond=0)
+        if column == DAY:
+            bound = bound.replace(hour=0, minute=0, second=0)
+        literal = f"date'{bound:%Y-%m-%d}'" if column == DAY else f"timestamp'{bound:%Y-%m-%d %H:%M:%S}'"
+        old = read_table(self._spark, self._lake, name).where(f"{column} < {literal}")
+        if "offset" in old.columns:  # a row is a record, and without it the table does not know what was then
+            last = old.agg({"offset": "max"}).collect()[0][0]
+            if last is None:
+                return []
+            record_removal(self._spark, self._lake, name, last, bound)
+        self._table(name).delete(f"{column} < {literal}")
+        return [f"{name}: rows before {bound:%Y-%m-%d %H:%M:%S} were removed"]
 
     def _write(self) -> None:
         self._lake.files.write(_FILE, json.dumps(self._state))

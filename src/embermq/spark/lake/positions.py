@@ -3,7 +3,8 @@
 Owns: the file `_embermq/positions.json`, and in a lake at a URL one for each epoch: a deposed pipeline must not change
 the positions of the one that writes now. It saves reading again what has no rows for a job. That no row is
 missing or there twice is decided by the tables themselves (`lake.transactions`). A position counts only if the tables
-have at least the versions that they had when it was written.
+have at least the versions that they had when it was written. With a position is kept between which instants the log has
+records up to it: `known` says from that what a query may answer.
 Importing this module imports no Spark.
 """
 
@@ -19,9 +20,13 @@ from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
 from embermq.spark.source.logs.readable import ReadableLog
 from embermq.spark.source.stream_offsets import check_same_log, stream_offset
 from embermq.store.log.errors import LogLost
+from embermq.store.log.segments import FIRST_OFFSET
 
 Versions = Mapping[str, int]
 """The version of each table of a job."""
+
+SINCE: Final = "known_since_us"
+UNTIL: Final = "known_until_us"
 
 
 @final
@@ -34,7 +39,7 @@ class Positions:
         """LakeError if the lake's jobs have read another log."""
         self._lake: Final = lake
         self._log: Final = log
-        self._jobs: Final[dict[str, dict[str, Any]]] = _read(lake)
+        self._jobs: Final[dict[str, dict[str, Any]]] = read_positions(lake)
         self._superseded: Final[set[str]] = {*_found(lake), _CHECKPOINTS}
         self._writing: Final = Lock()
         for position in self._jobs.values():
@@ -56,10 +61,7 @@ class Positions:
         position = self._jobs.get(job)
         if position is None:
             return None
-        before = position.get("versions", {})
-        if any(versions.get(name, -1) < version for name, version in before.items()):
-            return None
-        return int(position["offset"])
+        return int(position["offset"]) if is_valid(position, versions) else None
 
     def forget(self, job: str) -> None:
         """A job begins again. Several threads may say so at once."""
@@ -70,10 +72,26 @@ class Positions:
     def save(self, offsets: Mapping[str, int], versions: Mapping[str, Versions]) -> None:
         """Write how far jobs are, after their tables have committed it."""
         places = {offset: stream_offset(self._log, offset) for offset in set(offsets.values())}
+        until = {offset: self._log.known_until_us(offset) for offset in places}
+        since_us = self._since_us()
         with self._writing:
             for job, offset in offsets.items():
-                self._jobs[job] = {**places[offset], "versions": dict(versions.get(job, {}))}
+                since = since_us if since_us is not None else self._jobs.get(job, {}).get(SINCE)
+                instants = {SINCE: since, UNTIL: until[offset]}
+                self._jobs[job] = {**places[offset], **instants, "versions": dict(versions.get(job, {}))}
             self._write()
+
+    def instants_us(self, job: str) -> tuple[int | None, int | None]:
+        """The first and the last instant at which a job's tables are known, as far as it has kept them."""
+        position = self._jobs.get(job, {})
+        return position.get(SINCE), position.get(UNTIL)
+
+    def _since_us(self) -> int | None:
+        """The timestamp of the first record ever; None if the log has none, or has it no longer."""
+        if self._log.bounds()[0] > FIRST_OFFSET:
+            return None
+        segment = self._log.segment_of(FIRST_OFFSET)
+        return None if segment is None else segment.since_us
 
     def _write(self) -> None:
         name = _name(self._lake)
@@ -86,6 +104,12 @@ class Positions:
         except OSError as error:
             raise LakeError(f"{self._lake.table(f'{STATE_DIRECTORY}/{name}')} cannot be written: {error}") from None
         self._superseded.clear()
+
+
+def is_valid(position: Mapping[str, Any], versions: Versions) -> bool:
+    """Whether no table of a job has lost a commit since its position was written."""
+    before = position.get("versions", {})
+    return all(versions.get(name, -1) >= version for name, version in before.items())
 
 
 _FILE: Final = re.compile(r"positions(?:-(\d+))?\.json")
@@ -102,7 +126,7 @@ def _found(lake: Lake) -> dict[str, int]:
     return {name: int(match[1] or 0) for name, match in matches.items() if match is not None}
 
 
-def _read(lake: Lake) -> dict[str, dict[str, Any]]:
+def read_positions(lake: Lake) -> dict[str, dict[str, Any]]:
     """The positions in the newest file, or in the checkpoints of an earlier version; empty if they cannot be read."""
     files = lake.files
     try:

@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from embermq.spark.lake.files import json_object
 from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
+from embermq.spark.source.logs.readable import LogEnd
 
 RATE_OVER_S: Final = 30.0
 
-_FILE: Final = f"{STATE_DIRECTORY}/progress.json"
+LOG_KNOWN: Final = "log_known_us"
+PROGRESS_FILE: Final = f"{STATE_DIRECTORY}/progress.json"
 
 
 @dataclass
@@ -28,6 +30,9 @@ class JobProgress:
     rate: float = 0.0  # records a second, over the last RATE_OVER_S
     lag: int | None = None  # records behind the log's end
     batches: int = 0
+    known_since_us: int | None = None
+    known_until_us: int | None = None
+    """Between which instants its tables are known (`lake.known`)."""
     _seen: list[tuple[float, int]] = field(default_factory=list, repr=False)
 
     def advance(self, start: int, end: int) -> None:
@@ -45,6 +50,12 @@ class JobProgress:
         if self.offset is not None:
             self.lag = max(0, log_end - self.offset)
 
+    def know(self, since_us: int | None, until_us: int | None, end: LogEnd) -> None:
+        """Keep between which instants its tables are known: up to the log's end, if it has read that."""
+        is_at_end = self.offset is not None and self.offset >= end.next_offset
+        self.known_since_us = since_us
+        self.known_until_us = max(until_us or 0, end.known_us) if is_at_end else until_us
+
     def as_dict(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if not key.startswith("_")}
 
@@ -58,17 +69,18 @@ def progress_line(jobs: Iterable[JobProgress]) -> str:
     )
 
 
-def write_progress(lake: Lake, jobs: Iterable[JobProgress], log_end: int, state: str) -> None:
-    """Write how far the pipeline is, for `status`, which starts no Spark."""
+def write_progress(lake: Lake, jobs: Iterable[JobProgress], log_end: LogEnd, state: str) -> None:
+    """Write how far the pipeline is, for `status` and `lake.known`, which start no Spark."""
     progress = {
         "state": state,
         "written": time.time(),
-        "log_end": log_end,
+        "log_end": log_end.next_offset,
+        LOG_KNOWN: log_end.known_us,
         "jobs": {job.name: job.as_dict() for job in jobs},
     }
-    lake.files.write(_FILE, json.dumps(progress))
+    lake.files.write(PROGRESS_FILE, json.dumps(progress))
 
 
 def read_progress(lake: Lake) -> dict[str, Any]:
     """What the last pipeline wrote; empty if there was none."""
-    return json_object(lake.files.read(_FILE))
+    return json_object(lake.files.read(PROGRESS_FILE))

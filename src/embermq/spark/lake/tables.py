@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 
 from embermq.spark.lake.comments import table_comment, with_comments
 from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
+from embermq.spark.source.arrow_columns import PUBLISHED_COLUMNS
 from embermq.spark.source.columns import SOURCE_SCHEMA
 
 DAY: Final = "day"
@@ -31,17 +32,23 @@ MESSAGES_SCHEMA: Final = StructType(
     [*(field for field in SOURCE_SCHEMA.fields if field.name != "kind"), StructField(DAY, DateType())]
 )
 
-RETAINED_SCHEMA: Final = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("payload", BinaryType()),
-        StructField("qos", ByteType()),
-        StructField("offset", LongType()),
-        StructField("valid_from", TimestampType()),
-    ]
+_RETAINED_FIELDS: Final = (
+    StructField("topic", StringType()),
+    StructField("payload", BinaryType()),
+    StructField("qos", ByteType()),
+    StructField("offset", LongType()),
+    StructField("valid_from", TimestampType()),
 )
+_PUBLISHED_FIELDS: Final = tuple(SOURCE_SCHEMA[name] for name in PUBLISHED_COLUMNS)
+# Earlier versions did not have who published it and its properties: they are last, where a table gets new columns.
+RETAINED_SCHEMA: Final = StructType([*_RETAINED_FIELDS, *_PUBLISHED_FIELDS])
 RETAINED_CLOSED_SCHEMA: Final = StructType(
-    [*RETAINED_SCHEMA.fields, StructField("valid_to", TimestampType()), StructField("offset_to", LongType())]
+    [
+        *_RETAINED_FIELDS,
+        StructField("valid_to", TimestampType()),
+        StructField("offset_to", LongType()),
+        *_PUBLISHED_FIELDS,
+    ]
 )
 TOPIC_STATS_SCHEMA: Final = StructType(
     [
@@ -117,8 +124,10 @@ STATS_COLUMNS: Final = {
     "topic_stats": "topic,window_start,first_seen,last_seen",
 }
 HISTORY_VIEW: Final = "retained_history"
+KNOWN_VIEW: Final = "retained_known"
+"""Between which instants the retained set is known: columns `since` and `until`, one row."""
 AS_OF_FUNCTION: Final = "retained_as_of"
-RESERVED_NAMES: Final = (*TABLES, HISTORY_VIEW, AS_OF_FUNCTION, STATE_DIRECTORY, "log")
+RESERVED_NAMES: Final = (*TABLES, HISTORY_VIEW, KNOWN_VIEW, AS_OF_FUNCTION, STATE_DIRECTORY, "log")
 
 
 def table_names(lake: Lake) -> list[str]:
@@ -163,6 +172,16 @@ def text_literal(text: str) -> str:
 def read_table(spark: SparkSession, lake: Lake, name: str) -> DataFrame:
     """A table of the lake as a DataFrame."""
     return spark.read.format("delta").load(lake.table(name))
+
+
+def with_all_columns(rows: DataFrame, schema: StructType) -> DataFrame:
+    """The columns of a schema; those that a table of an earlier version does not have are null."""
+    return rows.select(
+        *(
+            F.col(field.name) if field.name in rows.columns else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in schema
+        )
+    )
 
 
 def add_columns(spark: SparkSession, lake: Lake, name: str, fields: Sequence[StructField]) -> None:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from embermq.instants import EPOCH
-from embermq.spark.errors import LakeError, PipelineError, SqlMissing
+from embermq.instants import EPOCH, microseconds
+from embermq.spark.errors import LakeError, NotKnown, PipelineError, SqlMissing
 from embermq.spark.lake.damage import check_tables
-from embermq.spark.lake.epochs import epoch_and_offset
+from embermq.spark.lake.epochs import NOTHING_APPLIED, epoch_and_offset
+from embermq.spark.lake.known import Known, recorded
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.stored_files import ADVICE, client_options, plain
 from embermq.spark.source.topic_masks import MATCHES_FUNCTION, arrow_mask, valid_filter
@@ -37,11 +38,26 @@ _SETTINGS: Final = {
 _SECURED: Final = ("set enable_external_access = false", "set lock_configuration = true")
 _HISTORY: Final = f"""
 create view {HISTORY_VIEW} as
-    select topic, payload, qos, "offset", valid_from, valid_to, offset_to
-    from retained_closed where offset_to <= {{through}}
-    union all by name
-    select *, null::timestamptz as valid_to, null::bigint as offset_to from retained
+    select {{closed}} from retained_closed where offset_to <= {{through}}
+    union all
+    select {{current}} from retained
 """
+_HISTORY_TYPES: Final = {
+    "topic": "varchar",
+    "payload": "blob",
+    "qos": "tinyint",
+    "offset": "bigint",
+    "valid_from": "timestamptz",
+    "valid_to": "timestamptz",
+    "offset_to": "bigint",
+    "client_id": "varchar",
+    "expiry": "bigint",
+    "payload_format": "tinyint",
+    "content_type": "varchar",
+    "response_topic": "varchar",
+    "correlation_data": "blob",
+    "user_properties": "struct(name varchar, value varchar)[]",
+}
 
 
 def what_is_missing() -> str | None:
@@ -55,20 +71,37 @@ def what_is_missing() -> str | None:
 class LocalTables:
     """Every table of a lake at one version each, for queries in SQL."""
 
-    __slots__ = ("lake", "names", "_connection")
+    __slots__ = ("lake", "names", "_connection", "_recorded", "_versions", "_through")
 
     def __init__(self, lake: Lake, connection: "DuckDBPyConnection") -> None:
         self.lake: Final = lake
         self._connection: Final = connection
+        self._recorded: Final = recorded(lake)  # before the tables are opened, which may be further then
         tables = {name: open_table(lake, name) for name in _order(lake.table_names())}
         self.names: Final = tuple(tables)
+        self._versions: Final = {name: table.version() for name, table in tables.items()}
+        self._through = NOTHING_APPLIED
         for name, table in tables.items():
             connection.register(name, table.to_pyarrow_dataset())
         if "retained" in tables and "retained_closed" in tables:
             # Intervals that were closed above what `retained` has applied belong to a batch that has not ended.
-            through = tables["retained"].transaction_version(RETAINED_JOB_NAME)
-            connection.execute(_HISTORY.format(through=epoch_and_offset(through)[1]))
+            self._through = epoch_and_offset(tables["retained"].transaction_version(RETAINED_JOB_NAME))[1]
+            closed, current = (_history_columns(tables[name]) for name in ("retained_closed", "retained"))
+            connection.execute(_HISTORY.format(closed=closed, current=current, through=self._through))
         secure(connection)
+
+    def retained_known(self) -> Known:
+        """Between which instants the retained set is known. NotKnown if the lake has read nothing yet."""
+        if not {"retained", "retained_closed"} <= {*self.names}:
+            raise NotKnown(f"{self.lake.place} has no tables of retained messages yet")
+        found = self._recorded.known(RETAINED_JOB_NAME, self._versions, self._through, self._newest_us)
+        if found is None:
+            raise NotKnown(f"{self.lake.place} has read nothing of the log yet")
+        return found
+
+    def _newest_us(self) -> int | None:
+        (row,) = self.rows(f"select greatest(max(valid_from), max(valid_to)) as newest from {HISTORY_VIEW}")
+        return None if row["newest"] is None else microseconds(row["newest"])
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
         """All rows of a query; instants are in UTC."""
@@ -147,6 +180,14 @@ def open_table(lake: Lake, name: str) -> "DeltaTable":
     except (DeltaError, OSError) as error:
         advice = "" if lake.is_local else f"; {ADVICE}"
         raise LakeError(f"the table {name} in {lake.place} cannot be read: {plain(str(error))}{advice}") from None
+
+
+def _history_columns(table: "DeltaTable") -> str:
+    """The columns of the view as they are in a table; null where it has none, or where an earlier version made it."""
+    found = [field.name for field in table.schema().fields]
+    return ", ".join(
+        f'"{name}"' if name in found else f'null::{kind} as "{name}"' for name, kind in _HISTORY_TYPES.items()
+    )
 
 
 def _first(reader: pa.RecordBatchReader, limit: int) -> pa.Table:

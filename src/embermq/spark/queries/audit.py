@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from embermq.spark.errors import PipelineError
 from embermq.spark.jobs.job import Job
 from embermq.spark.jobs.messages import MESSAGES_JOB
-from embermq.spark.jobs.retained import RETAINED_JOB, retained_events
+from embermq.spark.jobs.retained import RETAINED_JOB, retained_columns, retained_events
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import read_table
 from embermq.spark.lake.transactions import applied
@@ -76,8 +76,7 @@ class Evidence:
         self.events = retained_events(self.records(self.known_from, min(end, self.through + 1)))
         if checkpoint is not None:
             rows = spark.read.parquet(stage_checkpoint(checkpoint, staging)).where(F.col("kind") == "publish")
-            kept = rows.select("topic", "payload", "qos", "offset", F.col("timestamp").alias("valid_from"))
-            self.events = self.events.unionByName(kept.withColumn("cleared", F.lit(False)))
+            self.events = self.events.unionByName(retained_columns(rows, F.lit(False).alias("cleared")))
 
     def records(self, start: int, end: int, job: Job = RETAINED_JOB, columns: Sequence[str] = ()) -> DataFrame:
         """The records of the log that a job's tables are made from, from one offset up to another."""

@@ -1,11 +1,11 @@
 """The tables of a lake in a catalog, for everybody who uses that catalog.
 
-Owns: the names there: a table each, with comments, the view `retained_history`, the functions `mqtt_matches` and
-`retained_as_of(instant, topic_filter)`; and one sentence for each thing that a catalog refuses.
+Owns: the names there: a table each, with comments, the views `retained_history` and `retained_known`, the functions
+`mqtt_matches` and `retained_as_of(instant, topic_filter)`; and one sentence for each thing that a catalog refuses.
 Never: a row. The catalog has names and places; the pipeline alone writes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -14,14 +14,17 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from embermq.spark.errors import PipelineError
+from embermq.spark.errors import REMOVED, PipelineError
 from embermq.spark.lake.comments import column_comment, table_comment
 from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.progress import PROGRESS_FILE
 from embermq.spark.lake.tables import (
     AS_OF_FUNCTION,
     GAPS_SCHEMA,
     HISTORY_VIEW,
+    KNOWN_VIEW,
     RETAINED_CLOSED_SCHEMA,
+    RETAINED_SCHEMA,
     create_table,
     quoted,
     read_table,
@@ -31,17 +34,14 @@ from embermq.spark.lake.tables import (
 from embermq.spark.queries.applied import check_reached
 from embermq.spark.source.topic_filters import matches_function_sql
 
-_AS_OF_COLUMNS: Final = ("topic", "payload", "qos", "offset", "valid_from")
-
 # Of a topic that is retained now, intervals that end above its offset belong to a batch that has not ended.
 _HISTORY: Final = """
 create or replace view {schema}.{view} ({columns})
 comment 'Every interval in which a message was retained; valid_to is null while it still is.'
-as select c.topic, c.payload, c.qos, c.offset, c.valid_from, c.valid_to, c.offset_to
-from {schema}.retained_closed c left join {schema}.retained r on c.topic = r.topic
+as select {closed} from {schema}.retained_closed c left join {schema}.retained r on c.topic = r.topic
 where r.offset is null or c.offset_to <= r.offset
 union all
-select topic, payload, qos, offset, valid_from, cast(null as timestamp), cast(null as bigint) from {schema}.retained
+select {current} from {schema}.retained c
 """
 _AS_OF: Final = """
 create or replace function {functions}.{function}(
@@ -49,16 +49,32 @@ create or replace function {functions}.{function}(
     topic_filter string default '#' comment 'An MQTT topic filter.')
 returns table ({columns})
 comment 'The retained messages as of an instant, of the topics that a filter matches.'
-return select topic, payload, qos, offset, valid_from from {schema}.{view}
+return select {names} from {schema}.{view}
 where valid_from <= {function}.instant and (valid_to is null or valid_to > {function}.instant)
     and {functions}.mqtt_matches({function}.topic_filter, topic)
 union all
-select cast(null as string), cast(null as binary), cast(null as tinyint), cast(null as bigint), cast(null as timestamp)
+select {nulls}
 from {schema}.gaps
 where job = 'retained' and (from_timestamp is null or from_timestamp < {function}.instant)
     and {function}.instant < to_timestamp
     and raise_error(concat('the retained set at this instant is not known: offsets ', from_offset, ' to ', to_offset,
-        ' were trimmed before the pipeline had read them')) is not null
+        ' were ', if(why = '{removed}', why, 'trimmed before the pipeline had read them'))) is not null
+union all
+select {nulls}
+from {schema}.{known}
+where coalesce({function}.instant > until or {function}.instant < since, {function}.instant > until, true)
+    and raise_error(concat('the retained set at this instant is not known: the lake knows it from ',
+        coalesce(cast(since as string), 'its beginning'), ' up to ', cast(until as string), ' UTC')) is not null
+"""
+# The pipeline writes the file every few seconds: it is known how far the tables are also while nothing is new.
+_KNOWN: Final = """
+create or replace view {schema}.{known} (since comment 'The first instant at which the retained set is known.',
+    until comment 'The last instant at which it is known.')
+comment 'Between which instants the retained set is known, gaps excepted.'
+as select timestamp_micros(cast(get_json_object(value, '$.jobs.retained.known_since_us') as bigint)) as since,
+    coalesce(timestamp_micros(cast(get_json_object(value, '$.jobs.retained.known_until_us') as bigint)),
+        (select greatest(max(valid_from), max(valid_to)) from {schema}.{view}) - interval 1 microsecond) as until
+from text.{file}
 """
 
 
@@ -93,23 +109,36 @@ def register_tables(spark: SparkSession, lake: Lake, name: SchemaName) -> list[s
     if not refused and lake.has_table("retained") and lake.has_table("retained_closed"):
         with _unless_refused(f"the view {HISTORY_VIEW} in {name}", refused):
             columns = ", ".join(
-                f"{one} comment {text_literal(column_comment('retained_closed', one))}" for one in _HISTORY_COLUMNS
+                f"{one} comment {text_literal(column_comment('retained_closed', one))}"
+                for one in RETAINED_CLOSED_SCHEMA.names
             )
-            spark.sql(_HISTORY.format(schema=name, view=HISTORY_VIEW, columns=columns))
+            closed, current = (
+                _history_columns(read_table(spark, lake, one).columns) for one in ("retained_closed", "retained")
+            )
+            spark.sql(_HISTORY.format(schema=name, view=HISTORY_VIEW, columns=columns, closed=closed, current=current))
+        names = {"schema": name, "functions": name.of_functions, "view": HISTORY_VIEW, "known": KNOWN_VIEW}
+        with _unless_refused(f"the view {KNOWN_VIEW} in {name}", refused):
+            if lake.files.read(PROGRESS_FILE) is None:  # the view asks it
+                lake.files.write(PROGRESS_FILE, "{}")
+            spark.sql(_KNOWN.format(**names, file=quoted(lake.table(PROGRESS_FILE))))
         with _unless_refused(f"the function {AS_OF_FUNCTION} in {name}", refused):
             spark.sql(matches_function_sql(name.of_functions))
-            names = {"schema": name, "functions": name.of_functions, "view": HISTORY_VIEW, "function": AS_OF_FUNCTION}
-            spark.sql(_AS_OF.format(**names, columns=_as_of_columns()))
+            nulls = ", ".join(f"cast(null as {field.dataType.simpleString()})" for field in RETAINED_SCHEMA)
+            columns = ", ".join(
+                f"{field.name} {field.dataType.simpleString()} "
+                f"comment {text_literal(column_comment('retained', field.name))}"
+                for field in RETAINED_SCHEMA
+            )
+            of_function = {"function": AS_OF_FUNCTION, "removed": REMOVED, "columns": columns, "nulls": nulls}
+            spark.sql(_AS_OF.format(**names, **of_function, names=", ".join(RETAINED_SCHEMA.names)))
     return refused
 
 
-_HISTORY_COLUMNS: Final = tuple(RETAINED_CLOSED_SCHEMA.names)
-
-
-def _as_of_columns() -> str:
-    types = {field.name: field.dataType.simpleString() for field in RETAINED_CLOSED_SCHEMA}
+def _history_columns(found: Sequence[str]) -> str:
+    """The columns of the view as they are in a table; null where it has none."""
     return ", ".join(
-        f"{one} {types[one]} comment {text_literal(column_comment('retained', one))}" for one in _AS_OF_COLUMNS
+        f"c.{field.name}" if field.name in found else f"cast(null as {field.dataType.simpleString()}) as {field.name}"
+        for field in RETAINED_CLOSED_SCHEMA
     )
 
 
@@ -135,6 +164,6 @@ def _add_comments(spark: SparkSession, lake: Lake, table: str) -> None:
 def _unless_refused(what: str, refused: list[str]) -> Iterator[None]:
     try:
         yield
-    except (PySparkException, Py4JError, PipelineError) as error:
+    except (PySparkException, Py4JError, PipelineError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         refused.append(f"the catalog has refused {what}: {reason}")

@@ -4,6 +4,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from embermq.protocol.message_fields import MESSAGE_FIELDS
+
 SOURCE_ARROW: Final = pa.schema(
     [
         ("offset", pa.int64()),
@@ -26,3 +28,6 @@ SOURCE_ARROW: Final = pa.schema(
 )
 MESSAGES_ARROW: Final = pa.schema([field for field in SOURCE_ARROW if field.name not in ("kind", "flags")])
 """The columns of the table `messages`: every accepted PUBLISH."""
+
+PUBLISHED_COLUMNS: Final = ("client_id", *MESSAGE_FIELDS)
+"""What a table of retained messages has of a PUBLISH beside its topic, payload and QoS."""

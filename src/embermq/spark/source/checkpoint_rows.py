@@ -12,6 +12,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from embermq.spark.source.arrow_columns import PUBLISHED_COLUMNS, SOURCE_ARROW
+from embermq.spark.source.properties import message_columns
 from embermq.store.log.checkpoint import END_KIND, Checkpoint, CheckpointGroup
 from embermq.store.log.records import QOS_MASK, Kind
 
@@ -24,7 +26,7 @@ CHECKPOINT_ARROW: Final = pa.schema(
         ("topic", pa.string()),
         ("payload", pa.binary()),
         ("qos", pa.int8()),
-        ("client_id", pa.string()),
+        *((name, SOURCE_ARROW.field(name).type) for name in PUBLISHED_COLUMNS),
     ]
 )
 """`offset` is null where the checkpoint does not know which record of the log it was."""
@@ -52,6 +54,7 @@ def _batches(checkpoint: Checkpoint) -> Iterator[pa.RecordBatch]:
 
 def _batch(found: CheckpointGroup) -> pa.RecordBatch:
     group = found.group
+    published = int(Kind.PUBLISH)
     rows = [row for row, kind in enumerate(group.kinds) if kind != END_KIND]
     columns = {
         "offset": [found.offsets[row] or None for row in rows],
@@ -63,4 +66,7 @@ def _batch(found: CheckpointGroup) -> pa.RecordBatch:
         "qos": [group.flags[row] & QOS_MASK for row in rows],
         "client_id": [group.client_ids[row].decode() for row in rows],
     }
+    # Other records have other properties.
+    properties = [group.properties[row] if group.kinds[row] == published else b"" for row in rows]
+    columns |= message_columns(properties)
     return pa.RecordBatch.from_pydict(columns, CHECKPOINT_ARROW)

@@ -3,7 +3,7 @@
 Owns: which property becomes which column. The bytes passed the server's codec, so a bad one means a damaged record.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -26,11 +26,21 @@ def property_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     if ends[0] == ends[-1]:
         return _no_properties(count)
     with_properties = np.flatnonzero((ends[1:] > ends[:-1]) & (np.asarray(batch["kind"]) == Kind.PUBLISH))
-    found: dict[str, list[object]] = {name: [None] * count for name in PROPERTY_COLUMNS}
+    properties = [b""] * count
     for row in with_properties.tolist():
-        for name, value in _values(batch["properties"][row].as_py()):
+        properties[row] = batch["properties"][row].as_py()
+    return {
+        name: pa.array(values, SOURCE_ARROW.field(name).type) for name, values in message_columns(properties).items()
+    }
+
+
+def message_columns(properties: Sequence[bytes]) -> dict[str, list[object]]:
+    """These columns for the properties of messages, as bytes; null where a message does not have one."""
+    found: dict[str, list[object]] = {name: [None] * len(properties) for name in PROPERTY_COLUMNS}
+    for row, data in enumerate(properties):
+        for name, value in _values(data) if data else ():
             found[name][row] = value
-    return {name: pa.array(found[name], SOURCE_ARROW.field(name).type) for name in PROPERTY_COLUMNS}
+    return found
 
 
 @lru_cache(maxsize=4)

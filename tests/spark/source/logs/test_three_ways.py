@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from embermq.spark.errors import PipelineError
 from embermq.spark.options import parse_source_options
 from embermq.spark.source.columns import SOURCE_SCHEMA
 from embermq.spark.source.logs.opening import open_log
-from embermq.spark.source.logs.readable import ReadableLog
+from embermq.spark.source.logs.readable import COMMIT_US_MAX, ReadableLog
 from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.identity import LogIdentity, log_identity, write_identity
 from embermq.store.log.records import Kind
@@ -103,6 +104,22 @@ def test_every_way_finds_instants_segments_and_bounds(ways: Ways) -> None:
         assert ways.log(way).segment_of(0) is None
         assert ways.log(way).offset_at(0) == 1
     assert ways.log("server").offset_at(1 << 62) == ways.log("both").offset_at(1 << 62) == directory.bounds()[1]
+
+
+def test_every_way_says_up_to_which_instant_it_is_known(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments_us = {offset: moment_us for offset, moment_us, *_ in ways.made.published}
+    for way in ways.options:
+        assert ways.log(way).known_until_us(700) == moments_us[700] - 1, way
+    now_us = time.time_ns() // 1000
+    assert ways.log("directory").end().next_offset == ways.log("server").end().next_offset == 2_041
+    # An archive is behind its server: what comes after its last record is not known.
+    archived = ways.log("archive").end()
+    assert archived == (ways.archived_end, moments_us[ways.archived_end - 1] - 1)
+    assert ways.log("archive").known_until_us(ways.archived_end) == archived.known_us
+    # The clock of this machine does not count where the server has its own.
+    monkeypatch.setattr(time, "time_ns", lambda: (now_us + 3_600_000_000) * 1000)
+    assert ways.log("directory").known_until_us(2_041) == now_us + 3_600_000_000 - COMMIT_US_MAX
+    assert ways.log("both").end().known_us <= now_us + 60_000_000
 
 
 @pytest.mark.newest_spark

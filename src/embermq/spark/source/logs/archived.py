@@ -16,7 +16,7 @@ from embermq.archive.archive import Archive, open_archive
 from embermq.archive.errors import ArchiveDamaged, NotArchived
 from embermq.archive.manifest import ArchivedSegment
 from embermq.spark.source.logs.gathering import gathered
-from embermq.spark.source.logs.readable import ReadableLog, SegmentStart
+from embermq.spark.source.logs.readable import LogEnd, ReadableLog, SegmentStart
 from embermq.store.log.blocks import HEADER_BYTES
 from embermq.store.log.checkpoint import Checkpoint
 from embermq.store.log.errors import LogCorrupt, LogTrimmed
@@ -52,6 +52,11 @@ class ArchivedLog(ReadableLog):
 
     def bounds(self) -> tuple[int, int]:
         return self._archive.bounds()
+
+    def end(self) -> LogEnd:
+        """The server has later records: nothing is known behind the last one that is archived."""
+        segments = self._archive.segments()
+        return LogEnd(self.bounds()[1], segments[-1].last_timestamp_us - 1 if segments else 0)
 
     def lost(self) -> tuple[LostRange, ...]:
         return tuple((one.lost_from, one.first_offset) for one in self._archive.generations())

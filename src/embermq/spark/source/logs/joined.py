@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from embermq.spark.errors import PipelineError
 from embermq.spark.source.logs.archived import ArchivedLog
-from embermq.spark.source.logs.readable import ReadableLog, SegmentStart
+from embermq.spark.source.logs.readable import LogEnd, ReadableLog, SegmentStart
 from embermq.spark.source.logs.server import ServerLog
 from embermq.store.log.checkpoint import Checkpoint
 from embermq.store.log.errors import LogTrimmed
@@ -36,6 +36,9 @@ class JoinedLog(ReadableLog):
         first, end = self._server.bounds()
         archived_first, archived_end = self._archive.bounds()
         return (min(first, archived_first) if archived_end > archived_first else first), end
+
+    def end(self) -> LogEnd:
+        return self._server.end()
 
     def lost(self) -> tuple[LostRange, ...]:
         return self._archive.lost()

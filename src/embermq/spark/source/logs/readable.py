@@ -3,14 +3,17 @@
 Owns: the questions. The same offsets give the same records from a directory, an archive and a server.
 """
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from embermq.instants import microseconds
 from embermq.store.log.checkpoint import Checkpoint
+from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.identity import LostRange, present
 
 
@@ -19,6 +22,17 @@ class SegmentStart(NamedTuple):
 
     first_offset: int
     since_us: int | None
+
+
+COMMIT_US_MAX: Final = 5_000_000
+"""How long after its timestamp a record is durable at the latest: a turn of the server, and a slow disk."""
+
+
+class LogEnd(NamedTuple):
+    """The offset after the last durable record. Every record up to the instant `known_us` has a lower offset."""
+
+    next_offset: int
+    known_us: int
 
 
 class ReadableLog(ABC):
@@ -32,6 +46,25 @@ class ReadableLog(ABC):
     @abstractmethod
     def bounds(self) -> tuple[int, int]:
         """The first durable offset, and the one after the last."""
+
+    def end(self) -> LogEnd:
+        """Where the log ends now, and up to which instant that is known to be all of it."""
+        now_us = time.time_ns() // 1000  # before the end is read: no record may come in between
+        return LogEnd(self.bounds()[1], now_us - COMMIT_US_MAX)
+
+    def known_until_us(self, next_offset: int) -> int | None:
+        """The last instant whose records all have lower offsets; None if that is not to be had.
+
+        Several records may have the timestamp of the one at the offset, also before it.
+        """
+        end = self.end()
+        if next_offset >= end.next_offset:
+            return end.known_us
+        try:
+            found = next(self.batches(next_offset, next_offset + 1, 1, ("timestamp",)))
+        except LogTrimmed:
+            return None
+        return microseconds(found["timestamp"][0].as_py()) - 1
 
     def lost(self) -> tuple[LostRange, ...]:
         """The offsets that no record has, because they were lost with a machine (docs/archive.md, "Generations")."""

@@ -9,10 +9,12 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Final, final
 from urllib.parse import urlencode, urlsplit
 
+from embermq.instants import microseconds
 from embermq.spark.errors import ServerRefused, ServerUnreachable
 from embermq.spark.source.logs.location import LogLocation
 
@@ -26,7 +28,7 @@ _RETRIED: Final = (429, 502, 503, 504)
 class Requests:
     """One connection to a server, for one request after the other. It is opened again as needed."""
 
-    __slots__ = ("_authorities", "_connection", "_headers", "_monotonic_s", "_sleep", "_timeout_s", "url")
+    __slots__ = ("_authorities", "_connection", "_date", "_headers", "_monotonic_s", "_sleep", "_timeout_s", "url")
 
     def __init__(
         self,
@@ -42,6 +44,7 @@ class Requests:
         self._monotonic_s: Final = monotonic_s
         self._sleep: Final = sleep
         self._connection: HTTPConnection | None = None
+        self._date: str | None = None
 
     def get_json(self, path: str, query: Mapping[str, object] | None = None) -> dict[str, Any]:
         """The JSON answer to a GET."""
@@ -52,6 +55,13 @@ class Requests:
     def get_bytes(self, path: str, query: Mapping[str, object] | None = None) -> bytes:
         """The answer to a GET."""
         return self._ask("GET", f"{path}?{urlencode(query)}" if query else path, None)
+
+    def server_time_us(self) -> int:
+        """When the server gave its last answer, by its clock, to the second; by ours if it did not say."""
+        try:
+            return microseconds(parsedate_to_datetime(self._date or ""))
+        except ValueError:
+            return time.time_ns() // 1000
 
     def post(self, path: str, body: Mapping[str, object]) -> None:
         """Send a change that may be made twice."""
@@ -86,6 +96,7 @@ class Requests:
             headers["Content-Type"] = "application/json"
         self._connection.request(method, target, body, headers)
         response = self._connection.getresponse()
+        self._date = response.headers.get("Date")
         data = response.read()
         if response.status in _RETRIED:
             raise _TryAgain(_sentence(response, data))

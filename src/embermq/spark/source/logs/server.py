@@ -16,7 +16,7 @@ from embermq.instants import instant_us
 from embermq.spark.errors import ServerRefused
 from embermq.spark.source.logs.gathering import gathered
 from embermq.spark.source.logs.location import LogLocation
-from embermq.spark.source.logs.readable import ReadableLog, SegmentStart
+from embermq.spark.source.logs.readable import COMMIT_US_MAX, LogEnd, ReadableLog, SegmentStart
 from embermq.spark.source.logs.requests import Requests
 from embermq.store.log.checkpoint import Checkpoint, checkpoint_path
 from embermq.store.log.errors import LogCorrupt, LogTrimmed, NotALog
@@ -65,6 +65,11 @@ class ServerLog(ReadableLog):
     def bounds(self) -> tuple[int, int]:
         facts = self._facts()
         return int(facts["first_offset"]), int(facts["next_offset"])
+
+    def end(self) -> LogEnd:
+        """By the clock of the server, which gives the records their timestamps."""
+        next_offset = self.bounds()[1]
+        return LogEnd(next_offset, self._requests.server_time_us() - COMMIT_US_MAX)
 
     def _facts(self) -> dict[str, Any]:
         try:
