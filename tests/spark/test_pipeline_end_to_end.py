@@ -223,5 +223,5 @@ def check_history(spark: SparkSession, data: Path, lake: Lake, chance: random.Ra
                     state[one["topic"]] = one["payload"]
         answer = retained_of(retained_as_of(spark, lake, event["timestamp"], "#"))
         assert {topic: payload for topic, (payload, _, _) in answer.items()} == state
-    with pytest.raises(NotKnown, match="the log begins at"):
+    with pytest.raises(NotKnown, match="the lake knows it from"):
         retained_as_of(spark, lake, EPOCH + timedelta(seconds=1))

@@ -8,7 +8,8 @@ import logging
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from embermq.instants import EPOCH
 from embermq.spark.errors import PipelineError
@@ -16,8 +17,8 @@ from embermq.spark.jobs.reseeding import RESEEDS, Seed
 from embermq.spark.lake.gaps import record_gap
 from embermq.spark.lake.known import recorded
 from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.newest import newest_instant
 from embermq.spark.lake.scratch import Scratch
+from embermq.spark.lake.tables import read_table
 from embermq.spark.source.checkpoint_rows import stage_checkpoint
 from embermq.spark.source.logs.readable import ReadableLog
 from embermq.store.log.checkpoint import Checkpoint
@@ -27,6 +28,8 @@ TRIMMED: Final = "trimmed before it was read"
 BEFORE_THE_TABLE: Final = "trimmed before the table was made"
 
 _STAGING: Final = "seed"
+_TIMESTAMPS: Final = {"topic_stats": "last_seen"}
+"""The column with the timestamp of a record; in other tables it is `timestamp`."""
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -72,9 +75,28 @@ def _known_until(spark: SparkSession, lake: Lake, job: str, before_offset: int) 
     found = [] if recorded_us is None else [_instant(recorded_us)]
     # A message that one job has read before the offset, the other has read as well.
     for name in {job, "messages"} if job == "retained" and lake.has_table("messages") else {job}:
-        newest = newest_instant(spark, lake, name, before_offset)
+        newest = _newest_instant(spark, lake, name, before_offset)
         found += [] if newest is None else [newest]
     return max(found, default=None)
+
+
+def _newest_instant(spark: SparkSession, lake: Lake, job: str, before_offset: int) -> datetime | None:
+    """The newest instant in the rows of a job, in UTC, that come from records before an offset; None without rows."""
+    if job == "retained":
+        found = [
+            _newest(read_table(spark, lake, "retained"), "valid_from", "offset", before_offset),
+            _newest(read_table(spark, lake, "retained_closed"), "valid_to", "offset_to", before_offset),
+        ]
+    else:
+        found = [_newest(read_table(spark, lake, job), _TIMESTAMPS.get(job, "timestamp"), "offset", before_offset)]
+    return max((instant.astimezone(UTC) for instant in found if instant is not None), default=None)
+
+
+def _newest(rows: DataFrame, column: str, offset: str, before_offset: int) -> datetime | None:
+    if offset in rows.columns:
+        rows = rows.where(F.col(offset) < before_offset)
+    newest: datetime | None = rows.agg(F.max(column)).collect()[0][0]
+    return newest
 
 
 def _record(

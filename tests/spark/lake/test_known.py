@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from embermq.spark.errors import NotKnown
-from embermq.spark.lake.known import Known, recorded
+from embermq.spark.lake.known import Known, RowInstants, recorded
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.positions import Positions
 from embermq.spark.lake.progress import JobProgress, read_progress, write_progress
@@ -19,8 +19,8 @@ Recorders = Callable[..., Recorder]
 VERSIONS = {"retained": 3, "retained_closed": 3}
 
 
-def nothing() -> int | None:
-    return None
+def nothing() -> RowInstants:
+    return None, None
 
 
 @pytest.fixture
@@ -44,8 +44,10 @@ def test_a_job_in_the_middle_of_the_log_is_known_up_to_its_next_record(lake: Lak
     known = recorded(lake).known("retained", VERSIONS, 11, nothing)
     assert known == Known(START_US + 1000, START_US + 12_000 - 1, 12)
     # A table that has lost a commit is known as far as its own rows say, and not at their last instant.
-    lost = recorded(lake).known("retained", {"retained": 2, "retained_closed": 3}, 8, lambda: START_US + 8000)
-    assert lost == Known(None, START_US + 7999, 9)
+    lost = recorded(lake).known(
+        "retained", {"retained": 2, "retained_closed": 3}, 8, lambda: (START_US + 2000, START_US + 8000)
+    )
+    assert lost == Known(START_US + 2000, START_US + 7999, 9)
     assert recorded(lake).known("retained", {}, -1, nothing) is None
 
 
@@ -93,5 +95,5 @@ def test_an_instant_outside_is_refused_in_a_sentence() -> None:
     known.check(START_US + 10)
     with pytest.raises(NotKnown, match=r"up to 2023-11-14T22:13:20.000010Z \(before offset 7\); the server itself"):
         known.check(START_US + 11)
-    with pytest.raises(NotKnown, match=r"the log begins at 2023-11-14T22:13:20.000000Z"):
+    with pytest.raises(NotKnown, match=r"the lake knows it from 2023-11-14T22:13:20.000000Z"):
         known.check(START_US - 1)

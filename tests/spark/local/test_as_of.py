@@ -79,7 +79,7 @@ def test_an_instant_that_the_lake_has_not_reached_is_refused(recorder: Callable[
         assert len(retained_as_of(tables, known.until_us)) == 3
         with pytest.raises(NotKnown, match=r"not known: the lake has read the log up to 2023-\S+ \(before offset 4\)"):
             retained_as_of(tables, made.published[3][1])
-        with pytest.raises(NotKnown, match=r"not known: the log begins at 2023-11-14T22:13:20.001000Z"):
+        with pytest.raises(NotKnown, match=r"not known: the lake knows it from 2023-11-14T22:13:20.001000Z"):
             retained_as_of(tables, made.published[0][1] - 1)
 
 

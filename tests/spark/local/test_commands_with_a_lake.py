@@ -62,6 +62,6 @@ def test_as_of_says_how_far_it_is_known_and_refuses_what_is_behind_that(
     for instant, reason in (
         ("2023-11-14T22:13:20.004Z", "the lake has read the log up to 2023-11-14T22:13:20.003999Z (before offset 4)"),
         ("1s", "the lake has read the log up to"),
-        ("2020-01-01", "the log begins at 2023-11-14T22:13:20.001000Z"),
+        ("2020-01-01", "the lake knows it from 2023-11-14T22:13:20.001000Z"),
     ):
         assert reason in sentence(ember("pipeline", "as-of", instant, "--lake", lake))

@@ -9,7 +9,7 @@ for hours. Importing this module imports no Spark.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from embermq.instants import EPOCH, utc_text
 from embermq.spark.errors import NotKnown, PipelineError
@@ -20,13 +20,14 @@ from embermq.spark.source.logs.directory import DirectoryLog
 from embermq.spark.source.stream_offsets import check_same_log
 from embermq.store.log.errors import LogError
 
-RETAINED: Final = "retained"
+RowInstants = tuple[int | None, int | None]
+"""The oldest and the newest instant in the rows of a table, in microseconds."""
 
 
 class Known(NamedTuple):
     """The instants at which a job's tables are known, both included, and the first offset that they do not have.
 
-    `since_us` is None where the table `gaps` says it, or nobody knows.
+    `since_us` is None if there are no rows, and nothing was recorded.
     """
 
     since_us: int | None
@@ -50,7 +51,7 @@ class Known(NamedTuple):
                 f"{self.next_offset}); the server itself may know it (`ember retained ls --as-of`)"
             )
         if self.since_us is not None and instant_us < self.since_us:
-            raise NotKnown(f"{asked}: the log begins at {utc_text(self.since_us)}")
+            raise NotKnown(f"{asked}: the lake knows it from {utc_text(self.since_us)} on")
 
 
 @final
@@ -62,20 +63,22 @@ class Recorded:
     positions: Mapping[str, Mapping[str, Any]]
     progress: Mapping[str, Any]
 
-    def known(self, job: str, versions: Versions, through: int, newest_us: Callable[[], int | None]) -> Known | None:
+    def known(self, job: str, versions: Versions, through: int, rows_us: Callable[[], RowInstants]) -> Known | None:
         """The instants at which tables are known that have these versions and have applied the log up to an offset.
 
-        `newest_us` finds the newest instant in them, if nothing else is known. None: they are empty.
+        `rows_us` finds the instants in them, if one is not recorded. None: they are empty.
         """
         position = self.positions.get(job, {})
         if not position or not is_valid(position, versions):
             position = {}
         next_offset = max(int(position.get("offset", 0)), through + 1)
         until = [self.until_us(job, next_offset) or 0, *self._from_log(position, next_offset)]
-        if not any(until):
-            until.append((newest_us() or 1) - 1)  # other records may have the same timestamp
-        since_us = _number(position, SINCE, -1)
-        return Known(since_us if since_us >= 0 else None, max(until), next_offset) if max(until) > 0 else None
+        since_us: int | None = _number(position, SINCE, 0)
+        if not any(until) or not since_us:  # as in a lake of an earlier version
+            oldest_us, newest_us = rows_us()
+            since_us = since_us or oldest_us
+            until.append((newest_us or 1) - 1)  # other records may have the same timestamp
+        return Known(since_us, max(until), next_offset) if max(until) > 0 else None
 
     def until_us(self, job: str, next_offset: int) -> int | None:
         """The last instant that is known of tables which have all records before an offset, from the files alone."""

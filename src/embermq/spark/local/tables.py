@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from embermq.instants import EPOCH, microseconds
+from embermq.instants import EPOCH
 from embermq.spark.errors import LakeError, NotKnown, PipelineError, SqlMissing
 from embermq.spark.lake.damage import check_tables
 from embermq.spark.lake.epochs import NOTHING_APPLIED, epoch_and_offset
-from embermq.spark.lake.known import Known, recorded
+from embermq.spark.lake.known import Known, RowInstants, recorded
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.stored_files import ADVICE, client_options, plain
 from embermq.spark.source.topic_masks import MATCHES_FUNCTION, arrow_mask, valid_filter
@@ -94,14 +94,17 @@ class LocalTables:
         """Between which instants the retained set is known. NotKnown if the lake has read nothing yet."""
         if not {"retained", "retained_closed"} <= {*self.names}:
             raise NotKnown(f"{self.lake.place} has no tables of retained messages yet")
-        found = self._recorded.known(RETAINED_JOB_NAME, self._versions, self._through, self._newest_us)
+        found = self._recorded.known(RETAINED_JOB_NAME, self._versions, self._through, self._rows_us)
         if found is None:
             raise NotKnown(f"{self.lake.place} has read nothing of the log yet")
         return found
 
-    def _newest_us(self) -> int | None:
-        (row,) = self.rows(f"select greatest(max(valid_from), max(valid_to)) as newest from {HISTORY_VIEW}")
-        return None if row["newest"] is None else microseconds(row["newest"])
+    def _rows_us(self) -> RowInstants:
+        newest = "greatest(max(valid_from), max(valid_to))"
+        (row,) = self.rows(
+            f"select epoch_us(min(valid_from)) as oldest, epoch_us({newest}) as newest from {HISTORY_VIEW}"
+        )
+        return row["oldest"], row["newest"]
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
         """All rows of a query; instants are in UTC."""

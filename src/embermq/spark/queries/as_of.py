@@ -14,9 +14,8 @@ from embermq.instants import EPOCH, NOW, in_utc, instant_us, microseconds
 from embermq.spark.errors import NotKnown
 from embermq.spark.jobs.retained import RETAINED_JOB
 from embermq.spark.lake.gaps import check_no_gap
-from embermq.spark.lake.known import Known, recorded
+from embermq.spark.lake.known import Known, RowInstants, recorded
 from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.newest import newest_instant
 from embermq.spark.lake.tables import (
     HISTORY_VIEW,
     RETAINED_CLOSED_SCHEMA,
@@ -47,11 +46,13 @@ def retained_known(spark: SparkSession, lake: Lake) -> Known:
     table, closed = (applied(spark, lake, name, RETAINED_JOB.name) for name in RETAINED_JOB.tables)
     versions = dict(zip(RETAINED_JOB.tables, (table.version, closed.version), strict=True))
 
-    def newest_us() -> int | None:
-        newest = newest_instant(spark, lake, RETAINED_JOB.name, table.through + 1)
-        return None if newest is None else microseconds(newest)
+    def rows_us() -> RowInstants:
+        oldest = F.min(F.unix_micros("valid_from"))
+        newest = F.greatest(F.max(F.unix_micros("valid_from")), F.max(F.unix_micros("valid_to")))
+        found = retained_history(spark, lake).agg(oldest, newest).collect()[0]
+        return found[0], found[1]
 
-    found = before.known(RETAINED_JOB.name, versions, table.through, newest_us)
+    found = before.known(RETAINED_JOB.name, versions, table.through, rows_us)
     if found is None:
         raise NotKnown(f"{lake.place} has read nothing of the log yet")
     return found

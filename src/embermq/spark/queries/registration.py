@@ -71,7 +71,8 @@ _KNOWN: Final = """
 create or replace view {schema}.{known} (since comment 'The first instant at which the retained set is known.',
     until comment 'The last instant at which it is known.')
 comment 'Between which instants the retained set is known, gaps excepted.'
-as select timestamp_micros(cast(get_json_object(value, '$.jobs.retained.known_since_us') as bigint)) as since,
+as select coalesce(timestamp_micros(cast(get_json_object(value, '$.jobs.retained.known_since_us') as bigint)),
+        (select min(valid_from) from {schema}.{view})) as since,
     coalesce(timestamp_micros(cast(get_json_object(value, '$.jobs.retained.known_until_us') as bigint)),
         (select greatest(max(valid_from), max(valid_to)) from {schema}.{view}) - interval 1 microsecond) as until
 from text.{file}
