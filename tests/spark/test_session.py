@@ -7,6 +7,7 @@ import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -125,3 +126,15 @@ def test_delta_lake_is_the_one_for_the_installed_spark(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(session, "version", missing)  # a Spark that pip does not know
     assert session.delta_package() == f"io.delta:delta-spark_4.2_2.13:{delta}"
+
+
+@pytest.mark.parametrize(("configured", "expected"), [({}, {session.COMPRESSION: "zstd"}), ({session.COMPRESSION}, {})])
+def test_a_foreign_session_writes_zstd_unless_it_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, configured: set[str], expected: dict[str, str]
+) -> None:
+    changed: dict[str, str] = {}
+    context = SimpleNamespace(getConf=lambda: SimpleNamespace(contains=configured.__contains__))
+    foreign: Any = SimpleNamespace(sparkContext=context, conf=SimpleNamespace(set=changed.__setitem__))
+    monkeypatch.setattr(session, "check_session", lambda spark: None)
+    session.adopt_session(foreign)
+    assert changed == expected

@@ -45,9 +45,9 @@ from embermq.spark.session import (
     DEFAULT_MASTER,
     ONCE_SETTINGS,
     PIPELINE_SETTINGS,
+    adopt_session,
     build_session,
     check_launch,
-    check_session,
     launch_java,
 )
 from embermq.spark.source.logs.location import LogLocation, directory_location
@@ -94,7 +94,7 @@ def run(
     chosen = settings or JobSettings()
     jobs = chosen_jobs(chosen)
     if session is not None:
-        check_session(session)
+        adopt_session(session)
     else:
         check_launch(master, spark_settings or {})
     location = directory_location(log) if isinstance(log, Path) else log

@@ -13,6 +13,7 @@ from embermq.instants import EPOCH
 from embermq.spark.errors import REMOVED, InGap, PipelineError
 from embermq.spark.jobs.catalog import JobSettings
 from embermq.spark.jobs.maintenance_settings import read_maintenance
+from embermq.spark.lake import maintenance
 from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.maintenance import JOIN_ALL_EVERY, Maintenance, MaintenanceSettings
 from embermq.spark.local import as_of as local
@@ -61,12 +62,12 @@ def test_joined_files_stay_until_all_small_ones_are_joined(
     made.flush()
     job = job_named("messages")
     lake = new_lake(spark, tmp_path / "lake", job)
-    maintenance = Maintenance(spark, lake, MaintenanceSettings(compact_files=2))
+    upkeep = Maintenance(spark, lake, MaintenanceSettings(compact_files=2))
     counts = []
     for number in range(2 * JOIN_ALL_EVERY + 2):
         feed(spark, lake, made.data, job, [1 + 20 * number, 21 + 20 * number])
         before = set(DeltaTable(lake.table("messages")).file_uris())
-        maintenance.after_batch({"messages": DeltaTable(lake.table("messages")).version()})
+        upkeep.after_batch({"messages": DeltaTable(lake.table("messages")).version()})
         after = set(DeltaTable(lake.table("messages")).file_uris())
         if after != before:
             counts.append((len(before), len(before & after), len(after)))
@@ -76,14 +77,15 @@ def test_joined_files_stay_until_all_small_ones_are_joined(
     assert offsets(lake) == [published[0] for published in made.published]
 
 
-def test_days_that_are_over_are_laid_out_and_old_ones_removed(
-    spark: SparkSession, recorder: Recorders, tmp_path: Path
+def test_days_are_laid_out_and_old_ones_removed(
+    spark: SparkSession, recorder: Recorders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = recorder()
     for _ in range(3):
         for number in range(20):
             made.publish(f"t/{number % 2}", b"%d" % number)
         made.now_us += DAY_US
+    made.now_us -= DAY_US
     made.flush()
     job = job_named("messages")
     lake = new_lake(spark, tmp_path / "lake", job)
@@ -93,7 +95,7 @@ def test_days_that_are_over_are_laid_out_and_old_ones_removed(
     settings = MaintenanceSettings(vacuum_hours=0, retention={"messages": timedelta(days=1)})
     now = EPOCH + timedelta(microseconds=made.published[-1][1])
     done = Maintenance(spark, lake, settings).tidy(now)
-    assert done[-1] == "messages: laid out 2023-11-15 by topic"
+    assert done[-2:] == [f"messages: laid out 2023-11-{day} by topic" for day in (15, 16)]
     assert offsets(lake) == [published[0] for published in made.published[20:]]
     files = DeltaTable(lake.table("messages")).file_uris()
     assert sum("day=2023-11-15" in file for file in files) == 1
@@ -101,6 +103,15 @@ def test_days_that_are_over_are_laid_out_and_old_ones_removed(
     left = [str(path) for path in (lake.directory / "messages").rglob("*.parquet") if "_delta_log" not in path.parts]
     assert sorted(Path(file).name for file in files) == sorted(Path(file).name for file in left)
     assert not any("laid out" in sentence for sentence in Maintenance(spark, lake, settings).tidy(now))
+    # The last day goes on: it is laid out again with what has come, unless it is large.
+    made.publish("t/0", b"more", step_us=1)
+    made.flush()
+    feed(spark, lake, made.data, job, [61, 62])
+    with monkeypatch.context() as patch:
+        patch.setattr(maintenance, "RUNNING_DAY_BYTES_MAX", 100)
+        assert Maintenance(spark, lake, settings).tidy(now) == []
+    assert Maintenance(spark, lake, settings).tidy(now) == ["messages: laid out 2023-11-16 by topic"]
+    assert sum("day=2023-11-16" in file for file in DeltaTable(lake.table("messages")).file_uris()) == 1
 
 
 def test_rows_that_retention_removes_are_a_gap(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:

@@ -57,8 +57,9 @@ def test_each_kind_of_violation_is_found(spark: SparkSession, audited: tuple[Lak
         "delete from {retained} where topic = 't/1'",
         "update {retained} set qos = 2 where topic = 't/5'",
         "update {retained_closed} set offset_to = 64 where topic = 't/1' and offset_to = 61",
-        "insert into {retained} values ('t/8', cast('' as binary), 0, 58, timestamp'2030-01-01'),"
-        " ('t/9', cast('x' as binary), 0, 57, timestamp'2030-01-01')",
+        "insert into {retained} values"
+        " ('t/8', cast('' as binary), 0, 58, timestamp'2030-01-01', null, null, null, null, null, null, null),"
+        " ('t/9', cast('x' as binary), 0, 57, timestamp'2030-01-01', null, null, null, null, null, null, null)",
         "update {retained_closed} set valid_to = valid_to + interval 1 hour where topic = 't/3'",
         "insert into {messages} select * from {messages} where (offset in (3, 40))",
         "delete from {messages} where (offset in (5, 41, 60))",  # 5 is not in the log any more

@@ -21,7 +21,7 @@ from embermq.spark.lake.files import json_object
 from embermq.spark.lake.gaps import record_removal
 from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
 from embermq.spark.lake.tables import DAY, read_table
-from embermq.spark.lake.transactions import CONFLICTS, applied, table_bytes
+from embermq.spark.lake.transactions import CONFLICTS, applied, day_bytes, table_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +30,7 @@ VACUUM_HOURS: Final = 24.0
 TIDY_EVERY_S: Final = 6 * 3600.0
 SMALL_FILE_BYTES: Final = 16 << 20
 """Larger files are joined once, when their day is over."""
+RUNNING_DAY_BYTES_MAX: Final = 1 << 30
 JOIN_ALL_EVERY: Final = 3
 """Most compactions join only files that have come since the one before; every third joins all small ones. Joined each
 time, a table of a few hours would cost more than all the rest of the pipeline."""
@@ -121,18 +122,33 @@ class Maintenance:
         return [f"{name}: {removed} files became {added}"] if removed else []
 
     def _cluster_days(self, name: str) -> list[str]:
-        """Put the messages of a topic side by side, once for each day that is over."""
+        """Put the messages of a topic side by side, once for each day that is over, and as far as it is for the last.
+
+        A last day of more bytes waits until it is over: to rewrite it each time would keep the batches waiting.
+        """
         found = self._lake.files.names(name)
         days = sorted(entry.partition("=")[2] for entry in found if entry.startswith(f"{DAY}="))
         clustered = self._state.setdefault("clustered", {})
         done = []
         for day in days[:-1]:
             if day > clustered.get(name, ""):
-                self._table(name).optimize().where(f"{DAY} = '{day}'").executeZOrderBy("topic")
+                done += self._cluster(name, day)
                 clustered[name] = day
                 self._write()
-                done.append(f"{name}: laid out {day} by topic")
+        return done + (self._cluster_last(name, days[-1]) if days else [])
+
+    def _cluster_last(self, name: str, day: str) -> list[str]:
+        running: dict[str, list[Any]] = self._state.setdefault("running", {})  # a day, its bytes when it was laid out
+        size_bytes = day_bytes(self._spark, self._lake, name, day)
+        if size_bytes > RUNNING_DAY_BYTES_MAX or running.get(name) == [day, size_bytes]:
+            return []
+        done = self._cluster(name, day)
+        running[name] = [day, day_bytes(self._spark, self._lake, name, day)]
         return done
+
+    def _cluster(self, name: str, day: str) -> list[str]:
+        self._table(name).optimize().where(f"{DAY} = '{day}'").executeZOrderBy("topic")
+        return [f"{name}: laid out {day} by topic"]
 
     def _remove_old_rows(self, name: str, now: datetime) -> list[str]:
         age = self._settings.retention.get(name)

@@ -23,12 +23,14 @@ from delta.exceptions import (
 )
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from embermq.spark.errors import LeaseLost
 from embermq.spark.lake.comments import with_comments
 from embermq.spark.lake.epochs import NOTHING_APPLIED, epoch_and_offset, transaction_version
 from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.tables import DAY
 
 CONFLICT_ATTEMPTS: Final = 5
 CONFLICTS: Final = (
@@ -83,6 +85,13 @@ def table_bytes(spark: SparkSession, lake: Lake, table: str) -> int:
     snapshot = _snapshot(_log(spark, lake.table(table)))
     checksum = snapshot.checksumOpt()
     return int(checksum.get().tableSizeBytes() if checksum.isDefined() else snapshot.sizeInBytes())
+
+
+def day_bytes(spark: SparkSession, lake: Lake, table: str, day: str) -> int:
+    """The size of the files that the newest version of a table has for a day."""
+    files = DataFrame(_snapshot(_log(spark, lake.table(table))).allFiles().toDF(), spark)
+    found = files.where(F.col("partitionValues")[DAY] == day).agg(F.sum("size")).collect()[0][0]
+    return int(found or 0)
 
 
 def newest_epoch(spark: SparkSession, path: str) -> int:
