@@ -213,7 +213,7 @@ def use_this_python(spark: "SparkSession | None" = None) -> None:
     if os.environ.get("PYSPARK_PYTHON"):
         return
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)  # counts if Java has not been started yet
-    if spark is not None and not is_connect(spark) and re.fullmatch(_LOCAL_MASTER, spark.sparkContext.master):
+    if spark is not None and not is_connect(spark) and re.fullmatch(_LOCAL_MASTER, spark.sparkContext.master or ""):
         spark.sparkContext.pythonExec = sys.executable
 
 

@@ -36,7 +36,7 @@ def lake(tmp_path: Path) -> Path:
 def test_a_query_reads_and_writes_no_file(lake: Path, tmp_path: Path, sql: str, said: str, with_log: bool) -> None:
     file, written = tmp_path / "secret.csv", tmp_path / "written"
     file.write_text("a,b\n1,2\n")
-    data = ["--data", tmp_path / "data"] if with_log else []
+    data: list[str | Path] = ["--data", tmp_path / "data"] if with_log else []
     done = ember("pipeline", "query", sql.format(file=file, written=written), "--lake", lake, *data)
     assert said in sentence(done)
     assert not written.exists()
