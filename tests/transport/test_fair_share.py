@@ -3,7 +3,7 @@
 import pytest
 
 from embermq.protocol.mqtt.encode import encode
-from embermq.protocol.packets import Pingreq, Publish
+from embermq.protocol.packets import Pingreq, Publish, Subscribe, SubscriptionRequest
 from embermq.transport.fair_share import (
     LIGHT_S,
     LONG_S,
@@ -28,6 +28,33 @@ from support.transports import joined, run, turn
 )
 def test_a_share_adapts_to_the_time_that_it_took(took_s: float, was_whole: bool, factor: float) -> None:
     assert adapted_share(10_000, took_s, was_whole) == 10_000 * factor
+
+
+def test_a_share_that_leaves_much_work_for_the_next_turns_is_halved() -> None:
+    assert adapted_share(10_000, 0, True, is_behind=True) == 5_000
+
+
+def test_while_much_work_waits_no_other_client_adds_its_share() -> None:
+    store = ScriptedStore(queues=False)
+
+    async def scenario(server: Server) -> None:
+        flooders, other = [await joined(server, f"f{n}") for n in range(4)], await joined(server, "o")
+        other.send_now(Publish("t", b"", 1, packet_id=1))  # its commit is not done
+        await turn()
+        before = server.core.counters.messages_received
+        subscribes = encode(Subscribe(1, [SubscriptionRequest("a", 0)])) * 10_000
+        for flooder in flooders:
+            flooder.connection.data_received(subscribes)
+        for _ in range(5):
+            await turn()
+        taken = server.core.counters.messages_received - before
+        assert taken < 2 * SHARE_BYTES * 10_000 / len(subscribes)
+        while server.core.counters.messages_received - before < 40_000:
+            if store.done is not None:
+                store.finish()
+            await turn()
+
+    run(scenario, store=store)
 
 
 def test_a_share_has_bounds() -> None:

@@ -1,7 +1,8 @@
 """How many bytes of one client are processed in one turn, and how much time all such clients have in it.
 
 Owns: how the share of a connection adapts to the time that processing takes. 128 KiB may be a hundred messages
-or 65,536 packets, and one packet may have thousands of receivers; so the share is judged by the CPU time that it took.
+or 65,536 packets, and one packet may have thousands of receivers; so the share is judged by the CPU time that it took,
+and by the work that waits for the next turns because of it.
 Most reads are small, and looking at the clock costs time: they are timed only after a turn that was long.
 """
 
@@ -61,11 +62,14 @@ class TurnTime:
         return self.shares_s > TURN_S and (took_s > LIGHT_S or size_bytes >= SHARE_TIMED_BYTES)
 
 
-def adapted_share(share_bytes: int, took_s: float, was_whole: bool) -> int:
-    """The next share after one that was processed. `was_whole`: there was as much to process as it allowed."""
+def adapted_share(share_bytes: int, took_s: float, was_whole: bool, is_behind: bool = False) -> int:
+    """The next share after one that was processed.
+
+    `was_whole`: there was as much to process as it allowed. `is_behind`: much work waits now, and the share is a cause.
+    """
     if took_s > 4 * LONG_S:
         return max(SHARE_BYTES_MIN, share_bytes // 4)
-    if took_s > LONG_S:
+    if took_s > LONG_S or is_behind:
         return max(SHARE_BYTES_MIN, share_bytes // 2)
     if took_s < QUICK_S and was_whole:
         return min(SHARE_BYTES_MAX, 2 * share_bytes)

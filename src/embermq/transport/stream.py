@@ -18,7 +18,7 @@ from embermq.transport.addresses import shown_peer
 from embermq.transport.bounds.meter import METERED_SHARE_BYTES, Meter
 from embermq.transport.byte_transport import ByteTransport
 from embermq.transport.enhanced_authentication import EnhancedAuthentication
-from embermq.transport.fair_share import LIGHT_S, SHARE_BYTES, adapted_share
+from embermq.transport.fair_share import LIGHT_S, SHARE_BYTES, SHARE_TIMED_BYTES, adapted_share
 from embermq.transport.pauses import FULL, OPENING, RATE, TURN, UNREAD, WAITING_MAX, pause_names
 from embermq.transport.sockets.stream_socket import StreamSocket
 from embermq.transport.tls import common_name
@@ -124,6 +124,13 @@ class StreamConnection(Link):
             server.begin_turn()
             server.rest(self)
             return
+        is_behind = server.core.is_behind() and server.overfull()  # not while the disk fails
+        if is_behind and len(data) >= SHARE_TIMED_BYTES and self._connection.state < CLOSING:
+            self._unread = data  # else each of many clients would add its share to what waits
+            server.begin_turn()
+            server.pause(self)
+            server.rest(self)
+            return
         share_bytes = self._share_bytes
         meter = self._meter if self._transport is not None else None  # the last that a client sent is not metered
         if meter is not None:
@@ -134,10 +141,11 @@ class StreamConnection(Link):
         self._receive(data[:share_bytes] if is_whole else data)
         took_s = self._took_s = time.thread_time() - before_s
         turn_time.shares_s += took_s
-        self._share_bytes = adapted_share(share_bytes, took_s, is_whole)
+        is_behind = server.core.is_behind() and (took_s > LIGHT_S or is_whole)
+        self._share_bytes = adapted_share(share_bytes, took_s, is_whole, is_behind)
         if meter is not None:
             meter.charge(self._counters.publish_received - publishes, min(len(data), share_bytes))
-        if server.core.is_behind() and (took_s > LIGHT_S or is_whole):
+        if is_behind:
             server.pause(self)
         if is_whole and self._connection.state < CLOSING:
             self._unread = data[share_bytes:]
