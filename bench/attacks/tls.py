@@ -9,7 +9,6 @@ from typing import Final
 from bench import packets
 from bench.attacks.clients import Attack, Target, flood
 from bench.load import HANDSHAKE_S_MAX
-from bench.wires import TlsSocket
 
 HELLO_BEGUN: Final = bytes.fromhex("16030100ff01") + (131_000).to_bytes(3) + b"\x03\x03" + bytes(249)
 """The beginning of a ClientHello that announces as much as OpenSSL takes."""
@@ -19,10 +18,17 @@ def _connected(target: Target) -> socket.socket:
     return socket.create_connection(("127.0.0.1", target.tls_port), HANDSHAKE_S_MAX)
 
 
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 def _hello() -> bytes:
     """A whole ClientHello, which makes the server sign."""
     outgoing = ssl.MemoryBIO()
-    client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    client = _context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
     with suppress(ssl.SSLWantReadError):
         client.do_handshake()
     return outgoing.read()
@@ -67,8 +73,8 @@ def many_handshakes(target: Target, until_s: float) -> None:
             sock.close()
 
 
-def _opened(target: Target, client_id: str) -> TlsSocket:
-    wire = TlsSocket(_connected(target))
+def _opened(target: Target, client_id: str, context: ssl.SSLContext) -> ssl.SSLSocket:
+    wire = context.wrap_socket(_connected(target), server_hostname="localhost")
     wire.sendall(packets.connect(client_id))
     wire.recv(100)
     return wire
@@ -76,10 +82,11 @@ def _opened(target: Target, client_id: str) -> TlsSocket:
 
 def idle_tls_clients(target: Target, until_s: float) -> None:
     """1,000 clients that have connected and do nothing."""
-    opened: list[TlsSocket] = []
+    opened: list[ssl.SSLSocket] = []
+    context = _context()
     with suppress(OSError):
         for number in range(1_000):
-            opened.append(_opened(target, f"idle-{number}"))
+            opened.append(_opened(target, f"idle-{number}", context))
             if time.monotonic() > until_s:
                 break
     time.sleep(max(0.0, until_s - time.monotonic()))
@@ -89,9 +96,9 @@ def idle_tls_clients(target: Target, until_s: float) -> None:
 
 def small_records(target: Target, until_s: float) -> None:
     """10 clients that send PINGREQ in records of one byte."""
-    opened = [_opened(target, f"small-{number}") for number in range(10)]
+    context = _context()
+    opened = [_opened(target, f"small-{number}", context) for number in range(10)]
     sent = [0] * len(opened)
-    buffer = memoryview(bytearray(65_536))
     for wire in opened:
         wire.setblocking(False)
     while time.monotonic() < until_s:
@@ -101,7 +108,7 @@ def small_records(target: Target, until_s: float) -> None:
                     at = sent[number] & 1
                     sent[number] += wire.send(packets.PINGREQ[at : at + 1])
             with suppress(OSError):
-                wire.recv_into(buffer)
+                wire.recv(65_536)
     for wire in opened:
         wire.close()
 

@@ -4,9 +4,8 @@ import socket
 
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Connect, Pingreq
-from embermq.transport.fair_share import TURN_S
 from embermq.transport.server import Server
-from embermq.transport.sockets.poll import Poll
+from embermq.transport.sockets.poll import DECODING_S, Poll
 from embermq.transport.sockets.stream_socket import READ_BYTES, StreamSocket
 from embermq.transport.sockets.watched import READABLE
 from embermq.transport.websocket import PONG_UNSENT_MAX, WebSocketSettings
@@ -76,7 +75,7 @@ def test_one_that_brings_much_waits_for_the_next_turn_and_one_that_brings_little
         for client in (much, little):
             client.socket.sendall(PINGREQ)
         much.stream._sends_much = True
-        poll.decoding_s = 2 * TURN_S
+        poll.decoding_s = 2 * DECODING_S
         for client in (much, little):
             client.stream.ready(READABLE)
         server._end_turn()

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
-from embermq.transport.fair_share import TURN_S
 from embermq.transport.sockets.stream_socket import StreamSocket
 from embermq.transport.sockets.unsent import UnsentParts
 from embermq.transport.sockets.watched import CLOSED, READABLE, Watched
@@ -28,6 +27,8 @@ ENDED_MAX: Final = 64
 BUSY_GROUP_BYTES: Final = 1024 * 1024
 BUSY_S: Final = 0.005
 """While more than this waits for the disk, one of them is told in this time."""
+DECODING_S: Final = 0.01
+"""How much CPU time a turn has for TLS handshakes, and for clients that bring much over TLS or WebSocket."""
 READ_BYTES_MAX: Final = 256 * 1024
 """How much is read from a socket at a time at the most."""
 
@@ -183,7 +184,7 @@ class Poll:
 
     def is_decoding_time_used_up(self) -> bool:
         """Whether clients that bring much over TLS or WebSocket, or begin with TLS, wait for the next turn."""
-        return self.decoding_s > TURN_S
+        return self.decoding_s > DECODING_S
 
     def defer(self, stream: StreamSocket) -> None:
         """Read from this socket at the beginning of the next turn. That comes at once: it can be read from."""

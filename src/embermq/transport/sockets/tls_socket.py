@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 HANDSHAKES_MAX: Final = 256
 """How many TLS handshakes there are at a time. OpenSSL has about 45 KiB for each, and 150 KiB for a hostile one."""
 STALLED_S: Final = 2.0
-"""When there are as many, one that began so long ago is ended for a new one."""
+"""When there are as many, the oldest is ended for a new one if it began this long ago."""
 HANDSHAKE_BYTES_MAX: Final = 64 * 1024
 """How much a client may send until its handshake is over: its hello, and its certificates."""
 RECORD_BYTES: Final = 16 * 1024
-"""The largest record of TLS (RFC 8446, 5.1): so much is encrypted and decrypted at a time."""
+"""The largest record of TLS (RFC 8446, 5.1), which is encrypted or decrypted at a time."""
 CHUNKS_MAX: Final = 16
-"""How many times as much is read in one turn. Less if it is hardly any data: small records take longer."""
+"""How many times that size is read in one turn at most. Less if it is hardly any data: small records take longer."""
 ANSWERS_MAX: Final = 64
 """How many answers of TLS itself a client may leave unread: each change of keys (RFC 8446, 4.6.3) can ask for one."""
 
