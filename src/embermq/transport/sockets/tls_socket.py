@@ -275,6 +275,7 @@ class TlsSocket(StreamSocket):
     def _close_now(self, error: OSError | None) -> None:
         self._handshakes.end(self)
         StreamSocket._close_now(self, error)
+        self._tls = None  # what OpenSSL has is much: it must not wait until nothing else refers to this object
 
 
 def _reason(error: Exception) -> str:
