@@ -152,7 +152,7 @@ def test_subscriptions_are_bounded_in_bytes_and_free_what_they_took(limit: str) 
 
 @pytest.mark.parametrize("prefix", ["", "$share/group/"])
 def test_wildcards_of_one_client_at_different_levels_are_bounded(prefix: str) -> None:
-    bench = Bench()
+    bench = Bench(limits=Limits(share_groups_max=10_000))
     client, other = bench.join("c"), bench.join("o")
     masks = [f"{number:012b}" for number in range(1, 1 << 10)]
     filters = [prefix + "/".join("+" if bit == "1" else "a" for bit in mask) for mask in masks]

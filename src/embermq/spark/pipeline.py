@@ -106,12 +106,8 @@ def run(
     with _reasons(lake.place), ExitStack() as leaving:
         inherited: tuple[int, ...] = ()
         if lake.is_local:
-            lake.open()
-            Positions(lake, opened)  # refuses the lake of another log before Java is started
-            # After kill -9 of this process Java may run a moment longer; with the descriptor it keeps the lock so long.
-            inherited = (leaving.enter_context(lake.lock(lock_wait_s)),)
-            _check_definitions(lake, jobs, chosen.rebuild)
-            check_tables(lake)
+            # After kill -9 of this process Java may run a moment longer; with the descriptor it keeps the lock.
+            inherited = (_lock(lake, opened, jobs, chosen, lock_wait_s, leaving),)
         leaving.enter_context(_signals(stopping))
         if session is None:
             launch_java(master, session_settings, lake.java_log("pipeline"), inherited, makes_archive=once)
@@ -130,6 +126,18 @@ def run(
     if not stopping.is_set():
         make_archive(spark)
     return done
+
+
+def _lock(
+    lake: Lake, log: ReadableLog, jobs: list[Job], settings: JobSettings, wait_s: float, leaving: ExitStack
+) -> int:
+    """Open and lock a local lake, and refuse what cannot be continued, before Java is started."""
+    lake.open()
+    Positions(lake, log)  # refuses the lake of another log
+    descriptor = leaving.enter_context(lake.lock(wait_s))
+    _check_definitions(lake, jobs, settings.rebuild)
+    check_tables(lake)
+    return descriptor
 
 
 def _take(

@@ -233,7 +233,7 @@ class TlsSocket(StreamSocket):
         if self._answers > ANSWERS_MAX:
             self._close_now(None)
         else:
-            StreamSocket.write(self, data)
+            self._send(data)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -250,7 +250,16 @@ class TlsSocket(StreamSocket):
         except ssl.SSLError as error:
             self._close_now(error)
             return
-        StreamSocket.write(self, encrypted)
+        self._send(encrypted)
+
+    def write_parts(self, parts: list[bytes], has_large: bool) -> int:
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        self.write(data)
+        return len(data)
+
+    def _send(self, encrypted: bytes) -> None:
+        if encrypted:
+            StreamSocket.write_parts(self, [encrypted], False)
 
     def _encrypted(self, tls: ssl.SSLObject, data: bytes) -> bytes:
         """Record by record, since a buffer of OpenSSL that has grown stays large."""
@@ -269,7 +278,7 @@ class TlsSocket(StreamSocket):
                 self._tls.unwrap()
             data = self._outgoing.read()
             if data:
-                StreamSocket.write(self, data)
+                self._send(data)
         StreamSocket.close(self)
 
     def _close_now(self, error: OSError | None) -> None:
