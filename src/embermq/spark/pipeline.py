@@ -106,7 +106,6 @@ def run(
     with _reasons(lake.place), ExitStack() as leaving:
         inherited: tuple[int, ...] = ()
         if lake.is_local:
-            # After kill -9 of this process Java may run a moment longer; with the descriptor it keeps the lock.
             inherited = (_lock(lake, opened, jobs, chosen, lock_wait_s, leaving),)
         leaving.enter_context(_signals(stopping))
         if session is None:
@@ -131,7 +130,10 @@ def run(
 def _lock(
     lake: Lake, log: ReadableLog, jobs: list[Job], settings: JobSettings, wait_s: float, leaving: ExitStack
 ) -> int:
-    """Open and lock a local lake, and refuse what cannot be continued, before Java is started."""
+    """Lock a local lake and refuse what cannot be continued, before Java is started; the descriptor of the lock.
+
+    After kill -9 of this process Java may run a moment longer; with the descriptor it keeps the lock that long.
+    """
     lake.open()
     Positions(lake, log)  # refuses the lake of another log
     descriptor = leaving.enter_context(lake.lock(wait_s))
