@@ -66,7 +66,7 @@ def test_a_lake_of_another_log_is_refused_before_spark_starts(tmp_path: Path) ->
     Positions(lake, DirectoryLog(other.data))  # nothing was read yet
     Positions(lake, DirectoryLog(mine.data)).save({"messages": 2}, {})
     with pytest.raises(LakeError, match="has the tables of another log"):
-        run(other.data, lake, once=True, master="no master: Spark must not start")
+        run(other.data, lake, once=True, master="spark://nowhere.invalid:7077")
     lake.keep_data_directory(mine.data)
     status = ["status", "--lake", str(lake.directory)]
     assert "next offset 2" in CliRunner().invoke(app, status, catch_exceptions=False).output
