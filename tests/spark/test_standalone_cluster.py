@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,11 @@ class Submitted:
 
     def kill(self) -> None:
         assert self.process.poll() is None, self.said[-20:]
-        os.killpg(self.process.pid, signal.SIGKILL)
+        # The driver and Java are in another process group of this session, and would end cleanly after the command.
+        for number in sorted((int(name) for name in os.listdir("/proc") if name.isdigit()), reverse=True):
+            with suppress(ProcessLookupError):
+                if os.getsid(number) == self.process.pid:
+                    os.kill(number, signal.SIGKILL)
         self.process.communicate()
 
     def finish(self) -> list[str]:
