@@ -29,7 +29,7 @@ GATHER_ENOUGH: Final = 40
 GATHER_QUIET_MS: Final = 10
 """A group does not wait if the last commit was longer ago than this."""
 REST_AFTER_MS: Final = 100
-"""The server does not rest (`may_rest`) if a message at QoS 0 has come within this time."""
+"""The server does not rest while a group gathers (`may_rest`) if a message at QoS 0 has come within this time."""
 COMMITS_AT_ONCE_MAX: Final = 64
 """How many groups do not wait after waiting has gained nothing several times: 1, 2, 4 and so on up to this."""
 DELIVERIES_A_TURN: Final = 4_096
@@ -233,22 +233,18 @@ class Effects:
             self._wake()
 
     def may_rest(self) -> bool:
-        """Whether packets that come now may wait a little: a small group gathers, or is being made durable.
+        """Whether packets that come now may wait a little: a group gathers, which most of them will be a part of.
 
-        Most of them will be a part of that group or of the next one, and to wake for each message would cost more than
-        the message. Messages at QoS 0 do not wait for a group, so there is no rest while some come.
+        To wake for each message would cost more than the message. Messages at QoS 0 do not wait for a group, so there
+        is no rest while some come.
         """
-        if not self._is_gathering and not self.is_syncing_few():
+        if not self._is_gathering:
             return False
         counters, now_ms = self._core.counters, self._core.connections.now_ms
         at_once = counters.publish_received - counters.publish_received_1 - counters.publish_received_2
         if at_once != self._at_once:
             self._at_once, self._at_once_ms = at_once, now_ms
         return now_ms - self._at_once_ms >= REST_AFTER_MS
-
-    def is_syncing_few(self) -> bool:
-        """Whether a small group is being made durable. While a large one is, the next one is as large."""
-        return self._is_committing and not self._is_durable and self._last_count < GATHER_ENOUGH
 
     def may_proceed(self) -> bool:
         """Whether effects can be released, or wait while the store is free to commit their group."""

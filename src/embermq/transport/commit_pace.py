@@ -10,8 +10,8 @@ from typing import Final, final
 
 LOOK_S: Final = 0.1
 """How often the CPU time is looked at, in a turn."""
-BUSY: Final = 0.30
-SPARE: Final = 0.24
+BUSY: Final = 0.33
+SPARE: Final = 0.28
 GATHER_US_MIN: Final = 200
 """The first step. A shorter wait would be over before a message more has come."""
 GATHER_US_MAX: Final = 2_000

@@ -174,27 +174,6 @@ def test_while_a_commit_group_gathers_it_rests_before_it_looks() -> None:
     run(scenario)
 
 
-def test_the_rest_while_a_commit_group_is_written_ends_with_it() -> None:
-    async def scenario(server: Server, poll: Poll) -> None:
-        selector = SocketSelector(poll)
-        wake = Wake()
-        poll.add_wake(wake)
-        effects = server.core.effects
-        effects._is_committing = True
-        called: list[str] = []
-        wake.call(partial(called.append, "durable"))
-        assert poll.rest(TIMEOUT_S), "it would wait for longer than the test may take"
-        selector.is_loop_wanted = True
-        selector.select(0)
-        assert called == ["durable"]
-        effects._is_committing = False
-        assert not poll.rest(TIMEOUT_S)
-        poll.remove(wake)
-        wake.close()
-
-    run(scenario)
-
-
 def test_more_sockets_than_a_turn_usually_has_are_all_looked_after() -> None:
     async def scenario(server: Server, poll: Poll) -> None:
         selector = SocketSelector(poll)

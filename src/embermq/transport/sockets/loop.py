@@ -26,7 +26,7 @@ class SocketLoop(asyncio.SelectorEventLoop):
         self.wake = Wake()
         self._socket_selector = SocketSelector(self.poll)
         super().__init__(self._socket_selector)  # type: ignore[arg-type]  # it has the methods, without the base
-        self.poll.add_wake(self.wake)
+        self.poll.add(self.wake)
 
     def call_soon(
         self, callback: Callable[[Unpack[Args]], object], *args: *Args, context: Context | None = None

@@ -7,7 +7,6 @@ is read from once, then the turn ends, without a way through the event loop for 
 import asyncio
 import os
 import select
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -48,7 +47,6 @@ class Poll:
         "_read_view",
         "_server",
         "_told",
-        "_wakes",
         "_watched",
         "decoding_s",
         "epoll",
@@ -60,7 +58,6 @@ class Poll:
         self._loop: Final = loop
         self._server: Server | None = None
         self.epoll: Final = select.epoll()
-        self._wakes: Final = select.epoll()  # the same, of the `Wake` alone
         self.wait: Final[Callable[[float, int], list[tuple[int, int]]]] = self.epoll.poll  # seconds, how many at most
         self.unsent: Final = UnsentParts()
         self._watched: Final[dict[int, Watched]] = {}
@@ -84,19 +81,9 @@ class Poll:
         """The server has ended."""
         self._server = None
 
-    def rest(self, rest_s: float) -> bool:
-        """Wait a little before sockets are looked at, if the core allows it: all that are ready then are in one turn.
-
-        While a commit group is being written, its end ends the rest. True: it has waited.
-        """
-        effects = None if self._server is None else self._server.core.effects
-        if effects is None or not effects.may_rest():
-            return False
-        if effects.is_syncing_few():
-            self._wakes.poll(rest_s, 1)
-        else:
-            time.sleep(rest_s)
-        return True
+    def may_rest(self) -> bool:
+        """Whether sockets may be looked at a little later, all that are ready then in one turn."""
+        return self._server is not None and self._server.core.effects.may_rest()
 
     # -- what is watched ---------------------------------------------------------------------------------------------
 
@@ -104,11 +91,6 @@ class Poll:
         """Watch for what can be read."""
         self._watched[watched.descriptor] = watched
         self.epoll.register(watched.descriptor, READABLE)
-
-    def add_wake(self, wake: "Wake") -> None:
-        """Watch for what other threads want to have called."""
-        self.add(wake)
-        self._wakes.register(wake.descriptor, READABLE)
 
     def change(self, descriptor: int, before: int, events: int) -> None:
         """Watch for other events. For none, it is not watched: epoll would tell of its end again and again."""
@@ -134,7 +116,6 @@ class Poll:
     def close(self) -> None:
         """Nothing is watched any more."""
         self.epoll.close()
-        self._wakes.close()
 
     def read_much(self, descriptor: int) -> bytes:
         """What there is to be read from a socket."""

@@ -14,9 +14,10 @@ from embermq.transport.sockets.watched import READABLE, WRITABLE
 EVENTS_FEW: Final = 42
 """How many sockets are asked for after a turn that had fewer: more would take a call of malloc, each time."""
 REST_S: Final = 0.001
-"""How often sockets are looked at while a small commit group gathers or is written (`Effects.may_rest`)."""
+"""How often sockets are looked at while a commit group gathers (`Effects.may_rest`)."""
 
 _now_s: Final = time.monotonic
+_sleep: Final = time.sleep
 
 
 @final
@@ -70,7 +71,8 @@ class SocketSelector:
         wait_s = -1.0 if timeout is None else max(timeout, 0.0)
         until_s = _now_s() + wait_s
         while True:
-            if wait_s > 0.0 and poll.rest(min(REST_S, wait_s)):
+            if wait_s > 0.0 and poll.may_rest():
+                _sleep(min(REST_S, wait_s))
                 wait_s = max(until_s - _now_s(), 0.0)
             ready = poll.wait(wait_s, self._events_max)
             self._events_max = EVENTS_FEW if len(ready) < EVENTS_FEW else EVENTS_MAX
