@@ -6,10 +6,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 from bench import packets
+from bench.attacks import http
 from bench.attacks.catalog import ATTACKS
 from bench.attacks.clients import Target
 from bench.attacks.pair import Victims
@@ -21,7 +23,7 @@ from bench.packets import PUBCOMP, PUBREC, PUBREL, Shape
 from bench.picture import PAGE, PICTURE, RESULT, lines_of, picture, with_table
 from bench.retained_load import PAYLOAD_BYTES, RetainedReader
 from bench.servers import sink
-from bench.wires import WebSocketSocket
+from bench.wires import WebSocketSocket, make_certificate
 
 from embermq import Broker
 
@@ -194,12 +196,19 @@ def test_another_build_is_compared_within_the_run() -> None:
     assert "to before" in [column.header for column in report.table().columns]
 
 
-@pytest.mark.parametrize("name", sorted(ATTACKS))
-def test_an_attack_ends_in_time_and_the_pair_beside_it_loses_nothing(name: str) -> None:
-    with Broker.in_thread(ws_port=0) as broker:
-        assert broker.port is not None and broker.ws_port is not None
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("name", sorted(set(ATTACKS) - set(http.ATTACKS)))  # those need a server with a user
+def test_an_attack_ends_in_time_and_the_pair_beside_it_loses_nothing(name: str, certificate: tuple[Path, Path]) -> None:
+    public, key = certificate
+    with Broker.in_thread(ws_port=0, tls_port=0, certificate=public, key=key, sn_port=0) as broker:
+        assert broker.port and broker.ws_port and broker.tls_port and broker.sn_port
         pair = Victims(broker.port)
-        target = Target(broker.port, broker.ws_port)
+        target = Target(broker.port, broker.ws_port, broker.tls_port, 0, broker.sn_port)
         attackers = threading.Thread(target=ATTACKS[name].run, args=(target, time.monotonic() + 0.4))
         attackers.start()
         pair.begin(0.4)
