@@ -137,6 +137,6 @@ ATTACKS: Final = {
     "never-acknowledging-persistent": Attack(persistent_never_acknowledging, grown_mib_max=96),
     "wills-at-once": Attack(wills_at_once, grown_mib_max=200),
     "resets-in-mid-packet": Attack(resets_in_mid_packet, grown_mib_max=96),
-    "small-publishes": Attack(small_publishes, grown_mib_max=48),
-    "small-topics": Attack(small_topics, grown_mib_max=64),
+    "small-publishes": Attack(small_publishes, grown_mib_max=96),
+    "small-topics": Attack(small_topics, grown_mib_max=128),
 }

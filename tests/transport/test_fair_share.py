@@ -202,3 +202,19 @@ def test_a_client_that_goes_and_has_left_its_answers_unread_ends_when_all_is_pro
         assert reader.payloads() == [b"last"]
 
     run(scenario, output_bytes_max=10_000)
+
+
+def test_writing_that_takes_long_is_charged_to_those_that_brought_much() -> None:
+    async def scenario(server: Server) -> None:
+        flooder, other = await joined(server, "f"), await joined(server, "o")
+        flooder.connection.data_received(encode(Pingreq()) * SHARE_BYTES)
+        assert not flooder.is_read_from, "it has brought more than its share"
+        flooder.connection._share_bytes = other.connection._share_bytes = 10_000
+        server._charge_writing(TURN_S)
+        assert flooder.connection._share_bytes == 10_000
+        server._charge_writing(3 * TURN_S)
+        assert (flooder.connection._share_bytes, other.connection._share_bytes) == (5_000, 10_000)
+        while not flooder.is_read_from:
+            await turn()
+
+    run(scenario)

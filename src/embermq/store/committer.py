@@ -201,9 +201,9 @@ class Committer:
                     self.times.add(len(work.group), time.perf_counter() - work.closed_s)
                     self._call(work.report)
                 self._maintain(work)
-        except DirectoryLost as error:  # what was acknowledged before may be gone, and nothing can bring it back
-            _logger.error("nothing can be made durable: %s", error)
-            self._stop(str(error), unreported)
+        except DirectoryLost as lost:  # what was acknowledged before may be gone, and nothing can bring it back
+            _logger.error("nothing can be made durable: %s", lost)
+            self._stop(str(lost), unreported)
         except Exception as error:  # a bug of ours
             _logger.exception("the committer stopped")
             self._stop(f"the committer stopped: {error!r}", unreported)

@@ -10,7 +10,7 @@ from typing import Final, final
 
 SHARE_BYTES: Final = 128 * 1024
 """The share of a client that nothing is known about."""
-SHARE_BYTES_MIN: Final = 256
+SHARE_BYTES_MIN: Final = 64
 SHARE_BYTES_MAX: Final = 256 * 1024
 QUICK_S: Final = 0.002
 LONG_S: Final = 0.006

@@ -30,7 +30,7 @@ from embermq.transport.bounds.capacity import Capacity, all_queue_bytes_max, giv
 from embermq.transport.bounds.unopened import UnopenedConnections
 from embermq.transport.byte_transport import ByteTransport
 from embermq.transport.commit_pace import CommitPace
-from embermq.transport.fair_share import LONG_TURN_S, SHARE_TIMED_BYTES, TurnTime
+from embermq.transport.fair_share import LONG_TURN_S, SHARE_TIMED_BYTES, TURN_S, TurnTime
 from embermq.transport.listeners import Listeners
 from embermq.transport.pauses import DISK, TURN, WAITING_MAX
 from embermq.transport.server_log import ServerLog
@@ -46,6 +46,8 @@ GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
 """How much may wait for the disk before clients that send more are no longer read from."""
 AUTHENTICATION_THREADS: Final = 2
 STOP_GRACE_S: Final = 5.0
+MANY_WRITTEN: Final = 256
+"""In a turn that writes to this many connections, the time of writing is charged to those that brought much."""
 HEAVY_BYTES: Final = 1024 * 1024
 """A client with fewer bytes of messages in memory is not disconnected because the memory is full."""
 
@@ -229,6 +231,8 @@ class Server:
                     connection.flush()
                 except Exception as error:  # what one socket does must not keep the others' output back
                     self.bug(error)
+            if len(dirty) >= MANY_WRITTEN and self._resting:
+                self._charge_writing(_now_s() - begun_s)
         for callback in self.end_of_turn:
             try:
                 callback()
@@ -246,6 +250,12 @@ class Server:
             for connection in [paused for paused in self._paused if paused.waiting <= WAITING_MAX]:
                 del self._paused[connection]
                 connection.resume_reading(DISK)
+
+    def _charge_writing(self, took_s: float) -> None:
+        """A turn with many receivers took long: those that brought much for it bring less in the next turns."""
+        if took_s > 2 * TURN_S:
+            for connection in self._resting:
+                connection.halve_share()
 
     def _proceed_resting(self) -> None:
         """Let the clients that have brought much go on, in order, for as long as a turn allows."""

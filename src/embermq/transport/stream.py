@@ -18,7 +18,7 @@ from embermq.transport.addresses import shown_peer
 from embermq.transport.bounds.meter import METERED_SHARE_BYTES, Meter
 from embermq.transport.byte_transport import ByteTransport
 from embermq.transport.enhanced_authentication import EnhancedAuthentication
-from embermq.transport.fair_share import LIGHT_S, SHARE_BYTES, SHARE_TIMED_BYTES, adapted_share
+from embermq.transport.fair_share import LIGHT_S, SHARE_BYTES, SHARE_BYTES_MIN, SHARE_TIMED_BYTES, adapted_share
 from embermq.transport.pauses import FULL, OPENING, RATE, TURN, UNREAD, WAITING_MAX, pause_names
 from embermq.transport.sockets.stream_socket import StreamSocket
 from embermq.transport.tls import common_name
@@ -31,6 +31,10 @@ CLOSE_GRACE_S: Final = 5.0
 WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
 PENDING_BYTES_ASKED: Final = 16 * 1024
 """From here on the transport is asked how much of what was written has left; asking after every write costs time."""
+_give_way: Final = time.sleep
+"""With 0: let the store's thread have the interpreter if it waits for it. Compiled code does not do so by itself, and a
+commit needs it several times, each of which would wait for the end of a long turn."""
+
 
 
 @final
@@ -116,6 +120,10 @@ class StreamConnection(Link):
             if self._transport is None:
                 self._lost()
 
+    def halve_share(self) -> None:
+        """To write what a turn has made of this client's packets took long."""
+        self._share_bytes = max(SHARE_BYTES_MIN, self._share_bytes // 2)
+
     def _receive_share(self, data: bytes) -> None:
         """Process as much as takes a fair time; the rest waits for the next turn, behind what others have sent."""
         turn_time, server = self._turn_time, self._server
@@ -141,6 +149,8 @@ class StreamConnection(Link):
         self._receive(data[:share_bytes] if is_whole else data)
         took_s = self._took_s = time.thread_time() - before_s
         turn_time.shares_s += took_s
+        if took_s > LIGHT_S:
+            _give_way(0)
         is_behind = server.core.is_behind() and (took_s > LIGHT_S or is_whole)
         self._share_bytes = adapted_share(share_bytes, took_s, is_whole, is_behind)
         if meter is not None:
