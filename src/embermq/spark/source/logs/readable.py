@@ -61,10 +61,11 @@ class ReadableLog(ABC):
         if next_offset >= end.next_offset:
             return end.known_us
         try:
-            found = next(self.batches(next_offset, next_offset + 1, 1, ("timestamp",)))
+            found = next(self.batches(next_offset, next_offset + 1, 1, ("timestamp",)), None)
         except LogTrimmed:
             return None
-        return microseconds(found["timestamp"][0].as_py()) - 1
+        # A restored log does not have the records that were lost with a machine.
+        return None if found is None else microseconds(found["timestamp"][0].as_py()) - 1
 
     def lost(self) -> tuple[LostRange, ...]:
         """The offsets that no record has, because they were lost with a machine (docs/archive.md, "Generations")."""
