@@ -91,6 +91,19 @@ def waited_seconds(pid: int) -> float:
     return waited_ns / 1e9
 
 
+def forget_peak(pid: int) -> None:
+    """Let the peak of a process's resident memory begin again (proc(5), clear_refs)."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def peak_resident_bytes(pid: int) -> int:
+    """The most resident memory since `forget_peak`."""
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"process {pid} has no peak of its memory")
+
+
 def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1]) * PAGE_BYTES
 

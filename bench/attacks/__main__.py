@@ -21,7 +21,7 @@ from rich.table import Column, Table
 from bench.attacks.catalog import ATTACKS, run_attack
 from bench.attacks.clients import NOT_SERVED, USER, Attack, Target
 from bench.attacks.pair import AFTER_S_MAX, P99_MS_MAX, Seen, Victims
-from bench.machine import Cores, pin, raise_open_files
+from bench.machine import Cores, forget_peak, peak_resident_bytes, pin, raise_open_files
 from bench.servers import Server, ember, ember_path, free_port
 from bench.wires import make_certificate
 
@@ -82,11 +82,12 @@ def measured(path: str, name: str, seconds: float, cores: Cores) -> Figures:
         pair.end()
         log = server.directory / "output.log"
         before_bytes, before_lines = server.resident_bytes(), log.read_bytes().count(b"\n")
+        forget_peak(server.pid)
         attackers = multiprocessing.get_context("spawn").Process(target=run_attack, args=(name, target, seconds))
         attackers.start()
         try:
             pair.begin(seconds + 1)
-            grown_bytes = server.resident_bytes() - before_bytes
+            grown_bytes = peak_resident_bytes(server.pid) - before_bytes  # after the attack it may be given back
         finally:
             attackers.join(AFTER_S_MAX)
             attackers.kill()

@@ -213,7 +213,7 @@ def test_writing_that_takes_long_is_charged_to_those_that_brought_much() -> None
         server._charge_writing(TURN_S)
         assert flooder.connection._share_bytes == 10_000
         server._charge_writing(3 * TURN_S)
-        assert (flooder.connection._share_bytes, other.connection._share_bytes) == (5_000, 10_000)
+        assert (flooder.connection._share_bytes, other.connection._share_bytes) == (2_500, 10_000)
         while not flooder.is_read_from:
             await turn()
 

@@ -255,7 +255,7 @@ class Server:
         """A turn with many receivers took long: those that brought much for it bring less in the next turns."""
         if took_s > 2 * TURN_S:
             for connection in self._resting:
-                connection.halve_share()
+                connection.cut_share()
 
     def _proceed_resting(self) -> None:
         """Let the clients that have brought much go on, in order, for as long as a turn allows."""

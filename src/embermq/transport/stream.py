@@ -36,7 +36,6 @@ _give_way: Final = time.sleep
 commit needs it several times, each of which would wait for the end of a long turn."""
 
 
-
 @final
 class StreamConnection(Link):
     """A connection from its first byte to its last: its socket, its protocol (`Connection`), and the core's link.
@@ -120,9 +119,12 @@ class StreamConnection(Link):
             if self._transport is None:
                 self._lost()
 
-    def halve_share(self) -> None:
-        """To write what a turn has made of this client's packets took long."""
-        self._share_bytes = max(SHARE_BYTES_MIN, self._share_bytes // 2)
+    def cut_share(self) -> None:
+        """To write what a turn has made of this client's packets took long.
+
+        A fourth: the share has just been doubled if processing the packets themselves was quick.
+        """
+        self._share_bytes = max(SHARE_BYTES_MIN, self._share_bytes // 4)
 
     def _receive_share(self, data: bytes) -> None:
         """Process as much as takes a fair time; the rest waits for the next turn, behind what others have sent."""

@@ -42,7 +42,7 @@ DROPS_AT_ONCE: Final = 1_024
 THROTTLED_BYTES: Final = 64 * 1024
 """How much of a client's messages is in memory at most while all clients together hold too much (`owed`)."""
 SAMPLES: Final = 8
-"""Of so many messages it is looked up how many clients share them."""
+"""Of this many messages it is looked up how many clients share each."""
 SHARED_INFLIGHT_MAX: Final = 8_192
 """How many messages of share groups one client has in flight: their packet identifiers must not meet its own."""
 

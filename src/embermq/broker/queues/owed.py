@@ -81,7 +81,7 @@ class OwedBytes:
         self._bytes_max = self._due_bytes = bytes_max
 
     def is_due(self) -> bool:
-        """Whether so much was sent since the last look that the limit may be reached; asked in every turn."""
+        """Whether enough was sent since the last look for the limit to be reached; asked in every turn."""
         counters = self._counters
         sent_bytes = counters.bytes_sent + counters.publish_bytes_sent + MESSAGE_BYTES * counters.publish_sent
         return sent_bytes >= self._due_bytes
