@@ -24,6 +24,8 @@ class Counters:
         "messages_sent",
         "publish_received",
         "publish_sent",
+        "publish_shared",
+        "publish_bytes_shared",
         "publish_bytes_received",
         "publish_bytes_sent",
         "publish_received_1",
@@ -68,6 +70,8 @@ class Counters:
         self.messages_sent = 0
         self.publish_received = 0
         self.publish_sent = 0
+        self.publish_shared = 0  # put into the queue of a share group, until a member can take it
+        self.publish_bytes_shared = 0
         self.publish_bytes_received = 0
         self.publish_bytes_sent = 0
         # Of these, what was at QoS 1 and at QoS 2; the rest was at QoS 0.

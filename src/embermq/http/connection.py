@@ -73,6 +73,7 @@ class HttpConnection(web.RequestHandler):
         "_is_lost",
         "_listener",
         "_reads",
+        "_stall_s",
         "_tail",
         "_timeout",
         "address_key",
@@ -103,6 +104,7 @@ class HttpConnection(web.RequestHandler):
         self._body_bytes = 0  # of the body that is being read, or was
         self._body_left = 0  # bytes of a body that have not come
         self._timeout: asyncio.TimerHandle | None = None
+        self._stall_s = 0.0  # how long the reader of the last answer may take
         self.address_key = ""
         self.has_begun = False  # the answer to the request of now
         self.is_logged_in = False
@@ -237,8 +239,9 @@ class HttpConnection(web.RequestHandler):
         is_body_unread = request.body_exists and not request.content.is_eof()
         if is_body_unread:
             resp.force_close()
+        self._stall_s = stall_s(request)
         try:
-            async with asyncio.timeout(stall_s(request)):
+            async with asyncio.timeout(self._stall_s):
                 sent = await super().finish_response(request, resp, start_time)
         except TimeoutError:
             self._listener.counts.streams_ended += 1
@@ -275,7 +278,13 @@ class HttpConnection(web.RequestHandler):
             self._timeout = None
 
     def _time_out(self) -> None:
+        """The client has not asked in time. As long as it may take to read an answer, it may read the end of it."""
         self._timeout = None
+        transport = self.transport
+        unsent_bytes = 0 if transport is None else transport.get_write_buffer_size()
+        if unsent_bytes and time.monotonic() - self.since_s < self._stall_s:
+            self._timeout = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self._time_out)
+            return
         self._listener.counts.connections_closed += 1
         self.abort()
 

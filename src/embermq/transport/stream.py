@@ -361,9 +361,9 @@ class StreamConnection(Link):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def own_unread_bytes(self) -> int:
-        """Other transports than the server's own sockets copy what they are given."""
+        """Other transports than the server's own sockets, which may be below a WebSocket, copy what they are given."""
         transport = self._transport
-        if transport is None or isinstance(transport, StreamSocket):
+        if transport is None or isinstance(transport.get_extra_info("socket"), StreamSocket):
             return 0
         return transport.get_write_buffer_size()
 
@@ -438,7 +438,7 @@ class StreamConnection(Link):
             transport.abort()
             return
         transport.close()
-        if unsent_bytes:
+        if unsent_bytes or transport.get_write_buffer_size():  # TLS has a last word
             self._server.loop.call_later(CLOSE_GRACE_S, transport.abort)
 
     def _make_room(self) -> bool:

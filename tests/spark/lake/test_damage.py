@@ -117,3 +117,9 @@ def test_what_a_crash_may_leave_is_no_damage(lake: Lake) -> None:
     for ending in ("json", "crc"):  # as the sentence says
         (log(lake) / f"{LAST}.{ending}").unlink()
     check_tables(lake)
+
+
+def test_a_topic_name_with_characters_that_end_a_line_is_no_damage(lake: Lake) -> None:
+    edit(lambda content: content.replace(b"t/11", "t/\u2028\x85\u2029".encode()))(lake)
+    assert "\u2028" in (log(lake) / f"{LAST}.json").read_text(encoding="utf-8")
+    check_tables(lake)

@@ -82,9 +82,14 @@ class OwedBytes:
 
     def is_due(self) -> bool:
         """Whether enough was sent since the last look for the limit to be reached; asked in every turn."""
+        return self._sent_bytes() >= self._due_bytes
+
+    def _sent_bytes(self) -> int:
+        """More than what is owed can have grown by, with what was put into queues of share groups."""
         counters = self._counters
-        sent_bytes = counters.bytes_sent + counters.publish_bytes_sent + MESSAGE_BYTES * counters.publish_sent
-        return sent_bytes >= self._due_bytes
+        messages = counters.publish_sent + counters.publish_shared
+        payload_bytes = counters.publish_bytes_sent + counters.publish_bytes_shared
+        return counters.bytes_sent + payload_bytes + MESSAGE_BYTES * messages
 
     def has_throttled(self) -> bool:
         """Whether a client is throttled: it is looked at in every tick, also if nothing is sent."""
@@ -101,9 +106,7 @@ class OwedBytes:
             if link is not None:
                 size_bytes += session.outbound.own_bytes() + session.shared_bytes() + link.own_unread_bytes()
         self.size_bytes = size_bytes
-        counters = self._counters
-        sent_bytes = counters.bytes_sent + counters.publish_bytes_sent + MESSAGE_BYTES * counters.publish_sent
-        self._due_bytes = sent_bytes + max(self._bytes_max - size_bytes, self._bytes_max // STEP_PART)
+        self._due_bytes = self._sent_bytes() + max(self._bytes_max - size_bytes, self._bytes_max // STEP_PART)
         if size_bytes > self._bytes_max:
             return self._relieve(_holders(sessions), size_bytes, now_ms)
         if self._throttled:
@@ -138,6 +141,7 @@ class OwedBytes:
                 ending.append(session)
         for session in ending:
             del self._throttled[session]
+            session.outbound.throttle(False)  # a session that is resumed begins without this
         self.clients_ended += len(ending)
         return ending
 

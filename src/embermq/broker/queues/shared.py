@@ -290,6 +290,9 @@ class ShareGroup(RouteGroup):
             self._fetched = sequence
         self._waiting.append(self._shares.delivery_of(message, sequence))
         self._charged.add(message)
+        counters = self._shares.counters
+        counters.publish_shared += 1
+        counters.publish_bytes_shared += len(message.payload)
         self._shares.dirty[self] = None
 
     def _can_wait(self, message: Publish) -> bool:

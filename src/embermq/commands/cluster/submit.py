@@ -195,7 +195,9 @@ def _run(line: Sequence[str], master: str) -> int:
             with suppress(ProcessLookupError):
                 os.kill(driver, signal.SIGTERM)
 
-        before = {number: signal.signal(number, forward) for number in _FORWARDED}
+        # What is ignored stays so: `nohup` is to outlive a terminal.
+        heard = [number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, forward) for number in heard}
         try:
             code = process.wait()
         finally:

@@ -128,7 +128,8 @@ def _actions(lake: Lake, name: str, version: int, is_last: bool) -> list[dict[st
     if not content.strip(b"\0 \n"):
         raise _Damage(f"{file} is empty", removable)
     try:
-        actions = [json.loads(line) for line in content.decode().splitlines() if line]
+        # Not by `str.splitlines`: a topic name in a commit may have other characters that end a line.
+        actions = [json.loads(line) for line in content.split(b"\n") if line.strip()]
     except ValueError:  # of JSON, and of UTF-8
         raise _Damage(f"{file} is not a commit: it is not JSON", removable) from None
     if not all(isinstance(action, dict) for action in actions) or not any("commitInfo" in action for action in actions):

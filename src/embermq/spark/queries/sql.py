@@ -112,7 +112,9 @@ def _check_query(spark: SparkSession, sql: str) -> None:
     if _CODE.search(sql):
         raise PipelineError("reflect and java_method: expected a query without them: they call any method of Java")
     try:
-        parser.parsePlan(f"select * from (\n{sql.rstrip().removesuffix(';')}\n)")  # where no command can be
+        plan = parser.parsePlan(f"select * from (\n{sql.rstrip().removesuffix(';')}\n)")  # where no command can be
+        if "ScriptTransformation" in plan.toString():
+            raise PipelineError("TRANSFORM: expected a query without it: it runs programs")
     except ParseException:
         if not parser.parsePlan(sql).getClass().getSimpleName().startswith(_HARMLESS):
             raise PipelineError(

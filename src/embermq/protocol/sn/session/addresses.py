@@ -86,11 +86,15 @@ class Addresses:
 
     def ask_for_proofs(self, now_ms: int) -> None:
         """If half of the places for unproven addresses are taken: have the oldest clients prove theirs."""
-        if len(self._unproven) * 2 <= self._unproven_max:
+        if not self.are_scarce():
             return
         for connection in list(islice(self._unasked, PROOFS_ASKED)):
-            del self._unasked[connection]
+            del self._unasked[connection]  # one that sleeps is asked when it wakes
             connection.ask_for_proof(now_ms)
+
+    def are_scarce(self) -> bool:
+        """Whether half of the places for unproven addresses are taken."""
+        return len(self._unproven) * 2 > self._unproven_max
 
     def proven(self, connection: VirtualConnection) -> None:
         """A client has answered something that no other address has seen, or it has ended."""

@@ -187,6 +187,8 @@ class VirtualConnection:
         state.heard_ms = now_ms
         state.wake(packet.packet_id, packet.awake_messages or self.connect.awake_messages)
         self._engine.awake[self] = None
+        if self.awaits_proof and self._engine.must_prove_addresses():
+            self.ask_for_proof(now_ms)
         self.outgoing.send_again(self.outgoing.retransmission.resume(now_ms), now_ms)
         while state.buffered and state.may_deliver():
             state.delivered()

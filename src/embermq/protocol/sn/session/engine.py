@@ -69,6 +69,10 @@ class Engine:
 
     # -- for the shell -------------------------------------------------------------------------------------------------
 
+    def must_prove_addresses(self) -> bool:
+        """Whether clients at unproven addresses are many, so that each has to prove its own."""
+        return self._addresses.are_scarce()
+
     def receive(self, datagram: bytes, address: Address, now_ms: int) -> list[Event]:
         """A datagram has come; returns what has to be done about it."""
         counters = self.counters

@@ -42,6 +42,7 @@ class Peer:
         "is_proven",
         "received_bytes",
         "sent_bytes",
+        "has_wrong_alias",
         "wrong_proofs",
         "_settings",
         "_events",
@@ -62,6 +63,8 @@ class Peer:
         self.received_bytes = 0
         self.sent_bytes = 0
         self.wrong_proofs = 0  # numbers from this address that were not sent to it
+        # It has used an alias that it does not have: a guess, or one of an earlier session. Aliases prove nothing then.
+        self.has_wrong_alias = False
         self._settings: Final = settings
         self._events: Final = events
         self._counters: Final = counters
@@ -77,6 +80,7 @@ class Peer:
         self.received_bytes = 0
         self.sent_bytes = 0
         self.wrong_proofs = 0
+        self.has_wrong_alias = False
 
     def prove(self) -> None:
         """A random number has come back that was sent to the address, so the address is not forged."""

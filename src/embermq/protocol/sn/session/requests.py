@@ -62,10 +62,11 @@ class Requests:
         name = topic_name_of(reference, self._outgoing.aliases, self._settings)
         if name is None:
             self._counters.unknown_aliases += 1
-            self._peer.wrong_proofs += 1
+            self._peer.has_wrong_alias = True
         elif reference.topic_type == SESSION_ALIAS:
             # An alias is a random number: a client that uses it has received it at this address.
-            if len(self._outgoing.aliases) <= PROOF_ALIASES_MAX and not self._peer.wrong_proofs:
+            is_guessed = self._peer.has_wrong_alias or self._peer.wrong_proofs > 0
+            if len(self._outgoing.aliases) <= PROOF_ALIASES_MAX and not is_guessed:
                 self._peer.prove()
         elif reference.topic_type == PREDEFINED_ALIAS:
             self._outgoing.use_predefined(name, reference.topic_alias)
