@@ -85,7 +85,7 @@ def test_it_is_looked_at_before_the_limit_can_be_passed() -> None:
 
 
 def test_the_clients_that_hold_most_get_no_more_and_are_then_disconnected() -> None:
-    bench, links, _ = bench_with(most=900 * KIB, much=600 * KIB, little=10 * KIB)
+    bench, links, sessions = bench_with(most=900 * KIB, much=600 * KIB, little=10 * KIB)
     assert look(bench) == []
     assert [link.is_throttled for link in links.values()] == [True, False, False]
     assert look(bench) == []  # it has a second to read
@@ -93,6 +93,19 @@ def test_the_clients_that_hold_most_get_no_more_and_are_then_disconnected() -> N
     assert look(bench) == ["most"]
     counts = bench.core.connections.owed.counts()
     assert (counts["queues/clients-throttled"], counts["queues/clients-ended"]) == (3, 1)
+    assert sessions["most"].outbound.memory_bytes_max > THROTTLED_BYTES, "its next connection begins unthrottled"
+
+
+def test_what_waits_in_share_groups_leads_to_a_look_too() -> None:
+    bench = Bench(limits=Limits(all_queue_bytes_max=MAX))
+    bench.subscribed(bench.join("c", receive_maximum=1), "$share/g/t", 1)
+    sent = 0
+    while not bench.core.connections.owed.is_due() and sent < 200:
+        bench.publish("t", bytes(10 * KIB), qos=1)
+        sent += 1
+    look(bench)
+    assert 90 < sent < 110
+    assert 0 < bench.core.connections.owed.size_bytes <= MAX + 11 * KIB
 
 
 def test_a_client_that_has_read_is_no_longer_throttled() -> None:
