@@ -175,6 +175,7 @@ def _publish_values(counters: Counters) -> dict[str, str | int]:
     return {
         "publish/messages/received": counters.publish_received,
         "publish/messages/sent": counters.publish_sent,
+        "publish/messages/shared": counters.publish_shared,
         "publish/messages/dropped": counters.dropped(),
         "publish/messages/dropped/output-full": counters.dropped_output_full,
         "publish/messages/dropped/queue-full": counters.dropped_queue_full,
@@ -190,6 +191,7 @@ def _publish_values(counters: Counters) -> dict[str, str | int]:
         "sessions/queues-long": counters.queues_long,
         "publish/bytes/received": counters.publish_bytes_received,
         "publish/bytes/sent": counters.publish_bytes_sent,
+        "publish/bytes/shared": counters.publish_bytes_shared,
     }
 
 
