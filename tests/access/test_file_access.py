@@ -8,10 +8,10 @@ from typing import Literal
 import pytest
 from argon2 import PasswordHasher
 
+from embermq.access import scram
 from embermq.access.file_access import FileAccess
 from embermq.access.passwords import parse_passwords, write_password
 from embermq.errors import ConfigError
-from embermq.protocol import scram
 from embermq.protocol.errors import Refused
 from embermq.protocol.reasons import ReasonCode
 

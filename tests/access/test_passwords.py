@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embermq.access.passwords import DECOY_HASH, check_user_name, parse_passwords, write_password
+from embermq.access.scram import ScramCredential, credential_of_text, salt_of
 from embermq.errors import ConfigError
-from embermq.protocol.scram import ScramCredential, credential_of_text, salt_of
 
 SCRAM = ScramCredential(b"s" * 16, 4096, b"k" * 32, b"v" * 32).text()
 SALT_LINE = ":scram-salt-secret:" + b64encode(bytes(range(32))).decode()

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from embermq.access.file_access import FileAccess
 from embermq.access.passwords import write_password
+from embermq.access.scram import METHOD, dummy_credential
 from embermq.access.scram_exchange import PasswordFileExchange
 from embermq.broker.access import Exchange, Identity
 from embermq.protocol.errors import Refused
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.scram import METHOD, dummy_credential
 from support.scram_client import ScramClient
 
 NONCES = [f"server-nonce-{number:020}".encode() for number in range(10)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from embermq.broker.access import AllowAll, Identity
+from embermq.broker.access import Identity
 from embermq.broker.admission import (
     CACHE_RECEIVERS_MAX,
     CACHE_TOPIC_LENGTH_MAX,
@@ -10,38 +10,38 @@ from embermq.broker.admission import (
     Admission,
     Refusal,
 )
-from embermq.broker.counters import Counters
 from embermq.broker.limits import Limits
-from embermq.broker.routes import Routes, Subscription, subscription_bytes
+from embermq.broker.routes import Routes
+from embermq.broker.session import Subscription, subscription_bytes
 from embermq.broker.shapes import BEGINNINGS_MAX
-from embermq.protocol.packets import Puback, Publish, Suback, Subscribe, SubscriptionRequest, Unsubscribe
+from embermq.protocol.packets import Publish, Suback, Subscribe, SubscriptionRequest, Unsubscribe
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.budgets import RetainedBudget
-from embermq.store.memory import MemoryStore
-from support.core import Bench, ScriptedAccess, ScriptedLink, new_session
+from embermq.store.engines.memory import MemoryStore
+from support.acknowledgements import puback
+from support.core import Bench, ScriptedAccess, ScriptedLink, new_context, new_session
 
 CLIENT = Identity("", "c")
 
 
 def admission_of(
-    routes: Routes, topics_max: int = CACHE_TOPICS_MAX, receivers_max: int = CACHE_RECEIVERS_MAX
-) -> Admission:
-    limits = Limits(topic_levels_max=3)
-    return Admission(
-        MemoryStore(), AllowAll(), limits, Counters(), routes, topics_max=topics_max, receivers_max=receivers_max
-    )
+    topics_max: int = CACHE_TOPICS_MAX, receivers_max: int = CACHE_RECEIVERS_MAX
+) -> tuple[Admission, Routes]:
+    context = new_context(Limits(topic_levels_max=3))
+    return Admission(context, topics_max=topics_max, receivers_max=receivers_max), context.routes
 
 
 def test_the_cache_is_bounded_by_receivers_by_names_and_by_length() -> None:
-    routes = Routes()
-    admission = admission_of(routes, topics_max=15, receivers_max=1_000)
+    admission, routes = admission_of(topics_max=15, receivers_max=1_000)
     clients = [new_session() for _ in range(50)]
     for each in clients:
         routes.add(Subscription(each, "#", 0))
     for n in range(500):
         assert len(admission.route(f"t/{n}").receivers) == 50
         assert len(admission.admitted) <= 15
-    fewer_names = admission_of(routes, receivers_max=500)
+    fewer_names, routes = admission_of(receivers_max=500)
+    for each in clients:
+        routes.add(Subscription(each, "#", 0))
     for n in range(100):
         fewer_names.route(f"t/{n}")
         assert len(fewer_names.admitted) <= 10
@@ -52,8 +52,7 @@ def test_the_cache_is_bounded_by_receivers_by_names_and_by_length() -> None:
 
 @pytest.mark.parametrize("topic_filter", ["t/1", "t/+", "#"])
 def test_a_subscription_that_comes_or_goes_changes_a_cached_route_at_once(topic_filter: str) -> None:
-    routes = Routes()
-    admission = admission_of(routes)
+    admission, routes = admission_of()
     client = new_session()
     assert admission.route("t/1").receivers == []
     routes.add(Subscription(client, topic_filter, 0))
@@ -64,9 +63,8 @@ def test_a_subscription_that_comes_or_goes_changes_a_cached_route_at_once(topic_
 
 @pytest.mark.parametrize("topic_name", ["$SYS/broker/uptime", "a/b/c/d"])
 def test_a_name_that_can_be_routed_is_not_admitted_by_that(topic_name: str) -> None:
-    routes = Routes()
+    admission, routes = admission_of()
     routes.add(Subscription(new_session(), topic_name, 0))
-    admission = admission_of(routes)
     assert len(routes.route(topic_name).receivers) == 1
     assert admission.refusal("c", CLIENT, Publish(topic_name, b"x")) == ReasonCode.TOPIC_NAME_INVALID
     assert topic_name not in admission.admitted
@@ -91,7 +89,7 @@ def test_every_refusal_is_reported_with_client_topic_and_reason() -> None:
         ("PUBLISH", "c", "closed", 0x87, "no right to publish"),
         ("PUBLISH", "c", "closed", 0x87, "no right to retain"),
         ("PUBLISH", "c", "open/2/3/4", 0x90, "more levels than limits.topic_levels_max"),
-        ("PUBLISH", "c", "open/2", 0x97, bench.store.retained_admits("open/2", 1)),
+        ("PUBLISH", "c", "open/2", 0x97, bench.store.retained.admits("open/2", 1)),
         ("SUBSCRIBE", "c", "closed", 0x87, "no right to read all that it can match"),
         ("SUBSCRIBE", "c", "$share/g", 0x8F, "not $share/name/filter"),
         ("SUBSCRIBE", "c", "open/+/+/+", 0x8F, "more levels than limits.topic_levels_max"),
@@ -100,7 +98,7 @@ def test_every_refusal_is_reported_with_client_topic_and_reason() -> None:
 
 
 def test_other_names_that_begin_with_a_dollar_are_admitted() -> None:
-    admission = admission_of(Routes())
+    admission, _ = admission_of()
     assert admission.refusal("c", CLIENT, Publish("$data/x", b"x")) is None
 
 
@@ -112,7 +110,7 @@ def test_limits_bite_at_their_number_and_not_before() -> None:
     quota = ReasonCode.QUOTA_EXCEEDED
     assert client.take() == [Suback(1, [0, 0, quota, quota, 0], "limits.subscriptions_max is reached")]
     bench.send(client, Publish("a/b/c/d", b"", 1, packet_id=1), Publish("a/b/c", b"", 1, packet_id=2))
-    assert client.take()[:2] == [Puback(1, ReasonCode.TOPIC_NAME_INVALID), Publish("a/b/c", b"")]
+    assert client.take()[:2] == [puback(1, ReasonCode.TOPIC_NAME_INVALID), Publish("a/b/c", b"")]
 
 
 @pytest.mark.parametrize("retain", [False, True])
@@ -124,7 +122,7 @@ def test_nobody_else_speaks_for_the_server(retain: bool) -> None:
     client.take()
     for packet_id, topic_name in enumerate(("$SYS/broker/version", "$SYS/broker/mine"), 1):
         bench.send(client, Publish(topic_name, b"mine", 1, retain, packet_id=packet_id))
-        assert client.take() == [Puback(packet_id, 0x90)]
+        assert client.take() == [puback(packet_id, 0x90)]
     assert bench.core.counters.dropped_topic_refused == 2
 
 

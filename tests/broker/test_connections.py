@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from embermq.broker.access import READ, Grant, Identity
+from embermq.broker.connections import EXPIRED_A_TICK
 from embermq.broker.limits import Limits
-from embermq.broker.session import EXPIRED_A_TICK
 from embermq.protocol.packets import (
     SESSION_NEVER_EXPIRES,
     Connack,
@@ -123,7 +123,7 @@ def test_a_user_cannot_take_the_session_of_another() -> None:
 
 
 def connack(bench: Bench, connect: Connect) -> Connack:
-    link = ScriptedLink()
+    link = ScriptedLink(is_v5=True)
     bench.core.connect(link, connect, Identity("", connect.client_id), "MQTT 5", "test")
     bench.turn()
     bench.commit()

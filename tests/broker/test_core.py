@@ -8,8 +8,8 @@ import pytest
 
 from embermq.broker.core import LAZY_GROUP_AGE_MS, LAZY_GROUP_BYTES
 from embermq.protocol.packets import Publish, Subscribe, SubscriptionRequest
-from embermq.store.journal import Journal
-from embermq.store.log.segments import INDEX_ENTRY
+from embermq.store.engines.disk import DiskStore
+from embermq.store.log.entries import INDEX_ENTRY
 from support.core import Bench, ScriptedLink
 
 PAYLOAD = bytes(100)
@@ -21,7 +21,7 @@ class Load:
     def __init__(self, directory: Path) -> None:
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._log = directory / "log"
-        self.journal = Journal(directory, self.calls.put)
+        self.journal = DiskStore(directory, self.calls.put)
         self.bench = Bench(self.journal)
         self.reader, self.writer = self.bench.join("reader"), self.bench.join("writer")
         self.bench.send(self.reader, Subscribe(1, [SubscriptionRequest("t", 0)]))

@@ -3,16 +3,17 @@
 import pytest
 
 from embermq.broker.access import Identity
+from embermq.broker.clock import Clock
 from embermq.broker.counters import Counters
 from embermq.broker.limits import Limits
-from embermq.broker.queues.outbound import Outbound
-from embermq.protocol.packets import Connect, Delivery, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from embermq.broker.outbound import Outbound
+from embermq.protocol.packets import Connect, Delivery, Publish
 from embermq.protocol.reasons import ReasonCode
-from embermq.store.interface import PACKET_IDS, Queue, SavedSession, StoreError, packet_id_of
-from embermq.store.memory import MemoryQueue, MemoryStore
+from embermq.store.interface import PACKET_IDS, Queue, StoreError, packet_id_of
+from support.acknowledgements import is_pubrel, puback, pubcomp, pubrec, pubrel
 from support.clauses import v5, v311
 from support.core import Bench, ScriptedLink
-from support.stores import ScriptedStore
+from support.stores import MemoryQueue, ScriptedSessions, ScriptedStore
 
 
 @pytest.fixture(params=[False, True], ids=["memory", "persistent"])
@@ -21,7 +22,7 @@ def persistent(request: pytest.FixtureRequest) -> bool:
 
 
 def bench_with(persistent: bool, **limits: int) -> Bench:
-    return Bench(MemoryStore(queues=persistent), Limits(**limits))
+    return Bench(ScriptedStore(late=False, queues=persistent), Limits(**limits))
 
 
 class FragileQueue(Queue):
@@ -57,23 +58,18 @@ class FragileQueue(Queue):
         return self.whole.log_bytes()
 
 
-class FragileStore(ScriptedStore):
+class FragileSessions(ScriptedSessions):
     """Gives sessions fragile queues."""
 
     def __init__(self) -> None:
-        super().__init__(late=False)
-        self.queues: dict[str, FragileQueue] = {}
+        super().__init__(True, (), (), ())
+        self.queues: list[FragileQueue] = []  # in the order of the sessions
 
-    def open_session(self, client_id: str, user_name: str, session_expiry_s: int) -> SavedSession:
-        opened = super().open_session(client_id, user_name, session_expiry_s)
-        assert opened.queue is not None
-        self.queues[client_id] = FragileQueue(opened.queue)
-        return SavedSession(
-            opened.session_id, client_id, user_name, session_expiry_s, 0, [], set(), [], self.queues[client_id]
-        )
-
-    def log_bytes(self) -> int:
-        return 0
+    def queue(self, session_id: int) -> Queue:
+        whole = super().queue(session_id)
+        assert whole is not None
+        self.queues.append(FragileQueue(whole))
+        return self.queues[-1]
 
 
 def test_packet_ids_count_up_and_come_round_without_zero() -> None:
@@ -88,9 +84,9 @@ def test_no_more_than_the_window_is_in_flight_and_an_ack_makes_room(persistent: 
         bench.publish("t", b"%d" % n, qos=1)
     first = client.take_messages()
     assert [m.payload for m in first] == [b"0", b"1", b"2"]
-    bench.send(client, Puback(first[1].packet_id))
+    bench.send(client, puback(first[1].packet_id))
     assert client.payloads() == [b"3"]
-    bench.send(client, Puback(first[0].packet_id), Puback(first[2].packet_id))
+    bench.send(client, puback(first[0].packet_id), puback(first[2].packet_id))
     assert client.payloads() == [b"4"]
 
 
@@ -111,12 +107,12 @@ def test_what_was_not_acknowledged_comes_again_in_order_with_dup_and_the_same_id
     for n in range(4):
         bench.publish("t", b"%d" % n, qos=1 + n % 2)
     sent = client.take_messages()
-    bench.send(client, Puback(sent[0].packet_id), Pubrec(sent[1].packet_id))
-    assert client.take() == [Pubrel(sent[1].packet_id)]
+    bench.send(client, puback(sent[0].packet_id), pubrec(sent[1].packet_id))
+    assert client.take() == [pubrel(sent[1].packet_id)]
     bench.lose(client)
     again = bench.join("c", clean=False)
     assert again.take() == [
-        Pubrel(sent[1].packet_id),
+        pubrel(sent[1].packet_id),
         Publish("t", b"2", 1, False, True, sent[2].packet_id),
         Publish("t", b"3", 2, False, True, sent[3].packet_id),
     ]
@@ -160,9 +156,9 @@ def test_when_packet_ids_run_out_the_next_message_waits(persistent: bool) -> Non
     sent = client.take_messages()
     assert len(sent) == PACKET_IDS
     # The second id is free, but the next in the sequence is the first, which is not: order is kept, nothing breaks.
-    bench.send(client, Puback(2))
+    bench.send(client, puback(2))
     assert client.take_messages() == []
-    bench.send(client, Puback(1))
+    bench.send(client, puback(1))
     assert [(m.payload, m.packet_id) for m in client.take_messages()] == [(b"65535", 1), (b"65536", 2)]
 
 
@@ -190,12 +186,12 @@ def test_acks_for_nothing_are_counted_and_change_nothing(persistent: bool) -> No
     bench.publish("t", b"x", qos=2)
     [message] = client.take_messages()
     # PUBACK and PUBCOMP are the wrong answers to QoS 2 at this point.
-    bench.send(client, Puback(message.packet_id), Pubcomp(message.packet_id), Pubrec(999), Puback(7))
-    assert client.take() == [Pubrel(999, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)]
+    bench.send(client, puback(message.packet_id), pubcomp(message.packet_id), pubrec(999), puback(7))
+    assert client.take() == [pubrel(999, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)]
     assert bench.core.counters.acks_unknown == 4
-    bench.send(client, Pubrec(message.packet_id))
-    assert client.take() == [Pubrel(message.packet_id)]
-    bench.send(client, Pubcomp(message.packet_id))
+    bench.send(client, pubrec(message.packet_id))
+    assert client.take() == [pubrel(message.packet_id)]
+    bench.send(client, pubcomp(message.packet_id))
     assert client.take() == []
     assert client.closed is None
 
@@ -207,8 +203,8 @@ def test_pubrel_comes_again_for_a_repeated_pubrec(persistent: bool) -> None:
     bench.subscribed(client, "t", 2)
     bench.publish("t", b"x", qos=2)
     [message] = client.take_messages()
-    bench.send(client, Pubrec(message.packet_id), Pubrec(message.packet_id))
-    assert client.take() == [Pubrel(message.packet_id)] * 2
+    bench.send(client, pubrec(message.packet_id), pubrec(message.packet_id))
+    assert client.take() == [pubrel(message.packet_id)] * 2
 
 
 @v311("MQTT-3.3.1-1")
@@ -216,7 +212,7 @@ def test_after_a_crash_all_that_may_have_left_has_dup_however_small_the_window()
     queue = MemoryQueue()
     for n in range(1, 7):
         queue.push(Publish("t", b"%d" % n, 1), n, 1, False)
-    outbound = Outbound(queue, 2, 100, Counters())
+    outbound = Outbound(queue, 2, Limits(queue_messages_max=100), Counters(), Clock())
     outbound.sent_before = 5
     link = ScriptedLink()
     outbound.resume(link)
@@ -227,7 +223,7 @@ def test_after_a_crash_all_that_may_have_left_has_dup_however_small_the_window()
     while messages := link.take_messages():
         for message in messages:
             got.append((message.payload, message.dup))
-            assert outbound.puback(message.packet_id)
+            assert outbound.finish(message.packet_id, 1, 1) == 0
         outbound.record_acknowledged()
         outbound.pump(link)
     assert got == [(b"1", True), (b"2", True), (b"3", True), (b"4", True), (b"5", True), (b"6", False)]
@@ -235,7 +231,8 @@ def test_after_a_crash_all_that_may_have_left_has_dup_however_small_the_window()
 
 
 def test_what_the_store_cannot_give_costs_one_client_its_connection_and_nobody_else() -> None:
-    store = FragileStore()
+    sessions = FragileSessions()
+    store = ScriptedStore(late=False, sessions=sessions)
     bench = Bench(store, Limits(inflight_max=1))
     unlucky, lucky = (bench.join(name, clean=False) for name in ("u", "l"))
     for client in (unlucky, lucky):
@@ -243,9 +240,9 @@ def test_what_the_store_cannot_give_costs_one_client_its_connection_and_nobody_e
     for payload in (b"1", b"2"):
         bench.publish("t", payload, qos=1)
     firsts = [client.take_messages()[0] for client in (unlucky, lucky)]
-    store.queues["u"].is_damaged = True
-    bench.send(unlucky, Puback(firsts[0].packet_id), turn=False)
-    bench.send(lucky, Puback(firsts[1].packet_id), turn=False)
+    sessions.queues[0].is_damaged = True
+    bench.send(unlucky, puback(firsts[0].packet_id), turn=False)
+    bench.send(lucky, puback(firsts[1].packet_id), turn=False)
     bench.turn()
     assert unlucky.closed == ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
     assert lucky.payloads() == [b"2"]
@@ -278,7 +275,7 @@ def test_a_puback_that_makes_room_is_left_to_the_turn(persistent: bool) -> None:
     bench.publish("t", b"1", qos=1)
     (message,) = client.take_messages()
     assert not bench.core.acknowledged(client, message.packet_id, bench.now_ms)
-    bench.send(client, Puback(message.packet_id))
+    bench.send(client, puback(message.packet_id))
     assert client.payloads() == [b"1"]
 
 
@@ -289,9 +286,9 @@ def test_a_puback_of_qos_2_is_left_to_the_turn_which_counts_it() -> None:
     bench.publish("t", b"x", qos=2)
     (message,) = client.take_messages()
     assert not bench.core.acknowledged(client, message.packet_id, bench.now_ms)
-    bench.send(client, Puback(message.packet_id), Pubrec(message.packet_id))
+    bench.send(client, puback(message.packet_id), pubrec(message.packet_id))
     assert bench.core.counters.acks_unknown == 1
-    assert client.take() == [Pubrel(message.packet_id)]
+    assert client.take() == [pubrel(message.packet_id)]
 
 
 def test_retained_messages_go_on_when_a_puback_makes_room() -> None:
@@ -304,7 +301,7 @@ def test_retained_messages_go_on_when_a_puback_makes_room() -> None:
         (message,) = client.take_messages()
         assert message.payload == b"%d" % n
         if not bench.core.acknowledged(client, message.packet_id, bench.now_ms):
-            bench.send(client, Puback(message.packet_id))
+            bench.send(client, puback(message.packet_id))
 
 
 @v311("MQTT-4.6.0-2", "MQTT-4.6.0-5")
@@ -316,7 +313,7 @@ def test_without_a_disk_to_wait_for_messages_keep_their_order_all_the_same() -> 
     bench.send(two, Publish("t", b"c", 1, True, False, 1), turn=False)
     bench.send(three, Publish("t", b"d", 1, False, False, 1))
     assert reader.payloads() == [b"a", b"b", b"c", b"d"]
-    assert one.take() == [Pubrec(1), Puback(2)]
+    assert one.take() == [pubrec(1), puback(2)]
 
 
 def test_a_client_that_is_away_gets_what_another_one_published_meanwhile(persistent: bool) -> None:
@@ -326,7 +323,7 @@ def test_a_client_that_is_away_gets_what_another_one_published_meanwhile(persist
     bench.lose(away)
     bench.send(writer, Publish("t", b"a", 1, False, False, 1))
     bench.send(writer, Publish("t", b"b", 1, False, False, 2))
-    assert writer.take() == [Puback(1), Puback(2)]
+    assert writer.take() == [puback(1), puback(2)]
     assert bench.join("away", clean=False).payloads() == [b"a", b"b"]
 
 
@@ -336,7 +333,7 @@ KIB = 1024
 
 
 def limited_in_bytes(persistent: bool) -> tuple[Bench, ScriptedLink]:
-    bench = Bench(MemoryStore(queues=persistent), Limits(queue_bytes_max=100 * KIB))
+    bench = Bench(ScriptedStore(late=False, queues=persistent), Limits(queue_bytes_max=100 * KIB))
     client = bench.join("c", clean=False)
     bench.subscribed(client, "t", 1)
     return bench, client
@@ -346,7 +343,7 @@ def in_memory(bench: Bench) -> int:
     [session] = bench.core.sessions()
     outbound = session.outbound
     waiting = [] if outbound.queue is not None else list(outbound.backlog)
-    return sum(len(queued.message.payload) for queued in [*outbound.inflight.parted().values(), *waiting])
+    return sum(len(queued.messages[0].payload) for queued in [*outbound.inflight.runs, *waiting])
 
 
 def test_large_messages_that_are_not_acknowledged_close_the_window_early(persistent: bool) -> None:
@@ -358,12 +355,12 @@ def test_large_messages_that_are_not_acknowledged_close_the_window_early(persist
     assert in_memory(bench) <= 111 * KIB
     dropped = bench.core.counters.dropped_queue_full
     assert dropped == (0 if persistent else 40)
-    bench.send(client, *[Puback(message.packet_id) for message in got])
+    bench.send(client, *[puback(message.packet_id) for message in got])
     for n in range(50, 60):
         bench.publish("t", b"%02d" % n + bytes(10 * KIB), 1)
     while more := client.take_messages():
         got += more
-        bench.send(client, *[Puback(message.packet_id) for message in more])
+        bench.send(client, *[puback(message.packet_id) for message in more])
     wanted = range(60) if persistent else [*range(10), *range(50, 60)]
     assert [int(message.payload[:2]) for message in got] == list(wanted)
 
@@ -383,7 +380,7 @@ def test_one_message_goes_however_large(persistent: bool) -> None:
         bench.publish("t", b"%d" % n + bytes(200 * KIB), 1)
         [message] = client.take_messages()
         assert message.payload[:1] == b"%d" % n
-        bench.send(client, Puback(message.packet_id))
+        bench.send(client, puback(message.packet_id))
     assert bench.core.counters.dropped_queue_full == 0
 
 
@@ -399,7 +396,7 @@ def test_a_client_that_is_back_gets_its_window_again_as_fast_as_it_reads(persist
     assert [(message.payload, message.dup) for message in again] == [(b"0", True), (b"1", True), (b"2", True)]
     # A new message waits behind them, and one that is acknowledged in the meantime is not sent again.
     bench.publish("t", b"9", 1)
-    bench.send(client, Puback(5))
+    bench.send(client, puback(5))
     assert client.take_messages() == []
     client.room = 100
     bench.core.writable(client)
@@ -419,7 +416,7 @@ def test_acknowledged_messages_weigh_nothing(persistent: bool) -> None:
     for _ in range(500):
         bench.send(client, Publish("t", bytes(KIB), 1, packet_id=1))
         [message] = client.take_messages()
-        bench.send(client, Puback(message.packet_id))
+        bench.send(client, puback(message.packet_id))
     assert bench.core.counters.dropped_queue_full == 0
 
 
@@ -432,25 +429,25 @@ def test_a_resumed_session_gets_publish_packets_within_its_new_window_and_every_
     for number in range(6):
         bench.publish("t", b"%d" % number, qos=2)
     ids = [message.packet_id for message in client.take_messages()]
-    bench.send(client, Pubrec(ids[1]), Pubrec(ids[5]))
+    bench.send(client, pubrec(ids[1]), pubrec(ids[5]))
     client.take()
     bench.lose(client)
     again = bench.join("c", clean=False, receive_maximum=2)
     packets = again.take()
-    assert [packet.packet_id for packet in packets if isinstance(packet, Pubrel)] == [ids[1], ids[5]]
+    assert [packet.packet_id for packet in packets if is_pubrel(packet)] == [ids[1], ids[5]]
     sent = [packet.packet_id for packet in packets if isinstance(packet, Publish)]
     assert sent == [ids[0]]
     while packets:
         for packet in packets:
-            if isinstance(packet, Pubrel):
-                bench.send(again, Pubcomp(packet.packet_id))
+            if is_pubrel(packet):
+                bench.send(again, pubcomp(packet.packet_id))
             elif isinstance(packet, Publish):
                 assert packet.dup
-                bench.send(again, Pubrec(packet.packet_id))
+                bench.send(again, pubrec(packet.packet_id))
         packets = again.take()
         sent += [packet.packet_id for packet in packets if isinstance(packet, Publish)]
         outbound = bench.core.sessions()[0].outbound
-        assert len(outbound.inflight) - len(outbound.resend_ids) <= 2
+        assert sum(len(run) for run in outbound.inflight.runs if run.is_sent) <= 2
     assert sent == [ids[0], ids[2], ids[3], ids[4]]
     assert bench.core.sessions()[0].outbound.memory_bytes == 0
 
@@ -458,20 +455,21 @@ def test_a_resumed_session_gets_publish_packets_within_its_new_window_and_every_
 class SmallLink(ScriptedLink):
     """A client with a Maximum Packet Size: what is larger is dropped."""
 
-    def deliver(self, delivery: Delivery) -> bool:
-        return len(delivery.message.payload) < 10 and super().deliver(delivery)
+    def fits(self, delivery: Delivery) -> bool:
+        [message] = delivery.messages
+        return len(message.payload) < 10
 
 
 @v5("MQTT-3.1.2-25")
-@pytest.mark.parametrize("shortcuts", [False, True])
+@pytest.mark.parametrize("run_max", [1, 512])
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("topic_filter", ["t", "$share/g/t"])
 def test_a_message_that_is_too_large_for_its_client_counts_as_delivered(
-    persistent: bool, shortcuts: bool, topic_filter: str
+    persistent: bool, run_max: int, topic_filter: str
 ) -> None:
-    bench = Bench(ScriptedStore(late=False, queues=persistent), shortcuts=shortcuts)
+    bench = Bench(ScriptedStore(late=False, queues=persistent), run_max=run_max)
     client = SmallLink()
-    connect = Connect("c", False, session_expiry_s=60, receive_maximum=1)
+    connect = Connect("c", False, session_expiry_s=60, receive_maximum=1, maximum_packet_size=10)
     bench.core.connect(client, connect, Identity("", "c"), "MQTT 5", "test")
     bench.turn()
     bench.subscribe(client, topic_filter, 1)
@@ -481,7 +479,7 @@ def test_a_message_that_is_too_large_for_its_client_counts_as_delivered(
     got = []
     while messages := client.take_messages():
         got += [message.payload for message in messages]
-        bench.send(client, *(Puback(message.packet_id) for message in messages))
+        bench.send(client, *(puback(message.packet_id) for message in messages))
     assert got == [b"small", b"small too"]
     outbound = bench.core.sessions()[0].outbound
     assert (len(outbound.inflight), len(outbound.shared), outbound.memory_bytes) == (0, 0, 0)
@@ -490,10 +488,10 @@ def test_a_message_that_is_too_large_for_its_client_counts_as_delivered(
 def test_a_pubrel_of_an_unknown_identifier_is_confirmed_with_a_reason() -> None:
     bench = Bench()
     client = bench.join("c")
-    bench.send(client, Pubrel(7))
-    assert client.take() == [Pubcomp(7, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)]
-    bench.send(client, Publish("t", b"x", 2, packet_id=7), Pubrel(7))
-    assert client.take() == [Pubrec(7, ReasonCode.NO_MATCHING_SUBSCRIBERS), Pubcomp(7)]
+    bench.send(client, pubrel(7))
+    assert client.take() == [pubcomp(7, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)]
+    bench.send(client, Publish("t", b"x", 2, packet_id=7), pubrel(7))
+    assert client.take() == [pubrec(7, ReasonCode.NO_MATCHING_SUBSCRIBERS), pubcomp(7)]
 
 
 @v5("MQTT-4.3.3-4", "MQTT-4.4.0-2")
@@ -504,7 +502,7 @@ def test_a_message_that_the_client_refuses_is_not_sent_again(qos: int) -> None:
     bench.subscribed(client, "t", 2)
     bench.publish("t", b"x", qos=qos)
     (message,) = client.take_messages()
-    refusal = Puback(message.packet_id, 0x97) if qos == 1 else Pubrec(message.packet_id, 0x97)
+    refusal = puback(message.packet_id, 0x97) if qos == 1 else pubrec(message.packet_id, 0x97)
     bench.send(client, refusal)
     assert client.take() == []
     bench.lose(client)
@@ -517,6 +515,6 @@ def test_the_identifier_of_a_refused_qos_2_message_is_free() -> None:
     client = bench.join("c")
     bench.send(client, Publish("a/b", b"x", 2, packet_id=1), Publish("a", b"x", 2, packet_id=1))
     assert client.take() == [
-        Pubrec(1, ReasonCode.TOPIC_NAME_INVALID),
-        Pubrec(1, ReasonCode.NO_MATCHING_SUBSCRIBERS),
+        pubrec(1, ReasonCode.TOPIC_NAME_INVALID),
+        pubrec(1, ReasonCode.NO_MATCHING_SUBSCRIBERS),
     ]

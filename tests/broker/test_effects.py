@@ -1,15 +1,12 @@
 """Effects: nothing that promises something is sent before the commit, and nothing overtakes."""
 
-from embermq.broker.effects import DELIVERIES_A_TURN, SUBACK_WEIGHT, WEIGHT_MAX
+from embermq.broker.effects import DELIVERIES_A_TURN, WEIGHT_MAX
+from embermq.broker.subscriptions import SUBACK_WEIGHT
 from embermq.protocol.packets import (
     Connack,
     Pingreq,
     Pingresp,
-    Puback,
-    Pubcomp,
     Publish,
-    Pubrec,
-    Pubrel,
     Suback,
     Subscribe,
     SubscriptionRequest,
@@ -18,6 +15,7 @@ from embermq.protocol.packets import (
     Will,
 )
 from embermq.protocol.reasons import ReasonCode
+from support.acknowledgements import puback, pubcomp, pubrec, pubrel
 from support.clauses import v311
 from support.core import Bench
 from support.stores import ScriptedStore
@@ -33,7 +31,7 @@ def test_puback_and_delivery_wait_for_the_commit() -> None:
     bench.send(writer, Publish("t", b"x", 1, packet_id=9))
     assert (writer.take(), reader.take()) == ([], [])
     store.finish()
-    assert writer.take() == [Puback(9)]
+    assert writer.take() == [puback(9)]
     assert reader.payloads() == [b"x"]
 
 
@@ -63,10 +61,10 @@ def test_while_one_group_is_written_the_next_one_gathers() -> None:
     bench.send(writer, Publish("t", b"x", 1, packet_id=2))
     bench.send(writer, Publish("t", b"x", 1, packet_id=3))
     store.finish()
-    assert writer.take() == [Puback(1)]
+    assert writer.take() == [puback(1)]
     bench.turn()
     store.finish()
-    assert writer.take() == [Puback(2), Puback(3)]
+    assert writer.take() == [puback(2), puback(3)]
     assert store.done is None
 
 
@@ -108,10 +106,10 @@ def test_qos_2_repeats_are_answered_and_delivered_once() -> None:
     store.finish()
     bench.turn()
     store.finish()
-    assert writer.take() == [Pubrec(5), Pubrec(5)]
+    assert writer.take() == [pubrec(5), pubrec(5)]
     assert reader.payloads() == [b"x"]
-    bench.send(writer, Pubrel(5))
-    assert writer.take() == [Pubcomp(5)]
+    bench.send(writer, pubrel(5))
+    assert writer.take() == [pubcomp(5)]
     bench.send(writer, message)
     store.finish()
     assert reader.payloads() == [b"x"]
@@ -124,12 +122,12 @@ def test_a_persistent_session_is_sent_pubcomp_when_its_pubrel_is_recorded() -> N
     bench.subscribed(bench.join("r"), "t", 0)
     bench.send(writer, Publish("t", b"x", 2, packet_id=5))
     store.finish()
-    assert writer.take() == [Pubrec(5)]
+    assert writer.take() == [pubrec(5)]
     bench.turn()
-    bench.send(writer, Pubrel(5))
+    bench.send(writer, pubrel(5))
     assert writer.take() == []
     store.finish()
-    assert writer.take() == [Pubcomp(5)]
+    assert writer.take() == [pubcomp(5)]
 
 
 def test_a_pubrel_that_comes_too_early_is_answered_after_its_pubrec() -> None:
@@ -138,11 +136,11 @@ def test_a_pubrel_that_comes_too_early_is_answered_after_its_pubrec() -> None:
     writer = bench.join("w")
     bench.subscribed(bench.join("r"), "t", 0)
     message = Publish("t", b"x", 2, packet_id=5)
-    bench.send(writer, message, Pubrel(5))
-    bench.send(writer, message, Pubrel(5))
+    bench.send(writer, message, pubrel(5))
+    bench.send(writer, message, pubrel(5))
     assert writer.take() == []
     bench.commit()
-    assert writer.take() == [Pubrec(5), Pubcomp(5), Pubrec(5), Pubcomp(5)]
+    assert writer.take() == [pubrec(5), pubcomp(5), pubrec(5), pubcomp(5)]
 
 
 def test_a_session_that_is_not_persistent_does_not_wait_for_records_of_others() -> None:
@@ -152,12 +150,12 @@ def test_a_session_that_is_not_persistent_does_not_wait_for_records_of_others() 
     bench.subscribed(reader, "t", 2)
     bench.send(writer, Publish("t", b"x", 2, packet_id=5))
     bench.commit()
-    assert writer.take() == [Pubrec(5)]
+    assert writer.take() == [pubrec(5)]
     assert reader.payloads() == [b"x"]
     bench.send(other, Publish("t", b"y", 1, packet_id=1))
-    bench.send(writer, Pubrel(5))
-    bench.send(reader, Pubrec(1))
-    assert (writer.take(), reader.take(), other.take()) == ([Pubcomp(5)], [Pubrel(1)], [])
+    bench.send(writer, pubrel(5))
+    bench.send(reader, pubrec(1))
+    assert (writer.take(), reader.take(), other.take()) == ([pubcomp(5)], [pubrel(1)], [])
 
 
 def test_pubrel_waits_until_it_is_known_that_the_client_has_the_message() -> None:
@@ -170,10 +168,10 @@ def test_pubrel_waits_until_it_is_known_that_the_client_has_the_message() -> Non
     bench.publish("t", b"x", qos=2)
     store.finish()
     [message] = reader.take_messages()
-    bench.send(reader, Pubrec(message.packet_id))
+    bench.send(reader, pubrec(message.packet_id))
     assert reader.take() == []
     store.finish()
-    assert reader.take() == [Pubrel(message.packet_id)]
+    assert reader.take() == [pubrel(message.packet_id)]
 
 
 def test_a_failing_store_takes_nothing_that_must_last_and_goes_on_with_the_rest() -> None:
@@ -195,7 +193,7 @@ def test_a_failing_store_takes_nothing_that_must_last_and_goes_on_with_the_rest(
     assert refused.take() == [Connack(False, ReasonCode.SERVER_UNAVAILABLE)]
     store.trouble = ""
     store.finish()
-    assert earlier.take() == [Puback(1)]
+    assert earlier.take() == [puback(1)]
     assert reader.payloads() == [b"pending"]
     assert bench.core.counters.store_refusals == 1
 
@@ -311,11 +309,11 @@ def test_a_large_group_is_released_in_order_in_several_turns_and_the_next_group_
     bench.turn()
     bench.commit()
     assert len(first) + len(writer.take()) == count
-    assert other.take() == [Puback(1)]
+    assert other.take() == [puback(1)]
     received = []
     while messages := reader.take_messages():  # as the window allows
         received += [message.payload for message in messages]
-        bench.send(reader, *(Puback(message.packet_id) for message in messages))
+        bench.send(reader, *(puback(message.packet_id) for message in messages))
         bench.commit()
     assert received == [*payloads, b"behind"]
 

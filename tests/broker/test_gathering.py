@@ -6,12 +6,13 @@ from itertools import pairwise
 import pytest
 
 from embermq.broker.effects import (
-    COMMITS_AT_ONCE_MAX,
     GATHER_ENOUGH,
     GATHER_QUIET_MS,
     REST_AFTER_MS,
+    UNGATHERED_MAX,
 )
-from embermq.protocol.packets import Puback, Publish
+from embermq.protocol.packets import Publish
+from support.acknowledgements import puback
 from support.core import Bench, ScriptedLink
 from support.stores import ScriptedStore
 
@@ -79,7 +80,7 @@ def test_small_groups_that_follow_closely_are_one_commit(bench: Bench, store: Sc
     timers.elapse()
     assert store.commits == commits + 1
     bench.commit()
-    assert [second.take(), third.take()] == [[Puback(1, 0x10)], [Puback(1, 0x10)]]
+    assert [second.take(), third.take()] == [[puback(1, 0x10)], [puback(1, 0x10)]]
 
 
 def test_while_the_processor_has_time_no_group_waits(bench: Bench, store: ScriptedStore, timers: Timers) -> None:
@@ -106,15 +107,15 @@ def test_a_client_that_waits_for_each_answer_loses_time_seldom(
 ) -> None:
     [client] = clients(bench, 1)
     waited: list[int] = []
-    for number in range(1, 3 * COMMITS_AT_ONCE_MAX + 10):
+    for number in range(1, 3 * UNGATHERED_MAX + 10):
         publish(bench, client, number)
         if store.done is None:
             waited.append(number)
             timers.elapse()
         bench.commit()
-        assert client.take() == [Puback(number, 0x10)]
+        assert client.take() == [puback(number, 0x10)]
     between = [later - earlier - 1 for earlier, later in pairwise(waited)]
-    assert between == [1, 2, 4, 8, 16, 32, COMMITS_AT_ONCE_MAX, COMMITS_AT_ONCE_MAX]
+    assert between == [1, 2, 4, 8, 16, 32, UNGATHERED_MAX, UNGATHERED_MAX]
 
 
 def test_a_group_that_has_gained_lets_the_next_ones_wait(bench: Bench, store: ScriptedStore, timers: Timers) -> None:
@@ -151,7 +152,7 @@ def test_a_group_with_enough_in_it_stops_waiting(bench: Bench, store: ScriptedSt
     assert store.done is not None
     timers.elapse()  # the timer finds nothing to do
     bench.commit()
-    assert others[-1].take() == [Puback(1, 0x10)]
+    assert others[-1].take() == [puback(1, 0x10)]
 
 
 def test_the_server_may_rest_while_a_group_gathers(bench: Bench, store: ScriptedStore, timers: Timers) -> None:

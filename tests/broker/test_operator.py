@@ -2,11 +2,11 @@
 
 from embermq.broker.access import OPERATOR, Identity
 from embermq.broker.operator import retained_message, retained_pieces
-from embermq.broker.retained_delivery import PIECE_BYTES, PIECE_MESSAGES
+from embermq.broker.retained_streams import PIECE_BYTES, PIECE_MESSAGES
 from embermq.protocol.packets import Publish
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.budgets import RetainedBudget
-from embermq.store.memory import MemoryStore
+from embermq.store.engines.memory import MemoryStore
 from support.core import Bench, ScriptedAccess
 from support.stores import ScriptedStore
 
@@ -17,7 +17,7 @@ def test_no_rule_binds_the_operator() -> None:
     assert bench.core.publish_sessionless(message, Identity("", "$operator")) == ReasonCode.NOT_AUTHORIZED
     assert bench.core.publish_sessionless(message, OPERATOR) is None
     bench.turn()
-    kept = bench.store.retained_get("a")
+    kept = bench.store.retained.get("a")
     assert kept is not None and (kept.payload, kept.client_id) == (b"1", "$operator")
 
 
@@ -28,7 +28,7 @@ def test_what_is_not_taken_has_a_reason() -> None:
     assert publish(Publish("a/2", b"1", 0, True), OPERATOR) == ReasonCode.QUOTA_EXCEEDED
     assert publish(Publish("$SYS/broker/version", b"1", 0, True), OPERATOR) == ReasonCode.TOPIC_NAME_INVALID
     assert publish(Publish("/".join("x" * 200), b"1", 0, True), OPERATOR) == ReasonCode.TOPIC_NAME_INVALID
-    assert bench.store.retained_totals()[0] == 1
+    assert bench.store.retained.totals()[0] == 1
 
 
 def test_the_answer_waits_for_the_disk() -> None:
@@ -55,7 +55,7 @@ def test_the_servers_own_topics_stay_its_own_after_it_has_published_them() -> No
     message = Publish("$SYS/broker/version", b"1", 0, True)
     assert bench.core.publish_sessionless(message, OPERATOR) == ReasonCode.TOPIC_NAME_INVALID
     assert bench.core.publish_sessionless(message, Identity("", "c")) == ReasonCode.TOPIC_NAME_INVALID
-    assert bench.store.retained_totals()[0] == 0
+    assert bench.store.retained.totals()[0] == 0
 
 
 def test_pieces_are_bounded_and_miss_nothing() -> None:

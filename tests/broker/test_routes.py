@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embermq.broker.routes import Routes, Subscription, subscription_bytes
+from embermq.broker.routes import Routes
+from embermq.broker.session import Subscription, subscription_bytes
 from embermq.protocol.topics import check_topic_filter, check_topic_name, matches
 from support.clauses import v5, v311
 from support.core import new_session
@@ -85,19 +86,6 @@ def test_own_messages_are_for_the_subscriptions_without_no_local_only() -> None:
     assert (own.qos, own.retain_as_published, own.ids) == (1, False, (2,))
     [only_no_local] = trie.route("a/c").receivers
     assert only_no_local.own is None
-
-
-def test_a_route_is_plain_only_if_all_copies_are_alike() -> None:
-    for subscription in (
-        Subscription(new_session(), "t", 0, no_local=True),
-        Subscription(new_session(), "t", 0, retain_as_published=True),
-        Subscription(new_session(), "t", 0, ids=(1,)),
-    ):
-        trie = Routes()
-        trie.add(Subscription(new_session("other"), "t", 0))
-        assert trie.route("t").is_plain
-        trie.add(subscription)
-        assert not trie.route("t").is_plain
 
 
 @pytest.mark.parametrize(

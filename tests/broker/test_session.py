@@ -4,8 +4,9 @@ import gc
 
 from embermq.broker.access import AllowAll
 from embermq.broker.core import Core
+from embermq.broker.deadlines import STALE_MAX, Deadlines
 from embermq.broker.limits import Limits
-from embermq.broker.session import STALE_MAX, Deadlines, Session
+from embermq.broker.session import Session
 from embermq.store.interface import SavedSession
 from support.core import Bench, new_session
 from support.stores import ScriptedStore
@@ -18,30 +19,30 @@ def session(keep_alive_ms: int) -> Session:
 
 
 def test_what_falls_due_comes_in_order_and_once() -> None:
-    deadlines = Deadlines(lambda session: session.keep_alive_ms)
+    deadlines: Deadlines[Session] = Deadlines(lambda each: each.keep_alive_ms)
     late, soon, never = session(300), session(100), session(0)
     for each in (late, soon, never):
         deadlines.watch(each)
     assert deadlines.next_ms() == 100
-    assert deadlines.expired(99) == []
-    assert deadlines.expired(300) == [soon, late]
-    assert deadlines.expired(1_000) == []
+    assert deadlines.expired(99, 10) == []
+    assert deadlines.expired(300, 10) == [soon, late]
+    assert deadlines.expired(1_000, 10) == []
 
 
 def test_a_deadline_may_move_both_ways() -> None:
-    deadlines = Deadlines(lambda session: session.keep_alive_ms)
+    deadlines: Deadlines[Session] = Deadlines(lambda each: each.keep_alive_ms)
     moving = session(100)
     deadlines.watch(moving)
     moving.keep_alive_ms = 200
-    assert deadlines.expired(150) == []
+    assert deadlines.expired(150, 10) == []
     moving.keep_alive_ms = 160
     deadlines.watch(moving)
-    assert deadlines.expired(160) == [moving]
-    assert deadlines.expired(1_000) == []
+    assert deadlines.expired(160, 10) == [moving]
+    assert deadlines.expired(1_000, 10) == []
 
 
 def test_what_is_forgotten_never_falls_due_and_takes_no_room() -> None:
-    deadlines = Deadlines(lambda session: session.keep_alive_ms)
+    deadlines: Deadlines[Session] = Deadlines(lambda each: each.keep_alive_ms)
     kept = session(50)
     deadlines.watch(kept)
     for _ in range(10 * STALE_MAX):
@@ -50,7 +51,7 @@ def test_what_is_forgotten_never_falls_due_and_takes_no_room() -> None:
         deadlines.forget(gone)
         deadlines.forget(gone)
     assert len(deadlines) <= STALE_MAX + 3
-    assert deadlines.expired(1 << 40) == [kept]
+    assert deadlines.expired(1 << 40, 10) == [kept]
 
 
 def test_a_client_that_left_is_not_remembered_until_its_keep_alive_would_have_ended() -> None:

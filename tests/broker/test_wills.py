@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from embermq.broker.access import Identity
+from embermq.broker.access import AllowAll, Identity
+from embermq.broker.clock import Clock
+from embermq.broker.context import Context
 from embermq.broker.limits import Limits
-from embermq.broker.queues.clock import Clock
 from embermq.broker.wills import WILLS_A_TICK, Wills
 from embermq.protocol.packets import Disconnect, Publish, Suback, Will
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import SavedWill
+from embermq.store.records import Published, WillCleared, WillSet
 from support.clauses import v5, v311
 from support.core import Bench, DiskBench, ScriptedLink
 from support.stores import ScriptedStore
@@ -26,8 +28,9 @@ def watcher(bench: Bench) -> ScriptedLink:
     return link
 
 
-def wills_of(bench: Bench) -> Wills:
-    return Wills(bench.store, bench.core.delivery, bench.core.counters, Clock())
+def wills_of(bench: Bench) -> tuple[Wills, Clock]:
+    context = Context(bench.store, AllowAll(), Limits(), lambda: None)
+    return Wills(context, bench.core.delivery), context.clock
 
 
 @pytest.mark.parametrize("how", ["lost", "takeover", "protocol error", "keep-alive"])
@@ -76,14 +79,17 @@ def test_a_new_connection_replaces_the_will() -> None:
 def test_a_will_with_a_delay_falls_due_when_it_has_passed_and_once() -> None:
     bench = Bench()
     watch = watcher(bench)
-    wills = wills_of(bench)
-    wills.schedule("device-7", DELAYED, CLIENT, now_ms=1_000)
+    wills, clock = wills_of(bench)
+    clock.move(1_000)
+    wills.schedule("device-7", DELAYED, CLIENT)
     assert wills.next_deadline_ms() == 31_000
-    wills.publish_due(30_999)
+    clock.move(30_999)
+    wills.publish_due()
     bench.turn()
     assert watch.payloads() == []
-    wills.publish_due(31_000)
-    wills.publish_due(99_000)
+    for now_ms in (31_000, 99_000):
+        clock.move(now_ms)
+        wills.publish_due()
     bench.turn()
     assert watch.payloads() == [b"gone"]
     assert wills.next_deadline_ms() is None
@@ -118,7 +124,7 @@ def test_the_end_of_a_session_ends_the_delay_of_its_will(how: str) -> None:
 
 def test_a_refused_will_harms_nothing_and_is_counted() -> None:
     bench = Bench()
-    wills_of(bench).schedule("device-7", Will("$SYS/x", b"x"), CLIENT, now_ms=0)
+    wills_of(bench)[0].schedule("device-7", Will("$SYS/x", b"x"), CLIENT)
     assert bench.core.counters.dropped_topic_refused == 1
 
 
@@ -148,7 +154,7 @@ def test_connack_waits_until_the_will_is_durable(clean: bool) -> None:
     bench = Bench(store)
     client = bench.connect("c", clean=clean, will=WILL)
     assert client.got == []
-    assert any(record[1] == "will set" for record in store.records)
+    assert any(isinstance(record, WillSet) for _, record in store.records)
     bench.commit()
     assert len(client.got) == 1
 
@@ -158,8 +164,8 @@ def test_a_will_and_the_record_that_it_is_gone_are_in_one_group_and_leave_togeth
     bench = Bench(store)
     watch = watcher(bench)
     bench.lose(bench.join("c", will=Will("will", b"gone", 0)))
-    kinds = [record[1] for record in store.records]
-    assert kinds.index("will cleared") == kinds.index("publish") + 1
+    kinds = [type(record) for _, record in store.records]
+    assert kinds.index(WillCleared) == kinds.index(Published) + 1
     assert watch.payloads() == []
     bench.commit()
     assert watch.payloads() == [b"gone"]
@@ -279,8 +285,9 @@ def test_the_wills_of_many_clients_are_published_over_several_ticks() -> None:
 
 def test_clients_that_come_and_go_leave_no_entries_behind() -> None:
     bench = Bench()
-    wills = wills_of(bench)
+    wills, clock = wills_of(bench)
     for number in range(10_000):
-        wills.schedule("device-7", DELAYED, CLIENT, now_ms=number)
+        clock.move(number)
+        wills.schedule("device-7", DELAYED, CLIENT)
         wills.set("device-7", 0, "", None, None)
-    assert len(wills._heap) < 2_000
+    assert len(wills._deadlines) < 2_000

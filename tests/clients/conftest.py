@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from embermq import Broker
-from support.certificates import Authority
+from embermq.certificates import Authority
 from support.client_paths import Ways
 from support.v5_clients.mqtt_js_client import VERSION, NotAvailable, Process, install
 

@@ -10,8 +10,12 @@ import pytest
 
 from embermq import Broker
 from embermq.broker.limits import Limits
-from embermq.protocol.mqtt.fields import PROPERTIES_BYTES_MAX, PROPERTIES_MAX
-from embermq.protocol.mqtt.settings import TOPIC_ALIAS_BYTES_MAX, TOPIC_ALIAS_MAXIMUM
+from embermq.protocol.mqtt.settings import (
+    PROPERTIES_BYTES_MAX,
+    PROPERTIES_MAX,
+    TOPIC_ALIAS_BYTES_MAX,
+    TOPIC_ALIAS_MAXIMUM,
+)
 from support import wire, wire_v5
 from support.wire_v5 import (
     ALIAS,

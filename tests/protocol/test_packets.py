@@ -18,6 +18,6 @@ def test_a_packet_shows_its_fields_and_nothing_else() -> None:
 
 
 def test_packets_have_no_hash() -> None:
-    for packet in (Publish("t", b"x"), Delivery(Publish("t", b"x")), Pingreq()):
+    for packet in (Publish("t", b"x"), Delivery([Publish("t", b"x")]), Pingreq()):
         with pytest.raises(TypeError, match="unhashable"):
             hash(packet)

@@ -90,7 +90,7 @@ def test_a_message_without_a_session_is_dropped_where_a_name_is_needed(join: Joi
     join(A, "sender").send_bytes(pubwos(A, "public/guests", b"x"))
     assert reader.drain() == []
     assert guarded._server is not None
-    assert guarded._server.listeners.datagrams[0].engine.counters.dropped_sessionless == 1
+    assert guarded._server.core.counter_values()["sn/dropped-sessionless"] == 1
 
 
 @ALL

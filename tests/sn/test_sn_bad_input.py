@@ -8,7 +8,6 @@ import pytest
 
 from embermq import Broker
 from embermq.transport.server import GROUP_BYTES_MAX
-from embermq.transport.udp import SnListener
 from support.sn_client import CODES, PROFILES, TWO, V12, A, B, Message, SnClient, packet, unframe
 from support.sn_vectors import REJECTED, VECTORS
 from support.stores import ScriptedStore
@@ -19,9 +18,9 @@ Sn = Callable[..., SnClient]
 ALL = pytest.mark.parametrize("profile", PROFILES)
 
 
-def listener_of(broker: Broker) -> SnListener:
+def counts_of(broker: Broker) -> dict[str, int]:
     assert broker._server is not None
-    return broker._server.listeners.datagrams[0]
+    return broker._server.core.counter_values()
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def test_every_malformed_vector_without_a_connection_is_dropped(sn: Sn, sn_broke
     for vector in REJECTED:
         sender.send_bytes(bytes.fromhex(vector.hex))
     sn(V12, "barrier").ping()
-    assert listener_of(sn_broker).engine.counters.malformed > 20
+    assert counts_of(sn_broker)["sn/malformed"] > 20
 
 
 @ALL
@@ -174,7 +173,7 @@ def test_a_protected_frame_is_dropped_and_counted(sn: Sn, sn_broker: Broker) -> 
     client = sn(A, "protected")
     client.send_bytes(bytes.fromhex("34 ff f0 00 0102030405060708 aabbccdd 04160013" + "ee" * 32))
     client.ping()
-    assert listener_of(sn_broker).engine.counters.dropped_wrapper == 1
+    assert counts_of(sn_broker)["sn/dropped-wrapper"] == 1
 
 
 def test_what_was_dropped_is_shown(sn_broker: Broker, sn: Sn) -> None:
@@ -203,11 +202,10 @@ def test_while_the_disk_is_behind_datagrams_are_dropped_and_counted(
     sn: Sn, sn_broker: Broker, sn_store: StoreBehind
 ) -> None:
     client = sn(A, "hasty")
-    counters = listener_of(sn_broker).engine.counters
-    sn_store.is_behind = lambda: counters.dropped_disk_behind < 2
+    sn_store.is_behind = lambda: counts_of(sn_broker)["sn/dropped-disk-behind"] < 2
     client.retry_s = 0.05
     assert client.publish("a/b", b"x", 1) == 0
-    assert counters.dropped_disk_behind == 2
+    assert counts_of(sn_broker)["sn/dropped-disk-behind"] == 2
 
 
 def test_a_flood_of_connects_does_not_fill_the_log(sn: Sn, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,13 +9,25 @@ from random import Random
 
 from embermq.protocol.packets import Publish, SubscriptionRequest, Will
 from embermq.store.budgets import RetainedBudget
+from embermq.store.engines.disk import DiskStore
+from embermq.store.engines.opening import JournalSettings
 from embermq.store.errors import HistoryTrimmed
 from embermq.store.interface import Queue, SavedSession, StoreError
-from embermq.store.journal import Journal
-from embermq.store.opening import JournalSettings
+from embermq.store.records import (
+    PubrelReceived,
+    RetainedRemoved,
+    SessionEnded,
+    SessionExpiryChanged,
+    SharedQueueEnded,
+    Subscribed,
+    Unsubscribed,
+    WillCleared,
+    WillSet,
+)
 from embermq.store.state.retained_keys import topic_key
 from embermq.store.state.state import StateSettings
 from support.crashed_directory import copy_as_crashed
+from support.store_calls import open_session, open_shared_queue, retained_scan
 
 TOPICS = ["a", "a/b", "a/b/c", "a/c", "b", "b/c", "/", "a/\x01", "a\x02", "$x/a", "ü/b"]
 RARE = ["rare/1", "rare/2", "rare/3", "a/rare"]  # these outlive the log that their message came with
@@ -88,7 +100,7 @@ class Walk:
         self.queues: dict[int, Queue] = {}
         entries_max = BUFFER_ENTRIES_MAX[seed % len(BUFFER_ENTRIES_MAX)]
         self.settings = replace(SETTINGS, state=replace(SETTINGS.state, buffer_entries_max=entries_max))
-        self.journal = Journal(self.directory, self.calls.put, self.settings)
+        self.journal = DiskStore(self.directory, self.calls.put, self.settings)
 
     def commit(self) -> None:
         reports: list[StoreError | None] = []
@@ -161,26 +173,26 @@ class Walk:
     def clear(self) -> None:
         topic_name = self.topic_name()
         if self.rng.random() < 0.5:
-            self.journal.append_retained_removed(topic_name, "test")
+            self.journal.append(RetainedRemoved(topic_name, "test"))
         else:
             self.journal.append_publish(Publish(topic_name, b"", 1, True), "publisher")
         self.model.changes.append((self.now_us, topic_name, b"", 0))
 
     def remove_expired(self) -> None:
-        for topic_name in self.journal.retained_expired(self.now_us, self.rng.choice([1, 100])):
+        for topic_name in self.journal.retained.expired(self.now_us, self.rng.choice([1, 100])):
             assert topic_name not in self.model.retained(self.now_us)
-            self.journal.append_retained_removed(topic_name, "expired")
+            self.journal.append(RetainedRemoved(topic_name, "expired"))
             self.model.changes.append((self.now_us, topic_name, b"", 0))
 
     def share(self) -> None:
         share_filter = f"$share/{self.rng.choice('gh')}/a/#"
         known = self.model.shared.get(share_filter)
         if known is None:
-            queue_id, queue = self.journal.open_shared_queue(share_filter)
+            queue_id, queue = open_shared_queue(self.journal, share_filter)
             self.queues[queue_id] = queue
             self.model.shared[share_filter] = ModelQueue(queue_id)
         elif self.rng.random() < 0.1:
-            self.journal.end_shared_queue(known.queue_id, share_filter)
+            self.journal.append(SharedQueueEnded(known.queue_id, share_filter))
             del self.model.shared[share_filter]
 
     def will(self) -> None:
@@ -188,39 +200,39 @@ class Walk:
         if self.rng.random() < 0.5:
             session = self.model.sessions.get(client_id)
             will = Will("w", self.rng.randbytes(3), self.rng.randint(0, 2), True, self.rng.choice([0, 70_000]), b"")
-            self.journal.append_will(client_id, session.queue_id if session else 0, "user", will)
+            self.journal.append(WillSet(client_id, session.queue_id if session else 0, "user", will))
             self.model.wills[client_id] = will
         else:
-            self.journal.append_will_cleared(client_id)
+            self.journal.append(WillCleared(client_id))
             self.model.wills.pop(client_id, None)
 
     def session(self) -> None:
         client_id = f"device-{self.rng.randint(1, 3)}"
         known = self.model.sessions.get(client_id)
         if known is None:
-            saved = self.journal.open_session(client_id, "", 60)
+            saved = open_session(self.journal, client_id, "", 60)
             assert saved.queue is not None
             self.queues[saved.session_id] = saved.queue
             self.model.sessions[client_id] = ModelSession(saved.session_id)
         elif self.rng.random() < 0.15:
-            self.journal.end_session(known.queue_id, client_id)
+            self.journal.append(SessionEnded(known.queue_id, client_id))
             del self.model.sessions[client_id]
         elif self.rng.random() < 0.1:
             known.expiry_s = self.rng.randint(0, 1_000)
-            self.journal.append_session_expiry(known.queue_id, client_id, known.expiry_s)
+            self.journal.append(SessionExpiryChanged(known.queue_id, client_id, known.expiry_s))
         elif known.received and self.rng.random() < 0.5:
             packet_id = known.received.pop()
-            self.journal.append_pubrel(known.queue_id, client_id, packet_id)
+            self.journal.append(PubrelReceived(known.queue_id, client_id, packet_id))
         elif self.rng.random() < 0.7:
             topic_filter = self.rng.choice(FILTERS)
             request = SubscriptionRequest(
                 topic_filter, self.rng.randint(0, 2), subscription_id=self.rng.choice([0, 1, 20_000])
             )
-            self.journal.append_subscribed(client_id, known.queue_id, request, request.qos, False)
+            self.journal.append(Subscribed(client_id, known.queue_id, request, False))
             known.subscriptions[topic_filter] = request.qos, request.subscription_id
         elif known.subscriptions:
             topic_filter = self.rng.choice(sorted(known.subscriptions))
-            self.journal.append_unsubscribed(client_id, known.queue_id, topic_filter)
+            self.journal.append(Unsubscribed(client_id, known.queue_id, topic_filter))
             del known.subscriptions[topic_filter]
 
     def acknowledge(self) -> None:
@@ -254,11 +266,11 @@ class Walk:
             shutil.rmtree(self.directory)
             self.directory = crashed
         self.calls = SimpleQueue()
-        self.journal = Journal(self.directory, self.calls.put, self.settings)
-        saved = {session.client_id: session for session in self.journal.sessions()}
+        self.journal = DiskStore(self.directory, self.calls.put, self.settings)
+        saved = {session.client_id: session for session in self.journal.sessions.load()}
         self.check_sessions(saved)
         self.queues = {s.session_id: queue for s in saved.values() if (queue := s.queue) is not None}
-        self.queues |= {s.queue_id: s.queue for s in self.journal.shared_queues()}
+        self.queues |= {s.queue_id: s.queue for s in self.journal.sessions.shared_queues()}
 
     def is_untrimmed(self) -> bool:
         return (self.directory / "log" / f"{1:020d}.log").exists()
@@ -266,15 +278,15 @@ class Walk:
     def check(self) -> None:
         self.journal.begin_turn(self.now_us)
         expected = self.model.retained(self.now_us)
-        found = list(self.journal.retained_scan("#", "", 100_000))
-        everything = {r.topic_name: r.payload for r in [*found, *self.journal.retained_scan("$x/#", "", 100_000)]}
+        found = list(retained_scan(self.journal, "#", "", 100_000))
+        everything = {r.topic_name: r.payload for r in [*found, *retained_scan(self.journal, "$x/#", "", 100_000)]}
         assert everything == expected
         kept = self.model.retained(self.now_us, with_expired=True)
         sizes = {topic_name: len(topic_name.encode()) + len(payload) for topic_name, payload in kept.items()}
-        assert set(self.journal.retained_expired(self.now_us, 1_000)) == kept.keys() - expected.keys()
-        assert self.journal.retained_totals() == (len(sizes), sum(sizes.values()))
+        assert set(self.journal.retained.expired(self.now_us, 1_000)) == kept.keys() - expected.keys()
+        assert self.journal.retained.totals() == (len(sizes), sum(sizes.values()))
         below_a = [size for topic_name, size in sizes.items() if topic_name == "a" or topic_name.startswith("a/")]
-        assert self.journal.retained_budget_totals() == [
+        assert self.journal.retained.budget_totals() == [
             ("a/#", len(below_a), sum(below_a)),
             ("#", len(sizes), sum(sizes.values())),
             ("b/c", int("b/c" in sizes), sizes.get("b/c", 0)),
@@ -286,8 +298,8 @@ class Walk:
         expected = self.model.retained(instant_us)
         try:
             found = [
-                *self.journal.retained_as_of("#", "", 100, instant_us),
-                *self.journal.retained_as_of("$x/#", "", 100, instant_us),
+                *self.journal.history.as_of("#", "", 100, instant_us),
+                *self.journal.history.as_of("$x/#", "", 100, instant_us),
             ]
         except HistoryTrimmed as trimmed:
             assert instant_us < trimmed.begins_us
@@ -308,18 +320,18 @@ class Walk:
             assert found.received_ids == session.received
             assert found.queue is not None
             self.check_queue(found.queue, session)
-        shared = {found.share_filter: found for found in self.journal.shared_queues()}
+        shared = {found.share_filter: found for found in self.journal.sessions.shared_queues()}
         assert shared.keys() == self.model.shared.keys()
         for share_filter, owed in self.model.shared.items():
             assert shared[share_filter].queue_id == owed.queue_id
             self.check_queue(shared[share_filter].queue, owed)
-        assert {saved.client_id: saved.will for saved in self.journal.wills()} == self.model.wills
+        assert {saved.client_id: saved.will for saved in self.journal.sessions.wills()} == self.model.wills
 
     def check_queue(self, queue: Queue, owed: ModelQueue) -> None:
         assert (queue.acknowledged(), queue.last()) == (owed.acknowledged, len(owed.messages))
         read = queue.read(0, 100_000)
         assert [q.sequence for q in read] == list(range(owed.acknowledged + 1, len(owed.messages) + 1))
-        found = [(q.message.payload, q.qos, q.subscription_ids, q.message.expires_us) for q in read]
+        found = [(q.messages[0].payload, q.qos, q.subscription_ids, q.messages[0].expires_us) for q in read]
         assert found == owed.messages[owed.acknowledged :]
         assert {q.sequence for q in read if q.released} == {
             sequence for sequence in owed.released if sequence > owed.acknowledged
@@ -341,9 +353,9 @@ def _walk(seed: int, tmp_path: Path) -> int:
             walk.step()
         walk.check()
     walk.journal.close()
-    walk.journal = Journal(walk.directory, walk.calls.put, walk.settings)
+    walk.journal = DiskStore(walk.directory, walk.calls.put, walk.settings)
     walk.check()
-    walk.check_sessions({session.client_id: session for session in walk.journal.sessions()})
+    walk.check_sessions({session.client_id: session for session in walk.journal.sessions.load()})
     assert not walk.is_untrimmed()
     walk.journal.close()
     return walk.states_from_checkpoints

@@ -24,6 +24,7 @@ class GatedAccess(Access):
     def __init__(self, slow: bool = True) -> None:
         super().__init__(slow=slow, unrestricted=True)
         self.gate = threading.Event()
+        self.begun = threading.Event()  # a thread has come to the gate
         self.asked: list[str | None] = []
 
     def queue_for(self, user_name: str | None, password: bytes | None, certificate_name: str | None) -> str:
@@ -32,6 +33,7 @@ class GatedAccess(Access):
     def authenticate(
         self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
     ) -> Identity:
+        self.begun.set()
         assert self.gate.wait(10)
         self.asked.append(certificate_name)
         if user_name == "bad":
@@ -208,10 +210,12 @@ def test_after_the_end_no_answer_comes() -> None:
         authenticator = Authenticator(access, answers.begin_turn, threads=1)
         answers.ask(authenticator, "ann")
         answers.ask(authenticator, "bob")
+        await until(access.begun.is_set)
         authenticator.close()
         access.gate.set()
-        await until(lambda: len(access.asked) == 1)
+        await until(lambda: access.asked != [])
         await asyncio.sleep(0)
+        assert len(access.asked) == 1  # bob was still waiting, and is not asked about
         assert answers.all == []
 
     run(scenario)
@@ -263,10 +267,10 @@ class ExchangeAnswers(Answers):
         self.all.append("failed")
 
     def begin(self, authenticator: Authenticator, exchange: Exchange, data: bytes | None = None) -> None:
-        authenticator.begin(exchange, data, self.answered, self.refused, self.failed)
+        authenticator.step(exchange, data, True, self.answered, self.refused, self.failed)
 
     def proceed(self, authenticator: Authenticator, exchange: Exchange, data: bytes | None = None) -> None:
-        authenticator.proceed(exchange, data, self.answered, self.refused, self.failed)
+        authenticator.step(exchange, data, False, self.answered, self.refused, self.failed)
 
 
 def test_scram_logs_in_at_once_and_begins_no_turn(tmp_path: Path) -> None:

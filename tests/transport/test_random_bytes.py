@@ -22,7 +22,7 @@ from embermq.protocol.packets import (
     Subscribe,
     SubscriptionRequest,
 )
-from embermq.store.memory import MemoryStore
+from embermq.store.engines.memory import MemoryStore
 from embermq.transport.server import Server
 from support.transports import Peer, turn
 from support.vectors.mutations import mutated

@@ -7,8 +7,8 @@ from itertools import pairwise
 from embermq import Broker
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Connack, Connect, Pingreq, Pingresp, Publish
-from embermq.transport.fair_share import SHARE_BYTES_MAX
 from embermq.transport.server import STOP_GRACE_S, Server
+from embermq.transport.turn_time import SHARE_BYTES_MAX
 from support.stores import ScriptedStore
 from support.transports import Peer, joined, run, turn
 

@@ -12,7 +12,7 @@ from embermq.protocol.errors import Refused
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5, MQTT_5
 from embermq.protocol.mqtt.encode import encode
-from embermq.protocol.mqtt.readers_v5 import WirePublish
+from embermq.protocol.mqtt.readers import WirePublish
 from embermq.protocol.mqtt.settings import Mqtt5Settings
 from embermq.protocol.packets import (
     Auth,
@@ -22,16 +22,15 @@ from embermq.protocol.packets import (
     Packet,
     Pingreq,
     Pingresp,
-    Puback,
     Publish,
-    Pubrec,
     Subscribe,
     SubscriptionRequest,
     Will,
 )
 from embermq.protocol.reasons import ReasonCode
-from embermq.store.memory import MemoryStore
+from embermq.store.engines.memory import MemoryStore
 from embermq.transport.server import Server
+from support.acknowledgements import puback, pubrec, singles
 from support.clauses import v5
 from support.transports import LONG_TURN_S, Peer, turn
 
@@ -53,7 +52,7 @@ class Client:
         found = decoder.feed(b"".join(self.peer.writes))
         assert decoder.error is None
         self.peer.writes.clear()
-        return found
+        return singles(found)
 
 
 class TwoSteps(Exchange):
@@ -149,7 +148,7 @@ def test_a_client_connects_publishes_and_is_answered() -> None:
         await client.send(subscribe("t", 1))
         message = Publish("t", b"x", 1, packet_id=7, properties=b"\x01\x01")
         answers = await client.send(message)
-        assert Puback(7) in answers
+        assert puback(7) in answers
         assert Publish("t", b"x", 1, packet_id=1, properties=b"\x01\x01") in answers
 
     run(scenario)
@@ -209,14 +208,14 @@ def test_a_payload_that_is_not_the_announced_text_is_refused_and_the_session_goe
         await client.send(connect())
         await client.send(subscribe("#", 1))
         wrong = Publish("t", b"a\xff", 1, packet_id=7, properties=TEXT)
-        assert await client.send(wrong) == [Puback(7, ReasonCode.PAYLOAD_FORMAT_INVALID)]
+        assert await client.send(wrong) == [puback(7, ReasonCode.PAYLOAD_FORMAT_INVALID)]
         wrong = Publish("t", b"\xed\xa0\x80", 2, packet_id=7, properties=TEXT)
         for _ in range(3):  # the identifier is free each time, also in the count of the Receive Maximum
-            assert await client.send(wrong) == [Pubrec(7, ReasonCode.PAYLOAD_FORMAT_INVALID)]
+            assert await client.send(wrong) == [pubrec(7, ReasonCode.PAYLOAD_FORMAT_INVALID)]
         right = Publish("t", "é\0".encode(), 1, packet_id=7, properties=TEXT)
-        assert Puback(7) in await client.send(right)
+        assert puback(7) in await client.send(right)
         unannounced = Publish("t", b"\xff", 1, packet_id=8)
-        assert Puback(8) in await client.send(unannounced)
+        assert puback(8) in await client.send(unannounced)
         counters = server.core.counters
         assert (counters.dropped_payload_format, counters.dropped(), counters.publish_received) == (4, 4, 6)
 

@@ -12,10 +12,13 @@ import pytest
 import uvloop
 
 from embermq import Broker
+from embermq.broker.access import AllowAll
 from embermq.broker.limits import Limits
+from embermq.certificates import Authority
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX
-from embermq.transport.websocket import REQUEST_BYTES_MAX, WebSocketSettings
-from support.certificates import Authority
+from embermq.transport.listener import Listener
+from embermq.transport.stream import StreamConnection
+from embermq.transport.websocket import REQUEST_BYTES_MAX, may_come_from
 from support.clauses import v311
 from support.wire import connect, packet, publish, subscribe
 
@@ -264,7 +267,7 @@ def test_a_client_that_does_not_read_is_bounded_and_harms_no_other(loop_factory:
             await quick.expect(PINGRESP)
             server = broker._server
             assert server is not None
-            transports = [connection._transport for connection in server._connections]
+            transports = [each._transport for each in server._connections if isinstance(each, StreamConnection)]
             waiting = max(each.get_write_buffer_size() for each in transports if each is not None)
             assert 0 < waiting <= limits.output_bytes_max + 2 * len(payload)
             assert server.core.counters.dropped_output_full > 0
@@ -467,8 +470,9 @@ def test_a_tls_handshake_has_as_long_as_a_connect(tmp_path: Path, websocket: boo
 
 
 def test_where_other_machines_connect_all_pages_may() -> None:
-    assert WebSocketSettings(is_loopback=False).may_come_from("https://any.example")
-    assert not WebSocketSettings(is_loopback=True).may_come_from("https://any.example")
+    for host, may_come in (("0.0.0.0", True), ("127.0.0.1", False)):
+        listener = Listener(kind="ws", limits=Limits(), access=AllowAll(), host=host)
+        assert may_come_from("https://any.example", listener) is may_come
 
 
 def test_over_tls(tmp_path: Path) -> None:

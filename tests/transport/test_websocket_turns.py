@@ -4,11 +4,12 @@ import socket
 
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Connect, Pingreq
+from embermq.transport.listener import Listener
 from embermq.transport.server import Server
+from embermq.transport.sockets.interface import READABLE
 from embermq.transport.sockets.poll import DECODING_S, Poll
 from embermq.transport.sockets.stream_socket import READ_BYTES, StreamSocket
-from embermq.transport.sockets.watched import READABLE
-from embermq.transport.websocket import PONG_UNSENT_MAX, WebSocketSettings
+from embermq.transport.websocket import PONG_UNSENT_MAX, WebSocketStream
 from support.polled_server import PEER, TIMEOUT_S, look, run, unix_pair
 
 UPGRADE = (
@@ -32,8 +33,8 @@ class Client:
         self.socket, served = unix_pair()
         served.setblocking(False)
         served.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
-        websocket = WebSocketSettings().stream(server)
-        self.stream = StreamSocket(poll, served.detach(), PEER, websocket.connection, websocket)
+        websocket = WebSocketStream(server, Listener(kind="ws", limits=server.limits, access=server.access))
+        self.stream = StreamSocket(poll, served.detach(), PEER, websocket, is_framed=True)
         poll.add(self.stream)
         websocket.connection_made(self.stream)
         self.socket.sendall(UPGRADE)
@@ -75,7 +76,7 @@ def test_one_that_brings_much_waits_for_the_next_turn_and_one_that_brings_little
         for client in (much, little):
             client.socket.sendall(PINGREQ)
         much.stream._sends_much = True
-        poll.decoding_s = 2 * DECODING_S
+        poll.spent_decoding(2 * DECODING_S)
         for client in (much, little):
             client.stream.ready(READABLE)
         server._end_turn()

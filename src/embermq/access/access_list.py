@@ -13,7 +13,7 @@ from embermq.protocol.topics import check_topic_filter
 RIGHTS: Final = {"read": READ, "write": WRITE, "retain": RETAIN}
 
 
-def parse_grant(rights: int, pattern: str, source: str) -> Grant:
+def parse_grant(rights: int, pattern: str, source: str, line: str = "") -> Grant:
     """The grant of a filter with `%u`, `%c` and `%%` in it."""
     literals = [""]
     names: list[str] = []
@@ -36,7 +36,7 @@ def parse_grant(rights: int, pattern: str, source: str) -> Grant:
     problem = check_topic_filter("x".join(literals))  # what %u and %c stand for has no wildcard
     if problem:
         raise ConfigError(f"{source}: {pattern!r} is no topic filter: {problem}")
-    return Grant(rights, literals, names)
+    return Grant(rights, literals, names, f"{source}: {line}")
 
 
 def parse_access_list(text: str, source: str) -> AccessList:
@@ -66,12 +66,12 @@ def parse_access_list(text: str, source: str) -> AccessList:
             if word == "see":
                 if rest != "all":
                     raise ConfigError(f"{where}: expected 'see all'; single topics are granted by 'read'")
-                section.append(parse_grant(SEE_ALL, "#", where))
+                section.append(parse_grant(SEE_ALL, "#", where, line))
                 continue
             rights = 0
             for right in word.split(","):
                 if right not in RIGHTS or not rest:
                     raise ConfigError(f"{where}: expected 'read', 'write', 'retain' joined by commas, then a filter")
                 rights |= RIGHTS[right]
-            section.append(parse_grant(rights, rest, where))
+            section.append(parse_grant(rights, rest, where, line))
     return AccessList(everybody, anonymous, users)

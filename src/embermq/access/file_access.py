@@ -15,6 +15,7 @@ from typing import Final, final
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error
 
+from embermq.access import scram
 from embermq.access.access_list import parse_access_list
 from embermq.access.passwords import (
     DECOY_HASH,
@@ -26,7 +27,6 @@ from embermq.access.passwords import (
 )
 from embermq.access.scram_exchange import PasswordFileExchange
 from embermq.broker.access import Access, AccessList, Exchange, Identity
-from embermq.protocol import scram
 from embermq.protocol.errors import Refused
 from embermq.protocol.reasons import ReasonCode
 
@@ -36,19 +36,6 @@ logger: Final = logging.getLogger("embermq.access")
 @final
 class FileAccess(Access):
     """Users from a password file or from client certificates, rights from an access list; each of them optional."""
-
-    __slots__ = (
-        "_password_file",
-        "_acl_file",
-        "_allow_anonymous",
-        "_certificate_as_user",
-        "_passwords",
-        "_access_list",
-        "_proven",
-        "_proof_key",
-        "_hasher",
-        "_salt_secret",
-    )
 
     def __init__(
         self,
@@ -160,6 +147,9 @@ class FileAccess(Access):
 
     def may_see_all(self, identity: Identity) -> bool:
         return self.unrestricted or identity.rights(self._access_list).sees_all
+
+    def deciding_lines(self, identity: Identity, rights: int, topic_filter: str) -> list[str]:
+        return self._access_list.deciding_lines(identity.user_name, identity.client_id, rights, topic_filter)
 
     def read_filters(self, identity: Identity) -> list[str]:
         return identity.rights(self._access_list).read_filters

@@ -22,9 +22,9 @@ from typing import Final, final
 
 from argon2 import PasswordHasher
 
+from embermq.access import scram
+from embermq.access.scram import ScramCredential
 from embermq.errors import ConfigError
-from embermq.protocol import scram
-from embermq.protocol.scram import ScramCredential
 
 # argon2id, 19 MiB and 2 passes: a device that reconnects must not cost the server a second of CPU time.
 HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
@@ -43,8 +43,6 @@ _SALT_SECRET_START: Final = ":scram-salt-secret:"
 class Credentials:
     """What the file has for one user; `scram` is None for a user that can log in with user name and password only."""
 
-    __slots__ = ("password_hash", "scram")
-
     def __init__(self, password_hash: str, scram: ScramCredential | None) -> None:
         self.password_hash: Final = password_hash
         self.scram: Final = scram
@@ -53,8 +51,6 @@ class Credentials:
 @final
 class PasswordFile:
     """A password file that has been read. `salt_secret` is None while no user has had a SCRAM credential."""
-
-    __slots__ = ("users", "salt_secret")
 
     def __init__(self, users: dict[str, Credentials], salt_secret: bytes | None) -> None:
         self.users: Final = users

@@ -8,10 +8,10 @@ that was read last.
 from collections.abc import Callable
 from typing import Final, final
 
+from embermq.access.scram import METHOD, ScramCredential, ScramError, ScramExchange
 from embermq.broker.access import Exchange, ExchangeAnswer, Identity
 from embermq.protocol.errors import Refused
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.scram import METHOD, ScramCredential, ScramError, ScramExchange
 
 ROUNDS: Final = 2
 
@@ -23,8 +23,6 @@ class PasswordFileExchange(Exchange):
     `credential_of` has an answer for every user name, a dummy credential for one that does not exist.
     `required_user_name` is the only one that is accepted; None is any.
     """
-
-    __slots__ = ("_credential_of", "_client_id", "_required_user_name", "_scram")
 
     def __init__(
         self, credential_of: Callable[[str], ScramCredential], client_id: str, required_user_name: str | None

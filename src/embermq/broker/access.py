@@ -33,11 +33,12 @@ METHOD_LENGTH_SHOWN: Final = 64
 class Grant:
     """Rights on the topics of one filter, in which `%u` and `%c` stand for the client's own names."""
 
-    __slots__ = ("rights", "_literals", "_names")
+    __slots__ = ("line", "rights", "_literals", "_names")
 
-    def __init__(self, rights: int, literals: list[str], names: list[str]) -> None:
-        """The filter is the literals with, between each two, a name: "u" or "c"."""
+    def __init__(self, rights: int, literals: list[str], names: list[str], line: str = "") -> None:
+        """The filter is the literals with, between each two, a name: "u" or "c". `line`: where the list has it."""
         assert len(literals) == len(names) + 1
+        self.line: Final = line
         self.rights: Final = rights
         self._literals: Final = literals
         self._names: Final = names
@@ -125,6 +126,25 @@ class AccessList:
                 retain.append(topic_filter)
         return Rights(self, sees_all, read, write, retain)
 
+    def deciding_lines(self, user_name: str, client_id: str, rights: int, topic_filter: str) -> list[str]:
+        """For each of some rights the line that grants it on all that a filter matches; empty if one has none."""
+        own = self._users.get(user_name, []) if user_name else self._anonymous
+        lines: list[str] = []
+        for right in (READ, WRITE, RETAIN, SEE_ALL):
+            if not rights & right:
+                continue
+            found = ""
+            for grant in self._everybody + own:
+                granted = grant.topic_filter(user_name, client_id) if grant.rights & right else None
+                if granted is not None and (right == SEE_ALL or covers(granted, topic_filter)):
+                    found = grant.line
+                    break
+            if not found:
+                return []
+            if found not in lines:
+                lines.append(found)
+        return lines
+
 
 @final
 class Identity:
@@ -147,7 +167,8 @@ class Identity:
 
 
 OPERATOR: Final = Identity("", "$operator")
-"""Who runs the server, on its own machine: no access rule binds it. In the log its messages have this client id."""
+"""Who runs the server: no access rule binds it. In the log its messages have this client id, with the name of the
+login behind it if it has logged in over HTTP (`operator_client_id`)."""
 
 
 @final
@@ -192,7 +213,7 @@ class Exchange(ABC):
         self.method: Final = method
         self.slow: Final = slow  # an answer takes long: the shell asks for it on another thread
         self.identity: Identity | None = None  # who the client has proved to be, from the end of the first exchange on
-        self.is_busy = False  # the shell's note that an answer is being worked out on another thread
+        self.is_busy = False  # an answer is being worked out on another thread
         self._rounds_max: Final = rounds_max
         self._rounds = 0
         self._state = _ExchangeState.BEGIN
@@ -207,6 +228,14 @@ class Exchange(ABC):
     @abstractmethod
     def next_answer(self, data: bytes | None) -> ExchangeAnswer:
         """The answer to a later message of the exchange."""
+
+    def answer_begun(self) -> None:
+        """The shell has asked for an answer."""
+        self.is_busy = self.slow
+
+    def answer_done(self) -> None:
+        """The shell has the answer."""
+        self.is_busy = False
 
     @property
     def is_in_progress(self) -> bool:
@@ -309,6 +338,10 @@ class Access(ABC):
         What none of them matches is not searched for this user. `may_subscribe` decides for each topic that is found.
         """
         return ["#"]
+
+    def deciding_lines(self, identity: Identity, rights: int, topic_filter: str) -> list[str]:
+        """The lines of the access list that grant these rights on all that a filter matches; empty without one."""
+        return []
 
     def may_take_over(self, identity: Identity, user_name: str) -> bool:
         """Whether a client may take over the session of a client with this user name, connected or not."""

@@ -9,23 +9,17 @@ subscription that may match it is added or removed.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
-from embermq.broker.access import OPERATOR, Access, Identity
-from embermq.broker.counters import SYS_PREFIX, Counters
+from embermq.broker.access import OPERATOR, Identity
+from embermq.broker.context import Context
+from embermq.broker.counters import SYS_PREFIX
 from embermq.broker.history.history_filter import is_history
-from embermq.broker.limits import Limits
-from embermq.broker.queues.shared import filter_of, is_shared
-from embermq.broker.rates.bucket import Bucket
-from embermq.broker.routes import Route, Routes, subscription_bytes
-from embermq.protocol.packets import Publish
+from embermq.broker.routes import Route
+from embermq.broker.session import Session, subscription_bytes
+from embermq.protocol.packets import Publish, RefusedPublish
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.refused_publish import RefusedPublish
-from embermq.protocol.topics import has_wildcard
-from embermq.store.interface import Store
-
-if TYPE_CHECKING:
-    from embermq.broker.session import Session
+from embermq.protocol.topics import filter_of_share, has_wildcard, is_shared
 
 CACHE_TOPICS_MAX: Final = 65_536
 """How many topic names the cache holds; when it is full it is emptied."""
@@ -58,44 +52,31 @@ def ignore_refusal(refusal: Refusal) -> None:
 class Admission:
     """The checks, in one place for all clients."""
 
-    __slots__ = (
-        "admitted",
-        "is_memory_full",
-        "_store",
-        "_access",
-        "_limits",
-        "_counters",
-        "_routes",
-        "_report",
-        "_topics_max",
-        "_receivers_max",
-        "_receivers",
-    )
-
     def __init__(
         self,
-        store: Store,
-        access: Access,
-        limits: Limits,
-        counters: Counters,
-        routes: Routes,
+        context: Context,
         report: Callable[[Refusal], None] = ignore_refusal,
         *,
         topics_max: int = CACHE_TOPICS_MAX,
         receivers_max: int = CACHE_RECEIVERS_MAX,
     ) -> None:
         self.admitted: Final[dict[str, Route]] = {}  # read by shortcuts; only `route` adds to it
-        self.is_memory_full = False  # then no subscription is added
-        self._store: Final = store
-        self._access: Final = access
-        self._limits: Final = limits
-        self._counters: Final = counters
-        self._routes: Final = routes
+        self._is_memory_full = False  # then no subscription is added
+        self._store: Final = context.store
+        self._access: Final = context.access
+        self._limits: Final = context.limits
+        self._counters: Final = context.counters
+        self._clock: Final = context.clock
+        self._routes: Final = context.routes
         self._report: Final = report
         self._topics_max: Final = topics_max
         self._receivers_max: Final = receivers_max
         self._receivers = 0  # at least as many as the cached routes have
-        routes.watch(self._forget)
+        context.routes.watch(self._forget)
+
+    def refuse_subscriptions(self, is_memory_full: bool) -> None:
+        """From now on new subscriptions are refused, or accepted again."""
+        self._is_memory_full = is_memory_full
 
     def refusal(self, client_id: str, identity: Identity, message: Publish) -> int | None:
         """Why a message is not taken, counted and reported; None if it is.
@@ -118,7 +99,7 @@ class Admission:
             self._counters.dropped_topic_refused += 1
             return self._refuse(client_id, "PUBLISH", topic_name, ReasonCode.TOPIC_NAME_INVALID, wrong)
         if message.retain and message.payload:
-            over = self._store.retained_admits(topic_name, len(message.payload))
+            over = self._store.retained.admits(topic_name, len(message.payload))
             if over:
                 self._counters.dropped_retained_budget += 1
                 return self._refuse(client_id, "PUBLISH", topic_name, ReasonCode.QUOTA_EXCEEDED, over)
@@ -130,7 +111,7 @@ class Admission:
         return self._refuse(client_id, "PUBLISH", packet.topic_name, packet.reason, packet.detail)
 
     def subscription_refusal(
-        self, session: "Session", topic_filter: str, existed: bool, now_ms: int, asked: str = ""
+        self, session: Session, topic_filter: str, existed: bool, asked: str = ""
     ) -> Refusal | None:
         """Why a subscription is not granted, counted and reported; None if it is.
 
@@ -140,21 +121,22 @@ class Admission:
         asked = asked or topic_filter
         size_bytes = subscription_bytes(topic_filter)
         is_share = is_shared(topic_filter)
+        rate_max = self._limits.client_subscribe_rate_max
         if is_share:
-            topic_filter = filter_of(topic_filter)
+            topic_filter = filter_of_share(topic_filter)
         if not topic_filter:
             reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "not $share/name/filter"
         elif is_history(topic_filter):
             reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "a history subscription cannot be shared"
-        elif self._limits.client_subscribe_rate_max and not self._is_within_rate(session, now_ms):
+        elif rate_max and not session.may_subscribe(rate_max, self._clock.now_ms):
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.client_subscribe_rate_max is exceeded"
         elif session.session_id and self._store.is_full():
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "the disk has reached store.disk_reserve_bytes"
-        elif not existed and self.is_memory_full:
+        elif not existed and self._is_memory_full:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.memory_bytes_max is reached"
         elif not existed and len(session.subscriptions) >= self._limits.subscriptions_max:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.subscriptions_max is reached"
-        elif not existed and is_share and len(session.groups) >= self._limits.share_groups_max:
+        elif not existed and is_share and session.share_groups >= self._limits.share_groups_max:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.share_groups_max is reached"
         elif not existed and session.subscription_bytes + size_bytes > self._limits.subscription_bytes_max:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "limits.subscription_bytes_max is reached"
@@ -176,11 +158,6 @@ class Admission:
         refusal = Refusal(client_id, "SUBSCRIBE", asked, reason, detail)
         self._report(refusal)
         return refusal
-
-    def _is_within_rate(self, session: "Session", now_ms: int) -> bool:
-        if session.subscribe_rate is None:
-            session.subscribe_rate = Bucket(self._limits.client_subscribe_rate_max, now_ms)
-        return session.subscribe_rate.take(1, now_ms)
 
     def _refuse(self, client_id: str, packet_name: str, topic: str, reason: ReasonCode, detail: str) -> int:
         self._report(Refusal(client_id, packet_name, topic, reason, detail))

@@ -2,121 +2,125 @@
 
 Owns: the sessions by client identifier, the client identifiers that the server assigns, and the keep alive and expiry
 of sessions.
-Never: a clock. `now_ms` is the instant of the turn, set by the core.
 
 A connection is opening from CONNECT until CONNACK is sent, which for a persistent session waits for a commit
 (`Session.opening`), then open (`Session.link`) until it ends. A session ends with its connection, or when it expires,
 or when its client starts a clean one.
 """
 
-from collections.abc import Callable
 from typing import Final, final
 
-from embermq.broker.access import Access, Grant, Identity
-from embermq.broker.counters import Counters
+from embermq.broker.access import Grant, Identity
+from embermq.broker.context import Context
+from embermq.broker.deadlines import Deadlines
 from embermq.broker.delivery import MessageDelivery
-from embermq.broker.effects import ConnackEffect, Effects
-from embermq.broker.limits import Limits
+from embermq.broker.effects import Effect, Effects
 from embermq.broker.link import Link
-from embermq.broker.queues.outbound import Outbound
-from embermq.broker.queues.owed import ALL_QUEUE_BYTES_MAX, OwedBytes
-from embermq.broker.rates.bucket import ClientBuckets
-from embermq.broker.session import Deadlines, Session
+from embermq.broker.outbound import Outbound
+from embermq.broker.owed import OwedBytes
+from embermq.broker.rates import ClientBuckets
+from embermq.broker.session import ClientLink, Session
 from embermq.broker.subscriptions import Subscriptions
 from embermq.broker.wills import Wills
 from embermq.protocol.errors import ProtocolError
 from embermq.protocol.packets import Connack, Connect, Disconnect, Will
 from embermq.protocol.reasons import ReasonCode
-from embermq.store.interface import Queue, Store
+from embermq.store.interface import Queue
+from embermq.store.records import (
+    Connected,
+    Disconnected,
+    SessionEnded,
+    SessionExpiryChanged,
+    SessionOpened,
+    SessionResumed,
+)
 
-TOLD_CLIENT_ID_LEVEL: Final = 5
-"""From this protocol level on, CONNACK names the client identifier that the server has assigned."""
+EXPIRED_A_TICK: Final = 500
+"""How many clients and sessions one tick ends: thousands may have the same deadline."""
+
+
+@final
+class ConnackEffect(Effect):
+    """The connection opens: CONNACK, then redelivery, then what the client has sent in the meantime."""
+
+    __slots__ = ("_connections", "_of", "_to", "_connack")
+
+    def __init__(self, connections: "Connections", session: Session, to: Link, connack: Connack) -> None:
+        super().__init__()
+        self._connections: Final = connections
+        self._of: Final = session
+        self._to: Final = to
+        self._connack: Final = connack
+
+    def release(self) -> None:
+        self._connections.open(self._of, self._to, self._connack)
 
 
 @final
 class Connections:
     """All connections and sessions."""
 
-    __slots__ = (
-        "now_ms",
-        "owed",
-        "sessions",
-        "wills",
-        "_store",
-        "_access",
-        "_limits",
-        "_counters",
-        "_effects",
-        "_delivery",
-        "_subscriptions",
-        "_wake",
-        "_token",
-        "_response_information",
-        "_assigned",
-        "_connect_rates",
-        "_keep_alives",
-        "_expiries",
-    )
-
     def __init__(
         self,
-        store: Store,
-        access: Access,
-        limits: Limits,
-        counters: Counters,
+        context: Context,
         effects: Effects,
         delivery: MessageDelivery,
         subscriptions: Subscriptions,
-        wake: Callable[[], None],
         token: str,
         response_information: Grant | None = None,
     ) -> None:
         """`token` makes assigned client identifiers unique across restarts."""
-        self.now_ms = 0
-        self.owed: Final = OwedBytes(limits.all_queue_bytes_max or ALL_QUEUE_BYTES_MAX, counters)
+        self.owed: Final = OwedBytes(context)
         self.sessions: Final[dict[str, Session]] = {}
-        self.wills: Final = Wills(store, delivery, counters, delivery.clock)
-        self._store: Final = store
-        self._access: Final = access
-        self._limits: Final = limits
-        self._counters: Final = counters
+        self.wills: Final = Wills(context, delivery)
+        self._store: Final = context.store
+        self._access: Final = context.access
+        self._limits: Final = context.limits
+        self._counters: Final = context.counters
+        self._clock: Final = context.clock
         self._effects: Final = effects
         self._delivery: Final = delivery
         self._subscriptions: Final = subscriptions
-        self._wake: Final = wake
+        self._wake: Final = context.wake
         self._token: Final = token
         self._response_information: Final = response_information
         self._assigned = 0
-        self._connect_rates: Final = ClientBuckets(limits.client_connect_rate_max)
+        self._connect_rates: Final = ClientBuckets(context.limits.client_connect_rate_max)
         self._keep_alives: Final = Deadlines(Session.keep_alive_due_ms)
         self._expiries: Final = Deadlines(Session.expiry_due_ms)
 
     # -- begin -----------------------------------------------------------------------------------------------------
 
-    def restore(self, wall_us: int) -> None:
+    def restore(self) -> None:
         """At start: the persistent sessions as the store remembers them, none of them connected."""
-        now_ms = self.now_ms
-        for saved in self._store.sessions():
+        now_ms, wall_us = self._clock.now_ms, self._clock.now_us()
+        for saved in self._store.sessions.load():
             outbound = self._new_outbound(saved.queue, self._limits.inflight_max)
             session = Session(saved.client_id, saved.session_id, Identity(saved.user_name, saved.client_id), outbound)
-            session.session_expiry_s = saved.session_expiry_s
             for packet_id in saved.received_ids:
-                session.remember_received(packet_id, 0)
-            outbound.sent_before = saved.sent
+                session.remember_received(packet_id, 1, 0)
+            outbound.restore(saved.sent)
             for request, _ in saved.subscriptions:
                 self._subscriptions.add(session, request)
             for position in saved.positions:
                 session.streams.restore(position)
             if saved.ended_us == 0:
-                self._store.append_disconnected(saved.client_id, saved.session_id, "server stopped", saved.sent)
+                record = Disconnected(saved.client_id, saved.session_id, "server stopped", saved.sent)
+                self._store.append(record)
             away_ms = (wall_us - saved.ended_us) // 1000 if saved.ended_us else 0
             # Below 0 if the connection ended before the clock began to count, which is when the machine was started.
-            session.lost_ms = (now_ms - away_ms) or -1
+            session.restore(saved.session_expiry_s, (now_ms - away_ms) or -1)
             self.sessions[saved.client_id] = session
             self._expiries.watch(session)
-        self.wills.restore(now_ms, wall_us, self._limits.will_grace_s * 1000)
+        self.wills.restore(self._limits.will_grace_s * 1000)
 
-    def connect(self, link: Link, connect: Connect, identity: Identity, protocol: str, address: str) -> None:
+    def add_session(self, opened: SessionOpened) -> None:
+        """A session that began at another core; its client has a connection there."""
+        outbound = self._new_outbound(self._store.sessions.queue(opened.session_id), self._limits.inflight_max)
+        identity = Identity(opened.user_name, opened.client_id)
+        self.sessions[opened.client_id] = Session(opened.client_id, opened.session_id, identity, outbound)
+
+    def connect(self, link: ClientLink, connect: Connect, identity: Identity, protocol: str, address: str) -> None:
         """An authenticated client asks for its session (3.1.4)."""
         if self._store.failing() and not self._can_go_on(connect):
             reason = ReasonCode.QUOTA_EXCEEDED if self._store.is_full() else ReasonCode.SERVER_UNAVAILABLE
@@ -124,7 +128,7 @@ class Connections:
             return
         client_id = connect.client_id
         if not client_id:
-            if not connect.clean_start and connect.protocol_level < TOLD_CLIENT_ID_LEVEL:
+            if not connect.clean_start and not link.has_properties():
                 # 3.1.1 with Clean Session 0 (MQTT-3.1.3-8): the client could never name its session.
                 self._refuse(link, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "empty client id without clean session")
                 return
@@ -133,7 +137,7 @@ class Connections:
         if older is not None and not self._access.may_take_over(identity, older.identity.user_name):
             self._refuse(link, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "the client id belongs to another user")
             return
-        if not self._connect_rates.take(client_id, self.now_ms):
+        if not self._connect_rates.take(client_id, self._clock.now_ms):
             self._refuse(link, ReasonCode.CONNECTION_RATE_EXCEEDED, "limits.client_connect_rate_max is exceeded")
             return
         if older is None and connect.session_expiry_s > 0 and len(self.sessions) >= self._limits.sessions_max:
@@ -150,12 +154,12 @@ class Connections:
                 self.end_session(older)
                 older = None
         expiry_s = self._limits.session_expiry_s(connect.session_expiry_s)
-        self._store.append_connected(client_id, identity.user_name, expiry_s > 0, protocol, address)
+        self._store.append(Connected(client_id, identity.user_name, expiry_s > 0, protocol, address))
         session = self._session_for(client_id, older, connect, identity, expiry_s)
-        session.protocol = protocol
-        session.address = address
-        session.connected_ms = self.now_ms
-        keep_alive_s = self._attach(session, link, connect)
+        session.connect(link, identity, protocol, address, self._clock.now_ms)
+        keep_alive_s = self._limits.keep_alive_s(connect.keep_alive_s)
+        session.agree(connect, expiry_s, 0 if link.supervises_keep_alive else keep_alive_s * 1000)
+        self._attach(session, link, connect)
         connack = Connack(
             older is not None,
             ReasonCode.SUCCESS,
@@ -165,7 +169,7 @@ class Connections:
             self._response_information_for(identity, client_id) if connect.request_response_information else "",
         )
         if must_be_durable or older is not None or session.session_id or connect.will is not None:
-            self._effects.add(ConnackEffect(session, link, connack))
+            self._effects.add(ConnackEffect(self, session, link, connack))
         else:
             self.open(session, link, connack)
 
@@ -200,52 +204,33 @@ class Connections:
         """The session that a client resumes, or a new one."""
         window = min(self._limits.inflight_max, connect.receive_maximum)
         if older is not None:
-            session = older
-            session.identity = identity
-            session.outbound.set_window(window)
-            self._store.append_session_resumed(session.session_id, client_id, expiry_s)
-        elif expiry_s > 0:
-            saved = self._store.open_session(client_id, identity.user_name, expiry_s)
-            session = Session(client_id, saved.session_id, identity, self._new_outbound(saved.queue, window))
-        else:
-            session = Session(client_id, 0, identity, self._new_outbound(None, window))
-        session.session_expiry_s = expiry_s
-        return session
+            older.outbound.set_window(window)
+            self._store.append(SessionResumed(older.session_id, client_id, expiry_s))
+            return older
+        if expiry_s > 0:
+            session_id = self._store.sessions.new_id()
+            self._store.append(SessionOpened(session_id, client_id, identity.user_name, expiry_s))
+            queue = self._store.sessions.queue(session_id)
+            return Session(client_id, session_id, identity, self._new_outbound(queue, window))
+        return Session(client_id, 0, identity, self._new_outbound(None, window))
 
-    def _attach(self, session: Session, link: Link, connect: Connect) -> int:
-        """Give a session its connection; returns the keep alive that it gets."""
+    def _attach(self, session: Session, link: ClientLink, connect: Connect) -> None:
+        """Give a session its connection."""
         self.sessions[session.client_id] = session
         self.replace_will(session, connect.will)
-        session.asked_expiry_s = connect.session_expiry_s
-        session.lost_ms = 0
-        session.heard_ms = self.now_ms
-        keep_alive_s = self._limits.keep_alive_s(connect.keep_alive_s)
-        session.keep_alive_ms = 0 if link.supervises_keep_alive else keep_alive_s * 1000
-        session.opening = link
-        link.session = session
-        link.maximum_packet_size = connect.maximum_packet_size
+        link.attach(session, connect.maximum_packet_size)
         self._keep_alives.watch(session)
         counters = self._counters
         counters.clients_connected += 1
         counters.clients_maximum = max(counters.clients_maximum, counters.clients_connected)
-        return keep_alive_s
 
     def replace_will(self, session: Session, will: Will | None) -> None:
         """A client has set its will or none: with CONNECT, or later (MQTT-SN)."""
         self.wills.set(session.client_id, session.session_id, session.identity.user_name, session.will, will)
-        session.will = will
+        session.set_will(will)
 
     def _new_outbound(self, queue: Queue | None, window: int) -> Outbound:
-        limits = self._limits
-        return Outbound(
-            queue,
-            window,
-            limits.queue_messages_max,
-            self._counters,
-            limits.queue_bytes_max,
-            self._delivery.clock,
-            limits.queue_log_bytes_max,
-        )
+        return Outbound(queue, window, self._limits, self._counters, self._clock)
 
     def _refuse(self, link: Link, reason: ReasonCode, detail: str) -> None:
         """CONNACK with a reason, then the end; nothing after the CONNECT is processed (MQTT-3.1.4-5)."""
@@ -257,9 +242,8 @@ class Connections:
         """CONNACK may be sent: the session has its connection, and the client gets what it is owed."""
         if session.opening is not link:
             return  # taken over or lost while CONNACK was pending
-        session.opening = None
-        session.link = link
-        session.connection_changed()
+        session.open(link)
+        self._subscriptions.connection_changed(session)
         link.send(connack)
         session.outbound.resume(link)
         self._delivery.dirty[session] = None
@@ -281,40 +265,31 @@ class Connections:
             raise ProtocolError("DISCONNECT gives an expiry to a session that CONNECT gave none", "MQTT-4.13.1-1")
         if packet.session_expiry_s >= 0:
             self._change_expiry(session, self._limits.session_expiry_s(packet.session_expiry_s))
-        if packet.reason == ReasonCode.SUCCESS and session.will is not None:
+        if packet.reason == ReasonCode.SUCCESS and session.take_will() is not None:
             self.wills.delete(session.client_id)
-            session.will = None
         self.lost(session, "disconnected")
         link.close(ReasonCode.SUCCESS, "disconnected")
 
     def _change_expiry(self, session: Session, expiry_s: int) -> None:
         if session.session_id and expiry_s not in (0, session.session_expiry_s):
-            self._store.append_session_expiry(session.session_id, session.client_id, expiry_s)
-        session.session_expiry_s = expiry_s
+            self._store.append(SessionExpiryChanged(session.session_id, session.client_id, expiry_s))
+        session.change_expiry(expiry_s)
 
     def lost(self, session: Session, reason: str) -> None:
         """A session's connection has ended: its will is published, and the session ends or waits for its client."""
-        link = session.connection()
-        assert link is not None
         self._delivery.flow.lost(session)
-        link.session = None
-        session.link = None
-        session.connection_changed()
-        session.opening = None
-        session.lost_ms = max(1, self.now_ms)
-        session.keep_alive_ms = 0
+        session.disconnect(self._clock.now_ms)
+        self._subscriptions.connection_changed(session)
         self._counters.clients_connected -= 1
-        will = session.will
-        session.will = None
+        will = session.take_will()
         if will is not None:
-            self.wills.schedule(session.client_id, will, session.identity, self.now_ms)
-        self._subscriptions.connection_lost(session)
+            self.wills.schedule(session.client_id, will, session.identity)
         session.outbound.return_shared()
         session.outbound.drop_read_ahead()
         self.owed.forget(session)
         session.outbound.record_acknowledged()
         sent = session.outbound.newest_sent_ever()
-        self._store.append_disconnected(session.client_id, session.session_id, reason, sent)
+        self._store.append(Disconnected(session.client_id, session.session_id, reason, sent))
         if session.session_expiry_s == 0:
             self.end_session(session)
         else:
@@ -324,25 +299,26 @@ class Connections:
 
     def end_session(self, session: Session) -> None:
         """Forget a session and what it was owed."""
-        session.has_ended = True
+        session.end()
         self._keep_alives.forget(session)
         self._expiries.forget(session)
         del self.sessions[session.client_id]
         self._subscriptions.remove_all(session)
         if session.session_id:
-            self._store.end_session(session.session_id, session.client_id)
+            self._store.append(SessionEnded(session.session_id, session.client_id))
         self.wills.session_ended(session.client_id)
 
     # -- time ------------------------------------------------------------------------------------------------------
 
-    def tick(self, now_ms: int) -> None:
+    def tick(self) -> None:
         """End the connections of silent clients, then sessions that have expired, then publish wills that are due."""
-        for session in self._keep_alives.expired(now_ms):
+        now_ms = self._clock.now_ms
+        for session in self._keep_alives.expired(now_ms, EXPIRED_A_TICK):
             self.end(session, ReasonCode.KEEP_ALIVE_TIMEOUT, "keep-alive time-out", "keep-alive time-out")
-        for session in self._expiries.expired(now_ms):
+        for session in self._expiries.expired(now_ms, EXPIRED_A_TICK):
             self._counters.clients_expired += 1
             self.end_session(session)
-        self.wills.publish_due(now_ms)
+        self.wills.publish_due()
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do at the latest; None while there is no deadline."""

@@ -11,44 +11,42 @@ The unit of work is a turn: the shell hands in all that one pass of its loop has
 from collections.abc import Callable
 from typing import Final, final
 
-from embermq.broker.access import Access, Grant, Identity
+from embermq.broker.access import OPERATOR, Access, Grant, Identity
 from embermq.broker.admission import Admission, Refusal, ignore_refusal
+from embermq.broker.applied import AppliedRecords
 from embermq.broker.connections import Connections
-from embermq.broker.counters import Counters, SysTopics, sys_values
-from embermq.broker.delivery import MessageDelivery
+from embermq.broker.context import Context
+from embermq.broker.counters import SysTopics, sys_values
+from embermq.broker.delivery import RUN_MESSAGES_MAX, MessageDelivery
 from embermq.broker.effects import CallEffect, Effects, PacketEffect
+from embermq.broker.flow import ignore_long_queue
 from embermq.broker.history.delivery import HistoryDelivery
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
-from embermq.broker.queues.clock import Clock
-from embermq.broker.queues.flow import ignore_long_queue
-from embermq.broker.queues.outbound import DROPS_AT_ONCE
-from embermq.broker.queues.shared import ShareGroup, Shares
+from embermq.broker.outbound import DROPS_AT_ONCE, Outbound
 from embermq.broker.retained_delivery import COMPARISONS_MAX, RetainedDelivery
-from embermq.broker.routes import Route, Routes
-from embermq.broker.session import Session
-from embermq.broker.shortcuts import Shortcuts
+from embermq.broker.routes import Route
+from embermq.broker.session import ClientLink, Session, Subscription
+from embermq.broker.shared import ShareGroup, Shares
 from embermq.broker.subscriptions import Subscriptions
-from embermq.protocol.acknowledgements import Acknowledgements
 from embermq.protocol.errors import PeerError, ProtocolError
 from embermq.protocol.packets import (
+    Acknowledgement,
     Connect,
     Disconnect,
     Packet,
     Pingreq,
     Pingresp,
-    Puback,
-    Pubcomp,
     Publish,
-    Pubrec,
-    Pubrel,
+    RefusedPublish,
     Subscribe,
+    SubscriptionRequest,
     Unsubscribe,
     Will,
 )
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.refused_publish import RefusedPublish
 from embermq.store.interface import Store, StoreError
+from embermq.store.records import Record, RetainedRemoved
 
 LAZY_GROUP_BYTES: Final = 256 * 1024
 LAZY_GROUP_AGE_MS: Final = 500
@@ -59,31 +57,18 @@ EXPIRED_MAX: Final = 1_000
 """How many expired retained messages one tick may remove."""
 
 
+def count_of(packets: list[Packet]) -> int:
+    """How many control packets these are on the wire."""
+    count = len(packets)
+    for packet in packets:
+        if isinstance(packet, Acknowledgement):
+            count += packet.count - 1
+    return count
+
+
 @final
 class Core:
     """The broker without its sockets."""
-
-    __slots__ = (
-        "admission",
-        "counters",
-        "connections",
-        "delivery",
-        "effects",
-        "history",
-        "retained",
-        "subscriptions",
-        "_store",
-        "_version",
-        "_started_ms",
-        "_routes",
-        "_clock",
-        "_ahead_us",
-        "_shares",
-        "_shortcuts",
-        "_sys_topics",
-        "_background_due_ms",
-        "_wake",
-    )
 
     def __init__(
         self,
@@ -98,112 +83,94 @@ class Core:
         report_refusal: Callable[[Refusal], None] = ignore_refusal,
         report_long_queue: Callable[[str], None] = ignore_long_queue,
         wake_in_us: Callable[[int, Callable[[], None]], None] | None = None,
-        shortcuts: bool = True,
+        run_max: int = RUN_MESSAGES_MAX,
         comparisons_max: int = COMPARISONS_MAX,
         response_information: Grant | None = None,
     ) -> None:
         """`wake` asks the shell for an `end_turn`; `wake_in_us` calls a function after a time; `bug` is called with
         errors that no peer can cause; `report_refusal` with refused packets; `report_long_queue` with the client id
         of a session that keeps almost as much of the log as it may. `token` makes assigned client identifiers unique
-        across restarts. `response_information`: what a client that asks for Response Information is told (MQTT 5).
+        across restarts. `run_max`: how many messages of a client are taken together. `response_information`: what a
+        client that asks for Response Information is told (MQTT 5).
         """
-        counters = Counters()
-        self.counters: Final = counters
+        context = Context(store, access, limits, wake)
+        self.counters: Final = context.counters
         self._store: Final = store
-        self._version: Final = version
+        self._limits: Final = limits
         self._wake: Final = wake
+        self._clock: Final = context.clock
+        self._routes: Final = context.routes
+        self._version: Final = version
+        self._run_max: Final = run_max
         self._started_ms = 0
         self._background_due_ms = 0  # when a group that no effect waits for is old
         self._sys_topics: Final = SysTopics()
-        self._routes: Final = Routes()
-        self._clock: Final = Clock()
-        self._ahead_us = 0
-        effects = Effects(self, store, wake, bug, wake_in_us)
+        effects = Effects(context, bug, wake_in_us)
         self.effects: Final = effects
-        self._shares: Final = Shares(store, effects, counters, self._routes, self._clock, limits)
-        admission = Admission(store, access, limits, counters, self._routes, report_refusal)
+        self._shares: Final = Shares(context, effects)
+        admission = Admission(context, report_refusal)
         self.admission: Final = admission
-        self.retained: Final = RetainedDelivery(store, effects, shortcuts, comparisons_max)
-        delivery = MessageDelivery(
-            store, access, admission, counters, effects, self.retained, self._clock, shortcuts, report_long_queue
-        )
+        self.retained: Final = RetainedDelivery(context, effects, comparisons_max)
+        delivery = MessageDelivery(context, admission, effects, self.retained, report_long_queue)
         self.delivery: Final = delivery
-        self.history: Final = HistoryDelivery(
-            store, access, admission, limits, counters, effects, self._routes, wake, shortcuts
-        )
+        self.history: Final = HistoryDelivery(context, admission, effects, self.end_connection)
         self.subscriptions: Final = Subscriptions(
-            store, admission, self._routes, self._shares, self.retained, self.history, effects, self._sys_topics, limits
+            context, admission, self._shares, delivery, self.history, effects, self._sys_topics
         )
         self.connections: Final = Connections(
-            store, access, limits, counters, effects, delivery, self.subscriptions, wake, token, response_information
+            context, effects, delivery, self.subscriptions, token, response_information
         )
-        self.history.connections = self.connections
-        self._shortcuts: Final = Shortcuts(store, access, admission, effects, delivery, counters) if shortcuts else None
+        self._applied: Final = AppliedRecords(store, self.connections, self.subscriptions, self._shares)
 
     # -- a client ----------------------------------------------------------------------------------------------------
 
-    def connect(self, link: Link, connect: Connect, identity: Identity, protocol: str, address: str) -> None:
+    def connect(self, link: ClientLink, connect: Connect, identity: Identity, protocol: str, address: str) -> None:
         """A client that was authenticated asks for its session."""
         self.connections.connect(link, connect, identity, protocol, address)
 
-    def receive(self, link: Link, packets: list[Packet], now_ms: int) -> None:
+    def receive(self, link: ClientLink, packets: list[Packet], now_ms: int) -> None:
         """What one read of a connected client brought."""
         session = link.session
         if session is None:
             return
-        self.connections.now_ms = session.heard_ms = now_ms
-        self.counters.messages_received += len(packets)
+        self._clock.move(now_ms)
+        session.heard(now_ms)
+        self.counters.messages_received += count_of(packets)
         flow = self.delivery.flow
         if flow.held and session in flow.held:
             packets = flow.add(session, packets)
-        self._process(session, link, packets, link.can_be_held_back, self._shortcuts)
+        self._process(session, link, packets, link.can_be_held_back)
 
-    def _process(
-        self, session: Session, link: Link, packets: list[Packet], may_wait: bool, shortcuts: Shortcuts | None
-    ) -> None:
+    def _process(self, session: Session, link: ClientLink, packets: list[Packet], may_wait: bool) -> None:
         """`may_wait`: a PUBLISH to a client whose queue is full waits until it has drained."""
         delivery = self.delivery
         flow = delivery.flow
         congested = flow.congested
         try:
-            after, count = 0, len(packets)
-            while after < count:
-                packet = packets[after]
-                after += 1
+            position, count = 0, len(packets)
+            while position < count:
+                packet = packets[position]
+                position += 1
                 if isinstance(packet, Publish):
-                    is_counted = False  # then the next ones have to be counted too, so that it is not part of a run
+                    run_max = self._run_max
                     if packet.qos:
-                        if congested and may_wait:
-                            if self._hold_back(session, link, packets, packet, after):
-                                return
-                            is_counted = flow.is_passing
-                        if session.outbound.is_filling():
+                        is_filling = session.outbound.is_filling()
+                        if congested and may_wait and self._hold_back(session, link, packets, packet, position):
+                            return
+                        if is_filling:
                             flow.count_own(session, packet, self._route(packet))
-                    taken = 0
-                    if shortcuts is not None and not is_counted:
-                        taken = shortcuts.publish(session, link, packet, packets, after)
-                    if taken:
-                        after += taken - 1
-                    else:
-                        delivery.receive(session, link, packet)
-                elif isinstance(packet, Puback):
-                    delivery.acknowledged(session, session.outbound.puback(packet.packet_id))
-                elif isinstance(packet, Acknowledgements):
-                    delivery.runs.receive(session, link, packet)
-                elif isinstance(packet, Pubrec):
-                    delivery.pubrec(session, link, packet)
-                elif isinstance(packet, Pubrel):
-                    delivery.pubrel(session, link, packet.packet_id)
-                elif isinstance(packet, Pubcomp):
-                    delivery.acknowledged(session, session.outbound.pubcomp(packet.packet_id))
+                        if congested or is_filling:
+                            run_max = 1  # each message is counted
+                    position += delivery.receive(session, link, packet, packets, position, run_max) - 1
+                elif isinstance(packet, Acknowledgement):
+                    delivery.acknowledge(session, link, packet)
                 elif isinstance(packet, Subscribe):
-                    self.subscriptions.subscribe(session, link, packet, self.connections.now_ms)
+                    self.subscriptions.subscribe(session, link, packet)
                 elif isinstance(packet, Unsubscribe):
                     self.subscriptions.unsubscribe(session, link, packet)
                 elif isinstance(packet, Pingreq):
                     self._answer_ping(session, link)
                 elif isinstance(packet, Disconnect):
-                    self._set_clock()
                     self.connections.disconnect(session, link, packet)
                     return
                 elif isinstance(packet, RefusedPublish):
@@ -217,14 +184,16 @@ class Core:
         except StoreError as trouble:  # not `error`: a name in compiled code has one type
             self._store_failed(session, trouble)
 
-    def _hold_back(self, session: Session, link: Link, packets: list[Packet], message: Publish, after: int) -> bool:
-        """Let a publisher wait, from the message on that is before `after`, if a receiver of it is congested."""
+    def _hold_back(
+        self, session: Session, link: ClientLink, packets: list[Packet], message: Publish, position: int
+    ) -> bool:
+        """Let a publisher wait, from the message on that is before `position`, if a receiver of it is congested."""
         flow = self.delivery.flow
         congestion = flow.blocking(session, message, self._route(message))
         if congestion is None:
             return False
-        at_once = flow.defer(session, congestion, link, packets[after - 1 :])
-        self._process(session, link, at_once, False, None)
+        at_once = flow.defer(session, congestion, link, packets[position - 1 :])
+        self._process(session, link, at_once, False)
         return True
 
     def _route(self, message: Publish) -> Route:
@@ -235,47 +204,45 @@ class Core:
     def _process_deferred(self) -> None:
         """The publishers that no longer wait for a receiver go on."""
         flow = self.delivery.flow
-        ready, flow.ready = flow.ready, []
-        for deferred in ready:
+        for deferred in flow.take_ready():
             packets = flow.take(deferred)
             if packets and deferred.publisher.link is deferred.link:
-                self._process(deferred.publisher, deferred.link, packets, deferred.may_wait, self._shortcuts)
+                self._process(deferred.publisher, deferred.link, packets, deferred.may_wait)
 
-    def _process_last(self, link: Link) -> None:
+    def _process_last(self, link: ClientLink) -> None:
         """A connection has ended: process what its client had sent before, and what waits."""
         session = link.session
         if session is not None:
             packets = self.delivery.flow.lost(session)
             if packets and session.link is link:
-                self._process(session, link, packets, False, None)  # no shortcut: the link has ended in this turn
+                self._process(session, link, packets, False)
 
-    def acknowledged(self, link: Link, packet_id: int, now_ms: int) -> bool:
+    def acknowledged(self, link: ClientLink, packet_id: int, now_ms: int) -> bool:
         """A PUBACK that came alone. True: it is done, and no turn is needed; False: hand it to `receive`."""
         session = link.session
-        shortcuts = self._shortcuts
-        if session is None or shortcuts is None or not shortcuts.puback(session, packet_id):
+        if session is None or not self.delivery.puback_alone(session, packet_id):
             return False
-        self.connections.now_ms = session.heard_ms = now_ms
+        self.counters.messages_received += 1
+        self._clock.move(now_ms)
+        session.heard(now_ms)
         return True
 
-    def failed(self, link: Link, error: PeerError) -> None:
+    def failed(self, link: ClientLink, error: PeerError) -> None:
         """A client broke a rule of the protocol: its connection ends, no other client is affected."""
         self.counters.protocol_errors += 1
-        self._set_clock()
         self._process_last(link)
         if link.session is not None:
             self.connections.lost(link.session, str(error))
         link.close(error.reason, str(error))
 
-    def lost(self, link: Link, reason: str, now_ms: int) -> None:
+    def lost(self, link: ClientLink, reason: str, now_ms: int) -> None:
         """A connection has ended without DISCONNECT."""
-        self.connections.now_ms = now_ms
-        self._set_clock()
+        self._clock.move(now_ms)
         self._process_last(link)
         if link.session is not None:
             self.connections.lost(link.session, reason)
 
-    def writable(self, link: Link) -> None:
+    def writable(self, link: ClientLink) -> None:
         """A client that read too slowly has caught up."""
         session = link.session
         if session is not None and session.link is link:
@@ -283,20 +250,23 @@ class Core:
 
     # -- a client that may sleep (MQTT-SN) ---------------------------------------------------------------------------
 
-    def owed(self, link: Link) -> int:
+    def owed(self, link: ClientLink) -> int:
         """How many messages the client of a link is still to get."""
         return 0 if link.session is None else link.session.owed()
 
-    def replace_will(self, link: Link, will: Will | None) -> None:
+    def replace_will(self, link: ClientLink, will: Will | None) -> None:
         """A connected client has changed its will."""
         if link.session is not None:
             self.connections.replace_will(link.session, will)
 
     # -- messages without a session ----------------------------------------------------------------------------------
 
-    def publish_sessionless(self, message: Publish, identity: Identity) -> int | None:
-        """A message of PUBWOS or QoS -1 of MQTT-SN, or of the operator. Returns why it was refused, else None."""
-        return self.delivery.take_sessionless(message, identity)
+    def publish_sessionless(self, message: Publish, identity: Identity, client_id: str = "") -> int | None:
+        """A message of PUBWOS or QoS -1 of MQTT-SN, or of the operator. Returns why it was refused, else None.
+
+        `client_id`: what the log has as its sender, if not that of the identity.
+        """
+        return self.delivery.take_sessionless(message, identity, client_id=client_id)
 
     def when_durable(self, call: Callable[[], None]) -> None:
         """Have `call` called once everything that was published so far is durable."""
@@ -306,18 +276,78 @@ class Core:
 
     def restore(self, now_ms: int, wall_us: int) -> None:
         """At start: the persistent sessions as the store remembers them."""
-        self._started_ms = self.connections.now_ms = self.delivery.flow.now_ms = now_ms
-        self._ahead_us = wall_us - now_ms * 1000
-        self._clock.now_us = wall_us
+        self._started_ms = now_ms
+        self._clock.set(now_ms, wall_us)
         self._shares.restore()
-        self.connections.restore(wall_us)
+        self.connections.restore()
         self._shares.restored()
+
+    def add_counts(self, counts: Callable[[], dict[str, int]]) -> None:
+        """Publish more numbers below `$SYS/broker/`, by name."""
+        self.counters.others.append(counts)
+
+    def bound_queues(self, bytes_max: int) -> None:
+        """At start: how much all clients together may be owed in memory."""
+        self.connections.owed.bound_by(bytes_max)
+
+    def is_owed_due(self) -> bool:
+        """Whether enough was sent for that bound to be reached: call `relieve_queues`. Asked in every turn."""
+        return self.connections.owed.is_due()
+
+    def has_throttled(self) -> bool:
+        """Whether a client is throttled because of it: call `relieve_queues` in every tick."""
+        return self.connections.owed.has_throttled()
+
+    def relieve_queues(self, unsent_bytes: int, now_ms: int) -> None:
+        """If all clients together are owed too much: those that hold most get no more, then their connections end.
+
+        `unsent_bytes`: the output that clients share, each part counted once.
+        """
+        reason = "limits.all_queue_bytes_max is reached, and this client holds most"
+        for session in self.connections.owed.look(self.sessions(), unsent_bytes, now_ms):
+            self.end_connection(session, ReasonCode.QUOTA_EXCEEDED, reason)
+
+    def refuse_subscriptions(self, is_memory_full: bool) -> None:
+        """Refuse new subscriptions since the memory is full, or accept them again."""
+        self.admission.refuse_subscriptions(is_memory_full)
+
+    def end_connection(self, session: Session, reason: ReasonCode, detail: str) -> None:
+        """A bound of the server is reached: end a client's connection."""
+        self.connections.end(session, reason, detail, detail)
+
+    def heard(self, link: ClientLink, now_ms: int) -> None:
+        """The client of a link has sent something that is not read yet."""
+        if link.session is not None:
+            link.session.heard(now_ms)
+
+    def gather_for(self, gather_us: int) -> None:
+        """From now on a small group waits for more records, for this long; 0: it does not."""
+        self.effects.gather_for(gather_us)
+
+    def may_rest(self) -> bool:
+        """Whether packets that come now may wait a little: a group gathers, which most of them will be a part of."""
+        return self.effects.may_rest()
+
+    def apply(self, record: Record) -> None:
+        """A record that another core has written: this core and its store follow it (`broker.applied`)."""
+        self._applied.apply(record)
 
     # -- the operator ------------------------------------------------------------------------------------------------
 
+    def add_reader(self, link: Link, topic_filter: str) -> Session:
+        """Subscribe a link without a client, at QoS 0 and with the rights of the operator, until `remove_reader`."""
+        session = Session("$tail", 0, OPERATOR, Outbound(None, 1, self._limits, self.counters, self._clock))
+        session.open(link)
+        self.subscriptions.add(session, SubscriptionRequest(topic_filter, 0))
+        return session
+
+    def remove_reader(self, session: Session) -> None:
+        """Such a link gets no more messages."""
+        self.subscriptions.remove_all(session)
+        session.end()
+
     def disconnect(self, session: Session) -> None:
         """The operator ends a client's connection; its will is published, and a persistent session stays."""
-        self._set_clock()
         reason = "disconnected by the operator"
         self.connections.end(session, ReasonCode.ADMINISTRATIVE_ACTION, reason, reason)
 
@@ -331,6 +361,11 @@ class Core:
         """How many subscriptions there are; each member of a share group has one."""
         return self._routes.count
 
+    def subscriptions_of(self, session: Session) -> list[Subscription]:
+        """The subscriptions of a session, also those to history, as a new list."""
+        history = [stream.subscription for stream in self.history.streams_of(session)]
+        return [*session.subscriptions.values(), *history]
+
     def share_groups(self) -> list[ShareGroup]:
         """All share groups, as a new list."""
         return self._shares.groups()
@@ -338,6 +373,14 @@ class Core:
     def uptime_ms(self, now_ms: int) -> int:
         """How long ago the server was started."""
         return now_ms - self._started_ms
+
+    def session(self, client_id: str) -> Session | None:
+        """The session of a client, connected or not."""
+        return self.connections.sessions.get(client_id)
+
+    def session_count(self) -> int:
+        """How many sessions there are, of connected clients and of others."""
+        return len(self.connections.sessions)
 
     def sessions(self) -> list[Session]:
         """All sessions, as a new list."""
@@ -347,7 +390,7 @@ class Core:
         """Publish `$SYS`: subscribers get what has changed, new ones get all of it."""
         for message in self._sys_topics.update(self._sys_values()):
             route = self._routes.route(message.topic_name)
-            self.delivery.fan_out(message, route.receivers, "")
+            self.delivery.fan_out([message], route.receivers, "")
             for group in route.groups:
                 group.offer(message, 0)
 
@@ -355,12 +398,12 @@ class Core:
         return sys_values(
             self.counters,
             version=self._version,
-            uptime_s=(self.connections.now_ms - self._started_ms) // 1000,
+            uptime_s=(self._clock.now_ms - self._started_ms) // 1000,
             sessions=len(self.connections.sessions),
             subscriptions=self._routes.count,
             share_groups=len(self._shares.groups()),
             wills_pending=self.connections.wills.pending_count(),
-            retained=self._store.retained_totals(),
+            retained=self._store.retained.totals(),
             store_state=self._store.failing() or "ok",
             store_counts=self._store.counts(),
         )
@@ -382,14 +425,12 @@ class Core:
 
     def tick(self, now_ms: int, now_us: int) -> None:
         """Time has passed: deadlines, expired retained messages, and the group that no effect waits for."""
-        self.connections.now_ms = now_ms
-        self._ahead_us = now_us - now_ms * 1000
-        self._clock.now_us = now_us
-        self.delivery.flow.tick(now_ms)
-        self.connections.tick(now_ms)
+        self._clock.set(now_ms, now_us)
+        self.delivery.flow.tick()
+        self.connections.tick()
         if not self._store.failing():
-            for topic_name in self._store.retained_expired(now_us, EXPIRED_MAX):
-                self._store.append_retained_removed(topic_name, "expired")
+            for topic_name in self._store.retained.expired(now_us, EXPIRED_MAX):
+                self._store.append(RetainedRemoved(topic_name, "expired"))
         if self.effects.pending or self._store.group_bytes() > 0:
             self.effects.commit()
         if now_ms >= self._background_due_ms:
@@ -402,12 +443,10 @@ class Core:
 
     def end_turn(self) -> bool:
         """All packets of this turn are in: commit, send what windows allow. True: the next turn has work already."""
-        self._set_clock()
-        self.delivery.flow.now_ms = self.connections.now_ms
         if self.effects.must_release():
             self.effects.release_more()
         if self.effects.pending:
-            self.effects.commit_or_gather(self.connections.now_ms)
+            self.effects.commit_or_gather()
         if self._store.group_bytes() > LAZY_GROUP_BYTES:
             self.effects.commit()
             self._store.commit_in_background(self._wake)
@@ -430,15 +469,10 @@ class Core:
         """Whether so much waits to be released that clients which bring much should wait."""
         return self.effects.are_many()
 
-    def _set_clock(self) -> None:
-        """Before something can expire, or a will is published; not for every packet."""
-        self._clock.now_us = self.connections.now_ms * 1000 + self._ahead_us
-
     def _pump_dirty(self) -> bool:
-        """Send to the clients whose window or link has changed. True: the next turn goes on with some of them."""
+        """Send to the clients whose window or link has changed. True: the next turn sends more to some of them."""
         delivery = self.delivery
-        dirty = delivery.dirty
-        delivery.dirty = {}
+        dirty = delivery.take_dirty()
         drops_left = DROPS_A_TURN
         unfinished: list[Session] = []  # behind those that were not reached
         for session in dirty:
@@ -466,7 +500,7 @@ class Core:
         """
         drops = 0
         try:
-            drops = session.outbound.pump(link, self._shortcuts is not None)
+            drops = session.outbound.pump(link)
         except StoreError as error:
             self._store_failed(session, error)
         else:

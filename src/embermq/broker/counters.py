@@ -17,52 +17,6 @@ SYS_PREFIX: Final = "$SYS/"
 class Counters:
     """Plain integers that only grow, except `clients_connected`."""
 
-    __slots__ = (
-        "bytes_received",
-        "bytes_sent",
-        "messages_received",
-        "messages_sent",
-        "publish_received",
-        "publish_sent",
-        "publish_shared",
-        "publish_bytes_shared",
-        "publish_bytes_received",
-        "publish_bytes_sent",
-        "publish_received_1",
-        "publish_received_2",
-        "publish_sent_1",
-        "publish_sent_2",
-        "publish_bytes_received_1",
-        "publish_bytes_received_2",
-        "publish_bytes_sent_1",
-        "publish_bytes_sent_2",
-        "clients_connected",
-        "clients_maximum",
-        "clients_expired",
-        "connections_refused",
-        "refusals",
-        "publishers_held_back",
-        "clients_slowed_by_rate",
-        "receivers_slow",
-        "queues_long",
-        "dropped_output_full",
-        "dropped_queue_full",
-        "dropped_too_large",
-        "dropped_expired",
-        "dropped_not_authorized",
-        "dropped_topic_refused",
-        "dropped_payload_format",
-        "dropped_retained_budget",
-        "subscriptions_refused",
-        "history_subscriptions",
-        "history_messages",
-        "acks_unknown",
-        "protocol_errors",
-        "internal_errors",
-        "store_refusals",
-        "others",
-    )
-
     def __init__(self) -> None:
         self.bytes_received = 0
         self.bytes_sent = 0
@@ -115,25 +69,41 @@ class Counters:
         self.connections_refused += 1
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
 
-    def received_by_qos(self) -> tuple[int, int, int]:
-        """PUBLISH packets that came, by QoS."""
-        first, second = self.publish_received_1, self.publish_received_2
-        return self.publish_received - first - second, first, second
+    def count_received(self, qos: int, count: int, payload_bytes: int) -> None:
+        """PUBLISH packets have come, all of one QoS."""
+        self.publish_received += count
+        self.publish_bytes_received += payload_bytes
+        if qos == 1:
+            self.publish_received_1 += count
+            self.publish_bytes_received_1 += payload_bytes
+        elif qos == 2:
+            self.publish_received_2 += count
+            self.publish_bytes_received_2 += payload_bytes
 
-    def bytes_received_by_qos(self) -> tuple[int, int, int]:
-        """Their payloads, by QoS."""
-        first, second = self.publish_bytes_received_1, self.publish_bytes_received_2
-        return self.publish_bytes_received - first - second, first, second
+    def count_sent(self, qos: int, count: int, payload_bytes: int) -> None:
+        """Messages were sent, or are owed to a session, all at one QoS."""
+        self.publish_sent += count
+        self.publish_bytes_sent += payload_bytes
+        if qos == 1:
+            self.publish_sent_1 += count
+            self.publish_bytes_sent_1 += payload_bytes
+        elif qos == 2:
+            self.publish_sent_2 += count
+            self.publish_bytes_sent_2 += payload_bytes
 
-    def sent_by_qos(self) -> tuple[int, int, int]:
-        """PUBLISH packets that were sent, by QoS."""
-        first, second = self.publish_sent_1, self.publish_sent_2
-        return self.publish_sent - first - second, first, second
+    def received_by_qos(self) -> tuple[list[int], list[int]]:
+        """PUBLISH packets that came, and their payloads, by QoS."""
+        return (
+            _by_qos(self.publish_received, self.publish_received_1, self.publish_received_2),
+            _by_qos(self.publish_bytes_received, self.publish_bytes_received_1, self.publish_bytes_received_2),
+        )
 
-    def bytes_sent_by_qos(self) -> tuple[int, int, int]:
-        """Their payloads, by QoS."""
-        first, second = self.publish_bytes_sent_1, self.publish_bytes_sent_2
-        return self.publish_bytes_sent - first - second, first, second
+    def sent_by_qos(self) -> tuple[list[int], list[int]]:
+        """PUBLISH packets that were sent, and their payloads, by QoS."""
+        return (
+            _by_qos(self.publish_sent, self.publish_sent_1, self.publish_sent_2),
+            _by_qos(self.publish_bytes_sent, self.publish_bytes_sent_1, self.publish_bytes_sent_2),
+        )
 
     def dropped(self) -> int:
         """Messages that were dropped, for whatever reason."""
@@ -149,11 +119,13 @@ class Counters:
         )
 
 
+def _by_qos(total: int, first: int, second: int) -> list[int]:
+    return [total - first - second, first, second]
+
+
 @final
 class SysTopics:
     """The `$SYS` messages as they were last published."""
-
-    __slots__ = ("messages",)
 
     def __init__(self) -> None:
         self.messages: Final[dict[str, Publish]] = {}  # by topic name

@@ -2,214 +2,350 @@
 
 Owns: the three QoS levels in both directions: a message's record, the queues that it enters, the moment at which it is
 delivered, and the acknowledgements from and to clients. What each session is owed is in `queues`.
+
+Messages are handled as runs: those of one client to one topic name that follow each other in a read. A run means what
+its messages mean one after the other; tests/broker/test_runs.py compares the two.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
-from embermq.broker.access import Access, Identity
+from embermq.broker.access import Identity
 from embermq.broker.admission import Admission
-from embermq.broker.counters import Counters
-from embermq.broker.effects import AcknowledgementEffect, Effects, PublishEffect
+from embermq.broker.context import Context
+from embermq.broker.effects import AcknowledgementEffect, Effect, Effects
+from embermq.broker.flow import Flow
 from embermq.broker.link import Link
-from embermq.broker.queues.clock import Clock
-from embermq.broker.queues.flow import Flow
-from embermq.broker.runs.acknowledgements import AcknowledgementRuns
-from embermq.broker.runs.deliveries import send_new
-from embermq.broker.runs.publishes import join_run
-from embermq.broker.shortcuts import deliver_next
-from embermq.protocol.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Delivery, Publish, Pubrec, Pubrel
+from embermq.broker.retained_delivery import RetainedDelivery
+from embermq.broker.route_group import RouteGroup
+from embermq.broker.routes import Route
+from embermq.broker.session import Session, Subscription
+from embermq.protocol.packets import (
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    Acknowledgement,
+    Delivery,
+    Packet,
+    Publish,
+    RefusedPublish,
+)
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.refused_publish import RefusedPublish
-from embermq.store.interface import Store, StoreError
+from embermq.protocol.topics import matches
+from embermq.store.interface import StoreError
+from embermq.store.records import PubrelReceived
 
-if TYPE_CHECKING:
-    from embermq.broker.queues.route_group import RouteGroup
-    from embermq.broker.retained_delivery import RetainedDelivery
-    from embermq.broker.routes import Route, Subscription
-    from embermq.broker.session import Session
+RUN_MESSAGES_MAX: Final = 512
+"""How many deliveries a run causes at most: it is released in one turn."""
+
+_NONE_LEFT_OUT: Final[list[tuple[Publish, Session]]] = []  # one empty one for all effects, never changed
+
+
+def payload_bytes_of(messages: list[Publish]) -> int:
+    """The bytes of all payloads."""
+    payload_bytes = 0
+    for message in messages:
+        payload_bytes += len(message.payload)
+    return payload_bytes
+
+
+def _is_left_out(message: Publish, session: Session, left_out: list[tuple[Publish, Session]]) -> bool:
+    return any(other is message and receiver is session for other, receiver in left_out)
+
+
+def run_of(first: Publish, packets: list[Packet], position: int, most: int) -> list[Publish]:
+    """A message, and those that follow it from `position` on and are alike: of one QoS, to one topic name.
+
+    None of them is retained or expires; at QoS 1 and 2 their packet identifiers count up by one.
+    """
+    messages = [first]
+    end = min(len(packets), position + most - 1)
+    if first.expires_us:
+        return messages
+    topic_name, qos, packet_id = first.topic_name, first.qos, first.packet_id
+    while position < end:
+        packet = packets[position]
+        if not isinstance(packet, Publish) or packet.retain or packet.expires_us or packet.qos != qos:
+            break
+        if qos:
+            packet_id += 1
+            if packet.packet_id != packet_id:
+                break
+        if packet.topic_name != topic_name:
+            break
+        messages.append(packet)
+        position += 1
+    return messages
+
+
+@final
+class PublishEffect(Effect):
+    """The deliveries of a run of messages, and their acknowledgement to the publisher.
+
+    The messages are those of one client to one topic name, of one QoS; their packet identifiers count up by one.
+    `left_out`: of a message, a session whose stored queue was full. `shares`: the groups of a lone message, each with
+    what `RouteGroup.enqueue` returned.
+    """
+
+    __slots__ = (
+        "offset",
+        "_delivery",
+        "_messages",
+        "_receivers",
+        "_left_out",
+        "_shares",
+        "_has_subscribers",
+        "_client_id",
+    )
+
+    def __init__(
+        self,
+        delivery: "MessageDelivery",
+        messages: list[Publish],
+        offset: int,
+        receivers: list[Subscription],
+        left_out: list[tuple[Publish, Session]],
+        shares: list[tuple[RouteGroup, int]],
+        client_id: str,
+        publisher: Session | None,
+        link: Link | None,
+    ) -> None:
+        count = len(messages)
+        super().__init__(publisher, link, count, count * (1 + len(receivers) + len(shares)))
+        self._delivery: Final = delivery
+        self.offset: Final = offset  # of the first message
+        self._messages: Final = messages
+        self._receivers = receivers
+        self._left_out: Final = left_out
+        self._shares: Final = shares
+        self._has_subscribers: Final = bool(receivers or shares)
+        self._client_id: Final = client_id
+
+    def include(self, subscription: Subscription) -> None:
+        """A subscription made while a retained message is pending gets it live: the store cannot show it yet."""
+        message = self._messages[0]  # a retained one is alone
+        is_wanted = message.retain and message.payload and matches(subscription.topic_filter, message.topic_name)
+        # A subscription that replaces another one of the same session is in the route already.
+        if is_wanted and all(receiver.session is not subscription.session for receiver in self._receivers):
+            self._receivers = [*self._receivers, subscription]
+
+    def release(self) -> None:
+        messages = self._messages
+        first = messages[0]
+        delivery = self._delivery
+        if self._receivers:
+            delivery.fan_out(messages, self._receivers, self._client_id, self._left_out)
+        for group, sequence in self._shares:
+            group.offer(first, sequence)
+        if first.retain:
+            delivery.retained.publish_durable(first)
+        link = self.link
+        if link is not None and first.qos:
+            # 5.0, 3.4.2.1: the publisher may know that its topic name has no subscriber.
+            reason = 0 if self._has_subscribers else ReasonCode.NO_MATCHING_SUBSCRIBERS
+            packet_type = PUBACK if first.qos == 1 else PUBREC
+            link.acknowledge(Acknowledgement(packet_type, first.packet_id, len(messages), reason))
 
 
 @final
 class MessageDelivery:
     """Every message goes through here, and every acknowledgement."""
 
-    __slots__ = (
-        "clock",
-        "dirty",
-        "flow",
-        "runs",
-        "_store",
-        "_access",
-        "_admission",
-        "_admitted",
-        "_counters",
-        "_effects",
-        "_retained",
-        "_with_shortcuts",
-    )
-
     def __init__(
         self,
-        store: Store,
-        access: Access,
+        context: Context,
         admission: Admission,
-        counters: Counters,
         effects: Effects,
-        retained: "RetainedDelivery",
-        clock: Clock,
-        with_shortcuts: bool,
+        retained: RetainedDelivery,
         report_long_queue: Callable[[str], None],
     ) -> None:
         self.dirty: dict[Session, None] = {}  # sessions whose window or link has changed in this turn
-        self._store: Final = store
-        self._access: Final = access
+        self._store: Final = context.store
+        self._access: Final = context.access
         self._admission: Final = admission
         self._admitted: Final = admission.admitted
-        self._counters: Final = counters
+        self._counters: Final = context.counters
         self._effects: Final = effects
-        self._retained: Final = retained
-        self.clock: Final = clock
-        self.flow: Final = Flow(counters, report_long_queue)
-        self.runs: Final = AcknowledgementRuns(self, counters, effects)
-        self._with_shortcuts: Final = with_shortcuts
+        self.retained: Final = retained
+        self.clock: Final = context.clock
+        self.flow: Final = Flow(context, report_long_queue)
+
+    def take_dirty(self) -> dict[Session, None]:
+        """The sessions whose window or link has changed; from now on there is none."""
+        dirty, self.dirty = self.dirty, {}
+        return dirty
 
     # -- from publishers -------------------------------------------------------------------------------------------
 
-    def receive(self, session: "Session", link: Link, message: Publish) -> None:
-        """A PUBLISH of a connected client."""
+    def receive(
+        self, session: Session, link: Link, message: Publish, packets: list[Packet], position: int, run_max: int
+    ) -> int:
+        """A PUBLISH of a connected client, and what follows it in the read from `position` on.
+
+        How many messages were taken, or refused, as a run: the one, and those behind it that are alike.
+        """
         qos = message.qos
-        counters = self._counters
-        payload_bytes = len(message.payload)
-        counters.publish_received += 1
-        counters.publish_bytes_received += payload_bytes
-        if qos == 1:
-            counters.publish_received_1 += 1
-            counters.publish_bytes_received_1 += payload_bytes
-        elif qos == 2:
-            counters.publish_received_2 += 1
-            counters.publish_bytes_received_2 += payload_bytes
-        if qos == 2 and message.packet_id in session.received_ids.parted():
-            # MQTT-4.3.3-2: the same message again; the first one may not be durable yet, so this waits as well.
-            self._effects.add(AcknowledgementEffect(link, PUBREC, message.packet_id))
-            session.remember_received(message.packet_id, self._effects.added)
-            return
         route = self._admitted.get(message.topic_name)
         if route is None or message.retain or not self._access.unrestricted:
+            if qos == 2 and self._is_received_again(session, link, message):
+                return 1
             refusal = self._admission.refusal(session.client_id, session.identity, message)
             if refusal is not None:
+                self._counters.count_received(qos, 1, len(message.payload))
                 if qos:
-                    packet_type = PUBACK if qos == 1 else PUBREC
-                    self._effects.add(AcknowledgementEffect(link, packet_type, message.packet_id, refusal))
-                return
+                    self._answer(link, qos, message.packet_id, 1, refusal)
+                return 1
             if route is None:
                 route = self._admission.route(message.topic_name)
-        is_taken = self._take(message, route, session.client_id, session, link, session.session_id if qos == 2 else 0)
+            messages = [message]
+        else:
+            messages = [message]
+            if position < len(packets) and not route.groups:
+                messages = run_of(message, packets, position, run_max // (1 + len(route.receivers)))
+            if qos == 2 and session.received_ids.has_any(message.packet_id, len(messages)):
+                if self._is_received_again(session, link, message):
+                    return 1
+                messages = [message]
+        count = len(messages)
+        self._counters.count_received(qos, count, payload_bytes_of(messages))
+        is_taken = self._take(messages, route, session.client_id, session, link, session.session_id if qos == 2 else 0)
         if qos == 2 and is_taken:
-            session.remember_received(message.packet_id, self._effects.added)
+            session.remember_received(message.packet_id, count, self._effects.added)
+        return count
 
-    def _count_received(self, qos: int, payload_bytes: int) -> None:
-        counters = self._counters
-        counters.publish_received += 1
-        counters.publish_bytes_received += payload_bytes
-        if qos == 1:
-            counters.publish_received_1 += 1
-            counters.publish_bytes_received_1 += payload_bytes
-        elif qos == 2:
-            counters.publish_received_2 += 1
-            counters.publish_bytes_received_2 += payload_bytes
+    def _is_received_again(self, session: Session, link: Link, message: Publish) -> bool:
+        """MQTT-4.3.3-2: the same message again; the first one may not be durable yet, so the PUBREC waits as well."""
+        packet_id = message.packet_id
+        if session.received_ids.take(packet_id, 1) is None:
+            return False
+        self._counters.count_received(2, 1, len(message.payload))
+        self._effects.add(AcknowledgementEffect(link, Acknowledgement(PUBREC, packet_id)))
+        session.remember_received(packet_id, 1, self._effects.added)
+        return True
 
-    def refuse(self, session: "Session", link: Link, packet: RefusedPublish) -> None:
+    def refuse(self, session: Session, link: Link, packet: RefusedPublish) -> None:
         """A PUBLISH of a connected client that is wrong in itself."""
-        self._count_received(packet.qos, packet.payload_bytes)
+        self._counters.count_received(packet.qos, 1, packet.payload_bytes)
         reason: int = 0
-        if packet.qos == 1 or packet.packet_id not in session.received_ids.parted():
+        if packet.qos == 1 or not session.received_ids.has_any(packet.packet_id, 1):
             reason = self._admission.refuse_payload(session.client_id, packet)
-        packet_type = PUBACK if packet.qos == 1 else PUBREC
-        self._effects.add(AcknowledgementEffect(link, packet_type, packet.packet_id, reason))
+        self._answer(link, packet.qos, packet.packet_id, 1, reason)
 
-    def take_sessionless(self, message: Publish, identity: Identity, *, must_be_durable: bool = False) -> int | None:
+    def _answer(self, link: Link, qos: int, packet_id: int, count: int, reason: int) -> None:
+        """PUBACK or PUBREC for messages that are not taken."""
+        packet_type = PUBACK if qos == 1 else PUBREC
+        self._effects.add(AcknowledgementEffect(link, Acknowledgement(packet_type, packet_id, count, reason)))
+
+    def take_sessionless(
+        self, message: Publish, identity: Identity, *, must_be_durable: bool = False, client_id: str = ""
+    ) -> int | None:
         """Take a message that no session publishes: a will, PUBWOS or QoS -1 of MQTT-SN, the operator's.
 
         Returns why it was not taken, None if it was. `must_be_durable`: QoS 0 waits for the commit as well.
+        `client_id`: what the log has as its sender, if not that of the identity.
         """
-        self._count_received(message.qos, len(message.payload))
+        self._counters.count_received(message.qos, 1, len(message.payload))
         refusal = self._admission.refusal(identity.client_id, identity, message)
         if refusal is None:
             route = self._admission.route(message.topic_name)
-            self._take(message, route, identity.client_id, None, None, 0, must_be_durable)
+            self._take([message], route, client_id or identity.client_id, None, None, 0, must_be_durable)
         return refusal
 
     def _take(
         self,
-        message: Publish,
-        route: "Route",
+        messages: list[Publish],
+        route: Route,
         client_id: str,
-        publisher: "Session | None",
+        publisher: Session | None,
         link: Link | None,
         qos2_session_id: int,
         must_be_durable: bool = False,
     ) -> bool:
-        """The server owns the message from here on: record it, deliver it when that is allowed. False: refused."""
-        must_be_durable = must_be_durable or message.qos > 0 or message.retain
+        """The server owns the messages from here on: record them, deliver them when that is allowed. False: refused."""
+        first = messages[0]
+        must_be_durable = must_be_durable or first.qos > 0 or first.retain
         if must_be_durable and self._store.failing():
-            return self._refuse_durable(message, publisher, link)
-        if message.retain:
-            self._retained.publish_pending(message)
-        offset = self._store.append_publish(message, client_id, qos2_session_id)
-        receivers = route.receivers
-        if message.qos and route.persistent:
-            receivers = route.enqueue(message, offset, client_id)
-            if receivers is not route.receivers:
-                for receiver in route.persistent:
-                    self.flow.rising[receiver.session] = None
+            return self._refuse_durable(messages, publisher, link)
+        if first.retain:
+            self.retained.publish_pending(first)
+        offset = self._store.append_publish(first, client_id, qos2_session_id)
+        left_out = _NONE_LEFT_OUT
+        if first.qos and route.persistent:
+            left_out = self._enqueue(messages, offset, route, client_id, qos2_session_id)
+        else:
+            for message in messages[1:]:
+                self._store.append_publish(message, client_id, qos2_session_id)
         shares: list[tuple[RouteGroup, int]] = []
-        if route.groups:
-            shares = [(group, group.enqueue(message, offset, client_id)) for group in route.groups]
+        if route.groups:  # then the message is alone
+            shares = [(group, group.enqueue(first, offset, client_id)) for group in route.groups]
             self._counters.dropped_queue_full += route.groups_left_out
         if must_be_durable or (publisher is not None and publisher.pending):
-            if (
-                self._with_shortcuts
-                and publisher is not None
-                and link is not None
-                and not shares
-                and join_run(self._effects, message, receivers, publisher, link)
-            ):
-                return True
-            has_subscribers = bool(route.receivers or shares)
             self._effects.add(
-                PublishEffect(message, offset, receivers, shares, has_subscribers, client_id, publisher, link)
+                PublishEffect(self, messages, offset, route.receivers, left_out, shares, client_id, publisher, link)
             )
             return True
         # QoS 0 is delivered at once, unless it would overtake something of the same publisher that is pending.
-        if receivers:
-            self.fan_out(message, receivers, client_id)
+        if route.receivers:
+            self.fan_out(messages, route.receivers, client_id)
         for group, sequence in shares:
-            group.offer(message, sequence)
+            group.offer(first, sequence)
         return True
 
-    def _refuse_durable(self, message: Publish, publisher: "Session | None", link: Link | None) -> bool:
-        """The store cannot keep a message. A client that can be told is told if the disk has reached its reserve; else
-        its connection ends without an answer, so that it keeps the message.
+    def _enqueue(
+        self, messages: list[Publish], offset: int, route: Route, client_id: str, qos2_session_id: int
+    ) -> list[tuple[Publish, Session]]:
+        """Add messages to stored queues, and record those behind the first. Returns what was left out for whom."""
+        left_out: list[tuple[Publish, Session]] = []
+        for place, message in enumerate(messages):
+            if place:
+                offset = self._store.append_publish(message, client_id, qos2_session_id)
+            for session in route.enqueue(message, offset, client_id):
+                left_out.append((message, session))
+        if left_out:
+            for receiver in route.persistent:
+                self.flow.rising[receiver.session] = None
+        return left_out
+
+    def _refuse_durable(self, messages: list[Publish], publisher: Session | None, link: Link | None) -> bool:
+        """The store cannot keep messages. A client that can be told is told if the disk has reached its reserve; else
+        its connection ends without an answer, so that it keeps the messages.
         """
-        if publisher is None or link is None or not publisher.is_told_reasons() or not self._store.is_full():
+        if publisher is None or link is None or not link.tells_reasons() or not self._store.is_full():
             raise StoreError(f"the store cannot make messages durable now: {self._store.failing()}")
-        self._counters.store_refusals += 1
-        if message.qos:
-            packet_type = PUBACK if message.qos == 1 else PUBREC
-            self._effects.add(AcknowledgementEffect(link, packet_type, message.packet_id, ReasonCode.QUOTA_EXCEEDED))
+        self._counters.store_refusals += len(messages)
+        first = messages[0]
+        if first.qos:
+            self._answer(link, first.qos, first.packet_id, len(messages), ReasonCode.QUOTA_EXCEEDED)
         return False
+
+    def live_from(self, subscription: Subscription, is_at_once: bool) -> int:
+        """From which offset on messages are live for a new subscription; `is_at_once`: rule 5 of retained delivery."""
+        offset = self._store.next_offset()
+        if is_at_once:
+            for effect in self._effects.waiting():
+                if isinstance(effect, PublishEffect):
+                    offset = min(offset, effect.offset)
+                    effect.include(subscription)
+        return offset
 
     # -- to receivers ----------------------------------------------------------------------------------------------
 
-    def fan_out(self, message: Publish, receivers: "list[Subscription]", client_id: str) -> None:
-        """Deliver a message of a client to every receiver, each at the QoS it was granted."""
-        if message.expires_us and self.clock.has_expired_live(message):
-            self._expire(message, receivers, client_id)
+    def fan_out(
+        self,
+        messages: list[Publish],
+        receivers: list[Subscription],
+        client_id: str,
+        left_out: list[tuple[Publish, Session]] = _NONE_LEFT_OUT,
+    ) -> None:
+        """Deliver messages of a client, of one QoS, to every receiver, each at the QoS it was granted."""
+        first = messages[0]
+        if first.expires_us and self.clock.has_expired_live(first):
+            self._expire(first, receivers, client_id)
             return
-        qos = message.qos
-        with_shortcuts = self._with_shortcuts
-        sent = sent_1 = sent_2 = 0
+        qos = first.qos
+        payload_bytes = payload_bytes_of(messages)
+        plain: Delivery | None = None  # the same for all receivers at QoS 0 without options
         for receiver in receivers:
             session = receiver.session
             if receiver.no_local and session.client_id == client_id:
@@ -217,132 +353,125 @@ class MessageDelivery:
                     continue
                 receiver = receiver.own
             link = session.link
-            retain = message.retain and receiver.retain_as_published
-            if qos == 0 or receiver.qos == 0:
-                if link is not None:
-                    ids = receiver.ids
-                    if retain or ids:
-                        is_sent = link.deliver(Delivery(message, 0, retain, False, 0, ids))
-                    else:
-                        is_sent = link.forward(message)
-                    if is_sent:
-                        sent += 1
-                    else:
-                        self._counters.dropped_output_full += 1
-                        session.outbound.dropped += 1
-            elif not session.has_ended:
-                granted = receiver.qos if receiver.qos < qos else qos
-                outbound = session.outbound
-                if not with_shortcuts or not deliver_next(outbound, link, message, granted, retain, receiver.ids):
-                    outbound.offer(link, message, granted, retain, receiver.ids)
-                    if outbound.is_above_high_water():
-                        self.flow.rising[session] = None
-                if granted == 1:
-                    sent_1 += 1
-                else:
-                    sent_2 += 1
-        counters = self._counters
-        payload_bytes = len(message.payload)
-        if qos:
-            sent += sent_1 + sent_2
-            counters.publish_sent_1 += sent_1
-            counters.publish_bytes_sent_1 += sent_1 * payload_bytes
-            counters.publish_sent_2 += sent_2
-            counters.publish_bytes_sent_2 += sent_2 * payload_bytes
-        counters.publish_sent += sent
-        counters.publish_bytes_sent += sent * payload_bytes
-
-    def fan_out_run(self, messages: list[Publish], receivers: "list[Subscription]") -> None:
-        """Deliver messages of one QoS, 1 or 2, that are not retained and do not expire; no receiver has sent them."""
-        qos = messages[0].qos
-        count = len(messages)
-        payload_bytes = 0
-        for message in messages:
-            payload_bytes += len(message.payload)
-        counters = self._counters
-        for receiver in receivers:
-            session = receiver.session
+            retain = first.retain and receiver.retain_as_published
             granted = receiver.qos if receiver.qos < qos else qos
-            if granted == 0:
-                for message in messages:
-                    self.fan_out(message, [receiver], "")
-                continue
-            if session.has_ended:
-                continue
-            link = session.link
-            ids = receiver.ids
-            outbound = session.outbound
-            sent = send_new(outbound, link, messages, granted, ids)
-            for message in messages[sent:] if sent else messages:
-                if not deliver_next(outbound, link, message, granted, False, ids):
-                    outbound.offer(link, message, granted, False, ids)
-                    if outbound.is_above_high_water():
-                        self.flow.rising[session] = None
-            if granted == 1:
-                counters.publish_sent_1 += count
-                counters.publish_bytes_sent_1 += payload_bytes
-            else:
-                counters.publish_sent_2 += count
-                counters.publish_bytes_sent_2 += payload_bytes
-            counters.publish_sent += count
-            counters.publish_bytes_sent += payload_bytes
+            if granted:
+                if not session.has_ended:
+                    self._offer(session, messages, granted, retain, receiver.ids, payload_bytes, left_out)
+            elif link is not None:
+                if retain or receiver.ids:
+                    run = Delivery(messages, 0, retain, False, 0, receiver.ids)
+                else:
+                    if plain is None:
+                        plain = Delivery(messages)
+                    run = plain
+                taken = link.deliver(run)
+                if taken == len(messages):
+                    self._counters.count_sent(0, taken, payload_bytes)
+                else:
+                    self._counters.count_sent(0, taken, payload_bytes_of(messages[:taken]))
+                    self._counters.dropped_output_full += len(messages) - taken
+                    session.outbound.count_dropped(len(messages) - taken)
 
-    def _expire(self, message: Publish, receivers: "list[Subscription]", client_id: str) -> None:
+    def _offer(
+        self,
+        session: Session,
+        messages: list[Publish],
+        qos: int,
+        retain: bool,
+        ids: tuple[int, ...],
+        payload_bytes: int,
+        left_out: list[tuple[Publish, Session]],
+    ) -> None:
+        if left_out:
+            messages = [message for message in messages if not _is_left_out(message, session, left_out)]
+            if not messages:
+                return
+            payload_bytes = payload_bytes_of(messages)
+        outbound = session.outbound
+        outbound.offer(session.link, messages, qos, retain, ids)
+        if outbound.is_above_high_water():
+            self.flow.rising[session] = None
+        self._counters.count_sent(qos, len(messages), payload_bytes)
+
+    def _expire(self, message: Publish, receivers: list[Subscription], client_id: str) -> None:
         """A message has expired while it waited for its commit. Stored queues have it, and drop it in its turn."""
         for receiver in receivers:
-            asked: Subscription | None = receiver
             session = receiver.session
-            if receiver.no_local and session.client_id == client_id:
-                asked = receiver.own
+            asked = receiver.for_client(client_id)
             if asked is None:
                 continue
             qos = min(asked.qos, message.qos)
             if qos == 0 or session.outbound.queue is None:
                 self._counters.dropped_expired += 1
             elif not session.has_ended:
-                session.outbound.offer(session.link, message, qos, False, is_live=False)
-
-    def offer(self, session: "Session", message: Publish, qos: int, retain: bool, ids: tuple[int, ...]) -> None:
-        """A message that one session is owed has become durable."""
-        if not self._with_shortcuts or not deliver_next(session.outbound, session.link, message, qos, retain, ids):
-            session.outbound.offer(session.link, message, qos, retain, ids)
+                session.outbound.offer(session.link, [message], qos, False, is_live=False)
 
     # -- acknowledgements ------------------------------------------------------------------------------------------
 
-    def pubrec(self, session: "Session", link: Link, packet: Pubrec) -> None:
-        """PUBREC: the client has a QoS 2 message, or refuses it."""
-        if packet.reason >= ReasonCode.UNSPECIFIED_ERROR:
-            # Refused (MQTT 5, MQTT-SN): the exchange is over, the identifier is free.
-            session.outbound.pubrec(packet.packet_id)
-            self.acknowledged(session, session.outbound.pubcomp(packet.packet_id))
-        elif session.outbound.pubrec(packet.packet_id):
-            if session.outbound.queue is None and not self._effects.are_soon():  # nothing was recorded
-                link.acknowledge(PUBREL, packet.packet_id, 0)
-            else:
-                self._effects.add(AcknowledgementEffect(link, PUBREL, packet.packet_id))
+    def acknowledge(self, session: Session, link: Link, packet: Acknowledgement) -> None:
+        """PUBACK, PUBREC, PUBREL or PUBCOMP of a connected client."""
+        packet_type = packet.packet_type
+        if packet_type == PUBREL:
+            self._pubrel(session, link, packet.packet_id, packet.count)
+        elif packet_type == PUBREC and packet.reason < ReasonCode.UNSPECIFIED_ERROR:
+            self._pubrec(session, link, packet.packet_id, packet.count)
         else:
-            self._counters.acks_unknown += 1
-            link.send(Pubrel(packet.packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND))
+            outbound = session.outbound
+            if packet_type == PUBREC:
+                # Refused (MQTT 5, MQTT-SN): the exchange is over, the identifier is free.
+                outbound.pubrec(packet.packet_id, packet.count)
+            unknown = outbound.finish(packet.packet_id, packet.count, 1 if packet_type == PUBACK else 2)
+            self._counters.acks_unknown += unknown
+            if unknown < packet.count and (outbound.is_waiting() or session.streams.waiting or session.share_groups):
+                self.dirty[session] = None
 
-    def pubrel(self, session: "Session", link: Link, packet_id: int) -> None:
-        """PUBREL: the client may use the identifier again. One that is not known is confirmed too, with a reason."""
-        reason: int = ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
-        received_ids = session.received_ids.parted()
-        pubrec = received_ids.get(packet_id)
-        if pubrec is not None:
-            reason = 0
-            del received_ids[packet_id]
+    def puback_alone(self, session: Session, packet_id: int) -> bool:
+        """Shortcut for `acknowledge` and the rest of a turn: a PUBACK that comes alone, and nothing follows from it.
+
+        If no message waits for the place in the window that it frees, and no store or share group has to know of it.
+        False: nothing was done.
+        """
+        outbound = session.outbound
+        if outbound.is_waiting() or session.streams.waiting or session.share_groups or outbound.shared:
+            return False
+        return outbound.finish(packet_id, 1, 1) == 0
+
+    def _pubrec(self, session: Session, link: Link, packet_id: int, count: int) -> None:
+        """PUBREC: the client has QoS 2 messages."""
+        outbound = session.outbound
+        end_id = packet_id + count
+        while packet_id < end_id:
+            released = outbound.pubrec(packet_id, end_id - packet_id)
+            if not released:
+                self._counters.acks_unknown += 1
+                link.acknowledge(Acknowledgement(PUBREL, packet_id, 1, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND))
+                packet_id += 1
+                continue
+            pubrel = Acknowledgement(PUBREL, packet_id, released)
+            if outbound.queue is None and not self._effects.are_soon():  # nothing was recorded
+                link.acknowledge(pubrel)
+            else:
+                self._effects.add(AcknowledgementEffect(link, pubrel))
+            packet_id += released
+
+    def _pubrel(self, session: Session, link: Link, packet_id: int, count: int) -> None:
+        """PUBREL: the client may use the identifiers again. One that is not known is confirmed too, with a reason."""
+        end_id = packet_id + count
+        while packet_id < end_id:
+            run = session.received_ids.take(packet_id, end_id - packet_id)
+            if run is None:
+                pubcomp = Acknowledgement(PUBCOMP, packet_id, 1, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)
+                self._effects.add(AcknowledgementEffect(link, pubcomp))
+                packet_id += 1
+                continue
+            pubcomp = Acknowledgement(PUBCOMP, packet_id, run.count)
+            packet_id += run.count
             if session.session_id:
-                self._store.append_pubrel(session.session_id, session.client_id, packet_id)
-            elif pubrec <= self._effects.released() and not self._effects.are_soon():
+                for released_id in range(run.packet_id, run.packet_id + run.count):
+                    self._store.append(PubrelReceived(session.session_id, session.client_id, released_id))
+            elif run.effect <= self._effects.released() and not self._effects.are_soon():
                 # Nothing is recorded, and PUBCOMP does not overtake the PUBREC of its message.
-                link.acknowledge(PUBCOMP, packet_id, 0)
-                return
-        self._effects.add(AcknowledgementEffect(link, PUBCOMP, packet_id, reason))
-
-    def acknowledged(self, session: "Session", is_known: bool) -> None:
-        """PUBACK or PUBCOMP: QoS 1 or 2 to the client is done, if the packet identifier was known."""
-        if not is_known:
-            self._counters.acks_unknown += 1
-        elif session.outbound.is_waiting() or session.streams.waiting or session.groups:
-            self.dirty[session] = None
+                link.acknowledge(pubcomp)
+                continue
+            self._effects.add(AcknowledgementEffect(link, pubcomp))

@@ -1,28 +1,40 @@
 """Effects: what a packet causes and what must not happen before its commit group is durable.
 
 Owns: the effects of the open group and of the group that is being made durable, in the order in which the packets
-came; the one place where they are counted (`Session.pending`, `Link.waiting`) and released.
-An acknowledgement promises that something is durable, and a message that was delivered cannot be taken back; so both
-wait for the commit. A store that has nothing to wait for releases them at the end of the turn, with the same code.
+came. Here they are counted (`Session.pending`, `Link.waiting`) and released, and nowhere else.
+
+Why they wait. An acknowledgement promises that something is durable, and a message that was delivered cannot be taken
+back. So both wait until the records before them are durable.
+
+The turn. Packets of one pass of the shell's loop are processed together. Their records go to the open group of the
+store, their effects to the open list (`pending`). At the end of the turn the group is committed: the list becomes
+`_committing`, and the next turns fill a new group and a new list. Only one group is made durable at a time. A store
+that has nothing to wait for answers at once, and the effects are released in the same turn, with the same code.
+
+The group. A commit costs about the same for one record as for a hundred. When small groups follow each other closely
+and the processor is busy, a group gathers: its commit waits up to 2 ms for more records (`commit_or_gather`). A client
+that waits for each acknowledgement would only lose time by that, so a group that has not doubled while it gathered is
+followed by groups that do not.
+
+The order. Effects are released in the order in which they were added, group by group, so the answers to a client come
+in the order of its packets. What needs no commit must keep that order too: a message at QoS 0 becomes an effect while
+an effect of its publisher is pending (`Session.pending`), and a PUBCOMP is sent directly only if the effect with its
+PUBREC has been released (`released`). All effects have ascending numbers for that (`added`).
+
+The release. A group may have thousands of messages with thousands of receivers each. So its effects are released in
+portions, by weight, with the packets of other clients between them; what waits counts against what is read from
+clients (`are_many`).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
+from embermq.broker.context import Context
 from embermq.broker.link import Link
-from embermq.broker.runs.publishes import release_run
-from embermq.protocol.packets import PUBACK, PUBREC, Connack, Packet, Publish, Suback
-from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.topics import matches
-from embermq.store.interface import Store, StoreError
-
-if TYPE_CHECKING:
-    from embermq.broker.core import Core
-    from embermq.broker.queues.route_group import RouteGroup
-    from embermq.broker.routes import Subscription
-    from embermq.broker.session import Session
-
+from embermq.broker.session import Session
+from embermq.protocol.packets import Acknowledgement, Packet, Publish
+from embermq.store.interface import StoreError
 
 GATHER_ENOUGH: Final = 40
 """A group with this many effects does not wait, nor does the one after it."""
@@ -30,36 +42,35 @@ GATHER_QUIET_MS: Final = 10
 """A group does not wait if the last commit was longer ago than this."""
 REST_AFTER_MS: Final = 100
 """The server does not rest while a group gathers (`may_rest`) if a message at QoS 0 has come within this time."""
-COMMITS_AT_ONCE_MAX: Final = 64
-"""How many groups do not wait after waiting has gained nothing several times: 1, 2, 4 and so on up to this."""
+UNGATHERED_MAX: Final = 64
+"""How many groups are committed without gathering after it has gained nothing: 1, 2, 4 and so on up to this."""
 DELIVERIES_A_TURN: Final = 4_096
 """How many deliveries of durable messages begin before other clients come first."""
 WEIGHT_MAX: Final = 4 * DELIVERIES_A_TURN
 """When more waits than this, no more is read from clients that bring much: all effects wait in one line."""
-SUBACK_WEIGHT: Final = 8
-"""Looking for the retained messages of one subscription is about as much work as so many deliveries."""
-
-
-_NO_MORE: Final[list[Publish]] = []  # one empty one for all effects, never changed
-_NONE_INCLUDED: Final[list["Subscription"]] = []  # the same
 
 
 class Effect(ABC):
-    """One effect that waits for a commit.
+    """One effect that waits for a commit. Each kind is defined beside the code that does the work of its release.
 
     `session`: later packets of this session must not overtake the effect; None if they may.
     `link`: the effect is an answer to this link, which counts against what the shell reads from it; None if it is none.
+    `count`: how many packets of the client it is an answer to; 1 if it is of another kind.
     `weight`: how much work its release is, in deliveries of a message to one client.
     """
 
-    __slots__ = ("session", "link", "weight")
+    __slots__ = ("session", "link", "count", "weight")
 
-    session: "Session | None"
-    link: Link | None
-    weight: int
+    def __init__(
+        self, session: Session | None = None, link: Link | None = None, count: int = 1, weight: int = 1
+    ) -> None:
+        self.session: Final = session
+        self.link: Final = link
+        self.count: Final = count
+        self.weight: Final = weight
 
     @abstractmethod
-    def release(self, core: "Core") -> None:
+    def release(self) -> None:
         """The group is durable: let the effect happen."""
 
 
@@ -67,49 +78,22 @@ class Effect(ABC):
 class Effects:
     """All effects that wait for a commit."""
 
-    __slots__ = (
-        "pending",
-        "added",
-        "_core",
-        "_store",
-        "_is_at_once",
-        "_wake",
-        "_wake_in_us",
-        "_bug",
-        "_joined",
-        "_committing",
-        "_released",
-        "_is_committing",
-        "_is_durable",
-        "_weight",
-        "_gather_us",
-        "_is_gathering",
-        "_gathered_from",
-        "_commits_at_once",
-        "_next_commits_at_once",
-        "_last_count",
-        "_last_ms",
-        "_at_once",
-        "_at_once_ms",
-    )
-
     def __init__(
         self,
-        core: "Core",
-        store: Store,
-        wake: Callable[[], None],
+        context: Context,
         bug: Callable[[Exception], None],
         wake_in_us: Callable[[int, Callable[[], None]], None] | None,
     ) -> None:
         """`wake_in_us` calls a function after a time; without it no group waits for more records."""
         self.pending: list[Effect] = []  # of the open group
         self.added = 0  # how many there have been; also the number of the newest
-        self._core: Final = core
-        self._store: Final = store
-        self._is_at_once: Final = store.at_once()
-        self._wake: Final = wake
+        self._store: Final = context.store
+        self._counters: Final = context.counters
+        self._clock: Final = context.clock
+        self._is_immediate: Final = context.store.at_once()
+        self._wake: Final = context.wake
         self._bug: Final = bug
-        self._joined = 0  # messages of the open group that are part of the effect of another
+        self._open_count = 0  # what the effects of the open group count
         self._committing: list[Effect] = []  # of the group that is being made durable, or released
         self._released = 0  # how many of them are released
         self._is_committing = False  # until all of them are
@@ -119,47 +103,26 @@ class Effects:
         self._gather_us = 0
         self._is_gathering = False  # the commit of the open group waits for more records
         self._gathered_from = 0  # how many effects there were when it began to wait
-        self._commits_at_once = 0  # how many commits do not wait, because waiting gained nothing
-        self._next_commits_at_once = 1  # the same, when waiting gains nothing once more
+        self._ungathered = 0  # how many commits do not gather, because gathering gained nothing
+        self._next_ungathered = 1  # the same, when gathering gains nothing once more
         self._last_count = 0  # the effects of the last commit
         self._last_ms = 0  # when it began
-        self._at_once = 0  # how many messages at QoS 0 have come
-        self._at_once_ms = -REST_AFTER_MS  # when it was noticed that there was one more
+        self._qos_0_count = 0  # how many messages at QoS 0 have come
+        self._qos_0_ms = -REST_AFTER_MS  # when it was noticed that there was one more
 
     def add(self, effect: Effect) -> None:
         """Let an effect wait for the commit of the open group."""
         self.pending.append(effect)
         self.added += 1
+        count = effect.count
+        self._open_count += count
         self._weight += effect.weight
         session = effect.session
         if session is not None:
-            session.pending += 1
+            session.change_pending(count)
         link = effect.link
         if link is not None:
-            link.waiting += 1
-
-    def add_run(self, effect: "PublishEffect", more: list[Publish]) -> None:
-        """Let a run of messages of one client wait: one effect, which `more` messages are part of."""
-        session, link = effect.session, effect.link
-        assert session is not None and link is not None
-        count = len(more)
-        effect.more = more
-        effect.weight += count * effect.weight
-        self.add(effect)
-        self._joined += count
-        session.pending += count
-        link.waiting += count
-
-    def newest_publish(self) -> "PublishEffect | None":
-        """The newest effect of the open group, if it is that of a message."""
-        newest = self.pending[-1] if self.pending else None
-        return newest if isinstance(newest, PublishEffect) else None
-
-    def joined(self, effect: "PublishEffect", weight: int) -> None:
-        """A message has become part of the newest effect instead of an effect of its own."""
-        effect.weight += weight
-        self._weight += weight
-        self._joined += 1
+            link.change_waiting(count)
 
     def commit(self) -> None:
         """Ask the store to make the open group durable, unless it is still busy with the group before."""
@@ -167,7 +130,7 @@ class Effects:
         while not self._is_committing:
             self._committing = self.pending
             self.pending = []
-            self._joined = 0
+            self._open_count = 0
             self._is_committing = True
             if not self._store.commit(self._committed):
                 return
@@ -180,7 +143,7 @@ class Effects:
         """From now on a small group waits for more records, for this long; 0: it does not."""
         self._gather_us = gather_us
 
-    def commit_or_gather(self, now_ms: int) -> None:
+    def commit_or_gather(self) -> None:
         """Commit the open group; but when small groups follow each other closely, it may gather first.
 
         A sync for every message or two costs more CPU than all the rest of a message, so the shell asks for a wait
@@ -188,17 +151,17 @@ class Effects:
         waits for each acknowledgement would only lose time: if a group has not doubled while it waited, the next group
         does not wait, and twice as many each time that this happens again.
         """
-        count = len(self.pending) + self._joined
+        count = self._open_count
         if self._is_committing or (self._is_gathering and count < GATHER_ENOUGH):
             return
-        is_quiet = now_ms - self._last_ms > GATHER_QUIET_MS
+        is_quiet = self._clock.now_ms - self._last_ms > GATHER_QUIET_MS
         is_large = count >= GATHER_ENOUGH or self._last_count >= GATHER_ENOUGH or self._has_sender_of_many()
         may_wait = self._gather_us > 0 and self._wake_in_us is not None and self._store.must_commit()
         if not may_wait or is_quiet or is_large:
-            self._commit_at(now_ms)
-        elif self._commits_at_once > 0:
-            self._commits_at_once -= 1
-            self._commit_at(now_ms)
+            self._commit_now()
+        elif self._ungathered > 0:
+            self._ungathered -= 1
+            self._commit_now()
         elif self._wake_in_us is not None:
             self._is_gathering = True
             self._gathered_from = count
@@ -212,39 +175,37 @@ class Effects:
                 return True
         return False
 
-    def _commit_at(self, now_ms: int) -> None:
-        self._last_count = len(self.pending) + self._joined
-        self._last_ms = now_ms
+    def _commit_now(self) -> None:
+        self._last_count = self._open_count
+        self._last_ms = self._clock.now_ms
         self.commit()
 
     def _gathered(self) -> None:
         """The time to gather is over."""
         if self._is_gathering:
             self._is_gathering = False
-            count = len(self.pending) + self._joined
+            count = self._open_count
             if count < 2 * self._gathered_from:
-                self._commits_at_once = self._next_commits_at_once
-                self._next_commits_at_once = min(2 * self._commits_at_once, COMMITS_AT_ONCE_MAX)
+                self._ungathered = self._next_ungathered
+                self._next_ungathered = min(2 * self._ungathered, UNGATHERED_MAX)
             else:
-                self._next_commits_at_once = 1
-            self._last_count = count
-            self._last_ms = self._core.connections.now_ms
-            self.commit()
+                self._next_ungathered = 1
+            self._commit_now()
             self._wake()
 
     def may_rest(self) -> bool:
         """Whether packets that come now may wait a little: a group gathers, which most of them will be a part of.
 
-        To wake for each message would cost more than the message. Messages at QoS 0 do not wait for a group, so there
-        is no rest while some come.
+        To wake for each message would cost more than the message. Messages at QoS 0 do not wait for a group, so the
+        server does not rest while some come.
         """
         if not self._is_gathering:
             return False
-        counters, now_ms = self._core.counters, self._core.connections.now_ms
-        at_once = counters.publish_received - counters.publish_received_1 - counters.publish_received_2
-        if at_once != self._at_once:
-            self._at_once, self._at_once_ms = at_once, now_ms
-        return now_ms - self._at_once_ms >= REST_AFTER_MS
+        counters, now_ms = self._counters, self._clock.now_ms
+        qos_0_count = counters.publish_received - counters.publish_received_1 - counters.publish_received_2
+        if qos_0_count != self._qos_0_count:
+            self._qos_0_count, self._qos_0_ms = qos_0_count, now_ms
+        return now_ms - self._qos_0_ms >= REST_AFTER_MS
 
     def may_proceed(self) -> bool:
         """Whether effects can be released, or wait while the store is free to commit their group."""
@@ -252,16 +213,15 @@ class Effects:
 
     def are_soon(self) -> bool:
         """Whether there are effects that wait only for the end of the turn: then an answer keeps its place behind."""
-        return self._is_at_once and bool(self.pending)
+        return self._is_immediate and bool(self.pending)
 
     def released(self) -> int:
         """The number of the newest effect that is released; all before it are released too."""
         return self.added - len(self.pending) - len(self._committing) + self._released
 
-    def pending_publishes(self) -> "list[PublishEffect]":
-        """The messages that are not durable yet, oldest first."""
-        waiting = [*self._committing[self._released :], *self.pending]
-        return [effect for effect in waiting if isinstance(effect, PublishEffect)]
+    def waiting(self) -> list[Effect]:
+        """All that are not released yet, oldest first."""
+        return [*self._committing[self._released :], *self.pending]
 
     def _committed(self, error: StoreError | None) -> None:
         """The store's answer to `commit`. After an error the store tries again: the effects stay pending."""
@@ -284,7 +244,6 @@ class Effects:
 
         The rest follows in the next turns: a group may have thousands of messages with thousands of receivers each.
         """
-        core = self._core
         effects = self._committing
         count = len(effects)
         position = self._released
@@ -295,15 +254,15 @@ class Effects:
             self._released = position
             session = effect.session
             if session is not None:
-                session.pending -= 1
+                session.change_pending(-effect.count)
             link = effect.link
             if link is not None:
-                link.waiting -= 1
+                link.change_waiting(-effect.count)
             weight = effect.weight
             deliveries_left -= weight
             self._weight -= weight
             try:
-                effect.release(core)
+                effect.release()
             except Exception as error:  # a bug of ours in one effect must not stop the effects behind it
                 self._bug(error)
         if position == count:
@@ -314,126 +273,67 @@ class Effects:
 
 
 @final
-class PublishEffect(Effect):
-    """The deliveries of a message, and its acknowledgement to the publisher; the same for those that joined it."""
+class OfferEffect(Effect):
+    """A message that was added to one session's queue: a retained one, of the history, or of a share group.
 
-    __slots__ = ("client_id", "included", "message", "more", "offset", "receivers", "shares", "_has_subscribers")
+    `is_promised`: of a share group, at QoS 2 (`Outbound.promise`).
+    """
+
+    __slots__ = ("_to", "_message", "_qos", "_retain", "_ids", "_is_promised")
 
     def __init__(
         self,
+        to: Session,
         message: Publish,
-        offset: int,
-        receivers: "list[Subscription]",
-        shares: "list[tuple[RouteGroup, int]]",
-        has_subscribers: bool,
-        client_id: str,
-        publisher: "Session | None",
-        link: Link | None,
+        qos: int,
+        retain: bool,
+        ids: tuple[int, ...],
+        is_promised: bool = False,
     ) -> None:
-        self.session = publisher
-        self.link = link
-        self.weight = 1 + len(receivers) + len(shares)
-        self.offset: Final = offset
-        self.message: Final = message
-        self.more = _NO_MORE  # what has joined (`runs.publishes`)
-        self.receivers = receivers
-        self.included = _NONE_INCLUDED  # subscriptions made while a run of retained messages is pending
-        self.shares: Final = shares  # groups, each with what `RouteGroup.enqueue` returned
-        self._has_subscribers: Final = has_subscribers
-        self.client_id: Final = client_id
+        super().__init__()
+        self._to: Final = to
+        self._message: Final = message
+        self._qos: Final = qos
+        self._retain: Final = retain
+        self._ids: Final = ids
+        self._is_promised: Final = is_promised
 
-    def include(self, subscription: "Subscription") -> None:
-        """A subscription made while a retained message is pending gets it live: the store cannot show it yet."""
-        message = self.message
-        if self.more:
-            if message.retain:
-                self.included = [*self.included, subscription]
-                self.receivers = []  # another list: no other message joins
-            return
-        is_wanted = message.retain and message.payload and matches(subscription.topic_filter, message.topic_name)
-        # A subscription that replaces another one of the same session is in the route already.
-        if is_wanted and all(receiver.session is not subscription.session for receiver in self.receivers):
-            self.receivers = [*self.receivers, subscription]
-
-    def release(self, core: "Core") -> None:
-        if self.more:
-            release_run(core, self)
-            return
-        message = self.message
-        if self.receivers:
-            core.delivery.fan_out(message, self.receivers, self.client_id)
-        for group, sequence in self.shares:
-            group.offer(message, sequence)
-        if message.retain:
-            core.retained.publish_durable(message)
-        link = self.link
-        if link is not None and message.qos:
-            link.acknowledge(PUBACK if message.qos == 1 else PUBREC, message.packet_id, self.reason())
-
-    def reason(self) -> int:
-        """5.0, 3.4.2.1: the publisher may know that nobody has subscribed to its topic name."""
-        return 0 if self._has_subscribers else ReasonCode.NO_MATCHING_SUBSCRIBERS
+    def release(self) -> None:
+        outbound = self._to.outbound
+        if self._is_promised:
+            outbound.keep_promise()
+        if not self._to.has_ended:
+            outbound.offer(self._to.link, [self._message], self._qos, self._retain, self._ids)
 
 
 @final
 class AcknowledgementEffect(Effect):
     """PUBACK, PUBREC, PUBREL or PUBCOMP that promises something the group records."""
 
-    __slots__ = ("_to", "_packet_type", "_packet_id", "_reason")
+    __slots__ = ("_acknowledgement",)
 
-    def __init__(self, link: Link, packet_type: int, packet_id: int, reason: int = 0) -> None:
-        self.session = None
-        self.link = link
-        self.weight = 1
-        self._to: Final = link
-        self._packet_type: Final = packet_type
-        self._packet_id: Final = packet_id
-        self._reason: Final = reason
+    def __init__(self, link: Link, acknowledgement: Acknowledgement) -> None:
+        super().__init__(None, link, acknowledgement.count)
+        self._acknowledgement: Final = acknowledgement
 
-    def release(self, core: "Core") -> None:
-        self._to.acknowledge(self._packet_type, self._packet_id, self._reason)
+    def release(self) -> None:
+        if self.link is not None:
+            self.link.acknowledge(self._acknowledgement)
 
 
 @final
 class PacketEffect(Effect):
-    """SUBACK, UNSUBACK, or a PINGRESP that must come after them. After SUBACK the retained messages are sent."""
+    """UNSUBACK, or a PINGRESP that must come after other answers."""
 
-    __slots__ = ("_from", "_to", "_packet")
+    __slots__ = ("_packet",)
 
-    def __init__(self, session: "Session", link: Link, packet: Packet) -> None:
-        self.session = session
-        self.link = link
-        self.weight = 1
-        if isinstance(packet, Suback):
-            for reason in packet.reasons:
-                if reason < ReasonCode.UNSPECIFIED_ERROR:
-                    self.weight += SUBACK_WEIGHT
-        self._from: Final = session
-        self._to: Final = link
+    def __init__(self, session: Session, link: Link, packet: Packet) -> None:
+        super().__init__(session, link)
         self._packet: Final = packet
 
-    def release(self, core: "Core") -> None:
-        self._to.send(self._packet)
-        if isinstance(self._packet, Suback):
-            core.subscriptions.send_retained(self._from)
-
-
-@final
-class ConnackEffect(Effect):
-    """The connection opens: CONNACK, then redelivery, then what the client has sent in the meantime."""
-
-    __slots__ = ("_of", "_to", "_packet")
-
-    def __init__(self, session: "Session", link: Link, packet: Connack) -> None:
-        self.session = None
-        self.link = None
-        self.weight = 1
-        self._of: Final = session
-        self._to: Final = link
-        self._packet: Final = packet
-
-    def release(self, core: "Core") -> None:
-        core.connections.open(self._of, self._to, self._packet)
+    def release(self) -> None:
+        if self.link is not None:
+            self.link.send(self._packet)
 
 
 @final
@@ -443,10 +343,8 @@ class CallEffect(Effect):
     __slots__ = ("_call",)
 
     def __init__(self, call: Callable[[], None]) -> None:
-        self.session = None
-        self.link = None
-        self.weight = 1
+        super().__init__()
         self._call: Final = call
 
-    def release(self, core: "Core") -> None:
+    def release(self) -> None:
         self._call()

@@ -5,20 +5,17 @@ A link does not write to its socket while the core runs: it gathers bytes, and t
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from embermq.protocol.packets import Delivery, Packet, Publish
+from embermq.protocol.packets import Acknowledgement, Delivery, Packet
 from embermq.protocol.reasons import ReasonCode
-
-if TYPE_CHECKING:
-    from embermq.broker.session import Session
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Link(ABC):
-    """One client's connection. `session` is set by the core between CONNECT and the end.
+    """One client's connection, or a reader of messages without a client.
 
     `waiting`: how many answers to the client wait for a commit. A shell reads no more of a client with too many.
     `supervises_keep_alive`: the transport itself decides when the client has been silent for too long.
@@ -26,61 +23,48 @@ class Link(ABC):
     `maximum_packet_size`: the largest packet that the client takes (MQTT 5), set by the core; 0: any.
     """
 
-    __slots__ = ("session", "waiting", "supervises_keep_alive", "can_be_held_back", "maximum_packet_size")
+    __slots__ = ("waiting", "supervises_keep_alive", "can_be_held_back", "maximum_packet_size")
 
     def __init__(self, supervises_keep_alive: bool = False, can_be_held_back: bool = True) -> None:
-        self.session: Session | None = None
         self.waiting = 0
         self.supervises_keep_alive: Final = supervises_keep_alive
         self.can_be_held_back: Final = can_be_held_back
         self.maximum_packet_size = 0
 
-    @abstractmethod
-    def deliver(self, delivery: Delivery) -> bool:
-        """Send a message. False: it was dropped, and the client will not acknowledge it.
+    def change_waiting(self, count: int) -> None:
+        """More answers to the client wait for a commit; with a count below 0 they have been released."""
+        self.waiting += count
 
-        At QoS 0 that is because the client reads too slowly. At QoS 1 and 2 it is because the packet would be larger
-        than the client's Maximum Packet Size (5.0, 3.1.2.11.4); at QoS 0 such a message counts as sent. The link
-        counts it as too large.
-        """
-
-    def deliver_all(self, deliveries: list[Delivery]) -> int:
-        """Shortcut for `deliver` of the first ones, at QoS 1 or 2, each if `has_room`; how many were sent.
-
-        It may end anywhere, also before the first: then the next one is for `deliver`, if there is room.
-        """
-        return 0
+    def detach(self) -> None:
+        """Its session has another connection from now on, or none."""
+        return
 
     @abstractmethod
-    def forward(self, message: Publish) -> bool:
-        """Shortcut for `deliver(Delivery(message))`: QoS 0, no RETAIN, no identifiers."""
+    def deliver(self, delivery: Delivery) -> int:
+        """Send the messages of a run, the first ones if there is no room for all; how many were taken.
 
-    def deliver_run(self, messages: list[Publish], qos: int, packet_id: int, ids: tuple[int, ...]) -> bool:
-        """Shortcut for `deliver` of each at QoS 1 or 2, without RETAIN and DUP, if there is room for all of them.
-
-        Their packet identifiers count up from `packet_id`; none of them expires. False: `deliver` each of them.
+        At QoS 0 the others are dropped: the client reads too slowly. At QoS 1 and 2 the core asks `has_room` before,
+        and if the client has a maximum packet size also `fits`; then at least the first one is taken.
         """
-        return False
-
-    def deliver_retained(self, topics: list[bytes], payloads: list[bytes], qos: int, packet_id: int) -> bool:
-        """Shortcut for `deliver` of each with RETAIN, without properties and identifiers of subscriptions.
-
-        At QoS 1 and 2 as `deliver_run`. False: `deliver` each of them.
-        """
-        return False
 
     def fits(self, delivery: Delivery) -> bool:
-        """Whether a message is not larger than the client takes; asked if it has a `maximum_packet_size`."""
+        """Whether a lone message is not larger than the client takes; asked if it has a `maximum_packet_size`.
+
+        One that is too large counts as delivered (5.0, MQTT-3.1.2-25); at QoS 0 the link itself leaves it out.
+        """
         return True
 
     @abstractmethod
-    def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
-        """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """Send PUBACK, PUBREC, PUBREL or PUBCOMP, one or several."""
 
-    def acknowledge_all(self, packet_type: int, packet_ids: list[int] | range, reason: int = 0) -> None:
-        """Shortcut for `acknowledge` of each."""
-        for packet_id in packet_ids:
-            self.acknowledge(packet_type, packet_id, reason)
+    def has_properties(self) -> bool:
+        """Whether packets to the client can have properties (5.0, 2.2.2): of a message, an assigned client id."""
+        return False
+
+    def tells_reasons(self) -> bool:
+        """Whether an acknowledgement can tell the client that a message was refused: not in MQTT 3.1 and 3.1.1."""
+        return True
 
     @abstractmethod
     def send(self, packet: Packet) -> None:
@@ -89,6 +73,10 @@ class Link(ABC):
     @abstractmethod
     def has_room(self) -> bool:
         """Whether QoS 1 and 2 messages may be handed over now. After False, the shell calls `writable` later."""
+
+    def listener_name(self) -> str:
+        """The listener that the client has connected to; empty if the link has no client."""
+        return ""
 
     def slowed_by(self) -> list[str]:
         """Why the client is served more slowly than it could be, for the operator; empty if nothing slows it."""

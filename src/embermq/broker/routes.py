@@ -7,52 +7,11 @@ all of them (5.0, MQTT-3.3.4-4).
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
-from embermq.broker.queues.route_group import GROUPS_OF_MESSAGE_MAX, RouteGroup, groups_of_message
+from embermq.broker.route_group import GROUPS_OF_MESSAGE_MAX, RouteGroup, groups_of_message
+from embermq.broker.session import Session, Subscription
 from embermq.protocol.packets import Publish
-
-if TYPE_CHECKING:
-    from embermq.broker.session import Session
-
-
-SUBSCRIPTION_BYTES: Final = 700
-LEVEL_BYTES: Final = 400
-"""About what a subscription takes in memory besides the text of its filter: by itself, and for each level."""
-
-
-def subscription_bytes(topic_filter: str) -> int:
-    """About how much memory a subscription takes, if it shares no level with another."""
-    return SUBSCRIPTION_BYTES + 2 * len(topic_filter) + LEVEL_BYTES * (1 + topic_filter.count("/"))
-
-
-@final
-class Subscription:
-    """What one session asked for with one topic filter, or with several that match the same topic name.
-
-    `no_local`: messages of the session's own client are for `own`, which leaves out the subscriptions with No Local;
-    None: there is no other.
-    """
-
-    __slots__ = ("session", "topic_filter", "qos", "no_local", "retain_as_published", "ids", "own")
-
-    def __init__(
-        self,
-        session: "Session",
-        topic_filter: str,
-        qos: int,
-        no_local: bool = False,
-        retain_as_published: bool = False,
-        ids: tuple[int, ...] = (),
-        own: "Subscription | None" = None,
-    ) -> None:
-        self.session: Final = session
-        self.topic_filter: Final = topic_filter
-        self.qos: Final = qos
-        self.no_local: Final = no_local
-        self.retain_as_published: Final = retain_as_published
-        self.ids: Final = ids  # Subscription Identifiers (5.0)
-        self.own: Final = own
 
 
 @final
@@ -61,10 +20,9 @@ class Route:
 
     `receivers` get every message; `groups` decide themselves who gets it, and `groups_left_out` are too many.
     `persistent` are the receivers whose queue takes a QoS 1 or 2 message in the open commit group.
-    `is_plain`: no receiver has an option that makes its copy of a QoS 0 message differ from the others'.
     """
 
-    __slots__ = ("receivers", "groups", "groups_left_out", "persistent", "is_plain")
+    __slots__ = ("receivers", "groups", "groups_left_out", "persistent")
 
     def __init__(self, receivers: list[Subscription], groups: list[RouteGroup]) -> None:
         self.receivers: Final = receivers
@@ -73,27 +31,19 @@ class Route:
         self.persistent: Final = [
             receiver for receiver in receivers if receiver.qos > 0 and receiver.session.outbound.queue is not None
         ]
-        self.is_plain: Final = not groups and not any(
-            receiver.no_local or receiver.retain_as_published or receiver.ids for receiver in receivers
-        )
 
-    def enqueue(self, message: Publish, offset: int, client_id: str) -> list[Subscription]:
-        """Add a QoS 1 or 2 message of a client to the persistent queues; returns the receivers without those that are
-        full."""
-        full: list[Subscription] = []
+    def enqueue(self, message: Publish, offset: int, client_id: str) -> list[Session]:
+        """Add a QoS 1 or 2 message of a client to the persistent queues; returns the sessions whose queue is full."""
+        full: list[Session] = []
         for receiver in self.persistent:
-            asked: Subscription | None = receiver
-            if receiver.no_local and receiver.session.client_id == client_id:
-                asked = receiver.own
+            asked = receiver.for_client(client_id)
             if asked is None or asked.qos == 0:
                 continue
             retain = message.retain and asked.retain_as_published
             qos = min(message.qos, asked.qos)
             if not receiver.session.outbound.accept(message, offset, qos, retain, asked.ids):
-                full.append(receiver)
-        if not full:
-            return self.receivers
-        return [receiver for receiver in self.receivers if receiver not in full]
+                full.append(receiver.session)
+        return full
 
 
 _NO_RECEIVERS: Final = Route([], [])  # one for all names without a subscription: a large set of topics has many of them
@@ -101,34 +51,71 @@ _NO_RECEIVERS: Final = Route([], [])  # one for all names without a subscription
 
 # One empty one for all nodes, never changed: most nodes have one child, and no subscription or group of their own.
 _NO_CHILDREN: Final[dict[str, "_Node"]] = {}
-_NO_SUBSCRIPTIONS: Final[dict["Session", Subscription]] = {}
+_NO_SUBSCRIPTIONS: Final[dict[Session, Subscription]] = {}
 _NO_GROUPS: Final[dict[RouteGroup, None]] = {}
 
 
 @final
 class _Node:
-    __slots__ = ("children", "here", "below", "groups_here", "groups_below")
+    """A level of topic filters; `#` is a level like any other."""
+
+    __slots__ = ("children", "subscriptions", "groups")
 
     def __init__(self) -> None:
         self.children = _NO_CHILDREN
-        self.here = _NO_SUBSCRIPTIONS  # topic filters that end at this level
-        self.below = _NO_SUBSCRIPTIONS  # topic filters that end in '#' after this level
-        self.groups_here = _NO_GROUPS
-        self.groups_below = _NO_GROUPS
+        # Of the topic filters that end at this level.
+        self.subscriptions = _NO_SUBSCRIPTIONS
+        self.groups = _NO_GROUPS
+
+    def child(self, level: str) -> "_Node":
+        """The node of the next level; it is made if there is none."""
+        child = self.children.get(level)
+        if child is None:
+            child = _Node()
+            if self.children is _NO_CHILDREN:
+                self.children = {}
+            self.children[level] = child
+        return child
+
+    def add(self, subscription: Subscription) -> bool:
+        """Add or replace a session's subscription. True: it is new."""
+        if self.subscriptions is _NO_SUBSCRIPTIONS:
+            self.subscriptions = {}
+        is_new = subscription.session not in self.subscriptions
+        self.subscriptions[subscription.session] = subscription
+        return is_new
+
+    def add_group(self, group: RouteGroup) -> None:
+        if self.groups is _NO_GROUPS:
+            self.groups = {}
+        self.groups[group] = None
+
+    def is_empty(self) -> bool:
+        return not (self.children or self.subscriptions or self.groups)
 
 
 @final
 class Routes:
     """The trie of all topic filters of all sessions."""
 
-    __slots__ = ("_root", "_watchers", "count", "size_bytes", "has_ended_sessions")
-
     def __init__(self) -> None:
         self._root: Final = _Node()
         self._watchers: Final[list[Callable[[str], None]]] = []
-        self.count = 0  # subscriptions
-        self.has_ended_sessions = False  # whose subscriptions are not removed yet
-        self.size_bytes = 0  # about what all subscriptions take in memory, those of share groups included
+        self.count = 0  # subscriptions, those of share groups included
+        self.size_bytes = 0  # about what they take in memory
+        self._has_ended_sessions = False
+
+    def count_member(self, count: int) -> None:
+        """A share group has one member more, with 1, or less, with -1."""
+        self.count += count
+
+    def change_size(self, size_bytes: int) -> None:
+        """The subscriptions take more memory; below 0: less."""
+        self.size_bytes += size_bytes
+
+    def leave_out_ended(self, has_ended_sessions: bool) -> None:
+        """Whether there are sessions that have ended and whose subscriptions are not removed yet."""
+        self._has_ended_sessions = has_ended_sessions
 
     def watch(self, changed: Callable[[str], None]) -> None:
         """Have `changed` called with the topic filter of every subscription that is added or removed."""
@@ -136,73 +123,40 @@ class Routes:
 
     def add(self, subscription: Subscription) -> None:
         """Add a subscription, replacing the session's one of an identical filter (MQTT-3.8.4-3)."""
-        levels, is_multi = _levels(subscription.topic_filter)
-        node = self._node(levels)
-        place = node.below if is_multi else node.here
-        if place is _NO_SUBSCRIPTIONS:
-            place = {}
-            if is_multi:
-                node.below = place
-            else:
-                node.here = place
-        if subscription.session not in place:
+        if self._node(subscription.topic_filter).add(subscription):
             self.count += 1
-        place[subscription.session] = subscription
         self._changed(subscription.topic_filter)
 
     def add_group(self, group: RouteGroup) -> None:
         """Add a group, which the trie does not have."""
-        levels, is_multi = _levels(group.topic_filter)
-        node = self._node(levels)
-        place = node.groups_below if is_multi else node.groups_here
-        if place is _NO_GROUPS:
-            place = {}
-            if is_multi:
-                node.groups_below = place
-            else:
-                node.groups_here = place
-        place[group] = None
+        self._node(group.topic_filter).add_group(group)
         self._changed(group.topic_filter)
 
-    def remove(self, session: "Session", topic_filter: str) -> None:
+    def remove(self, session: Session, topic_filter: str) -> None:
         """Remove a session's subscription, with the nodes that are empty then."""
-        levels, is_multi = _levels(topic_filter)
-        path = self._path(levels)
-        if path is None:
-            return
-        place = path[-1].below if is_multi else path[-1].here
-        if place.pop(session, None) is None:
-            return
-        self.count -= 1
-        _remove_empty(path, levels)
-        self._changed(topic_filter)
+        path = self._path(topic_filter)
+        if path is not None and path[-1].subscriptions.pop(session, None) is not None:
+            self.count -= 1
+            _remove_empty(path, topic_filter)
+            self._changed(topic_filter)
 
     def remove_group(self, group: RouteGroup) -> None:
         """Remove a group, with the nodes that are empty then."""
-        levels, is_multi = _levels(group.topic_filter)
-        path = self._path(levels)
-        if path is None:
-            return
-        place = path[-1].groups_below if is_multi else path[-1].groups_here
-        place.pop(group, None)
-        _remove_empty(path, levels)
-        self._changed(group.topic_filter)
+        path = self._path(group.topic_filter)
+        if path is not None:
+            path[-1].groups.pop(group, None)
+            _remove_empty(path, group.topic_filter)
+            self._changed(group.topic_filter)
 
-    def _node(self, levels: list[str]) -> _Node:
+    def _node(self, topic_filter: str) -> _Node:
         node = self._root
-        for level in levels:
-            child = node.children.get(level)
-            if child is None:
-                child = _Node()
-                if node.children is _NO_CHILDREN:
-                    node.children = {}
-                node.children[level] = child
-            node = child
+        for level in topic_filter.split("/"):
+            node = node.child(level)
         return node
 
-    def _path(self, levels: list[str]) -> list[_Node] | None:
+    def _path(self, topic_filter: str) -> list[_Node] | None:
         path = [self._root]
-        for level in levels:
+        for level in topic_filter.split("/"):
             child = path[-1].children.get(level)
             if child is None:
                 return None
@@ -215,15 +169,13 @@ class Routes:
 
     def route(self, topic_name: str) -> Route:
         """The sessions that a topic name reaches at this moment."""
-        root = self._root
-        first = root.children
-        is_root_empty = not root.below and not root.groups_below
-        if is_root_empty and "+" not in first and topic_name.partition("/")[0] not in first:
+        first = self._root.children
+        if "#" not in first and "+" not in first and topic_name.partition("/")[0] not in first:
             return _NO_RECEIVERS  # as for most names of a large retained set: the walk would find nothing either
         found = _Found()
         self._walk(topic_name, found)
         receivers = found.receivers()
-        if self.has_ended_sessions:
+        if self._has_ended_sessions:
             receivers = [receiver for receiver in receivers if not receiver.session.has_ended]
         return Route(receivers, found.groups) if receivers or found.groups else _NO_RECEIVERS
 
@@ -233,7 +185,7 @@ class Routes:
         # MQTT-4.7.2-1: a wildcard in the first level does not match a name that begins with '$'.
         wild = not topic_name.startswith("$")
         if wild:
-            found.collect(self._root.below, self._root.groups_below)
+            _collect_below(self._root, found)
         for level in levels:
             reached: list[_Node] = []
             for node in nodes:
@@ -248,27 +200,23 @@ class Routes:
                 return
             wild = True
             for node in reached:
-                if node.below or node.groups_below:
-                    found.collect(node.below, node.groups_below)
+                _collect_below(node, found)
             nodes = reached
         for node in nodes:
-            if node.here or node.groups_here:
-                found.collect(node.here, node.groups_here)
+            found.collect(node)
 
 
-def _levels(topic_filter: str) -> tuple[list[str], bool]:
-    """The levels of a topic filter, and whether a '#' follows them."""
+def _collect_below(node: _Node, found: "_Found") -> None:
+    """A `#` behind a level matches that level too (4.7.1.2)."""
+    below = node.children.get("#")
+    if below is not None:
+        found.collect(below)
+
+
+def _remove_empty(path: list[_Node], topic_filter: str) -> None:
     levels = topic_filter.split("/")
-    is_multi = levels[-1] == "#"
-    if is_multi:
-        levels.pop()
-    return levels, is_multi
-
-
-def _remove_empty(path: list[_Node], levels: list[str]) -> None:
     for depth in range(len(levels), 0, -1):
-        node = path[depth]
-        if node.children or node.here or node.below or node.groups_here or node.groups_below:
+        if not path[depth].is_empty():
             break
         del path[depth - 1].children[levels[depth - 1]]
 
@@ -284,9 +232,9 @@ class _Found:
         self._by_session: dict[Session, Subscription] = {}
         self._overlapping: dict[Session, list[Subscription]] = {}  # of sessions with more than one
 
-    def collect(self, place: "dict[Session, Subscription]", groups: dict[RouteGroup, None]) -> None:
-        self.groups += groups
-        for session, subscription in place.items():
+    def collect(self, node: _Node) -> None:
+        self.groups += node.groups
+        for session, subscription in node.subscriptions.items():
             other = self._by_session.setdefault(session, subscription)
             if other is not subscription:
                 self._overlapping.setdefault(session, [other]).append(subscription)

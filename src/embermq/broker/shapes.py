@@ -10,7 +10,7 @@ the shapes of a client's filters bound what they add to the walk for any topic n
 from collections.abc import Iterable
 from typing import Final, final
 
-from embermq.broker.queues.shared import filter_of, is_shared
+from embermq.protocol.topics import filter_of_share, is_shared
 
 BEGINNINGS_MAX: Final = 1_024
 """Of the shapes of one client's filters with wildcards. Filters that people write have some tens."""
@@ -25,7 +25,7 @@ _PLUS: Final = "+"
 def shape_of(topic_filter: str) -> str:
     """A character for each level; `#` has none, as it has no node. Empty: there is no wildcard."""
     if is_shared(topic_filter):
-        topic_filter = filter_of(topic_filter)
+        topic_filter = filter_of_share(topic_filter)
     if _PLUS not in topic_filter and "#" not in topic_filter:
         return ""
     levels = topic_filter.split("/")

@@ -31,7 +31,7 @@ class ProtocolError(PeerError):
 
 
 class Refused(PeerError):
-    """A correct request that is not granted: rights, a quota, a size. The session goes on."""
+    """A correct request that is not granted: rights, a quota, a size. The session continues."""
 
     def __init__(self, detail: str, reason: ReasonCode) -> None:
         super().__init__(detail, reason=reason)

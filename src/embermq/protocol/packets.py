@@ -1,17 +1,21 @@
-"""The control packets as slotted classes: one model for every dialect, with MQTT 5's meaning.
+"""The control packets as classes: one model for every dialect, with MQTT 5's meaning.
 
 Owns: what a packet says. How it is written on a wire is the dialect's (`mqtt`, `sn`).
 3.1.1's Clean Session is `clean_start` with a session expiry of 0 or never; its return codes are reason codes.
-Slotted classes with explicit constructors, because mypyc compiles those best.
+Packets that come often have explicit constructors, since those of dataclasses take mypyc five times as long; a CONNECT
+counts as often. Slots are for what there are many of at a time, where Python runs uncompiled.
 """
 
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, final
+
+from embermq.protocol.reasons import ReasonCode
 
 SESSION_NEVER_EXPIRES: Final = 0xFFFF_FFFF
 
 KEEP_ALIVE_UNCAPPED_S: Final = 65_535
 
-# The control packet types (2.2.1; AUTH: 5.0). `Link.acknowledge` names an acknowledgement by its type.
+# The control packet types (2.2.1; AUTH: 5.0). An `Acknowledgement` names its type by these.
 CONNECT: Final = 1
 CONNACK: Final = 2
 PUBLISH: Final = 3
@@ -48,32 +52,22 @@ class Packet:
 
 
 def _fields(packet: Packet) -> tuple[str, ...]:
-    """The names of a packet's fields; a compiled class keeps them elsewhere."""
+    """The names of a packet's fields; a compiled class keeps them elsewhere than its slots or a dictionary."""
     names: tuple[str, ...] | None = getattr(packet, "__mypyc_attrs__", None)
-    return packet.__slots__ if names is None else names
+    return (packet.__slots__ or tuple(vars(packet))) if names is None else names
 
 
 @final
+@dataclass
 class Will(Packet):
     """The message to publish if the client is lost (3.1.2.5)."""
 
-    __slots__ = ("topic_name", "payload", "qos", "retain", "delay_s", "properties")
-
-    def __init__(
-        self,
-        topic_name: str,
-        payload: bytes,
-        qos: int = 0,
-        retain: bool = False,
-        delay_s: int = 0,
-        properties: bytes = b"",
-    ) -> None:
-        self.topic_name: Final = topic_name
-        self.payload: Final = payload
-        self.qos: Final = qos
-        self.retain: Final = retain
-        self.delay_s: Final = delay_s
-        self.properties: Final = properties
+    topic_name: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    delay_s: int = 0
+    properties: bytes = b""
 
 
 @final
@@ -83,25 +77,6 @@ class Connect(Packet):
     What follows `protocol_level` exists in MQTT 5 only (5.0, 3.1.2.11). `maximum_packet_size` is the largest packet
     that the client takes, 0: any; `topic_alias_maximum` is how many aliases it takes.
     """
-
-    __slots__ = (
-        "client_id",
-        "clean_start",
-        "keep_alive_s",
-        "will",
-        "user_name",
-        "password",
-        "session_expiry_s",
-        "receive_maximum",
-        "protocol_level",
-        "maximum_packet_size",
-        "topic_alias_maximum",
-        "request_problem_information",
-        "request_response_information",
-        "authentication_method",
-        "authentication_data",
-        "user_properties",
-    )
 
     def __init__(
         self,
@@ -158,23 +133,6 @@ class Connack(Packet):
     What follows `reason` exists in MQTT 5 only (5.0, 3.2.2.3). `session_expiry_s` and `server_keep_alive_s` below 0: as
     the client asked. From `receive_maximum` on it is what the connection itself decides, and fills in for the core.
     """
-
-    __slots__ = (
-        "session_present",
-        "reason",
-        "assigned_client_id",
-        "session_expiry_s",
-        "server_keep_alive_s",
-        "response_information",
-        "server_reference",
-        "reason_string",
-        "has_shared_subscriptions",
-        "receive_maximum",
-        "maximum_packet_size",
-        "topic_alias_maximum",
-        "authentication_method",
-        "authentication_data",
-    )
 
     def __init__(
         self,
@@ -239,21 +197,66 @@ class Publish(Packet):
         self.properties: Final = properties
         self.expires_us: Final = expires_us
 
+    def size_bytes(self) -> int:
+        """What the message counts wherever messages in memory are bounded: topic name, payload and properties."""
+        return len(self.topic_name) + len(self.payload) + len(self.properties)
+
+
+@final
+@dataclass
+class RefusedPublish(Packet):
+    """What is left of a PUBLISH at QoS 1 or 2 that is wrong in itself: its PUBACK or PUBREC says why it is not taken.
+
+    It is no `Publish`, so that nothing can deliver it.
+    """
+
+    topic_name: str
+    payload_bytes: int
+    qos: int
+    packet_id: int
+    reason: ReasonCode
+    detail: str
+
+
+@final
+class Columns(Packet):
+    """Messages without properties as a store reads them: their topic names, encoded, and their payloads."""
+
+    __slots__ = ("topics", "payloads")
+
+    def __init__(self, topics: list[bytes], payloads: list[bytes]) -> None:
+        self.topics: Final = topics
+        self.payloads: Final = payloads
+
 
 @final
 class Delivery(Packet):
-    """A message on its way to one client, with what differs from client to client.
+    """A run: messages on their way to one client, one behind the other. A lone message is a run of one.
 
-    `subscription_ids` are the identifiers of the client's subscriptions that matched (MQTT 5, 3.3.2.3.8).
-    At QoS 1 and 2 the same object is what the session is owed until the client has acknowledged it: `sequence` is its
-    place among them, from 1 on, and `released` says that PUBREC has come, so that PUBREL is what to send (again).
+    `messages` may differ in everything of their own; all of them are sent with the same QoS, RETAIN, DUP and
+    Subscription Identifiers (MQTT 5, 3.3.2.3.8). `columns` has them instead if a store gave them like that.
+    At QoS 1 and 2 the same object is what the session is owed until the client has acknowledged it. `packet_id` and
+    `sequence`, its place among what the session is owed, from 1 on, are those of the first message; both count up by
+    one. `released`: PUBREC has come for all of them, so that PUBREL is what to send (again).
+    `is_sent`: the client has been sent them over its present connection.
     """
 
-    __slots__ = ("message", "qos", "retain", "dup", "packet_id", "subscription_ids", "sequence", "released")
+    __slots__ = (
+        "messages",
+        "qos",
+        "retain",
+        "dup",
+        "packet_id",
+        "subscription_ids",
+        "sequence",
+        "released",
+        "columns",
+        "is_sent",
+    )
 
     def __init__(
         self,
-        message: Publish,
+        messages: list[Publish],
         qos: int = 0,
         retain: bool = False,
         dup: bool = False,
@@ -261,8 +264,10 @@ class Delivery(Packet):
         subscription_ids: tuple[int, ...] = (),
         sequence: int = 0,
         released: bool = False,
+        columns: Columns | None = None,
+        is_sent: bool = True,
     ) -> None:
-        self.message: Final = message
+        self.messages: Final = messages
         self.qos: Final = qos
         self.retain: Final = retain
         self.dup: Final = dup
@@ -270,11 +275,55 @@ class Delivery(Packet):
         self.subscription_ids: Final = subscription_ids
         self.sequence: Final = sequence
         self.released = released
+        self.columns: Final = columns
+        self.is_sent = is_sent
+
+    def __len__(self) -> int:
+        columns = self.columns
+        return len(self.messages) if columns is None else len(columns.topics)
+
+    def size_bytes(self) -> int:
+        """What its messages count wherever messages in memory are bounded."""
+        size_bytes = 0
+        columns = self.columns
+        if columns is not None:
+            for row in range(len(columns.topics)):
+                size_bytes += len(columns.topics[row]) + len(columns.payloads[row])
+        for message in self.messages:
+            size_bytes += message.size_bytes()
+        return size_bytes
+
+    def part(self, start: int, end: int) -> "Delivery":
+        """The messages from one on and before another, as a run of their own."""
+        columns = self.columns
+        if columns is not None:
+            columns = Columns(columns.topics[start:end], columns.payloads[start:end])
+        packet_id = self.packet_id + start if self.qos else 0
+        return Delivery(
+            self.messages[start:end],
+            self.qos,
+            self.retain,
+            self.dup,
+            packet_id,
+            self.subscription_ids,
+            self.sequence + start,
+            self.released,
+            columns,
+            self.is_sent,
+        )
+
+    def unpacked(self) -> list[Publish]:
+        """Its messages, each as an object."""
+        columns = self.columns
+        if columns is None:
+            return self.messages
+        found = [columns.topics[row].decode() for row in range(len(columns.topics))]
+        return [Publish(name, columns.payloads[row], self.qos, self.retain) for row, name in enumerate(found)]
 
     def repeated(self) -> "Delivery":
-        """The same message with DUP, for when it is sent again."""
+        """The same with DUP, for when it is sent again."""
         return Delivery(
-            self.message,
+            self.messages,
             self.qos,
             self.retain,
             True,
@@ -282,50 +331,32 @@ class Delivery(Packet):
             self.subscription_ids,
             self.sequence,
             self.released,
+            self.columns,
         )
 
+    def release(self) -> None:
+        """PUBREC has come."""
+        self.released = True
 
-@final
-class Puback(Packet):
-    """QoS 1, the answer (3.4)."""
-
-    __slots__ = ("packet_id", "reason")
-
-    def __init__(self, packet_id: int, reason: int = 0) -> None:
-        self.packet_id: Final = packet_id
-        self.reason: Final = reason
+    def set_sent(self, is_sent: bool) -> None:
+        """The client has been sent it over its present connection; False: the connection has ended."""
+        self.is_sent = is_sent
 
 
 @final
-class Pubrec(Packet):
-    """QoS 2, part 1 (3.5)."""
+class Acknowledgement(Packet):
+    """PUBACK, PUBREC, PUBREL or PUBCOMP (3.4 to 3.7): one of them, or several that follow each other.
 
-    __slots__ = ("packet_id", "reason")
+    `packet_type` says which of the four. There are `count` of them, all with the same `reason`: their packet
+    identifiers count up by one from `packet_id` on. Most clients acknowledge messages in the order they came.
+    """
 
-    def __init__(self, packet_id: int, reason: int = 0) -> None:
+    __slots__ = ("packet_type", "packet_id", "count", "reason")
+
+    def __init__(self, packet_type: int, packet_id: int, count: int = 1, reason: int = 0) -> None:
+        self.packet_type: Final = packet_type
         self.packet_id: Final = packet_id
-        self.reason: Final = reason
-
-
-@final
-class Pubrel(Packet):
-    """QoS 2, part 2 (3.6)."""
-
-    __slots__ = ("packet_id", "reason")
-
-    def __init__(self, packet_id: int, reason: int = 0) -> None:
-        self.packet_id: Final = packet_id
-        self.reason: Final = reason
-
-
-@final
-class Pubcomp(Packet):
-    """QoS 2, part 3 (3.7)."""
-
-    __slots__ = ("packet_id", "reason")
-
-    def __init__(self, packet_id: int, reason: int = 0) -> None:
-        self.packet_id: Final = packet_id
+        self.count: Final = count
         self.reason: Final = reason
 
 
@@ -335,8 +366,6 @@ class SubscriptionRequest(Packet):
 
     `subscription_id` is the SUBSCRIBE's Subscription Identifier (5.0, 3.8.2.1.2), one for all its filters; 0: none.
     """
-
-    __slots__ = ("topic_filter", "qos", "no_local", "retain_as_published", "retain_handling", "subscription_id")
 
     def __init__(
         self,
@@ -359,8 +388,6 @@ class SubscriptionRequest(Packet):
 class Subscribe(Packet):
     """Ask for subscriptions (3.8)."""
 
-    __slots__ = ("packet_id", "requests")
-
     def __init__(self, packet_id: int, requests: list[SubscriptionRequest]) -> None:
         self.packet_id: Final = packet_id
         self.requests: Final = requests
@@ -370,8 +397,6 @@ class Subscribe(Packet):
 class Suback(Packet):
     """Granted QoS or a refusal for each filter, in order (3.9); in MQTT 5 one Reason String for all of them."""
 
-    __slots__ = ("packet_id", "reasons", "reason_string")
-
     def __init__(self, packet_id: int, reasons: list[int], reason_string: str = "") -> None:
         self.packet_id: Final = packet_id
         self.reasons: Final = reasons
@@ -379,39 +404,33 @@ class Suback(Packet):
 
 
 @final
+@dataclass
 class Unsubscribe(Packet):
     """Give up subscriptions (3.10)."""
 
-    __slots__ = ("packet_id", "topic_filters")
-
-    def __init__(self, packet_id: int, topic_filters: list[str]) -> None:
-        self.packet_id: Final = packet_id
-        self.topic_filters: Final = topic_filters
+    packet_id: int
+    topic_filters: list[str]
 
 
 @final
+@dataclass
 class Unsuback(Packet):
     """The answer to UNSUBSCRIBE (3.11). 3.1.1 writes no reasons."""
 
-    __slots__ = ("packet_id", "reasons")
-
-    def __init__(self, packet_id: int, reasons: list[int] | None = None) -> None:
-        self.packet_id: Final = packet_id
-        self.reasons: Final = reasons if reasons is not None else []
+    packet_id: int
+    reasons: list[int] = field(default_factory=list)
 
 
 @final
+@dataclass
 class Pingreq(Packet):
     """Are you there (3.12)."""
 
-    __slots__ = ()
-
 
 @final
+@dataclass
 class Pingresp(Packet):
     """I am here (3.13)."""
-
-    __slots__ = ()
 
 
 @final
@@ -420,8 +439,6 @@ class Disconnect(Packet):
 
     `session_expiry_s` below 0 leaves the session's expiry as it was. `server_reference` is from a server only.
     """
-
-    __slots__ = ("reason", "session_expiry_s", "reason_string", "server_reference")
 
     def __init__(
         self, reason: int = 0, session_expiry_s: int = -1, reason_string: str = "", server_reference: str = ""
@@ -433,16 +450,14 @@ class Disconnect(Packet):
 
 
 @final
+@dataclass
 class Auth(Packet):
     """One message of enhanced authentication (5.0, 3.15)."""
 
-    __slots__ = ("reason", "method", "data", "reason_string")
-
-    def __init__(self, reason: int, method: str, data: bytes | None = None, reason_string: str = "") -> None:
-        self.reason: Final = reason
-        self.method: Final = method
-        self.data: Final = data
-        self.reason_string: Final = reason_string
+    reason: int
+    method: str
+    data: bytes | None = None
+    reason_string: str = ""
 
     def __repr__(self) -> str:
         """Without the data: a packet may end up in a log line."""

@@ -4,14 +4,6 @@ from enum import IntEnum
 from typing import Final
 
 
-class QoS(IntEnum):
-    """Quality of service. Hot code carries it as a plain int; these are its names."""
-
-    AT_MOST_ONCE = 0
-    AT_LEAST_ONCE = 1
-    EXACTLY_ONCE = 2
-
-
 class ReasonCode(IntEnum):
     """What a refusal, an acknowledgement or a disconnection means (MQTT 5, 2.4)."""
 

@@ -9,10 +9,11 @@ from typing import Final
 from embermq.protocol.errors import MalformedPacket
 
 TOPIC_BYTES_MAX: Final = 65_535
+SHARE_PREFIX: Final = "$share/"
 
 
 def check_text(text: str) -> str | None:
-    """Why a decoded string is no MQTT string (1.5.3), or None. Strict UTF-8 decoding has refused surrogates already."""
+    """Why a decoded string is not an MQTT string (1.5.3), or None. Strict decoding has refused surrogates already."""
     if "\x00" in text:
         return "U+0000 in a string"
     return None
@@ -57,6 +58,19 @@ def check_topic_filter(topic_filter: str) -> str | None:
             if "+" in level and level != "+":
                 return "'+' does not occupy a whole level"
     return check_text(topic_filter)
+
+
+def is_shared(topic_filter: str) -> bool:
+    """Whether a filter asks for a shared subscription (5.0, 4.8.2)."""
+    return topic_filter.startswith(SHARE_PREFIX)
+
+
+def filter_of_share(share_filter: str) -> str:
+    """The topic filter behind the share name; empty if the share name or the filter is not valid (MQTT-4.8.2-1, -2)."""
+    name, _, topic_filter = share_filter[len(SHARE_PREFIX) :].partition("/")
+    if not name or "+" in name or "#" in name or check_topic_filter(topic_filter) is not None:
+        return ""
+    return topic_filter
 
 
 def has_wildcard(topic_filter: str) -> bool:

@@ -34,8 +34,6 @@ class RetainedBudget:
 class RetainedAccount:
     """The totals of each budget, as of the newest record that was appended."""
 
-    __slots__ = ("_budgets", "_bytes", "_counts", "may_expire")
-
     def __init__(self, budgets: Sequence[RetainedBudget] = ()) -> None:
         self._budgets: Final = tuple(budgets)
         self._counts: Final = [0] * len(self._budgets)
@@ -119,8 +117,6 @@ class BudgetLedger:
 
     Exact within a group: two publishes in one turn cannot both take the last place.
     """
-
-    __slots__ = ("_account", "_changed", "_pending", "_stored_size")
 
     def __init__(self, account: RetainedAccount, stored_size: Callable[[str], int]) -> None:
         self._account: Final = account

@@ -2,28 +2,30 @@
 
 Owns: the words between `broker` and the engines, and nothing that runs.
 The log is the truth: every record has a gapless offset, known as soon as it is appended. What an engine answers
-(`retained_*`, `queue`, `sessions`) is a view of the groups that are durable. A group in the making is not seen yet;
-the broker asks only after the group is durable, so it needs no overlay (docs/architecture.md).
+(`RetainedMessages`, `Sessions`, `History`) is a view of the groups that are durable. A group in the making is not seen
+yet; the broker asks only after the group is durable, so it needs no overlay (docs/architecture.md).
 """
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
 from embermq.protocol.packets import Delivery, Publish, SubscriptionRequest, Will
-from embermq.store.commit_times import CommitTimes
 from embermq.store.errors import StoreError as StoreError  # what the broker catches belongs to the interface
 from embermq.store.history.pieces import HistoryReads as HistoryReads
 from embermq.store.history.pieces import RetainedChange as RetainedChange
 from embermq.store.history.retained_messages import MIXED as MIXED
 from embermq.store.history.retained_messages import Retained as Retained
 from embermq.store.history.retained_messages import RetainedPiece as RetainedPiece
-from embermq.store.log_segment import LogSegment as LogSegment
+from embermq.store.records import Record, RetainedPosition
+from embermq.store.segment import Segment as Segment
 from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk
 
 PACKET_IDS: Final = 65_535
+COMMIT_BOUNDS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 def packet_id_of(sequence: int) -> int:
@@ -78,19 +80,6 @@ class Queue(ABC):
 
 
 @final
-class RetainedPosition:
-    """How far a subscription's retained messages have been sent: resumable, so it can outlive a connection."""
-
-    __slots__ = ("topic_filter", "qos", "before_offset", "after_topic_name")
-
-    def __init__(self, topic_filter: str, qos: int, before_offset: int, after_topic_name: str = "") -> None:
-        self.topic_filter: Final = topic_filter
-        self.qos: Final = qos
-        self.before_offset: Final = before_offset  # newer ones were live for this subscription
-        self.after_topic_name = after_topic_name
-
-
-@final
 class SavedSession:
     """A persistent session as the store remembers it."""
 
@@ -120,7 +109,7 @@ class SavedSession:
         queue: Queue | None,
         sent: int = 0,
     ) -> None:
-        self.session_id: Final = session_id  # the offset of the record that opened it
+        self.session_id: Final = session_id
         self.client_id: Final = client_id
         self.user_name: Final = user_name
         self.session_expiry_s: Final = session_expiry_s
@@ -153,16 +142,48 @@ class SavedSharedQueue:
     __slots__ = ("queue_id", "share_filter", "queue")
 
     def __init__(self, queue_id: int, share_filter: str, queue: Queue) -> None:
-        self.queue_id: Final = queue_id  # the offset of the record that opened it
+        self.queue_id: Final = queue_id
         self.share_filter: Final = share_filter
         self.queue: Final = queue
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Store(ABC):
-    """One engine. All methods run on the broker's thread; `commit` may work elsewhere and calls back."""
+@final
+class CommitTimes:
+    """How many commit groups became durable since the start, and how long each took, for the operator.
 
-    __slots__ = ()
+    The committer's thread fills it; readers on other threads see numbers that may be one group apart.
+    """
+
+    def __init__(self) -> None:
+        self.groups = 0
+        self.records = 0
+        self.sum_s = 0.0
+        self._counts: Final = [0] * (len(COMMIT_BOUNDS_S) + 1)
+
+    def add(self, records: int, took_s: float) -> None:
+        """A group of so many records is durable, so long after it was closed."""
+        self.groups += 1
+        self.records += records
+        self.sum_s += took_s
+        self._counts[bisect_left(COMMIT_BOUNDS_S, took_s)] += 1
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Upper bounds as text, each with how many groups took no longer; the last one is "+Inf"."""
+        found: list[tuple[str, float]] = []
+        total = 0
+        for bound, count in zip((*map(str, COMMIT_BOUNDS_S), "+Inf"), self._counts, strict=True):
+            total += count
+            found.append((bound, float(total)))
+        return found
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Journal(ABC):
+    """Records in the order in which they were appended. They become durable in this order, a group at a time.
+
+    The offset that `append` returns is known before the record is durable: by it, the record's place is known to queues
+    and subscriptions of the same group.
+    """
 
     # -- appending to the open group -----------------------------------------------------------------------------
 
@@ -178,86 +199,17 @@ class Store(ABC):
     def append_publish(self, message: Publish, client_id: str, qos2_session_id: int = 0) -> int:
         """Record a publish and, with RETAIN, replace or clear its topic's retained message; returns the offset.
 
-        With `qos2_session_id` the packet identifier counts as received by that session until `append_pubrel`.
+        It does what `append` does with `Published` and `Received`, without making these: it comes with each message.
+
+        With `qos2_session_id` the packet identifier counts as received by that session until `PubrelReceived`.
         """
 
     @abstractmethod
-    def append_retained_removed(self, topic_name: str, reason: str) -> None:
-        """Clear a retained message without a publish: it expired, or an operator or a budget took it away."""
+    def append(self, record: Record) -> int:
+        """Append any record; returns its offset. What it says is durable before an effect of this turn leaves.
 
-    @abstractmethod
-    def append_pubrel(self, session_id: int, client_id: str, packet_id: int) -> None:
-        """The client released a QoS 2 packet identifier: it may be used for a new message."""
-
-    @abstractmethod
-    def append_connected(self, client_id: str, user_name: str, persistent: bool, protocol: str, address: str) -> None:
-        """A client has connected; only for readers of the log."""
-
-    @abstractmethod
-    def append_disconnected(self, client_id: str, session_id: int, reason: str, sent: int = 0) -> None:
-        """A client's connection has ended. With a session id, the session's expiry starts to run.
-
-        `sent` is the sequence number of the newest queued message that has left: above it nothing needs DUP later.
+        Records that are only for readers of the log are left out while the disk fails.
         """
-
-    @abstractmethod
-    def open_session(self, client_id: str, user_name: str, session_expiry_s: int) -> SavedSession:
-        """Begin a persistent session (any older one of this client id was ended before)."""
-
-    @abstractmethod
-    def append_session_resumed(self, session_id: int, client_id: str, session_expiry_s: int) -> None:
-        """A persistent session has a connection again; its expiry no longer runs."""
-
-    @abstractmethod
-    def append_session_expiry(self, session_id: int, client_id: str, session_expiry_s: int) -> None:
-        """The client changed its session's expiry with DISCONNECT (5.0, 3.14.2.2.2)."""
-
-    @abstractmethod
-    def end_session(self, session_id: int, client_id: str) -> None:
-        """Forget a persistent session and what it was owed."""
-
-    @abstractmethod
-    def append_subscribed(
-        self, client_id: str, session_id: int, request: SubscriptionRequest, granted_qos: int, owes_retained: bool
-    ) -> None:
-        """A subscription was made or replaced. `session_id` 0: not persistent, only for readers of the log.
-
-        With `owes_retained`, the session has a `RetainedPosition` until all its retained messages are sent.
-        """
-
-    @abstractmethod
-    def append_unsubscribed(self, client_id: str, session_id: int, topic_filter: str) -> None:
-        """A subscription was given up."""
-
-    @abstractmethod
-    def append_position(self, session_id: int, client_id: str, position: RetainedPosition, done: bool) -> None:
-        """Retained messages up to `position.after_topic_name` were queued for the session; with `done`, all of them."""
-
-    @abstractmethod
-    def append_will(self, client_id: str, session_id: int, user_name: str, will: Will) -> None:
-        """A client has set a will with CONNECT, in place of any will before. `session_id` 0: not persistent.
-
-        It must be durable before CONNACK leaves, so that it can be published after a crash of the server.
-        """
-
-    @abstractmethod
-    def append_will_cleared(self, client_id: str) -> None:
-        """The will of a client was published or deleted. Append it in the same turn as the will's PUBLISH: then a crash
-        leaves either both or none. It is durable before any effect of this turn leaves.
-        """
-
-    @abstractmethod
-    def open_shared_queue(self, share_filter: str) -> tuple[int, Queue]:
-        """Begin the queue of a share group (any older one of this filter was ended before); its id, and the queue.
-
-        It belongs to no session and stays until `end_shared_queue`. `Queue.acknowledge` goes by the oldest message that
-        is not acknowledged: members acknowledge in any order, and after a crash those above it are given again. The
-        packet identifiers in what it gives mean nothing: each member has its own.
-        """
-
-    @abstractmethod
-    def end_shared_queue(self, queue_id: int, share_filter: str) -> None:
-        """Forget the queue of a share group and what it holds."""
 
     # -- commit ------------------------------------------------------------------------------------------------
 
@@ -301,57 +253,35 @@ class Store(ABC):
         """Counters of the engine, as topics below `$SYS/broker/store/`."""
         return {}
 
+    def commit_times(self) -> CommitTimes | None:
+        """How long commits have taken; None if the engine has nothing to wait for."""
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """Make durable what is open, and let go of the directory."""
 
-    # -- views of what is durable --------------------------------------------------------------------------------
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Sessions(ABC):
+    """Persistent sessions, the queues of share groups, and wills: what a start finds, and new ones."""
 
     @abstractmethod
-    def retained_get(self, topic_name: str) -> Retained | None:
-        """The retained message of one topic. What has expired at the turn's instant is not given, here and below, even
-        before `retained_expired` has led to its removal.
+    def new_id(self) -> int:
+        """An id for a session or for the queue of a share group, which none had before."""
+
+    @abstractmethod
+    def queue(self, session_id: int) -> Queue | None:
+        """The queue of a new session or share group, before anything is in it; None: the engine keeps no queues.
+
+        The queue of a share group belongs to no session and stays until its `SharedQueueEnded`. There
+        `Queue.acknowledge` goes by the oldest message that is not acknowledged: members acknowledge in any order, and
+        after a crash those above it are given again. The packet identifiers in what it gives mean nothing: each member
+        has its own.
         """
 
     @abstractmethod
-    def retained_scan(self, topic_filter: str, after_topic_name: str, limit: int) -> list[Retained]:
-        """Up to `limit` retained messages matching a filter, in store order, after a topic ("" = from the start).
-
-        Fewer than `limit` means that there are no more. A leading wildcard does not match `$` topics.
-        """
-
-    @abstractmethod
-    def retained_piece(
-        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int
-    ) -> RetainedPiece:
-        """As `retained_scan`, within bounds of work: it ends with the message whose payload makes `bytes_max` in all,
-        or after `seeks_max` seeks over topics that did not match, and says where to go on.
-        """
-
-    @abstractmethod
-    def retained_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
-        """As `retained_scan`, at an earlier instant. A `StoreError` if the history does not reach back so far."""
-
-    @abstractmethod
-    def retained_as_of_pieces(
-        self, topic_filter: str, instant_us: int, after_topic_name: str = ""
-    ) -> Iterator[list[Retained]]:
-        """All of `retained_as_of`, in pieces; one may be empty, so that others can have their turn between two."""
-
-    @abstractmethod
-    def retained_levels(self, below: str | None, position: str, moments: Moments, work_max: int = WORK_MAX) -> TreeWalk:
-        """One level of the topic tree. A `StoreError` as for `retained_as_of`."""
-
-    @abstractmethod
-    def retained_with_word(self, word: str, position: str, moments: Moments) -> NameSearch:
-        """The topics whose names have a word in them."""
-
-    @abstractmethod
-    def retained_totals(self) -> tuple[int, int]:
-        """How many messages are retained, and their bytes (topic and payload), with those expired but not removed."""
-
-    @abstractmethod
-    def sessions(self) -> Iterable[SavedSession]:
+    def load(self) -> Iterable[SavedSession]:
         """Every persistent session, at start."""
 
     @abstractmethod
@@ -362,34 +292,89 @@ class Store(ABC):
     def shared_queues(self) -> list[SavedSharedQueue]:
         """Every queue of a share group, at start."""
 
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class RetainedMessages(ABC):
+    """The retained messages that are durable. What has expired at the turn's instant is not given, even before
+    `expired` has led to its removal.
+    """
+
     @abstractmethod
-    def retained_admits(self, topic_name: str, payload_bytes: int) -> str:
+    def get(self, topic_name: str) -> Retained | None:
+        """The retained message of one topic."""
+
+    @abstractmethod
+    def piece(
+        self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int
+    ) -> RetainedPiece:
+        """Up to `limit` retained messages matching a filter, in store order, after a topic ("" = from the start).
+
+        A leading wildcard does not match `$` topics. It ends with the message whose payload makes `bytes_max` in all,
+        or after `seeks_max` seeks over topics that did not match, and says where to go on.
+        """
+
+    @abstractmethod
+    def levels(self, below: str | None, position: str, moments: Moments, work_max: int = WORK_MAX) -> TreeWalk:
+        """One level of the topic tree, at one instant or two. A `StoreError` as for `History.as_of`."""
+
+    @abstractmethod
+    def with_word(self, word: str, position: str, moments: Moments) -> NameSearch:
+        """The topics whose names have a word in them."""
+
+    @abstractmethod
+    def totals(self) -> tuple[int, int]:
+        """How many messages are retained, and their bytes (topic and payload), with those expired but not removed."""
+
+    @abstractmethod
+    def admits(self, topic_name: str, payload_bytes: int) -> str:
         """Why a budget does not allow this retained message; empty if all do."""
 
     @abstractmethod
-    def retained_budget_totals(self) -> list[tuple[str, int, int]]:
+    def budget_totals(self) -> list[tuple[str, int, int]]:
         """Filter, count and bytes of each budget."""
 
-    def history_begins_us(self) -> int:
+    @abstractmethod
+    def expired(self, now_us: int, limit: int) -> list[str]:
+        """Topic names whose retained message has expired, at most `limit`; each until its removal is appended."""
+
+
+class History:
+    """Earlier states of the retained messages, and the log. These are the answers of an engine without a log."""
+
+    def as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
+        """The retained messages of an earlier instant, as `RetainedMessages.piece` gives those of now. Fewer than
+        `limit` if there are no more. A `StoreError` if the history does not reach back so far.
+        """
+        raise StoreError("a store in memory keeps no history")
+
+    def as_of_pieces(self, topic_filter: str, instant_us: int, after_topic_name: str = "") -> Iterator[list[Retained]]:
+        """All of `as_of`, in pieces; one may be empty, so that others can have their turn between two."""
+        raise StoreError("a store in memory keeps no history")
+
+    def begins_us(self) -> int:
         """Before which instant nothing is known of the retained set; 0: the log has its beginning."""
         return 0
 
-    def retained_changes(self, topic_name: str, after_offset: int, limit: int) -> list[RetainedChange]:
+    def changes(self, topic_name: str, after_offset: int, limit: int) -> list[RetainedChange]:
         """The changes of a topic's retained message above an offset, oldest first, as far as the history goes back."""
         return []
 
-    def commit_times(self) -> CommitTimes | None:
-        """How long commits have taken; None if the engine has nothing to wait for."""
-        return None
-
-    def history(self) -> HistoryReads | None:
+    def reads(self) -> HistoryReads | None:
         """Reads of what was (`store.history.pieces`); None if the engine has no log."""
         return None
 
-    def log_segments(self) -> list[LogSegment]:
+    def log_segments(self) -> list[Segment]:
         """The segments of the log, oldest first; none if the engine has no log."""
         return []
 
-    @abstractmethod
-    def retained_expired(self, now_us: int, limit: int) -> list[str]:
-        """Topic names whose retained message has expired, at most `limit`; each until its removal is appended."""
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Store(Journal):
+    """One engine: the journal, and what is durable of it. All methods run on the broker's thread; `commit` may work
+    elsewhere and calls back.
+    """
+
+    def __init__(self, sessions: Sessions, retained: RetainedMessages, history: History) -> None:
+        self.sessions: Final = sessions
+        self.retained: Final = retained
+        self.history: Final = history

@@ -19,8 +19,6 @@ should end, whatever it has found: perhaps none of the topics had a message at t
 class Moments:
     """For which instants is asked: `as_of_us`, 0 being now; with `compare_us`, what has changed since that instant."""
 
-    __slots__ = ("as_of_us", "compare_us")
-
     def __init__(self, as_of_us: int = 0, compare_us: int = 0) -> None:
         self.as_of_us: Final = as_of_us
         self.compare_us: Final = compare_us
@@ -34,18 +32,6 @@ class TreeLevel:
     `topics` counts those with a message at the later instant; it is UNKNOWN_COUNT, and the other counts say nothing,
     where counting would have taken too long.
     """
-
-    __slots__ = (
-        "appeared",
-        "changed",
-        "has_children",
-        "is_retained",
-        "level",
-        "sign",
-        "topic_name",
-        "topics",
-        "vanished",
-    )
 
     def __init__(
         self,
@@ -70,11 +56,36 @@ class TreeLevel:
         self.vanished: Final = vanished
 
 
+@final
+class TopicPiece:
+    """The topics with a message from a key on, up to `covered` and without it; an empty `covered` is the end of all.
+
+    `signs` has for each of them what became of it, or is empty if all are the same. `work` is how many keys were read.
+    `changes` has for each the key of the change that made its message, where that is asked for.
+    """
+
+    def __init__(
+        self, keys: list[bytes], signs: bytes, covered: bytes, work: int, changes: list[bytes] | None = None
+    ) -> None:
+        self.keys: Final = keys
+        self.changes: Final = changes
+        self.signs: Final = signs
+        self.covered: Final = covered
+        self.work: Final = work
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class TopicSource(ABC):
+    """The topics with a message at one instant, or at either of two."""
+
+    @abstractmethod
+    def piece(self, low: bytes, high: bytes, limit: int) -> TopicPiece:
+        """The topics from a key on and before another (empty: no end), of about `limit` keys."""
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class TreeWalk(ABC):
     """The levels below a topic, in store order, found in steps between which others have their turn."""
-
-    __slots__ = ()
 
     @abstractmethod
     def step(self) -> list[TreeLevel]:
@@ -96,8 +107,6 @@ class TreeWalk(ABC):
 @mypyc_attr(allow_interpreted_subclasses=True)
 class NameSearch(ABC):
     """Topics with a message whose name has a word in it, in store order, found in steps."""
-
-    __slots__ = ()
 
     @abstractmethod
     def step(self) -> list[str]:

@@ -2,8 +2,8 @@
 
 Owns: the threads on which slow rules (a password hash) run, how many clients may wait for them, and the nonces of
 exchanges (enhanced authentication).
-Never: what follows from the answer. Each listener has an object of its own, so that a flood of CONNECTs on one listener
-does not delay the clients of another.
+Never: what follows from the answer. Streams, UDP and the HTTP interface have one object each, so that a flood of
+CONNECTs on one of them does not delay the clients of another.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from embermq.broker.access import Access, Exchange, ExchangeAnswer, Identity
 from embermq.protocol.errors import Refused
 from embermq.protocol.packets import Connect
 from embermq.protocol.reasons import ReasonCode
-from embermq.transport.bounds.address_bounds import AddressBounds
+from embermq.transport.address_bounds import AddressBounds
 from embermq.transport.rate_limited_log import RateLimitedLog
 
 NONCE_BYTES: Final = 24
@@ -43,8 +43,6 @@ T = TypeVar("T")
 @final
 class Check(Generic[T]):
     """A question that waits for a thread, and what is called with its answer."""
-
-    __slots__ = ("question", "answered", "refused", "failed", "is_wanted")
 
     def __init__(
         self,
@@ -84,23 +82,6 @@ class Authenticator:
     refused as SERVER_BUSY. The queues take turns. A client that has gone in the meantime is not checked.
     `begin_turn` is called before an answer that comes from a thread.
     """
-
-    __slots__ = (
-        "_access",
-        "_addresses",
-        "_begin_turn",
-        "_is_closed",
-        "_loop",
-        "_name",
-        "_pool",
-        "_queue_max",
-        "_queues",
-        "_running",
-        "_threads",
-        "_turns",
-        "_waiting",
-        "_waiting_max",
-    )
 
     def __init__(
         self,
@@ -171,55 +152,38 @@ class Authenticator:
     ) -> Exchange:
         """The exchange of a CONNECT with an Authentication Method; raises `Refused` if the method is not offered.
 
-        The connection keeps it, for `begin` and `proceed` now and for each re-authentication.
+        The connection keeps it, for each `step` now and of each re-authentication.
         """
         if self._must_wait(address_key):
             raise _too_many_failures()
         return self._access.begin_exchange(method, client_id, certificate_name)
 
-    def begin(
+    def step(
         self,
         exchange: Exchange,
         data: bytes | None,
+        is_first: bool,
         answered: Callable[[ExchangeAnswer], None],
         refused: Callable[[Refused], None],
         failed: Callable[[], None],
     ) -> None:
-        """Give an exchange the data of CONNECT or AUTH 0x19, and have one of the three called as `authenticate` does.
+        """Give an exchange the data of CONNECT, AUTH 0x19 (`is_first`) or AUTH 0x18.
 
-        An exchange that is not slow answers at once.
+        One of the three is called as by `authenticate`; an exchange that is not slow answers at once.
         """
-        nonce = token_urlsafe(NONCE_BYTES).encode()
-        self._step(exchange, partial(exchange.begin, data, nonce), answered, refused, failed)
-
-    def proceed(
-        self,
-        exchange: Exchange,
-        data: bytes | None,
-        answered: Callable[[ExchangeAnswer], None],
-        refused: Callable[[Refused], None],
-        failed: Callable[[], None],
-    ) -> None:
-        """Give an exchange the data of AUTH 0x18, as `begin` does."""
-        self._step(exchange, partial(exchange.proceed, data), answered, refused, failed)
-
-    def _step(
-        self,
-        exchange: Exchange,
-        question: Callable[[], ExchangeAnswer],
-        answered: Callable[[ExchangeAnswer], None],
-        refused: Callable[[Refused], None],
-        failed: Callable[[], None],
-    ) -> None:
         if exchange.is_busy:
             refused(Refused("a message of authentication before the answer to the last", ReasonCode.PROTOCOL_ERROR))
             return
 
         def ready(answer: ExchangeAnswer) -> None:
-            exchange.is_busy = False
+            exchange.answer_done()
             answered(answer)
 
-        exchange.is_busy = exchange.slow
+        exchange.answer_begun()
+        if is_first:
+            question = partial(exchange.begin, data, token_urlsafe(NONCE_BYTES).encode())
+        else:
+            question = partial(exchange.proceed, data)
         check = Check(question, ready, refused, failed, _always)
         if exchange.slow:
             self._wait(check, "")

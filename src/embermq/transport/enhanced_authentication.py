@@ -4,7 +4,7 @@ Owns: which step of the exchange comes next, and what follows from its answer fo
 Never: a method of authentication; those are behind `broker.access.Exchange`.
 """
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from embermq.broker.access import Exchange, ExchangeAnswer
 from embermq.protocol.errors import ProtocolError, Refused
@@ -13,19 +13,14 @@ from embermq.protocol.mqtt.states import CLOSING, OPEN
 from embermq.protocol.packets import Auth, Connect
 from embermq.protocol.reasons import ReasonCode
 from embermq.transport.authentication import Authenticator
-from embermq.transport.pauses import OPENING
-
-if TYPE_CHECKING:
-    from embermq.transport.stream import StreamConnection
+from embermq.transport.stream_link import OPENING, StreamLink
 
 
 @final
 class EnhancedAuthentication:
     """The exchange of one connection whose CONNECT names an Authentication Method."""
 
-    __slots__ = ("_stream", "_connection", "_authenticator", "_connect", "_exchange")
-
-    def __init__(self, stream: "StreamConnection", connection: Connection, authenticator: Authenticator) -> None:
+    def __init__(self, stream: StreamLink, connection: Connection, authenticator: Authenticator) -> None:
         self._stream: Final = stream
         self._connection: Final = connection
         self._authenticator: Final = authenticator
@@ -43,14 +38,11 @@ class EnhancedAuthentication:
             self._stream.refused(refusal)
             return
         self._exchange = exchange
-        data = connect.authentication_data
-        self._authenticator.begin(exchange, data, self._answered, self._not_answered, self._failed)
+        self._step(exchange, connect.authentication_data, True)
 
     def take_auths(self) -> None:
         """AUTH has come: the next message of an exchange, or the first one of a re-authentication."""
-        auths = self._connection.auths
-        self._connection.auths = []
-        for auth in auths:
+        for auth in self._connection.take_auths():
             if self._connection.state >= CLOSING:
                 return
             self._take_auth(auth)
@@ -66,10 +58,11 @@ class EnhancedAuthentication:
             self._stream.fail(ProtocolError("re-authentication before CONNACK", "MQTT-4.12.1-1"))
         elif is_first and (excess := self._connection.reauthentication_refusal()) is not None:
             self._stream.fail(excess)
-        elif is_first:
-            self._authenticator.begin(exchange, auth.data, self._answered, self._not_answered, self._failed)
         else:
-            self._authenticator.proceed(exchange, auth.data, self._answered, self._not_answered, self._failed)
+            self._step(exchange, auth.data, is_first)
+
+    def _step(self, exchange: Exchange, data: bytes | None, is_first: bool) -> None:
+        self._authenticator.step(exchange, data, is_first, self._answered, self._not_answered, self._failed)
 
     def _answered(self, answer: ExchangeAnswer) -> None:
         exchange = self._exchange
@@ -83,7 +76,7 @@ class EnhancedAuthentication:
         elif connection.state == OPEN:
             self._stream.send(Auth(ReasonCode.SUCCESS, exchange.method, answer.data))
         elif self._connect is not None and connection.negotiation is not None:
-            connection.negotiation.final_data = answer.data
+            connection.negotiation.authenticated(answer.data)
             self._stream.pause_reading(OPENING)
             self._stream.accepted(self._connect, answer.identity)
             self._connect = None

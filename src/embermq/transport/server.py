@@ -16,27 +16,27 @@ from typing import Final, final
 from embermq import __version__
 from embermq.broker.access import Access, Grant
 from embermq.broker.core import Core
+from embermq.broker.delivery import RUN_MESSAGES_MAX
 from embermq.broker.limits import Limits
-from embermq.broker.queues.owed import heaviest
+from embermq.broker.owed import heaviest
 from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.dialect import LEVELS
 from embermq.protocol.mqtt.encode import Encodings
 from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS, Mqtt5Settings
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store
+from embermq.transport.address_bounds import SHARED_ADDRESSES, AddressBounds
 from embermq.transport.authentication import Authenticator
-from embermq.transport.bounds.address_bounds import SHARED_ADDRESSES, AddressBounds
-from embermq.transport.bounds.capacity import Capacity, all_queue_bytes_max, give_back, used_bytes
-from embermq.transport.bounds.unopened import UnopenedConnections
-from embermq.transport.byte_transport import ByteTransport
-from embermq.transport.commit_pace import CommitPace
-from embermq.transport.fair_share import LONG_TURN_S, SHARE_TIMED_BYTES, TURN_S, TurnTime
-from embermq.transport.listeners import Listeners
-from embermq.transport.pauses import DISK, TURN, WAITING_MAX
-from embermq.transport.server_log import ServerLog
+from embermq.transport.capacity import Capacity, all_queue_bytes_max, give_back, used_bytes
+from embermq.transport.listener import Listener
+from embermq.transport.rate_limited_log import ServerLog
+from embermq.transport.sockets.interface import ByteTransport, PolledServer
+from embermq.transport.sockets.loop import SocketLoop
+from embermq.transport.sockets.poll import Poll
 from embermq.transport.sockets.tls_socket import Handshakes
-from embermq.transport.stream import StreamConnection
-from embermq.transport.timer import Timer
+from embermq.transport.stream_link import DISK, TURN, WAITING_MAX, StreamLink
+from embermq.transport.timer import Timer, UnopenedConnections
+from embermq.transport.turn_time import LONG_TURN_S, SHARE_TIMED_BYTES, TURN_S, CommitPace, TurnTime
 
 _now_s: Final = time.monotonic  # looked up once: it is called twice in a turn
 
@@ -53,7 +53,7 @@ HEAVY_BYTES: Final = 1024 * 1024
 
 
 @final
-class Server:
+class Server(PolledServer):
     """One broker on one event loop."""
 
     def __init__(
@@ -82,42 +82,43 @@ class Server:
         self.levels: Final = levels
         self.mqtt5: Final = mqtt5
         self.encodings: Final = Encodings(is_reused=shortcuts)
-        self.dirty: list[StreamConnection] = []  # they have something to send, or to end, when this turn ends
+        self.dirty: list[StreamLink] = []  # they have something to send, or to end, when this turn ends
         self.log: Final = ServerLog()
         self.core: Final = self._new_core(shortcuts, response_information)
-        self.core.connections.owed.bound_by(all_queue_bytes_max(limits))
+        self.core.bound_queues(all_queue_bytes_max(limits))
         self.addresses: Final = AddressBounds(
             limits.address_connections_max, limits.address_login_failures_max, shared_addresses
         )
-        self.core.counters.others.append(self.addresses.counts)
-        self.authenticator: Final = Authenticator(
-            access, self.begin_turn, threads=AUTHENTICATION_THREADS, addresses=self.addresses
-        )
+        self.core.add_counts(self.addresses.counts)
+        self._authenticators: Final[dict[Access, Authenticator]] = {}  # by the access rules of listeners
         self.capacity: Final = Capacity(limits, self.core.counters, self.log.ends, used_bytes)
-        self.handshakes: Final = Handshakes(self.log.ends)
-        self.core.counters.others.append(self.handshakes.counts)
+        self.handshakes: Final = Handshakes(self.log.closed)
+        self.core.add_counts(self.handshakes.counts)
         self.end_of_turn: Final[list[Callable[[], None]]] = []
         """Called when the core has ended a turn and the connections are written to: what a listener gathers itself."""
         self._give_back: Final = give_back
         self._is_giving_back = False
         self._sys_interval_ms: Final = sys_interval_s * 1000
         self.group_bytes_max: Final = group_bytes_max
-        self._connections: set[StreamConnection] = set()
-        self._paused: dict[StreamConnection, None] = {}
-        self._resting: list[StreamConnection] = []
-        self.unopened: Final = UnopenedConnections(self, limits.connect_timeout_s)
-        self.listeners: Final = Listeners(self)
+        self._connections: set[StreamLink] = set()
+        self._paused: dict[StreamLink, None] = {}
+        self._resting: list[StreamLink] = []
+        self.unopened: Final = UnopenedConnections(self.loop, self.connection_count, limits.connect_timeout_s)
+        self.listeners: Final[list[Listener]] = []
+        self._poll: Poll | None = None  # of its own sockets, if it has any
+        self._entered: Poll | None = None  # the same, if it is not the event loop's
         self.before_stop: Final[list[Callable[[], Awaitable[None]]]] = []  # the ends of what uses this server
         self._in_turn = self._is_turn_held = self._stopping = False
+        self._is_end_called = False  # the loop will call `_end_called_turn`
         self._next_report_ms = self._turn_ms = self._turn_us = 0  # the last since 1970, the others as `now_ms`
         self.turn_time: Final = TurnTime(0 if limits.has_client_rates() else SHARE_TIMED_BYTES, long_turn_s)
         self._pace: Final = CommitPace()
-        self._turn_end: Final = self._end_turn  # bound once, not in every turn; as the context it runs in
+        self._turn_end: Final = self._end_called_turn  # bound once, not in every turn; as the context it runs in
         self._now_us: Final = self.turn_us  # and this not for every connection
         self._context: Final = copy_context()
         self._begun_s = 0.0  # when the turn began
         self._wall_ahead_s = 0.0  # wall clock minus the loop's clock, as of the last tick
-        self._timer: Final = Timer(self, self._tick)
+        self._timer: Final = self.new_timer(self._tick)
 
     def _new_core(self, shortcuts: bool, response_information: Grant | None) -> Core:
         return Core(
@@ -131,7 +132,7 @@ class Server:
             report_refusal=self.log.refusal,
             report_long_queue=self.log.long_queue,
             wake_in_us=self._call_in_us,
-            shortcuts=shortcuts,
+            run_max=RUN_MESSAGES_MAX if shortcuts else 1,
             response_information=response_information,
         )
 
@@ -147,8 +148,11 @@ class Server:
     async def stop(self) -> None:
         """End every connection (wills are published), make durable what is open, close the store."""
         self._stopping = True
-        self.authenticator.close()
-        self.listeners.close()
+        for authenticator in self._authenticators.values():
+            authenticator.close()
+        for listener in self.listeners:
+            if listener.kind != "udp":  # its clients are told the end first, by the same socket
+                listener.close()
         for close in self.before_stop:
             await close()
         self.begin_turn()
@@ -157,14 +161,15 @@ class Server:
         for connection in list(self._connections):  # those without a session, which the core does not know
             connection.close(ReasonCode.SERVER_SHUTTING_DOWN, reason)
         self._end_turn()
-        self.listeners.close_datagrams()
+        for listener in self.listeners:
+            listener.close()
         deadline = self.loop.time() + STOP_GRACE_S
         while self._connections and self.loop.time() < deadline:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
         self.unopened.close()
-        await self.listeners.wait_closed()
+        self._leave_poll()
         self._timer.cancel()
         await self.loop.run_in_executor(None, self.store.close)
 
@@ -182,7 +187,8 @@ class Server:
             self._turn_ms = int(now_s * 1000)
             self._turn_us = int((now_s + self._wall_ahead_s) * 1_000_000)
             self.store.begin_turn(self._turn_us)
-            if not self._is_turn_held:
+            if not self._is_turn_held and not self._is_end_called:
+                self._is_end_called = True
                 self.loop.call_soon(self._turn_end, context=self._context)
         return self._turn_ms
 
@@ -193,6 +199,11 @@ class Server:
     def end_held_turn(self) -> None:
         """All sockets that were ready have been read from."""
         self._is_turn_held = False
+        self._end_turn()
+
+    def _end_called_turn(self) -> None:
+        """The loop is to call this once at a time: sockets are read between its calls, and each may begin a turn."""
+        self._is_end_called = False
         self._end_turn()
 
     def turn_us(self) -> int:
@@ -216,7 +227,7 @@ class Server:
         self._in_turn = False
         begun_s = self._begun_s
         try:
-            if self.core.connections.owed.is_due():
+            if self.core.is_owed_due():
                 self._look_at_owed()
                 self._look_at_capacity()
             more = self.core.end_turn()
@@ -241,7 +252,7 @@ class Server:
         now_s = _now_s()
         self.turn_time.ended(now_s - begun_s)
         if self._pace.look(now_s):
-            self.core.effects.gather_for(self._pace.gather_us)
+            self.core.gather_for(self._pace.gather_us)
         if more:
             self.begin_turn()
         if self._resting:
@@ -258,7 +269,7 @@ class Server:
                 connection.cut_share()
 
     def _proceed_resting(self) -> None:
-        """Let the clients that have brought much go on, in order, for as long as a turn allows."""
+        """Process more of the clients that have brought much, in order, for as long as a turn allows."""
         resting = self._resting
         self._resting = []
         for position, connection in enumerate(resting):
@@ -271,18 +282,18 @@ class Server:
     def overfull(self) -> bool:
         """Whether more waits for the disk, or behind it, than may.
 
-        While the disk fails nothing that must last is taken, so nothing grows; QoS 0 is to go on.
+        While the disk fails nothing that must last is taken, so nothing grows; QoS 0 is still delivered.
         """
         is_full = self.store.group_bytes() > self.group_bytes_max or self.core.is_behind()
         return is_full and not self.store.failing()
 
-    def pause(self, connection: StreamConnection) -> None:
+    def pause(self, connection: StreamLink) -> None:
         """Too much waits for the disk: read no more of a client until it has caught up."""
         if connection.waiting > WAITING_MAX or self.overfull():
             connection.pause_reading(DISK)
             self._paused[connection] = None
 
-    def rest(self, connection: StreamConnection) -> None:
+    def rest(self, connection: StreamLink) -> None:
         """A client has brought much: read no more of it in this turn, which has begun."""
         connection.pause_reading(TURN)
         self._resting.append(connection)
@@ -294,7 +305,7 @@ class Server:
         self.turn_time.tick()
         try:
             self.core.tick(now_ms, time.time_ns() // 1000)
-            if self.core.connections.owed.has_throttled():
+            if self.core.has_throttled():
                 self._look_at_owed()
             self._look_at_capacity()
             if self._sys_interval_ms and now_ms >= self._next_report_ms:
@@ -313,15 +324,15 @@ class Server:
         """
         capacity = self.capacity
         capacity.look()
-        self.core.admission.is_memory_full = capacity.is_memory_full
+        self.core.refuse_subscriptions(capacity.is_memory_full)
         if capacity.is_memory_full:
             reason = "limits.memory_bytes_max is reached, and this client holds most"
             for session in heaviest(self.core.sessions(), HEAVY_BYTES, capacity.excess_bytes()):
-                capacity.clients_ended += 1
+                capacity.client_ended()
                 link = session.connection()
                 if link is not None:
                     link.throttle(True)  # so that its output is not waited for
-                self.core.connections.end(session, ReasonCode.QUOTA_EXCEEDED, reason, reason)
+                self.core.end_connection(session, ReasonCode.QUOTA_EXCEEDED, reason)
         if capacity.must_give_back() and not self._is_giving_back and not self._stopping:
             self._is_giving_back = True
             self.loop.run_in_executor(None, self._give_back).add_done_callback(self._gave_back)
@@ -329,14 +340,12 @@ class Server:
     def _gave_back(self, _: asyncio.Future[None]) -> None:
         self._is_giving_back = False
         self.capacity.gave_back()
-        self.core.admission.is_memory_full = self.capacity.is_memory_full
+        self.core.refuse_subscriptions(self.capacity.is_memory_full)
 
     def _look_at_owed(self) -> None:
         """If all clients together are owed too much: those that hold most get no more, then their connections end."""
-        core = self.core
-        reason = "limits.all_queue_bytes_max is reached, and this client holds most"
-        for session in core.connections.owed.look(core.sessions(), self.listeners.unsent_bytes(), self.now_ms()):
-            core.connections.end(session, ReasonCode.QUOTA_EXCEEDED, reason, reason)
+        unsent_bytes = 0 if self._poll is None else self._poll.unsent.size_bytes  # what clients share counts once
+        self.core.relieve_queues(unsent_bytes, self.now_ms())
 
     # -- connections -----------------------------------------------------------------------------------------------
 
@@ -344,12 +353,25 @@ class Server:
         """How many streams there are, before CONNECT too."""
         return len(self._connections)
 
-    def new_protocol(self, has_output: Callable[[], None], make_room: Callable[[], bool]) -> Connection:
-        """What a connection understands of its bytes."""
+    def authenticator(self, access: Access) -> Authenticator:
+        """What asks the access rules of a listener about clients on streams."""
+        found = self._authenticators.get(access)
+        if found is None:
+            found = self._authenticators[access] = Authenticator(
+                access, self.begin_turn, threads=AUTHENTICATION_THREADS, addresses=self.addresses
+            )
+        return found
+
+    def new_timer(self, call: Callable[[], None]) -> Timer:
+        """A timer for what clients are judged by."""
+        return Timer(self.loop, self.connection_count, call)
+
+    def new_protocol(self, limits: Limits, has_output: Callable[[], None], make_room: Callable[[], bool]) -> Connection:
+        """What a connection understands of its bytes. `limits`: of its listener."""
         return Connection(
             self.encodings,
-            self.limits.packet_bytes_max,
-            self.limits.output_bytes_max,
+            limits.packet_bytes_max,
+            limits.output_bytes_max,
             has_output,
             make_room,
             self.has_shortcuts,
@@ -358,11 +380,12 @@ class Server:
             self.mqtt5,
         )
 
-    def admit(self, connection: StreamConnection, transport: ByteTransport, address_key: str) -> bool:
+    def admit(self, connection: StreamLink, transport: ByteTransport, listener: Listener) -> bool:
         """Whether one more connection is within the limits; if so it counts from now on."""
-        if not self._has_room(transport, address_key):
+        if not self._has_room(transport, connection.address_key):
             return False
         self._connections.add(connection)
+        listener.connected()
         return True
 
     def _has_room(self, transport: ByteTransport, address_key: str) -> bool:
@@ -375,10 +398,38 @@ class Server:
         self.log.ends.log(logging.WARNING, "a new connection from %s was closed: %s", address_key, reason)
         return False
 
-    def forget(self, connection: StreamConnection, address_key: str) -> None:
+    def forget(self, connection: StreamLink, listener: Listener) -> None:
         """A connection is gone."""
         if connection in self._connections:
             self._connections.discard(connection)
-            self.capacity.ended += 1
-            self.addresses.remove(address_key)
+            listener.disconnected()
+            self.capacity.connection_ended()
+            self.addresses.remove(connection.address_key)
         self._paused.pop(connection, None)
+
+    # -- its own sockets -----------------------------------------------------------------------------------------------
+
+    def own_poll(self) -> Poll:
+        """The poll of the server's own event loop, or one that is entered in a loop of another kind as one file."""
+        if self._poll is None:
+            loop = self.loop
+            poll = loop.poll if isinstance(loop, SocketLoop) else None
+            if poll is None or not poll.take(self):
+                poll = self._entered = Poll(loop)
+                poll.take(self)
+                loop.add_reader(poll.epoll.fileno(), poll.look_now)
+            self._poll = poll
+        return self._poll
+
+    def _leave_poll(self) -> None:
+        if self._poll is not None:
+            self._poll.leave()
+        if self._entered is not None:
+            self.loop.remove_reader(self._entered.epoll.fileno())
+            self._entered.close()
+
+    def may_rest(self) -> bool:
+        return self.core.may_rest()
+
+    def group_bytes(self) -> int:
+        return self.store.group_bytes()

@@ -5,26 +5,35 @@ Never: a packet's meaning, or a decision about a message. The core makes those; 
 """
 
 import time
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from embermq.broker.access import Identity
-from embermq.broker.link import Link
 from embermq.protocol.errors import PeerError, Refused
-from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES, gather_deliveries, gather_messages, gather_retained
+from embermq.protocol.mqtt.shortcuts import LONE_PUBACK_BYTES
 from embermq.protocol.mqtt.states import AUTHENTICATING, CLOSING, OPEN
-from embermq.protocol.packets import Connack, Connect, Delivery, Packet, Publish
+from embermq.protocol.packets import Acknowledgement, Connack, Connect, Delivery, Packet
 from embermq.protocol.reasons import ReasonCode
-from embermq.transport.addresses import shown_peer
-from embermq.transport.bounds.meter import METERED_SHARE_BYTES, Meter
-from embermq.transport.byte_transport import ByteTransport
+from embermq.transport.authentication import Authenticator
 from embermq.transport.enhanced_authentication import EnhancedAuthentication
-from embermq.transport.fair_share import LIGHT_S, SHARE_BYTES, SHARE_BYTES_MIN, SHARE_TIMED_BYTES, adapted_share
-from embermq.transport.pauses import FULL, OPENING, RATE, TURN, UNREAD, WAITING_MAX, pause_names
+from embermq.transport.listener import Listener
+from embermq.transport.server import Server
+from embermq.transport.sockets.addresses import shown_peer
+from embermq.transport.sockets.interface import ByteReceiver, ByteTransport
 from embermq.transport.sockets.stream_socket import StreamSocket
+from embermq.transport.stream_link import (
+    FULL,
+    METERED_SHARE_BYTES,
+    OPENING,
+    RATE,
+    TURN,
+    UNREAD,
+    WAITING_MAX,
+    Meter,
+    StreamLink,
+    pause_names,
+)
 from embermq.transport.tls import common_name
-
-if TYPE_CHECKING:
-    from embermq.transport.server import Server
+from embermq.transport.turn_time import LIGHT_S, SHARE_BYTES, SHARE_BYTES_MIN, SHARE_TIMED_BYTES, adapted_share
 
 CLOSE_GRACE_S: Final = 5.0
 """How long a connection that the server ends may take to read what was sent before."""
@@ -37,39 +46,16 @@ commit needs it several times, each of which would wait for the end of a long tu
 
 
 @final
-class StreamConnection(Link):
-    """A connection from its first byte to its last: its socket, its protocol (`Connection`), and the core's link.
+class StreamConnection(StreamLink, ByteReceiver):
+    """A connection from its first byte to its last: its socket, its protocol (`Connection`), and the core's link."""
 
-    It has the methods of `asyncio.Protocol` and does not derive from it: compiled, an interpreted base makes it slow.
-    """
-
-    __slots__ = (
-        "_server",
-        "_counters",
-        "_connection",
-        "_transport",
-        "_output_bytes_max",
-        "_asking_bytes",
-        "_is_slow_reader",
-        "_paused",
-        "_turn_time",
-        "_share_bytes",
-        "_took_s",
-        "_meter",
-        "_unread",
-        "_client_id",
-        "_address",
-        "address_key",
-        "_end_detail",
-        "_enhanced",
-    )
-
-    def __init__(self, server: "Server") -> None:
-        Link.__init__(self)
+    def __init__(self, server: Server, listener: Listener) -> None:
+        StreamLink.__init__(self)
         self._server: Final = server
+        self._listener: Final = listener
         self._counters: Final = server.core.counters
-        limits = server.limits
-        self._connection: Final = server.new_protocol(self._output_waits, self._make_room)
+        limits = listener.limits
+        self._connection: Final = server.new_protocol(limits, self._output_waits, self._make_room)
         self._transport: ByteTransport | None = None
         self._output_bytes_max = limits.output_bytes_max  # less while it is throttled
         self._asking_bytes: Final = min(PENDING_BYTES_ASKED, self._output_bytes_max)
@@ -78,10 +64,9 @@ class StreamConnection(Link):
         self._turn_time: Final = server.turn_time
         self._share_bytes = SHARE_BYTES
         self._took_s = 0.0  # CPU time of its last read that was timed
-        self._meter: Final = Meter(self, server) if limits.has_client_rates() else None
+        self._meter: Final = Meter(limits, server.now_ms()) if limits.has_client_rates() else None
         self._unread = b""  # has come, and is processed in the next turns
         self._client_id = self._address = ""  # for log lines, and the latter for the record of its connection
-        self.address_key = ""  # what its address counts as
         self._end_detail = ""  # why the transport is gone
         self._enhanced: EnhancedAuthentication | None = None  # of a client that sends AUTH
 
@@ -92,7 +77,7 @@ class StreamConnection(Link):
         peer = transport.get_extra_info("peername")
         self._address = shown_peer(peer)
         self.address_key = self._server.addresses.key(peer)
-        if not self._server.admit(self, transport, self.address_key):
+        if not self._server.admit(self, transport, self._listener):
             self._connection.lost()
             transport.abort()
             return
@@ -107,9 +92,8 @@ class StreamConnection(Link):
             self._receive_share(data)
 
     def proceed(self) -> None:
-        """A new turn has begun: process the next share of what has come, or read on."""
         if self._paused & ~TURN and self._unread:
-            self._server.rest(self)  # it is held back for another reason as well
+            self._server.rest(self)  # there is another reason not to read from it
             return
         unread, self._unread = self._unread, b""
         if unread:
@@ -120,10 +104,7 @@ class StreamConnection(Link):
                 self._lost()
 
     def cut_share(self) -> None:
-        """To write what a turn has made of this client's packets took long.
-
-        A fourth: the share has just been doubled if processing the packets themselves was quick.
-        """
+        # A fourth: the share has just been doubled if processing the packets themselves was quick.
         self._share_bytes = max(SHARE_BYTES_MIN, self._share_bytes // 4)
 
     def _receive_share(self, data: bytes) -> None:
@@ -150,18 +131,40 @@ class StreamConnection(Link):
         before_s = time.thread_time()
         self._receive(data[:share_bytes] if is_whole else data)
         took_s = self._took_s = time.thread_time() - before_s
-        turn_time.shares_s += took_s
+        turn_time.spent(took_s)
         if took_s > LIGHT_S:
             _give_way(0)
         is_behind = server.core.is_behind() and (took_s > LIGHT_S or is_whole)
         self._share_bytes = adapted_share(share_bytes, took_s, is_whole, is_behind)
         if meter is not None:
-            meter.charge(self._counters.publish_received - publishes, min(len(data), share_bytes))
+            self._charge(meter, self._counters.publish_received - publishes, min(len(data), share_bytes))
         if is_behind:
             server.pause(self)
         if is_whole and self._connection.state < CLOSING:
             self._unread = data[share_bytes:]
             server.rest(self)
+
+    def _charge(self, meter: Meter, publishes: int, size_bytes: int) -> None:
+        """This much was processed: the client is not read from for as long as its rates ask for."""
+        wait_s = meter.charge(publishes, size_bytes, self._server.now_ms())
+        if wait_s and not self._paused & RATE:
+            self.pause_reading(RATE)
+            self._wait_for_rate(meter, wait_s)
+
+    def _wait_for_rate(self, meter: Meter, wait_s: float) -> None:
+        self._counters.clients_slowed_by_rate += 1
+        self._server.loop.call_later(wait_s, self._waited_for_rate, meter)
+
+    def _waited_for_rate(self, meter: Meter) -> None:
+        if not self.is_open():
+            return
+        now_ms = self._server.now_ms()
+        self._server.core.heard(self, now_ms)
+        wait_s = meter.charge(0, 0, now_ms)
+        if wait_s:
+            self._wait_for_rate(meter, wait_s)
+        else:
+            self.resume_reading(RATE)
 
     def _receive(self, data: bytes) -> None:
         connection = self._connection
@@ -188,7 +191,7 @@ class StreamConnection(Link):
                 self.fail(connection.failure)
             elif self.waiting > WAITING_MAX or server.store.group_bytes() > server.group_bytes_max:
                 server.pause(self)
-        except Exception as error:  # our own bug: this connection ends, the others go on
+        except Exception as error:  # our own bug: only this connection ends
             server.bug(error)
             if self.session is not None:
                 server.core.lost(self, "internal error", server.now_ms())
@@ -209,18 +212,12 @@ class StreamConnection(Link):
             self._receive(self._unread)
             self._unread = b""
         self._server.unopened.remove(self)
-        self._server.forget(self, self.address_key)
+        self._server.forget(self, self._listener)
         self._enhanced = None
         if self._connection.state < CLOSING and self.session is not None:
             now_ms = self._server.begin_turn()
             self._server.core.lost(self, self._end_detail, now_ms)
         self._connection.lost()
-
-    def eof_received(self) -> bool:
-        return False  # the transport closes
-
-    def pause_writing(self) -> None:
-        """What the transport has not sent is asked for after a write, in `flush`."""
 
     def resume_writing(self) -> None:
         if self._transport is not None and self._connection.state < CLOSING:
@@ -230,7 +227,6 @@ class StreamConnection(Link):
     # -- before CONNACK ------------------------------------------------------------------------------------------
 
     def connect_timed_out(self) -> None:
-        """CONNACK was not sent in time."""
         state = self._connection.state
         if state >= OPEN:
             return
@@ -250,7 +246,7 @@ class StreamConnection(Link):
             self._enhanced_authentication().begin(connect, connect.authentication_method, certificate_name)
             return
         try:
-            identity = self._server.authenticator.identity_now(connect, certificate_name)
+            identity = self._authenticator().identity_now(connect, certificate_name)
         except Refused as refusal:
             self.refused(refusal)
             return
@@ -262,7 +258,7 @@ class StreamConnection(Link):
             self.pause_reading(OPENING)
 
     def _authenticate_later(self, connect: Connect, certificate_name: str | None) -> None:
-        self._server.authenticator.authenticate(
+        self._authenticator().authenticate(
             connect,
             certificate_name,
             lambda identity: self.accepted(connect, identity),
@@ -272,19 +268,26 @@ class StreamConnection(Link):
             self.address_key,
         )
 
+    def _authenticator(self) -> Authenticator:
+        return self._server.authenticator(self._listener.access)
+
     def _enhanced_authentication(self) -> EnhancedAuthentication:
         if self._enhanced is None:
-            self._enhanced = EnhancedAuthentication(self, self._connection, self._server.authenticator)
+            self._enhanced = EnhancedAuthentication(self, self._connection, self._authenticator())
         return self._enhanced
 
     def accepted(self, connect: Connect, identity: Identity) -> None:
-        """It is known who the client is: the core gives it its session."""
         if self._connection.state == AUTHENTICATING:  # else it has ended while it was checked
             self._connection.accepted()
             self._server.core.connect(self, connect, identity, self._connection.dialect.name, self._address)
 
+    def has_properties(self) -> bool:
+        return self._connection.dialect.has_properties
+
+    def tells_reasons(self) -> bool:
+        return self._connection.dialect.has_properties
+
     def refused(self, refusal: Refused) -> None:
-        """The client may not connect: say so in CONNACK."""
         if self._connection.state == AUTHENTICATING:
             self._server.addresses.refused_login(self.address_key, refusal.reason)
             self._counters.refuse_connection(refusal.reason)
@@ -292,51 +295,23 @@ class StreamConnection(Link):
             self.close(refusal.reason, refusal.detail)
 
     def fail(self, error: PeerError) -> None:
-        """The client broke a rule: its connection ends."""
         if self._connection.state < CLOSING:
             self._server.core.failed(self, error)
 
     # -- Link: from the core ---------------------------------------------------------------------------------------
 
-    def forward(self, message: Publish) -> bool:
-        """`Connection.forward`, with a shortcut for what follows the first output of a turn: a call less a receiver."""
-        connection = self._connection
-        encoded = connection.encoded
-        has_room = connection.pending_bytes <= self._output_bytes_max
-        if has_room and connection.out and (encoded.message is message or encoded.keep(message)):
-            connection.out.append(encoded.forwarded)
-            connection.pending_bytes += len(encoded.forwarded)
-            return True
-        return connection.forward(message)
-
-    def deliver(self, delivery: Delivery) -> bool:
-        is_delivered = self._connection.deliver(delivery)
-        if not is_delivered:
-            self._count_too_large()
-        return is_delivered
-
-    def deliver_run(self, messages: list[Publish], qos: int, packet_id: int, ids: tuple[int, ...]) -> bool:
-        return gather_messages(self._connection, messages, qos, packet_id, ids)
-
-    def deliver_retained(self, topics: list[bytes], payloads: list[bytes], qos: int, packet_id: int) -> bool:
-        return gather_retained(self._connection, topics, payloads, qos, packet_id)
-
-    def deliver_all(self, deliveries: list[Delivery]) -> int:
-        return gather_deliveries(self._connection, deliveries)
+    def deliver(self, delivery: Delivery) -> int:
+        return self._connection.deliver(delivery)
 
     def fits(self, delivery: Delivery) -> bool:
         negotiation = self._connection.negotiation
         return negotiation is None or negotiation.fits(delivery)
 
     def _count_too_large(self) -> None:
-        self._counters.dropped_too_large += self._connection.dropped_too_large
-        self._connection.dropped_too_large = 0
+        self._counters.dropped_too_large += self._connection.take_dropped()
 
-    def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
-        self._connection.acknowledge(packet_type, packet_id, reason)
-
-    def acknowledge_all(self, packet_type: int, packet_ids: list[int] | range, reason: int = 0) -> None:
-        self._connection.acknowledge_all(packet_type, packet_ids, reason)
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        self._connection.acknowledge(acknowledgement)
 
     def has_room(self) -> bool:
         return self._connection.pending_bytes <= self._output_bytes_max or self._make_room()
@@ -354,6 +329,9 @@ class StreamConnection(Link):
         """Whether more can come from the client."""
         return self._transport is not None and self._connection.state < CLOSING
 
+    def listener_name(self) -> str:
+        return self._listener.name
+
     def slowed_by(self) -> list[str]:
         return pause_names(self._paused) + (["slow reader"] if self._is_slow_reader else [])
 
@@ -368,15 +346,15 @@ class StreamConnection(Link):
         return transport.get_write_buffer_size()
 
     def throttle(self, is_throttled: bool) -> None:
-        most = self._server.limits.output_bytes_max
+        most = self._listener.limits.output_bytes_max
         self._output_bytes_max = min(most, WRITE_HIGH_WATER_BYTES) if is_throttled else most
-        self._connection.output_bytes_max = self._output_bytes_max
+        self._connection.bound_output(self._output_bytes_max)
 
     def opened(self) -> None:
         self._server.unopened.remove(self)
         if self.session is not None:  # the core has given an id to a client without one
             self._client_id = self.session.client_id
-        self._server.log.begin(self._client_id, self._address)
+        self._server.log.begin(self._client_id, self._address, self._listener.name)
         if self._connection.negotiation is not None and self.session is not None:
             self._connection.negotiation.resumed(self.session.received_ids.ids())
         packets = self._connection.opened()
@@ -390,7 +368,7 @@ class StreamConnection(Link):
 
     def close(self, reason: ReasonCode, detail: str) -> None:
         if self._connection.close(reason):
-            self._server.log.end(reason, self._client_id, self._address, detail)
+            self._server.log.end(reason, self._client_id, self._address, self._listener.name, detail)
             self._server.dirty.append(self)
 
     # -- out -------------------------------------------------------------------------------------------------------
@@ -399,7 +377,6 @@ class StreamConnection(Link):
         self._server.dirty.append(self)
 
     def flush(self) -> None:
-        """Send all that this turn gathered in one write, and end the connection if that was decided."""
         connection, transport = self._connection, self._transport
         if transport is None or connection.state > CLOSING:
             connection.data_to_send()  # it has nowhere to go
@@ -415,7 +392,7 @@ class StreamConnection(Link):
         elif self._paused or self._is_slow_reader or connection.pending_bytes > self._output_bytes_max:
             self._weigh_output()
         else:
-            connection.answer_bytes = 0
+            connection.answers_left()
 
     def _write(self, transport: ByteTransport) -> None:
         connection = self._connection
@@ -454,7 +431,7 @@ class StreamConnection(Link):
         """A client that leaves its answers unread gets no more of them; one that has caught up gets what it is owed."""
         connection = self._connection
         if connection.pending_bytes <= self._output_bytes_max:
-            connection.answer_bytes = 0
+            connection.answers_left()
             if self._paused & UNREAD:
                 self.resume_reading(UNREAD)
             if self._is_slow_reader:
@@ -465,18 +442,15 @@ class StreamConnection(Link):
             self.pause_reading(UNREAD)
 
     def abort(self) -> None:
-        """End at once, whatever the client has not read."""
         if self._transport is not None:
             self._transport.abort()
 
     def pause_reading(self, reason: int) -> None:
-        """Stop reading; what has arrived waits in the kernel."""
         if not self._paused and self._transport is not None:
             self._transport.pause_reading()
         self._paused |= reason
 
     def resume_reading(self, reason: int) -> None:
-        """A reason is gone: read again, if it was the last."""
         if self._paused == reason and self._connection.state < CLOSING and self._transport is not None:
             self._transport.resume_reading()
         self._paused &= ~reason

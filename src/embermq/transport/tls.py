@@ -1,4 +1,4 @@
-"""TLS: the server's certificate, and the authority of its clients'.
+"""TLS of a listener: the server's certificate, and the authority of its clients'.
 
 Owns: which versions of TLS are spoken, and how certificates are checked.
 Never: what the name in a certificate may do; that is the access interface's.
@@ -6,46 +6,55 @@ Never: what the name in a certificate may do; that is the access interface's.
 
 import ssl
 from pathlib import Path
+from typing import Final, final
 
 
 class CertificateError(Exception):
     """A certificate, key or authority cannot be used; the sentence names the file."""
 
 
-def server_context(
-    certificate: Path, key: Path, client_ca: Path | None = None, require_client_certificate: bool = False
-) -> ssl.SSLContext:
-    """TLS 1.2 and newer with this certificate. With `client_ca`, a certificate that a client presents is verified."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= (
-        ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    )  # each costs memory or time that a client chooses
-    context.num_tickets = 1  # one is enough to resume a session; each is made and sent in the handshake
-    load_certificate(context, certificate, key)
-    if client_ca is not None:
-        _check_readable(client_ca)
+@final
+class ServerTls(ssl.SSLContext):
+    """TLS 1.2 and newer with one certificate. With `client_ca`, a certificate that a client presents is verified."""
+
+    def __new__(cls, *_: object, **__: object) -> "ServerTls":
+        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+
+    def __init__(
+        self, certificate: Path, key: Path, client_ca: Path | None = None, require_client_certificate: bool = False
+    ) -> None:
+        """Reads the files; raises `CertificateError`."""
+        self._certificate: Final = certificate
+        self._key: Final = key
+        self.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.options |= (
+            ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+        )  # each costs memory or time that a client chooses
+        self.num_tickets = 1  # one is enough to resume a session; each is made and sent in the handshake
+        self.reload()
+        if client_ca is not None:
+            _check_readable(client_ca)
+            try:
+                self.load_verify_locations(client_ca)
+            except ssl.SSLError as error:
+                raise CertificateError(f"{client_ca} holds no PEM certificate of an authority") from error
+            self.verify_mode = ssl.CERT_REQUIRED if require_client_certificate else ssl.CERT_OPTIONAL
+
+    def reload(self) -> None:
+        """Read the certificate and its key again, for the next connections: it can be renewed without a restart."""
+        _check_readable(self._certificate)
+        _check_readable(self._key)
         try:
-            context.load_verify_locations(client_ca)
+            # Without a password argument, OpenSSL would ask for one on the terminal; a server must not wait for input.
+            self.load_cert_chain(self._certificate, self._key, password=lambda: "")
         except ssl.SSLError as error:
-            raise CertificateError(f"{client_ca} holds no PEM certificate of an authority") from error
-        context.verify_mode = ssl.CERT_REQUIRED if require_client_certificate else ssl.CERT_OPTIONAL
-    return context
-
-
-def load_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
-    """Use this certificate from the next connection on: it can be renewed without a restart."""
-    _check_readable(certificate)
-    _check_readable(key)
-    try:
-        # Without a password argument, OpenSSL would ask for one on the terminal; a server must not wait for input.
-        context.load_cert_chain(certificate, key, password=lambda: "")
-    except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            raise CertificateError(f"the key {key} does not belong to the certificate {certificate}") from error
-        raise CertificateError(
-            f"{certificate} and {key} are not a PEM certificate and its key without a passphrase"
-        ) from error
+            if error.reason == "KEY_VALUES_MISMATCH":
+                sentence = f"the key {self._key} does not belong to the certificate {self._certificate}"
+            else:
+                sentence = (
+                    f"{self._certificate} and {self._key} are not a PEM certificate and its key without a passphrase"
+                )
+            raise CertificateError(sentence) from error
 
 
 def common_name(certificate: object) -> str | None:

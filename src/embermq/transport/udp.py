@@ -1,23 +1,27 @@
 """MQTT-SN over UDP: one socket, and all clients that send to it.
 
-Owns: the socket, the timer, and the order in which the engine's events are carried out. A shell around
-`protocol.sn.session.engine`.
+Owns: the socket, the multicast group in which clients search for a server (SEARCHGW and ADVERTISE are sent to it), the
+timer, and the order in which the engine's events are carried out. A shell around `protocol.sn.engine`.
 Never: what a datagram means, or a decision about a message. The engine and the core make those.
 """
 
 import asyncio
+import errno
 import logging
+import os
 import socket
 from contextlib import suppress
 from functools import partial
 from random import SystemRandom
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from embermq.broker.access import Identity
-from embermq.broker.link import Link
+from embermq.broker.session import ClientLink
 from embermq.protocol.errors import Refused
-from embermq.protocol.packets import Connack, Delivery, Disconnect, Packet, Publish
+from embermq.protocol.packets import Acknowledgement, Connack, Delivery, Disconnect, Packet, Publish
 from embermq.protocol.reasons import ReasonCode
+from embermq.protocol.sn.connection import VirtualConnection
+from embermq.protocol.sn.engine import Engine
 from embermq.protocol.sn.events import (
     Address,
     ClientEvent,
@@ -27,25 +31,19 @@ from embermq.protocol.sn.events import (
     Event,
     PacketReceived,
     RuleViolation,
-    SendDatagram,
     SessionlessPublish,
     WillChange,
 )
-from embermq.protocol.sn.session.connection import VirtualConnection
-from embermq.protocol.sn.session.engine import Engine
 from embermq.protocol.sn.settings import SnSettings
 from embermq.store.interface import StoreError
-from embermq.transport.addresses import shown
 from embermq.transport.authentication import Authenticator
-from embermq.transport.byte_transport import DatagramTransport
-from embermq.transport.multicast import Group, receive_from_group, send_on_own_network
-from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
-from embermq.transport.sockets.datagram_socket import DatagramSocket
+from embermq.transport.listener import Group, Listener
+from embermq.transport.rate_limited_log import QUIET, RateLimitedLog, shown_name
+from embermq.transport.server import Server
+from embermq.transport.sockets.addresses import shown
+from embermq.transport.sockets.datagram_socket import DATAGRAM_BYTES_MAX, DatagramSocket
+from embermq.transport.sockets.interface import DatagramTransport
 from embermq.transport.sockets.poll import Poll
-from embermq.transport.timer import Timer
-
-if TYPE_CHECKING:
-    from embermq.transport.server import Server
 
 logger: Final = logging.getLogger("embermq")
 
@@ -55,33 +53,26 @@ SO_RCVBUFFORCE: Final = 33
 """Linux: beyond net.core.rmem_max, for a privileged process. The socket module has no name for it."""
 CHECKS_MAX: Final = 32
 """How many passwords may wait to be checked. Any host can send a CONNECT, and each check takes milliseconds."""
-QUIET: Final = frozenset({ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN})
-"""Reasons of an end that are logged at debug level."""
 
 
 @final
-class SnLink(Link):
+class SnLink(ClientLink):
     """A virtual connection as the core sees it."""
 
-    __slots__ = ("_listener", "_connection")
-
-    def __init__(self, listener: "SnListener", connection: VirtualConnection) -> None:
+    def __init__(self, listener: "SnSocket", connection: VirtualConnection) -> None:
         # Only the engine knows that a silent client sleeps; and all clients send to one socket.
         super().__init__(supervises_keep_alive=True, can_be_held_back=False)
         self._listener: Final = listener
         self._connection: Final = connection
 
-    def deliver(self, delivery: Delivery) -> bool:
-        return self._connection.deliver(delivery, self._listener.begin_turn())
+    def deliver(self, delivery: Delivery) -> int:
+        return self._connection.deliver(delivery)
 
-    def forward(self, message: Publish) -> bool:
-        return self.deliver(Delivery(message))
-
-    def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
-        self._connection.acknowledge(packet_type, packet_id, reason, self._listener.begin_turn())
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        self._connection.acknowledge(acknowledgement)
 
     def send(self, packet: Packet) -> None:
-        self._connection.send(packet, self._listener.begin_turn())
+        self._connection.send(packet)
 
     def has_room(self) -> bool:
         return self._connection.has_room()
@@ -90,15 +81,19 @@ class SnLink(Link):
         raise AssertionError("a client of MQTT-SN cannot be held back")
 
     def opened(self) -> None:
-        self._connection.opened(self._listener.begin_turn())
+        self._connection.opened()
+
+    def listener_name(self) -> str:
+        return self._listener.listener.name
 
     def close(self, reason: ReasonCode, detail: str) -> None:
         level = logging.DEBUG if reason in QUIET else logging.WARNING
-        self._listener.log.log(
-            level, "%s (%s) disconnected: %s", shown_name(self._connection.client_id), self.address(), detail
-        )
-        self._connection.close(reason, self._listener.begin_turn())
+        self._listener.log_end(level, self, "disconnected", detail)
+        self._connection.close(reason)
         self._listener.forget(self._connection)
+
+    def client_id(self) -> str:
+        return self._connection.client_id
 
     def address(self) -> str:
         """Where the client is, for log lines and the record of its connection."""
@@ -107,36 +102,37 @@ class SnLink(Link):
 
 
 @final
-class SnListener:
+class SnSocket:
     """One UDP socket and all clients that send to it. It has the methods of `asyncio.DatagramProtocol`."""
 
-    def __init__(self, server: "Server", settings: SnSettings) -> None:
-        self.engine: Final = Engine(settings, SystemRandom())
-        self.log: Final = RateLimitedLog(logger, "MQTT-SN clients")  # a forged datagram can cause a line
+    def __init__(self, server: Server, listener: Listener) -> None:
+        self.listener: Final = listener
+        self.engine: Final = Engine(listener.sn or SnSettings(), SystemRandom(), self.begin_turn)
+        self._log: Final = RateLimitedLog(logger, "MQTT-SN clients")  # a forged datagram can cause a line
         self._server: Final = server
         self._links: Final[dict[VirtualConnection, SnLink]] = {}
         self._transport: DatagramTransport | None = None
         self._is_dirty = False  # something happened in this turn
-        self._out: list[SendDatagram] = []  # sent at the end of the turn
-        self._timer: Final = Timer(server, self._tick)
+        self._timer: Final = server.new_timer(self._tick)
         self._timer_ms = 0
         self._groups: Final[list[Group]] = []
-        self._group_transport: asyncio.BaseTransport | None = None  # receives from the group that clients search in
+        self._group_socket: socket.socket | None = None  # receives from the group that clients search in
         self._advertise_timer: asyncio.TimerHandle | None = None
-        # One thread of its own: a flood of CONNECTs here does not delay clients on TCP.
+        # With its own thread: a flood of CONNECTs here does not delay clients on TCP.
         self._authenticator: Final = Authenticator(
-            server.access, self.begin_turn, threads=1, waiting_max=CHECKS_MAX, name="authenticate-sn"
+            listener.access, self.begin_turn, threads=1, waiting_max=CHECKS_MAX, name="authenticate-sn"
         )
-        server.log.kinds.append(self.log)
-        server.core.counters.others.append(self.engine.counters.counts)
+        server.log.kinds.append(self._log)
+        server.core.add_counts(self.engine.counters.counts)
         server.end_of_turn.append(self._end_turn)
 
     # -- socket ------------------------------------------------------------------------------------------------------
 
-    async def listen(self, host: str, port: int, group: Group | None = None, poll: Poll | None = None) -> int:
+    async def listen(self, poll: Poll | None = None) -> int:
         """Bind, and take part in the group that clients search in; returns the port. Without a poll, the loop reads."""
-        loop = self._server.loop
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
+        loop, listener = self._server.loop, self.listener
+        group = listener.sn_group
+        found = await loop.getaddrinfo(listener.host, listener.port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
         bound = _bind(found[0][0], found[0][4])
         _enlarge_receive_buffer(bound)
         if poll is not None:
@@ -145,28 +141,30 @@ class SnListener:
             await loop.create_datagram_endpoint(lambda: self, sock=bound)  # type: ignore[type-var]
         if group is not None:
             try:
-                await self._join_group(bound, group)
+                self._join_group(bound, group)
             except OSError:
                 self.close()
                 raise
         return int(bound.getsockname()[1])
 
-    async def _join_group(self, bound: socket.socket, group: Group) -> None:
+    def _join_group(self, bound: socket.socket, group: Group) -> None:
         if self.engine.settings.answer_search:
-            self._group_transport = await receive_from_group(self._server.loop, bound, group, self._multicast_received)
+            self._group_socket = _socket_of_group(bound, group)
+            if self._group_socket is not None:
+                self._server.loop.add_reader(self._group_socket.fileno(), self._read_group, self._group_socket)
         if self.engine.settings.advertise_s:
-            send_on_own_network(bound)
+            bound.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, _own_network(bound))
             self._groups.append(group)
             self._advertise()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]  # uvloop's is no subclass of asyncio's
+        self._transport = transport  # type: ignore[assignment]  # uvloop's does not derive from asyncio's
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket was closed, by `close`."""
 
     def error_received(self, exc: Exception) -> None:
-        """A peer cannot be reached, which clients that are gone are known by anyway."""
+        """A peer cannot be reached: the engine finds out by its retries."""
 
     def pause_writing(self) -> None: ...
     def resume_writing(self) -> None: ...
@@ -179,11 +177,17 @@ class SnListener:
             self._advertise_timer.cancel()
         if self._transport is not None:
             self._transport.close()
-        if self._group_transport is not None:
-            self._group_transport.close()
+        if self._group_socket is not None:
+            self._server.loop.remove_reader(self._group_socket.fileno())
+            self._group_socket.close()
         self._transport = None
-        self._group_transport = None
+        self._group_socket = None
         self._authenticator.close()
+
+    def log_end(self, level: int, link: SnLink, what: str, detail: str) -> None:
+        """A client was disconnected, or lost."""
+        name = shown_name(link.client_id())
+        self._log.log(level, "%s (%s, %s) %s: %s", name, link.address(), self.listener.name, what, detail)
 
     def forget(self, connection: VirtualConnection) -> None:
         """The core has ended a client's connection."""
@@ -202,8 +206,12 @@ class SnListener:
         except Exception as error:
             self._server.bug(error)
 
-    def _multicast_received(self, data: bytes, addr: Address) -> None:
-        """A datagram was sent to the group that clients search in."""
+    def _read_group(self, group: socket.socket) -> None:
+        """A datagram was sent to the group that clients search in. The answer comes from the listener's own socket."""
+        try:
+            data, addr = group.recvfrom(DATAGRAM_BYTES_MAX)
+        except OSError:
+            return
         now_ms = self.begin_turn()
         try:
             self._carry_out(self.engine.receive_multicast(data, addr, now_ms))
@@ -232,10 +240,8 @@ class SnListener:
             self._carry_out(self.engine.take_events())
         except Exception as error:
             self._server.bug(error)
-        out = self._out
-        self._out = []
-        for event in out:
-            self._send(event.datagram, event.address)
+        for datagram, address in self.engine.data_to_send():
+            self._send(datagram, address)
         self._set_timer(now_ms)
 
     def _set_timer(self, now_ms: int) -> None:
@@ -266,9 +272,7 @@ class SnListener:
         """Carry out events, and those that follow from them, in order. Datagrams are sent at the end of the turn."""
         while events:
             for event in events:
-                if isinstance(event, SendDatagram):
-                    self._out.append(event)
-                elif isinstance(event, ClientEvent):
+                if isinstance(event, ClientEvent):
                     self._tell_core(event)
                 elif isinstance(event, ConnectRequest):
                     self._authenticate(event)
@@ -293,13 +297,7 @@ class SnListener:
             core.writable(link)
         elif isinstance(event, ClientLost):
             del self._links[event.connection]
-            self.log.log(
-                logging.WARNING,
-                "%s (%s) lost: %s",
-                shown_name(event.connection.client_id),
-                link.address(),
-                event.reason,
-            )
+            self.log_end(logging.WARNING, link, "lost", event.reason)
             core.lost(link, event.reason, self._server.begin_turn())
         elif isinstance(event, RuleViolation):
             core.failed(link, event.error)
@@ -311,7 +309,7 @@ class SnListener:
     def _publish_sessionless(self, message: Publish) -> None:
         """A message without a session has no client: it has the rights of anonymous clients."""
         try:
-            identity = self._server.access.authenticate("", None, None, None)
+            identity = self.listener.access.authenticate("", None, None, None)
             self._server.core.publish_sessionless(message, identity)
         except Refused:
             self.engine.counters.dropped_sessionless += 1
@@ -322,8 +320,7 @@ class SnListener:
         connect = event.connect
         link = SnLink(self, event.connection)
         self._links[event.connection] = link
-        if self._server.capacity.is_memory_full:
-            self._server.capacity.refused_for_memory += 1
+        if self._server.capacity.is_memory_refusal():
             busy = Refused("limits.memory_bytes_max is reached", reason=ReasonCode.SERVER_BUSY)
             self._refused(event, link, busy)
             return
@@ -364,7 +361,7 @@ class SnListener:
 
     def _may_take_over(self, identity: Identity, sleeper: SnLink) -> bool:
         session = sleeper.session
-        return session is not None and self._server.access.may_take_over(identity, session.identity.user_name)
+        return session is not None and self.listener.access.may_take_over(identity, session.identity.user_name)
 
 
 def _bind(family: int, address: tuple[str | int | bytes, ...]) -> socket.socket:
@@ -387,3 +384,30 @@ def _enlarge_receive_buffer(bound: socket.socket) -> None:
     got = bound.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
     if got < RECEIVE_BUFFER_BYTES:
         logger.info("the system keeps at most %d bytes of unread datagrams; raise net.core.rmem_max for bursts", got)
+
+
+def _socket_of_group(bound: socket.socket, group: Group) -> socket.socket | None:
+    """A socket that receives from a group on the network of the listener's. None: that one itself receives it now."""
+    membership = socket.inet_aton(group[0]) + _own_network(bound)
+    host, port = bound.getsockname()[:2]
+    if port == group[1] and host == "0.0.0.0":
+        bound.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+        return None
+    # A socket receives from a group only on the group's port, and never if it is bound to an address of this machine.
+    own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        own.setblocking(False)
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # other servers of this machine receive it too
+        own.bind(group)
+        own.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+    except OSError:
+        own.close()
+        raise
+    return own
+
+
+def _own_network(bound: socket.socket) -> bytes:
+    """The address of a socket, by which multicast finds the network; only IPv4 has groups here."""
+    if bound.family != socket.AF_INET:
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+    return socket.inet_aton(bound.getsockname()[0])

@@ -8,19 +8,16 @@ import base64
 import binascii
 import hashlib
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 from urllib.parse import unquote, urlsplit
 
-from embermq.transport.addresses import is_loopback, shown_peer
-from embermq.transport.byte_transport import ByteTransport
-from embermq.transport.http_log import http_log
-from embermq.transport.rate_limited_log import shown_name
+from embermq.transport.listener import Listener
+from embermq.transport.rate_limited_log import http_log, shown_name
+from embermq.transport.server import Server
+from embermq.transport.sockets.addresses import is_loopback, shown_peer
+from embermq.transport.sockets.interface import ByteReceiver, ByteTransport
 from embermq.transport.stream import StreamConnection
 from embermq.transport.websocket_frames import CLOSE, NORMAL, PONG, FrameReader, PacketFrames, head
-
-if TYPE_CHECKING:
-    from embermq.transport.server import Server
 
 # The name that clients must offer (MQTT-6.0.0-3), and the one that clients of 3.1 knew. Where both are offered the
 # first is selected. A client that offers none gets none (RFC 6455, 4.2.2); one that offers others only is refused.
@@ -56,8 +53,6 @@ class NotUpgraded(Exception):
 @final
 class Request:
     """An HTTP request without a body (RFC 9112). Of a header field that comes twice, the values are a list."""
-
-    __slots__ = ("_fields", "target")
 
     def __init__(self, head: bytes) -> None:
         """`head`: all before the empty line. Raises `NotUpgraded`."""
@@ -96,100 +91,73 @@ class Request:
         return [value.strip() for value in self.field(name).split(",") if value.strip()]
 
 
-@final
-class WebSocketSettings:
-    """Which requests become WebSockets of one listener."""
-
-    __slots__ = ("_is_loopback", "_origins", "_path")
-
-    def __init__(self, path: str | None = None, origins: Sequence[str] = (), is_loopback: bool = False) -> None:
-        """`path`: the only one; None: every path. `origins`: the web pages whose scripts may connect, "*" for all.
-
-        None named: all, but on a loopback address only pages of this machine. Anyone's page in a browser on this
-        machine could otherwise talk to a server that trusts the machine.
-        """
-        self._path: Final = path
-        self._origins: Final = frozenset([origin.lower() for origin in origins])
-        self._is_loopback: Final = is_loopback
-
-    def stream(self, server: "Server") -> "WebSocketStream":
-        """A new connection."""
-        return WebSocketStream(server, self)
-
-    def answer(self, request: Request) -> bytes:
-        """The answer that makes a WebSocket of a connection. Raises `NotUpgraded`."""
-        path = request.path()
-        if self._path is not None and path != self._path:
-            raise NotUpgraded(404, f"MQTT is at {self._path}", "the path is not listeners.ws_path")
-        if request.has_field("origin") and not self.may_come_from(request.field("origin")):
-            origin = shown_name(request.field("origin"))
-            raise NotUpgraded(
-                403,
-                "pages of this origin may not connect",
-                f"a page of {origin} may not connect (listeners.ws_origins)",
-            )
-        upgrades = [value.lower() for value in request.values("upgrade")]
-        connection = [value.lower() for value in request.values("connection")]
-        if "websocket" not in upgrades or "upgrade" not in connection:
-            raise NotUpgraded(400, "a request for a WebSocket is expected")
-        if request.field("sec-websocket-version") != "13":
-            raise NotUpgraded(426, "version 13 of WebSocket is expected")
-        key = request.field("sec-websocket-key")
-        if not _is_key(key):
-            raise NotUpgraded(400, "Sec-WebSocket-Key is not 16 bytes in base64")
-        accept = base64.b64encode(hashlib.sha1(key.encode() + _ACCEPT_SUFFIX, usedforsecurity=False).digest())
-        selected = self._selected(request.values("sec-websocket-protocol"))
-        return (
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
-            + accept
-            + (b"\r\nSec-WebSocket-Protocol: " + selected.encode() if selected else b"")
-            + b"\r\n\r\n"
+def answer(request: Request, listener: Listener) -> bytes:
+    """The answer that makes a WebSocket of a connection by this listener. Raises `NotUpgraded`."""
+    path = request.path()
+    if listener.ws_path is not None and path != listener.ws_path:
+        raise NotUpgraded(404, f"MQTT is at {listener.ws_path}", "the path is not listeners.ws_path")
+    if request.has_field("origin") and not may_come_from(request.field("origin"), listener):
+        origin = shown_name(request.field("origin"))
+        raise NotUpgraded(
+            403,
+            "pages of this origin may not connect",
+            f"a page of {origin} may not connect (listeners.ws_origins)",
         )
+    upgrades = [value.lower() for value in request.values("upgrade")]
+    connection = [value.lower() for value in request.values("connection")]
+    if "websocket" not in upgrades or "upgrade" not in connection:
+        raise NotUpgraded(400, "a request for a WebSocket is expected")
+    if request.field("sec-websocket-version") != "13":
+        raise NotUpgraded(426, "version 13 of WebSocket is expected")
+    key = request.field("sec-websocket-key")
+    if not _is_key(key):
+        raise NotUpgraded(400, "Sec-WebSocket-Key is not 16 bytes in base64")
+    accept = base64.b64encode(hashlib.sha1(key.encode() + _ACCEPT_SUFFIX, usedforsecurity=False).digest())
+    selected = _selected(request.values("sec-websocket-protocol"))
+    return (
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
+        + accept
+        + (b"\r\nSec-WebSocket-Protocol: " + selected.encode() if selected else b"")
+        + b"\r\n\r\n"
+    )
 
-    def _selected(self, offered: list[str]) -> str:
-        for name in SUBPROTOCOLS:
-            if name in offered:
-                return name
-        if offered:
-            raise NotUpgraded(400, 'the subprotocol "mqtt" is not among those that are offered')
-        return ""
 
-    def may_come_from(self, origin: str) -> bool:
-        """Only browsers say where a script comes from; every other client decides that itself."""
-        if "*" in self._origins:
-            return True
-        if self._origins:
-            return origin.lower() in self._origins
-        if not self._is_loopback:
-            return True
-        try:
-            return is_loopback(urlsplit(origin).hostname or "")
-        except ValueError:  # no address at all
-            return False
+def _selected(offered: list[str]) -> str:
+    for name in SUBPROTOCOLS:
+        if name in offered:
+            return name
+    if offered:
+        raise NotUpgraded(400, 'the subprotocol "mqtt" is not among those that are offered')
+    return ""
+
+
+def may_come_from(origin: str, listener: Listener) -> bool:
+    """Whether scripts of a web page may connect. Only browsers are bound to it; other clients can send anything.
+
+    `ws_origins` names the pages, "*" for all. Without it all may, but on a loopback address only pages of this machine:
+    anyone's page in a browser on this machine could otherwise talk to a server that trusts the machine.
+    """
+    if listener.ws_origins:
+        return "*" in listener.ws_origins or origin.lower() in [each.lower() for each in listener.ws_origins]
+    if not is_loopback(listener.host):
+        return True
+    try:
+        return is_loopback(urlsplit(origin).hostname or "")
+    except ValueError:  # no address at all
+        return False
 
 
 @final
-class WebSocketStream:
-    """A WebSocket: a `ByteTransport` for its connection, with the methods of `asyncio.Protocol` for its socket.
+class WebSocketStream(ByteReceiver):
+    """A WebSocket: it receives the bytes of its socket, and is a `ByteTransport` for its connection.
 
     The connection counts towards all limits from its first byte on, and its time for a CONNECT runs from there.
     """
 
-    __slots__ = (
-        "_frames",
-        "_is_closing",
-        "_packets",
-        "_request",
-        "_server",
-        "_settings",
-        "_transport",
-        "connection",
-    )
-
-    def __init__(self, server: "Server", settings: WebSocketSettings) -> None:
-        self.connection: Final = StreamConnection(server)
+    def __init__(self, server: Server, listener: Listener) -> None:
+        self.connection: Final = StreamConnection(server, listener)
         self._server: Final = server
-        self._settings: Final = settings
+        self._listener: Final = listener
         self._transport: ByteTransport | None = None
         self._request: bytes | None = b""  # what has come of it; None when it was answered
         self._frames: Final = FrameReader()
@@ -211,9 +179,9 @@ class WebSocketStream:
         received = frames.feed(data)
         if received and not self._is_closing:
             self.connection.data_received(received)
-        if frames.ping is not None:
-            self._pong(frames.ping)
-            frames.ping = None
+        ping = frames.take_ping()
+        if ping is not None:
+            self._pong(ping)
         if frames.closed is not None:
             self._end(frames.closed[:2])
         elif frames.problem and not self._is_closing:
@@ -224,12 +192,6 @@ class WebSocketStream:
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self.connection.connection_lost(exc)
-
-    def eof_received(self) -> bool:
-        return False  # the transport closes
-
-    def pause_writing(self) -> None:
-        """As `StreamConnection.pause_writing`."""
 
     def resume_writing(self) -> None:
         self.connection.resume_writing()
@@ -247,7 +209,7 @@ class WebSocketStream:
         try:
             if not end or len(request) > REQUEST_BYTES_MAX:
                 raise NotUpgraded(431, f"a request of more than {REQUEST_BYTES_MAX} bytes")
-            transport.write(self._settings.answer(Request(request)))
+            transport.write(answer(Request(request), self._listener))
             return rest
         except NotUpgraded as refused:
             self._refuse(transport, request, refused)

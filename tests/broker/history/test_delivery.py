@@ -8,17 +8,9 @@ import pytest
 
 from embermq.broker.access import Identity
 from embermq.broker.limits import Limits
-from embermq.protocol.packets import (
-    Connect,
-    Puback,
-    Publish,
-    Suback,
-    Subscribe,
-    SubscriptionRequest,
-    Unsuback,
-    Unsubscribe,
-)
+from embermq.protocol.packets import Connect, Publish, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
 from embermq.protocol.reasons import ReasonCode
+from support.acknowledgements import puback
 from support.core import Bench, ScriptedAccess
 from support.history import HistoryBench, HistoryLink
 
@@ -116,7 +108,7 @@ def test_the_bounds_in_time_are_from_on_and_before_to(bench: HistoryBench) -> No
     bench.drain()
     assert client.payloads() == [b"2", b"3", b"4"]
     session = client.session
-    assert session is not None and session.history is None, "it has ended"
+    assert session is not None and session.history_subscriptions == 0, "it has ended"
     bench.send(client, Unsubscribe(2, ["$replay/-8m/-5m/a"]))
     bench.commit()
     assert client.take() == [Unsuback(2, [ReasonCode.NO_SUBSCRIPTION_EXISTED])]
@@ -129,7 +121,7 @@ def test_up_to_now_is_up_to_the_subscribe(bench: HistoryBench) -> None:
     client = bench.join("reader")
     bench.ask(client, "$replay/-1h/now/a")
     bench.publish("a", b"later", 1)
-    bench.until(lambda: client.session is not None and client.session.history is None)
+    bench.until(lambda: client.session is not None and client.session.history_subscriptions == 0)
     assert client.payloads() == [b"durable", b"not durable yet"]
 
 
@@ -174,7 +166,7 @@ def test_messages_that_have_expired_are_part_of_what_was(bench: HistoryBench) ->
 def test_a_client_of_mqtt_5_is_told_offset_and_time(bench: HistoryBench) -> None:
     bench.publish("a", b"x", 1)
     bench.commit()
-    link = HistoryLink()
+    link = HistoryLink(is_v5=True)
     bench.core.connect(link, Connect("five"), Identity("", "five"), "MQTT 5.0", "test")
     bench.turn()
     link.take()
@@ -234,7 +226,7 @@ def test_the_history_subscriptions_of_a_client_take_turns(bench: HistoryBench) -
         bench.drain()
         messages = client.take_messages()
         got.update(each.topic_name for each in messages)
-        bench.send(client, *(Puback(each.packet_id) for each in messages))
+        bench.send(client, *(puback(each.packet_id) for each in messages))
         bench.commit()
     assert got.total() == 150
     assert min(got[f"plant/{number}"] for number in range(3)) >= 40, got
@@ -273,7 +265,7 @@ def test_as_of_is_the_whole_retained_set_of_then_once(bench: HistoryBench, qos: 
         for message in messages:
             assert message.retain and message.topic_name not in got
             got[message.topic_name] = message.payload
-        bench.send(client, *[Puback(message.packet_id) for message in messages if message.qos])
+        bench.send(client, *[puback(message.packet_id) for message in messages if message.qos])
         bench.drain()
     assert got == {f"state/{number:03}": b"then" for number in range(1, 700)}
     bench.publish("state/500", b"live", 1, True)
@@ -351,9 +343,7 @@ def test_a_store_in_memory_says_that_it_has_no_history() -> None:
 def test_read_rights_are_those_of_the_plain_filter(tmp_path: Path) -> None:
     access = ScriptedAccess("open/")
     bench = HistoryBench(tmp_path / "data")
-    bench.core = type(bench.core)(
-        bench.journal, access, Limits(), lambda: None, bench.bug, "test", "seed", shortcuts=True
-    )
+    bench.core = type(bench.core)(bench.journal, access, Limits(), lambda: None, bench.bug, "test", "seed")
     bench.publish("open/a", b"x", 1)
     bench.commit()
     client = bench.join("reader")
@@ -404,7 +394,7 @@ def test_it_lasts_as_long_as_the_connection_and_what_is_in_flight_comes_again(be
     bench.commit()
     assert again.payloads() == []
     session = again.session
-    assert session is not None and session.history is None and session.subscriptions == {}
+    assert session is not None and session.history_subscriptions == 0 and session.subscriptions == {}
 
 
 def test_after_a_restart_a_persistent_session_has_no_history_subscription(tmp_path: Path) -> None:

@@ -4,10 +4,9 @@ import pytest
 
 from embermq.protocol.errors import ProtocolError
 from embermq.protocol.mqtt.aliases import IncomingAliases, OutgoingAliases
-from embermq.protocol.mqtt.readers_v5 import WirePublish
-from embermq.protocol.packets import Publish
+from embermq.protocol.mqtt.readers import WirePublish
+from embermq.protocol.packets import Publish, RefusedPublish
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.refused_publish import RefusedPublish
 from support.clauses import v5
 
 

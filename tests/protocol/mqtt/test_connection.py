@@ -13,16 +13,18 @@ from embermq.protocol.mqtt.encode import Encodings, encode
 from embermq.protocol.mqtt.states import AUTHENTICATING, AWAITING_CONNECT, CLOSED, CLOSING, OPEN, OPENING, TRANSITIONS
 from embermq.protocol.packets import (
     PUBACK,
+    Acknowledgement,
     Connack,
     Connect,
     Delivery,
+    Packet,
     Pingreq,
     Pingresp,
-    Puback,
     Publish,
     Suback,
 )
 from embermq.protocol.reasons import ReasonCode
+from support.acknowledgements import puback
 from support.clauses import v311
 
 CONNECT = encode(Connect("c"))
@@ -95,8 +97,8 @@ def test_what_the_table_does_not_list_is_our_bug() -> None:
 
 
 @v311("MQTT-3.1.0-1")
-@pytest.mark.parametrize("first", [Pingreq(), Publish("a", b"x"), Puback(1)])
-def test_the_first_packet_must_be_connect(first: Pingreq | Publish | Puback) -> None:
+@pytest.mark.parametrize("first", [Pingreq(), Publish("a", b"x"), puback(1)])
+def test_the_first_packet_must_be_connect(first: Packet) -> None:
     client = connection()
     assert client.receive_data(encode(first) + CONNECT) == []
     assert isinstance(client.failure, ProtocolError)
@@ -188,11 +190,11 @@ def test_output_is_gathered_until_it_is_taken() -> None:
     client = opened(output_waits=lambda: told.append("output"))
     message = Publish("t", b"hi", 1, packet_id=7)
     client.forward(message)
-    client.deliver(Delivery(message, 1, False, False, 300))
-    client.deliver(Delivery(message, 2, True, True, 301))
-    client.deliver(Delivery(message, 0, True))
-    client.deliver(Delivery(message))
-    client.acknowledge(PUBACK, 7, 0)
+    client.deliver(Delivery([message], 1, False, False, 300))
+    client.deliver(Delivery([message], 2, True, True, 301))
+    client.deliver(Delivery([message], 0, True))
+    client.deliver(Delivery([message]))
+    client.acknowledge(Acknowledgement(PUBACK, 7))
     client.send(Pingresp())
     assert told == ["output"]
     expected = [
@@ -201,7 +203,7 @@ def test_output_is_gathered_until_it_is_taken() -> None:
         Publish("t", b"hi", 2, True, True, 301),
         Publish("t", b"hi", 0, True),
         Publish("t", b"hi"),
-        Puback(7),
+        puback(7),
         Pingresp(),
     ]
     wire = b"".join(map(encode, expected))
@@ -226,9 +228,9 @@ def test_qos_0_is_dropped_when_too_much_output_waits_and_the_rest_is_not() -> No
     client = opened(output_bytes_max=100)
     message = Publish("t", bytes(60))
     assert [client.forward(message) for _ in range(3)] == [True, True, False]
-    assert not client.deliver(Delivery(message, 0, True))
+    assert not client.deliver(Delivery([message], 0, True))
     assert not client.has_room()
-    assert client.deliver(Delivery(message, 1, False, False, 1))
+    assert client.deliver(Delivery([message], 1, False, False, 1))
     client.send(Pingresp())
     assert client.pending_bytes == 2 * 65 + 67 + 2
     client.data_to_send()
@@ -262,5 +264,5 @@ def test_after_the_end_output_has_nowhere_to_go() -> None:
     client.send(Pingresp())
     client.lost()
     assert client.data_to_send() == []
-    client.acknowledge(PUBACK, 1, 0)
+    client.acknowledge(Acknowledgement(PUBACK, 1))
     assert told == ["output"]

@@ -118,7 +118,7 @@ def test_31_takes_a_packet_again_with_its_dup_flag() -> None:
 def test_what_31_cannot_say() -> None:
     assert (MQTT_31.suback_failure, MQTT_311.suback_failure) == (0, 0x80)
     assert (MQTT_31.has_session_present, MQTT_311.has_session_present) == (False, True)
-    assert not MQTT_31.has_publish_properties and not MQTT_311.has_publish_properties
+    assert not MQTT_31.has_properties and not MQTT_311.has_properties
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import MQTT_5
 from embermq.protocol.mqtt.encode import SHARED_BYTES_MIN, Encodings, encode
-from embermq.protocol.mqtt.readers_v5 import WirePublish
+from embermq.protocol.mqtt.readers import WirePublish
 from embermq.protocol.mqtt.settings import Mqtt5Settings
 from embermq.protocol.mqtt.states import AUTHENTICATING, OPEN
 from embermq.protocol.packets import (
     PUBACK,
     PUBCOMP,
     PUBREC,
+    Acknowledgement,
     Auth,
     Connack,
     Connect,
@@ -22,12 +23,11 @@ from embermq.protocol.packets import (
     Disconnect,
     Packet,
     Pingreq,
-    Puback,
     Publish,
-    Pubrec,
     Suback,
 )
 from embermq.protocol.reasons import ReasonCode
+from support.acknowledgements import puback, pubrec
 from support.clauses import v5
 
 LEVELS = (3, 4, 5)
@@ -173,20 +173,20 @@ def test_before_connack_the_answer_is_connack_and_only_one() -> None:
 
 def test_a_failed_acknowledgement_has_its_reason_and_a_success_is_short() -> None:
     client = opened()
-    client.acknowledge(PUBACK, 7, 0)
+    client.acknowledge(Acknowledgement(PUBACK, 7))
     assert client.data_to_send() == [bytes.fromhex("40 02 0007")]
-    client.acknowledge(PUBACK, 7, ReasonCode.NO_MATCHING_SUBSCRIBERS)
+    client.acknowledge(Acknowledgement(PUBACK, 7, 1, ReasonCode.NO_MATCHING_SUBSCRIBERS))
     assert client.data_to_send() == [bytes.fromhex("40 03 0007 10")]
-    client.acknowledge(PUBREC, 7, ReasonCode.QUOTA_EXCEEDED)
+    client.acknowledge(Acknowledgement(PUBREC, 7, 1, ReasonCode.QUOTA_EXCEEDED))
     data = client.data_to_send()[0]
     assert b"Quota exceeded" in data
-    assert Decoder(LIMIT, server=False, dialect=MQTT_5).feed(data) == [Pubrec(7, 0x97)]
+    assert Decoder(LIMIT, server=False, dialect=MQTT_5).feed(data) == [pubrec(7, 0x97)]
 
 
 @v5("MQTT-3.1.2-29")
 def test_a_client_that_asks_for_no_problem_information_gets_none() -> None:
     client = opened(connect(request_problem_information=False))
-    client.acknowledge(PUBACK, 7, ReasonCode.QUOTA_EXCEEDED)
+    client.acknowledge(Acknowledgement(PUBACK, 7, 1, ReasonCode.QUOTA_EXCEEDED))
     client.close(ReasonCode.KEEP_ALIVE_TIMEOUT)
     assert client.data_to_send() == [bytes.fromhex("40 03 0007 97  e0 01 8d")]
 
@@ -194,7 +194,7 @@ def test_a_client_that_asks_for_no_problem_information_gets_none() -> None:
 @v5("MQTT-3.4.2-2", "MQTT-3.14.2-3")
 def test_a_reason_string_that_does_not_fit_is_left_out() -> None:
     client = opened(connect(maximum_packet_size=18))
-    client.acknowledge(PUBACK, 7, ReasonCode.QUOTA_EXCEEDED)
+    client.acknowledge(Acknowledgement(PUBACK, 7, 1, ReasonCode.QUOTA_EXCEEDED))
     client.close(ReasonCode.KEEP_ALIVE_TIMEOUT)
     assert client.data_to_send() == [bytes.fromhex("40 03 0007 97  e0 01 8d")]
 
@@ -217,9 +217,9 @@ def test_more_messages_than_the_receive_maximum_are_an_error() -> None:
     client = opened(receive_maximum=2)
     assert client.receive_data(wire(message(1), Publish("a", b"x"), message(2, 2), message(2, 2))) != []
     assert client.failure is None, "a repeated identifier counts once"
-    client.acknowledge(PUBACK, 1, 0)
+    client.acknowledge(Acknowledgement(PUBACK, 1))
     assert client.receive_data(wire(message(3))) == [message(3)]
-    client.acknowledge(PUBREC, 2, 0)
+    client.acknowledge(Acknowledgement(PUBREC, 2))
     assert client.receive_data(wire(Pingreq(), message(4), Pingreq())) == [Pingreq()]
     assert client.failure is not None and client.failure.reason == ReasonCode.RECEIVE_MAXIMUM_EXCEEDED
 
@@ -229,7 +229,7 @@ def test_what_ends_an_exchange_makes_room_for_another() -> None:
     for packet_type, reason in ((PUBACK, 0), (PUBACK, 0x97), (PUBCOMP, 0), (PUBREC, 0x97)):
         client.receive_data(wire(message(9)))
         assert client.failure is None
-        client.acknowledge(packet_type, 9, reason)
+        client.acknowledge(Acknowledgement(packet_type, 9, 1, reason))
 
 
 def test_messages_of_the_session_before_count() -> None:
@@ -267,9 +267,9 @@ def test_every_delivery_is_written_as_it_is(shortcuts: bool, payload: bytes, pro
     message = Publish("a/b", payload, 2, True, properties=properties)
     for _ in range(2):
         assert client.forward(message)
-        assert client.deliver(Delivery(message, 0, True))
-        assert client.deliver(Delivery(message, 1, False, False, 258))
-        assert client.deliver(Delivery(message, 2, True, True, 259))
+        assert client.deliver(Delivery([message], 0, True))
+        assert client.deliver(Delivery([message], 1, False, False, 258))
+        assert client.deliver(Delivery([message], 2, True, True, 259))
         expected = [
             Publish("a/b", payload, properties=properties),
             Publish("a/b", payload, 0, True, properties=properties),
@@ -286,7 +286,7 @@ def test_identifiers_of_subscriptions_are_part_of_the_delivery() -> None:
     client = opened()
     message = Publish("a", b"x")
     for qos in (0, 1):
-        client.deliver(Delivery(message, qos, packet_id=qos, subscription_ids=(1, 300)))
+        client.deliver(Delivery([message], qos, packet_id=qos, subscription_ids=(1, 300)))
         client.forward(message)
         with_ids, plain = sent(client)
         assert with_ids == WirePublish(Publish("a", b"x", qos, packet_id=qos), 0, (1, 300))
@@ -301,7 +301,7 @@ def test_the_rest_of_the_expiry_is_sent() -> None:
     client.forward(message)
     now_us = 4_500_000
     client.forward(message)
-    client.deliver(Delivery(message, 1, packet_id=1))
+    client.deliver(Delivery([message], 1, packet_id=1))
     first, second, third = sent(client)
     assert isinstance(first, WirePublish) and isinstance(second, WirePublish) and isinstance(third, WirePublish)
     assert first.message.properties == bytes.fromhex("02 0000000a 01 01")
@@ -317,7 +317,7 @@ def test_a_message_that_is_too_large_for_a_client_is_dropped_for_it_alone() -> N
         for client in (large, small, large):
             taken = is_taken or client is large
             assert client.forward(message), "at QoS 0 it counts as sent"
-            assert client.deliver(Delivery(message, 1, packet_id=1)) == taken
+            assert client.deliver(Delivery([message], 1, packet_id=1)) == taken
             assert len(sent(client)) == (2 if taken else 0)
     assert (small.dropped_too_large, large.dropped_too_large) == (2, 0)
 
@@ -329,7 +329,7 @@ def test_a_client_that_allows_aliases_gets_them() -> None:
     for message in (first, first, second, second, first):
         client.forward(message)
         plain.forward(message)
-    client.deliver(Delivery(first, 1, packet_id=3))
+    client.deliver(Delivery([first], 1, packet_id=3))
     assert sent(client) == [
         WirePublish(first, 1),
         WirePublish(Publish("", b"x"), 1),
@@ -398,7 +398,7 @@ def test_connack_has_the_method_and_the_last_data() -> None:
     assert (answer.authentication_method, answer.authentication_data) == ("M", b"v")
     client.opened()
     assert client.state == OPEN
-    assert client.receive_data(wire(Puback(1))) == [Puback(1)]
+    assert client.receive_data(wire(puback(1))) == [puback(1)]
 
 
 ELSEWHERE = Mqtt5Settings(server_reference="other.example:1883")
@@ -443,7 +443,7 @@ def test_a_refused_client_is_told_of_another_server_as_far_as_it_fits(
 def test_the_server_sets_no_more_aliases_than_its_setting(maximum: int) -> None:
     client = opened(connect(topic_alias_maximum=10), settings=Mqtt5Settings(outgoing_aliases_max=maximum))
     for number in range(5):
-        assert client.deliver(Delivery(Publish(f"a-long-name-{number}", b""), 1, packet_id=1))
+        assert client.deliver(Delivery([Publish(f"a-long-name-{number}", b"")], 1, packet_id=1))
     used = {packet.topic_alias if isinstance(packet, WirePublish) else 0 for packet in sent(client)}
     assert used == (set(range(1, maximum + 1)) or {0})
 

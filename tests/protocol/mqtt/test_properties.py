@@ -8,13 +8,7 @@ from hypothesis import strategies as st
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
 from embermq.protocol.mqtt import properties as table
-from embermq.protocol.mqtt.fields import (
-    PROPERTIES_BYTES_MAX,
-    PROPERTIES_MAX,
-    Fields,
-    PropertyBounds,
-    variable_byte_integer,
-)
+from embermq.protocol.mqtt.fields import Fields, variable_byte_integer
 from embermq.protocol.mqtt.properties import (
     BINARY,
     BYTE,
@@ -36,6 +30,7 @@ from embermq.protocol.mqtt.properties import (
     write_properties,
     write_section,
 )
+from embermq.protocol.mqtt.settings import PROPERTIES_BYTES_MAX, PROPERTIES_MAX, Mqtt5Settings
 from embermq.protocol.packets import AUTH, CONNACK, CONNECT, DISCONNECT, PINGREQ, PUBACK, PUBLISH, SUBSCRIBE
 from embermq.protocol.reasons import ReasonCode
 from support.clauses import v5
@@ -211,8 +206,8 @@ def test_how_many_properties_and_bytes_a_section_may_have() -> None:
         assert caught.value.reason == ReasonCode.QUOTA_EXCEEDED
 
 
-@pytest.mark.parametrize("bounds", [PropertyBounds(2, 1_000), PropertyBounds(1_000, 14)])
-def test_the_bounds_of_a_section_can_be_lower(bounds: PropertyBounds) -> None:
+@pytest.mark.parametrize("bounds", [Mqtt5Settings(properties_max=2), Mqtt5Settings(properties_bytes_max=14)])
+def test_the_bounds_of_a_section_can_be_lower(bounds: Mqtt5Settings) -> None:
     one = bytes.fromhex("26 0000 0000")
     for count, is_right in ((2, True), (3, False)):
         section = variable_byte_integer(len(one) * count) + one * count

@@ -12,6 +12,7 @@ from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_311, Dialect
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Packet
+from support.acknowledgements import singles
 from support.clauses import v5, v311
 from support.packet_strategies import from_client, from_server, wire_of
 from support.packet_strategies_v5 import from_client_v5, from_server_v5
@@ -32,7 +33,7 @@ def assert_survives(packets: list[Packet], places: list[int], server: bool) -> N
     decoder = Decoder(PACKET_BYTES_MAX, server)
     read = [packet for piece in split(wire, places) for packet in decoder.feed(piece)]
     assert decoder.error is None
-    assert read == packets
+    assert singles(read) == packets  # acknowledgements that count up are read as one
 
 
 places: Final = st.lists(st.integers(0, 100_000), max_size=8)

@@ -6,7 +6,7 @@ from embermq.protocol.errors import PeerError
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import MQTT_5
 from embermq.protocol.mqtt.fields import variable_byte_integer
-from embermq.protocol.mqtt.readers_v5 import WirePublish
+from embermq.protocol.mqtt.readers import WirePublish
 from embermq.protocol.packets import Auth, Connect, Publish, Suback, Subscribe, Unsuback, Unsubscribe
 from support.clauses import v5
 from support.vectors.v5 import VECTORS

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from embermq.protocol.acknowledgements import Acknowledgements, parted
 from embermq.protocol.errors import PeerError
 from embermq.protocol.mqtt import shortcuts
 from embermq.protocol.mqtt.connection import Connection
@@ -18,38 +17,34 @@ from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_311, Dialect
 from embermq.protocol.mqtt.encode import RUN_PAYLOAD_BYTES_MAX, SHARED_BYTES_MIN, Encodings, encode
 from embermq.protocol.mqtt.shortcuts import (
-    gather_deliveries,
-    gather_messages,
-    gather_retained,
+    TopicNames,
     lone_puback,
     read_common,
 )
 from embermq.protocol.mqtt.states import OPEN
-from embermq.protocol.mqtt.writers import retained_publishes
 from embermq.protocol.packets import (
     PUBACK,
     PUBCOMP,
     PUBREC,
     PUBREL,
+    Acknowledgement,
+    Columns,
     Connect,
     Delivery,
     Packet,
     Pingresp,
-    Puback,
-    Pubcomp,
     Publish,
-    Pubrec,
-    Pubrel,
     Suback,
 )
 from embermq.protocol.reasons import ReasonCode
+from support.acknowledgements import is_puback, puback, pubcomp, pubrec, pubrel, singles
 from support.packet_strategies import from_client, packet_ids, payloads, short_names, wire_of
 from support.vectors.mutations import WIRES, mutated
 from support.vectors.vector import V31
 
 PACKET_BYTES_MAX: Final = 100_000
 ACKNOWLEDGEMENTS: Final = [
-    *map(wire_of, (Puback(1), Puback(65_535), Pubrec(2), Pubrel(3), Pubrel(0x6202), Pubcomp(4))),
+    *map(wire_of, (puback(1), puback(65_535), pubrec(2), pubrel(3), pubrel(0x6202), pubcomp(4))),
     b"\x40\x02\x00\x00",
     b"\x40\x82\x00\x00\x01",
     b"\x50\x03\x00\x01\x00",
@@ -62,25 +57,24 @@ def split(wire: bytes, places: list[int]) -> list[bytes]:
     return [wire[start:stop] for start, stop in pairwise(edges)]
 
 
+TYPES: Final = {PUBACK: puback, PUBREC: pubrec, PUBREL: pubrel, PUBCOMP: pubcomp}
+
+
 def outcome(error: PeerError | None) -> object:
     return None if error is None else (type(error), error.reason, error.clause, str(error))
 
 
 def assert_decoded_alike(pieces: list[bytes], bytes_max: int = PACKET_BYTES_MAX, server: bool = True) -> None:
     for dialect in (MQTT_311, MQTT_5):
-        quick, with_runs, general = (
+        quick, general = (
             Decoder(bytes_max, server, shortcuts=shortcuts, levels=(3, 4, 5), dialect=dialect)
-            for shortcuts in (True, True, False)
+            for shortcuts in (True, False)
         )
-        with_runs.has_runs = True
         for piece in pieces:
-            expected = general.feed(piece)
-            assert quick.feed(piece) == expected
-            assert parted(with_runs.feed(piece)) == expected
-            for decoder in (quick, with_runs):
-                assert outcome(decoder.error) == outcome(general.error)
-                assert decoder.rest_bytes_wanted == general.rest_bytes_wanted
-                assert decoder.dialect is general.dialect
+            assert singles(quick.feed(piece)) == general.feed(piece)
+            assert outcome(quick.error) == outcome(general.error)
+            assert quick.rest_bytes_wanted == general.rest_bytes_wanted
+            assert quick.dialect is general.dialect
 
 
 # -- read_common ---------------------------------------------------------------------------------------------------
@@ -138,67 +132,65 @@ def test_the_shortcut_reads_what_it_is_for() -> None:
         Publish("a", b"x", 0, True),
         Publish("a", bytes(300), 1, False, False, 1),
         Publish("a", b"", 2, True, True, 65_535),
-        Puback(1),
-        Pubrec(2),
-        Pubrel(3),
-        Pubcomp(4),
+        puback(1),
+        pubrec(2),
+        pubrel(3),
+        pubcomp(4),
     ]
     for dialect in (MQTT_311, MQTT_5):
         wire = b"".join(encode(packet, dialect) for packet in common)
         found: list[Packet] = []
-        end = read_common(wire + b"\xc0\0", 0, found, PACKET_BYTES_MAX, dialect.has_publish_properties)
+        end = read_common(wire + b"\xc0\0", 0, found, PACKET_BYTES_MAX, dialect.has_properties, TopicNames())
         assert end == len(wire)
         assert found == common
 
 
-def test_a_run_of_acknowledgements_is_one_packet() -> None:
-    for packet_type, packet in ((PUBACK, Puback), (PUBREC, Pubrec), (PUBREL, Pubrel), (PUBCOMP, Pubcomp)):
-        wire = b"".join(wire_of(packet(packet_id)) for packet_id in (1, 65_535, 256, 2, 2))
-        connection, _ = opened(shortcuts=True)
-        assert connection.receive_data(wire) == [Acknowledgements(packet_type, [1, 65_535, 256, 2, 2])]
-        assert connection.receive_data(wire[:-8]) == [packet(1), packet(65_535), packet(256)]
-        assert opened(shortcuts=False)[0].receive_data(wire[:8]) == [packet(1), packet(65_535)]
+def test_acknowledgements_that_count_up_are_one_packet() -> None:
+    connection, _ = opened(shortcuts=True)
+    for packet_type, single in TYPES.items():
+        ids = (*range(250, 260), 7, 7, *range(65_530, 65_536), 1)
+        wire = b"".join(wire_of(single(packet_id)) for packet_id in ids)
+        assert connection.receive_data(wire) == [
+            Acknowledgement(packet_type, 250, 10),
+            single(7),
+            single(7),
+            Acknowledgement(packet_type, 65_530, 6),
+            single(1),
+        ]
+        assert len(opened(shortcuts=False)[0].receive_data(wire)) == len(ids)
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([Puback, Pubrec, Pubrel, Pubcomp]), packet_ids, st.integers(1, 12)), max_size=5),
+    st.lists(st.tuples(st.sampled_from([*TYPES]), packet_ids, st.integers(1, 12)), max_size=5),
     st.sampled_from([b"", b"\xc0\x00", b"\x40\x03\x00\x01", b"\x40\x02\x00"]),
 )
-@example([(Pubrec, 65_530, 6), (Pubrec, 1, 6)], b"\x50\x03\x00\x00")
-@example([(Puback, 65_535, 1)] * 5, b"\x40\x03\x00\x00\x00")
+@example([(PUBREC, 65_530, 6), (PUBREC, 1, 6)], b"\x50\x03\x00\x00")
+@example([(PUBACK, 65_535, 1)] * 5, b"\x40\x03\x00\x00\x00")
 def test_acknowledgements_that_count_up_are_read_as_one_by_one(
-    stretches: list[tuple[type[Puback], int, int]], rest: bytes
+    stretches: list[tuple[int, int, int]], rest: bytes
 ) -> None:
     wire = b"".join(
-        wire_of(packet(packet_id))
-        for packet, first, count in stretches
+        wire_of(Acknowledgement(packet_type, packet_id))
+        for packet_type, first, count in stretches
         for packet_id in range(first, min(first + count, 65_536))
     )
     seen = []
     for shortcuts_on in (True, False):
         connection, _ = opened(shortcuts_on)
-        seen.append((parted(connection.receive_data(wire + rest)), outcome(connection.failure)))
+        seen.append((singles(connection.receive_data(wire + rest)), outcome(connection.failure)))
     assert seen[0] == seen[1]
-
-
-def test_acknowledgements_that_count_up_are_a_range() -> None:
-    connection, _ = opened(shortcuts=True)
-    wire = b"".join(wire_of(Pubrec(packet_id)) for packet_id in (*range(250, 260), 7, *range(65_530, 65_536), 1))
-    assert connection.receive_data(wire) == [
-        Acknowledgements(PUBREC, range(250, 260)),
-        Acknowledgements(PUBREC, [7, *range(65_530, 65_536), 1]),
-    ]
 
 
 def test_a_length_with_an_idle_byte_begins_no_run() -> None:
     wire = b"\x40\x82\x00\x00\x01" + b"\x40\x02\x00\x40" * 2
     connection, _ = opened(shortcuts=True)
-    assert parted(connection.receive_data(wire + wire)) == [Puback(1), Puback(64), Puback(64)] * 2
+    assert singles(connection.receive_data(wire + wire)) == [puback(1), puback(64), puback(64)] * 2
 
 
 def test_the_topic_names_that_are_kept_are_bounded() -> None:
-    cache = shortcuts._topic_names
-    decoder = Decoder(1000)
+    names = TopicNames()
+    cache = names.by_bytes
+    decoder = Decoder(1000, topic_names=names)
     for number in range(shortcuts.TOPIC_CACHE_MAX + 10):
         name = f"bounded/{number:05}"
         assert decoder.feed(b"\x30\x0f\x00\x0d" + name.encode()) == [Publish(name, b"")]
@@ -217,15 +209,15 @@ def test_a_bad_topic_name_is_not_kept() -> None:
 # -- lone_puback ---------------------------------------------------------------------------------------------------
 
 
-@given(st.binary(min_size=0, max_size=6) | packet_ids.map(lambda packet_id: wire_of(Puback(packet_id))))
+@given(st.binary(min_size=0, max_size=6) | packet_ids.map(lambda packet_id: wire_of(puback(packet_id))))
 def test_a_lone_puback_is_what_the_general_path_reads(data: bytes) -> None:
     packet_id = lone_puback(data)
     decoder = Decoder(1000, shortcuts=False)
     packets = decoder.feed(data)
     if packet_id:
-        assert packets == [Puback(packet_id)]
+        assert packets == [puback(packet_id)]
     else:
-        assert len(packets) != 1 or not isinstance(packets[0], Puback) or decoder.rest_bytes_wanted or len(data) != 4
+        assert len(packets) != 1 or not is_puback(packets[0]) or decoder.rest_bytes_wanted or len(data) != 4
 
 
 def test_a_lone_puback_is_told_from_bytes_that_only_look_like_one() -> None:
@@ -297,27 +289,27 @@ MESSAGES: Final = [
     Publish("a", b"x", properties=b"\x01\x01"),
 ]
 messages: Final = st.sampled_from(MESSAGES) | st.builds(Publish, short_names, payloads)
-deliveries: Final = st.builds(Delivery, messages, st.integers(0, 2), st.booleans(), st.booleans(), packet_ids)
-# Many neighbours have the same topic name and length, as the messages of a queue have, and many differ in one of both.
-runs: Final = st.lists(
-    st.builds(
-        Delivery,
-        st.sampled_from([Publish(name, payload) for name in ("a", "b") for payload in (b"", b"x", b"y")]) | messages,
-        st.integers(1, 2),
-        st.sampled_from([False, False, False, True]),
-        st.sampled_from([False, False, False, True]),
-        packet_ids,
-        st.sampled_from([(), (), (), (7,)]),
-    ),
-    min_size=1,
-    max_size=40,
+deliveries: Final = st.builds(
+    Delivery, messages.map(lambda one: [one]), st.integers(0, 2), st.booleans(), st.booleans(), packet_ids
 )
-acknowledgements: Final = st.tuples(st.sampled_from([PUBACK, PUBREC, PUBREL, PUBCOMP]), packet_ids)
-answers: Final = st.builds(
-    Acknowledgements,
-    st.sampled_from([PUBACK, PUBREC, PUBREL, PUBCOMP]),
-    st.lists(packet_ids, min_size=1, max_size=5)
-    | st.builds(lambda first, count: range(first, min(first + count, 65_536)), packet_ids, st.integers(1, 300)),
+# Many neighbours have the same topic name and length, as the messages of a queue have, and many differ in one of both.
+neighbours: Final = st.sampled_from([Publish(name, payload) for name in ("a", "b") for payload in (b"", b"x", b"y")])
+runs: Final = st.builds(
+    lambda messages, qos, retain, dup, packet_id, ids: Delivery(
+        messages, qos, retain, dup and qos > 0, packet_id if qos else 0, ids
+    ),
+    st.lists(neighbours | messages, min_size=1, max_size=40),
+    st.integers(0, 2),
+    st.sampled_from([False, False, False, True]),
+    st.sampled_from([False, False, False, True]),
+    st.sampled_from([1, 7, 32_760, 65_400]),
+    st.sampled_from([(), (), (), (7,)]),
+)
+acknowledgements: Final = st.builds(
+    lambda packet_type, first, count: Acknowledgement(packet_type, first, min(count, 65_536 - first)),
+    st.sampled_from([*TYPES]),
+    packet_ids,
+    st.sampled_from([1, 2, 300]),
 )
 retained: Final = st.lists(st.tuples(short_names, st.binary(max_size=200)), min_size=1, max_size=5)
 others: Final = st.sampled_from([Pingresp(), Suback(1, [0, 0x80])])
@@ -325,21 +317,24 @@ others: Final = st.sampled_from([Pingresp(), Suback(1, [0, 0x80])])
 steps: Final = st.tuples(
     st.integers(0, 2),
     st.one_of(
-        *(messages, deliveries, runs, acknowledgements, answers, retained, others),
+        *(messages, deliveries, runs, acknowledgements, retained, others),
         *(st.sampled_from(WIRES), mutated(), st.none()),
     ),
 )
 
 
-def deliver_run(connection: Connection, run: list[Delivery], shortcuts_on: bool) -> int:
+def deliver_run(connection: Connection, run: Delivery, in_one: bool) -> int:
     """As the core does it: as long as there is room; how many were delivered."""
+    if in_one:
+        return connection.deliver(run) if not run.qos or connection.has_room() else 0
     done = 0
     while done < len(run) and connection.has_room():
-        count = gather_deliveries(connection, run[done:]) if shortcuts_on else 0
-        if not count:
-            assert connection.deliver(run[done])
-            count = 1
-        done += count
+        lone = run.part(done, done + 1)
+        if lone.columns is not None:
+            lone = Delivery(lone.unpacked(), lone.qos, lone.retain, lone.dup, lone.packet_id)
+        if not connection.deliver(lone):
+            break
+        done += 1
     return done
 
 
@@ -352,24 +347,18 @@ def carry_out(
         connection, told = connections[number]
         if isinstance(step, bytes):
             packet_id = connection.lone_puback(step)
-            seen.append([Puback(packet_id)] if packet_id else parted(connection.receive_data(step)))
+            seen.append([puback(packet_id)] if packet_id else singles(connection.receive_data(step)))
             seen.append(outcome(connection.failure))
         elif isinstance(step, Publish):
             seen.append(connection.forward(step))
         elif isinstance(step, Delivery):
-            seen.append(connection.deliver(step))
-        elif isinstance(step, list) and isinstance(step[0], Delivery):
             seen.append(deliver_run(connection, step, shortcuts_on))
-        elif isinstance(step, tuple):
-            connection.acknowledge(step[0], step[1], 0)
-        elif isinstance(step, Acknowledgements):
-            if shortcuts_on:
-                connection.acknowledge_all(step.packet_type, step.packet_ids)
-            else:
-                for packet_id in step.packet_ids:
-                    connection.acknowledge(step.packet_type, packet_id, 0)
+        elif isinstance(step, Acknowledgement):
+            for packet in [step] if shortcuts_on else singles([step]):
+                assert isinstance(packet, Acknowledgement)
+                connection.acknowledge(packet)
         elif isinstance(step, list):
-            deliver_retained(connection, step, shortcuts_on)
+            seen.append(deliver_run(connection, retained_run(step), shortcuts_on))
         elif isinstance(step, Packet):
             connection.send(step)
         else:
@@ -379,17 +368,9 @@ def carry_out(
     return seen
 
 
-def deliver_retained(connection: Connection, found: list[tuple[str, bytes]], shortcuts_on: bool) -> None:
-    """Retained messages, if there is room for all of them: the broker asks before."""
-    if connection.pending_bytes > 8_000:
-        return
-    if shortcuts_on:
-        assert gather_retained(
-            connection, [name.encode() for name, _ in found], [payload for _, payload in found], 0, 0
-        )
-        return
-    for name, payload in found:
-        assert connection.deliver(Delivery(Publish(name, payload, 0, True), 0, True))
+def retained_run(found: list[tuple[str, bytes]], qos: int = 0, packet_id: int = 0) -> Delivery:
+    columns = Columns([name.encode() for name, _ in found], [payload for _, payload in found])
+    return Delivery([], qos, True, False, packet_id, columns=columns)
 
 
 @settings(deadline=None, max_examples=400)
@@ -410,116 +391,50 @@ def test_retained_messages_of_every_length_are_written_alike(topic_bytes: int, d
         for qos, first_id in ((0, 0), (1, 7), (2, 32_767), (1, 65_534)):
             ids = [first_id, first_id + 1] if qos else [0, 0]
             messages = [Publish("n" * topic_bytes, payload, qos, True, False, packet_id) for packet_id in ids]
-            topics = [message.topic_name.encode() for message in messages]
-            written = retained_publishes(topics, [payload] * 2, dialect is MQTT_5, qos, first_id)
-            assert written == b"".join(encode(message, dialect) for message in messages)
-
-
-def test_retained_messages_for_a_client_with_a_maximum_are_written_one_by_one() -> None:
-    connection = new_connection(Encodings(), True, [])
-    connection.receive_data(encode(Connect("c", protocol_level=5, maximum_packet_size=20), MQTT_5))
-    connection.accepted()
-    connection.opened()
-    assert not gather_retained(connection, [b"a"], [b"x"], 0, 0)
-    assert connection.data_to_send() == []
-
-
-def test_retained_messages_for_which_there_is_no_room_are_written_one_by_one() -> None:
-    connection, _ = opened(True)
-    connection.data_to_send()
-    long = b"n" * 4_990
-    assert gather_retained(connection, [long], [b""], 0, 0)
-    assert gather_retained(connection, [long], [b""], 0, 0)
-    pending = connection.pending_bytes
-    assert not gather_retained(connection, [long], [b""], 0, 0)
-    assert connection.pending_bytes == pending
-
-
-@pytest.mark.parametrize("level", [4, 5])
-def test_no_retained_message_follows_the_end(level: int) -> None:
-    written = []
-    for shortcuts_on in (True, False):
-        connection, _ = opened(shortcuts_on, level)
-        assert connection.close(0x8B)
-        deliver_retained(connection, [("a", b"x"), ("b", b"y")], shortcuts_on)
-        written.append((connection.data_to_send(), connection.packets_taken))
-    assert written[0] == written[1]
+            connection, _ = opened(True, dialect.level)
+            connection.data_to_send()
+            connection.output_bytes_max = 1_000_000
+            found = [(message.topic_name, payload) for message in messages]
+            assert connection.deliver(retained_run(found, qos, first_id)) == 2
+            assert b"".join(connection.data_to_send()) == b"".join(encode(message, dialect) for message in messages)
 
 
 @settings(deadline=None, max_examples=200)
-@given(runs, st.sampled_from([4, 5]))
-def test_a_run_is_sent_as_its_messages_one_by_one(run: list[Delivery], level: int) -> None:
-    seen = [carry_out([opened(is_on, level)], [(0, run), (0, None)], is_on) for is_on in (True, False)]
-    assert seen[0] == seen[1]
-
-
-@settings(deadline=None, max_examples=200)
-@given(
-    st.lists(st.sampled_from([Publish(name, bytes(size)) for name in ("a", "b") for size in (0, 1, 511, 512)])),
-    st.sampled_from(MESSAGES) | st.none(),
-    st.integers(1, 2),
-    st.sampled_from([1, 7, 32_760, 65_400]),
-    st.sampled_from([(), (), (7,)]),
-    st.sampled_from([4, 5, V31]),
-    st.integers(0, 9_000),
-)
-def test_new_messages_are_sent_as_one_by_one(
-    many: list[Publish],
-    other: Publish | None,
-    qos: int,
-    packet_id: int,
-    ids: tuple[int, ...],
-    level: int,
-    pending: int,
-) -> None:
-    new = [*many, Publish("a", b"x"), *([] if other is None else [other])]
+@given(runs, st.sampled_from([4, 5, V31]), st.integers(0, 9_000))
+def test_a_run_is_sent_as_its_messages_one_by_one(run: Delivery, level: int, pending: int) -> None:
     seen = []
-    for shortcuts_on in (True, False):
-        connection, _ = opened(shortcuts_on, level)
+    for is_on in (True, False):
+        connection, told = opened(is_on, level)
         connection.pending_bytes += pending
-        if not shortcuts_on or not gather_messages(connection, new, qos, packet_id, ids):
-            for number, message in enumerate(new):
-                assert connection.deliver(Delivery(message, qos, False, False, packet_id + number, ids))
-        pending_bytes = connection.pending_bytes
-        seen.append((b"".join(connection.data_to_send()), connection.packets_taken, pending_bytes))
+        seen.append(carry_out([(connection, told)], [(0, run), (0, None)], is_on))
     assert seen[0] == seen[1]
 
 
-def test_new_messages_are_one_part_if_there_is_room_and_all_are_short() -> None:
-    connection, _ = opened(True)
-    short = [Publish("a", bytes(100)) for _ in range(40)]
-    assert gather_messages(connection, short, 1, 7, ())
-    assert len(connection.out) == 1
-    assert not gather_messages(connection, [*short, Publish("a", bytes(RUN_PAYLOAD_BYTES_MAX + 1))], 1, 47, ())
-    assert gather_messages(connection, short, 1, 47, ())
-    pending_bytes = connection.pending_bytes
-    assert not gather_messages(connection, short, 1, 87, ()), "there is no room for all of them"
-    assert connection.pending_bytes == pending_bytes
-
-
 @pytest.mark.parametrize("level", [4, 5])
-def test_a_run_is_one_part_up_to_what_the_general_path_must_send(level: int) -> None:
-    connection, _ = opened(True, level)
-    plain = [Delivery(Publish("t", b"%d" % number, 1), 1, packet_id=number) for number in range(1, 9)]
-    assert gather_deliveries(connection, plain) == 8
-    assert len(connection.out) == 1
-    large = Delivery(Publish("t", bytes(RUN_PAYLOAD_BYTES_MAX + 1), 1), 1, packet_id=9)
-    assert gather_deliveries(connection, [*plain[:3], large, *plain]) == 3
-    with_ids = Delivery(plain[0].message, 1, packet_id=9, subscription_ids=(1,))
-    assert gather_deliveries(connection, [with_ids, *plain]) == (9 if level == 4 else 0)
+def test_a_run_is_one_part_up_to_what_must_be_sent_alone(level: int) -> None:
+    plain = [Publish("t", b"%d" % number, 1) for number in range(8)]
+    for extra, ids, parts in (
+        ([], (), 1),
+        ([Publish("t", bytes(RUN_PAYLOAD_BYTES_MAX + 1), 1)], (), 1 + 3 + 1),
+        ([], (1,), 1 if level == 4 else 3 * 16),
+    ):
+        connection, _ = opened(True, level)
+        connection.data_to_send()
+        run = Delivery([*plain, *extra, *plain], 1, packet_id=1, subscription_ids=ids)
+        assert connection.deliver(run) == len(run)
+        assert len(connection.out) == parts
 
 
 def test_a_run_ends_where_the_room_ends() -> None:
     connection, told = opened(True)
-    plain = [Delivery(Publish("t", bytes(992), 1), 1, packet_id=number) for number in range(1, 20)]
-    assert gather_deliveries(connection, plain) == 11, "ten fill the output exactly, one goes beyond"
-    assert gather_deliveries(connection, plain) == 0
+    run = Delivery([Publish("t", bytes(992), 1)] * 19, 1, packet_id=1)
+    assert connection.deliver(run) == 11, "ten fill the output exactly, one goes beyond"
     assert not connection.has_room()
-    assert told == ["output", "no room"]
+    assert told == ["output", "no room", "no room"]
 
 
-def test_a_client_that_a_publish_depends_on_gets_no_runs() -> None:
-    plain = [Delivery(Publish("t", b"x", 1), 1, packet_id=number) for number in range(1, 9)]
+def test_a_client_that_a_publish_depends_on_gets_its_messages_one_by_one() -> None:
+    run = Delivery([Publish("t", b"x", 1)] * 8, 1, packet_id=1)
     for connect in (
         Connect("c", protocol_level=5, maximum_packet_size=100),
         Connect("c", protocol_level=5, topic_alias_maximum=3),
@@ -528,19 +443,21 @@ def test_a_client_that_a_publish_depends_on_gets_no_runs() -> None:
         connection.receive_data(encode(connect, MQTT_5))
         connection.accepted()
         connection.opened()
-        assert gather_deliveries(connection, plain) == 0
+        connection.data_to_send()
+        assert connection.deliver(run) == 8
+        assert len(connection.out) >= 8
 
 
 @pytest.mark.parametrize("level", [4, 5])
 def test_nothing_of_a_run_follows_the_end(level: int) -> None:
-    run = [Delivery(Publish("t", b"x", 1), 1, packet_id=number) for number in range(1, 9)]
-    written = []
-    for shortcuts_on in (True, False):
-        connection, _ = opened(shortcuts_on, level)
-        assert connection.close(ReasonCode.SERVER_SHUTTING_DOWN)
-        assert deliver_run(connection, run, shortcuts_on) == 8
-        written.append((connection.data_to_send(), connection.packets_taken))
-    assert written[0] == written[1]
+    for run in (Delivery([Publish("t", b"x", 1)] * 8, 1, packet_id=1), retained_run([("a", b"x"), ("b", b"y")])):
+        written = []
+        for shortcuts_on in (True, False):
+            connection, _ = opened(shortcuts_on, level)
+            assert connection.close(ReasonCode.SERVER_SHUTTING_DOWN)
+            assert deliver_run(connection, run, shortcuts_on) == len(run)
+            written.append((connection.data_to_send(), connection.packets_taken))
+        assert written[0] == written[1]
 
 
 def test_a_large_payload_is_shared_by_all_receivers() -> None:
@@ -550,7 +467,7 @@ def test_a_large_payload_is_shared_by_all_receivers() -> None:
         parts = []
         for _ in range(2):
             connection, _ = opened(True, 4, shared)
-            assert connection.deliver(Delivery(large, qos, packet_id=1))
+            assert connection.deliver(Delivery([large], qos, packet_id=1))
             parts.append(max(connection.data_to_send(), key=len))
             assert connection.packets_taken == 1
         assert parts[0] is parts[1]

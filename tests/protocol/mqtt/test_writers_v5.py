@@ -4,9 +4,9 @@ import pytest
 
 from embermq.protocol.mqtt.dialect import MQTT_5
 from embermq.protocol.mqtt.encode import encode
-from embermq.protocol.mqtt.readers_v5 import WirePublish
-from embermq.protocol.mqtt.writers_v5 import acknowledgement, publish_section, publish_start
-from embermq.protocol.packets import PUBACK, PUBREL, Connack, Connect, Publish
+from embermq.protocol.mqtt.readers import WirePublish
+from embermq.protocol.mqtt.writers import acknowledgement, publish_section, publish_start
+from embermq.protocol.packets import PUBACK, PUBREL, Connack, Connect, Delivery, Publish
 from embermq.protocol.reasons import ReasonCode
 from support.clauses import v5
 
@@ -27,8 +27,8 @@ def test_an_acknowledgement_is_as_short_as_it_can_be() -> None:
 def test_start_and_section_and_payload_make_the_packet(qos: int, payload: bytes) -> None:
     message = Publish("a/é", payload, qos, True, qos > 0, 513 if qos else 0, b"\x01\x01")
     section = publish_section(9, (1, 300), message.properties)
-    start = publish_start("a/é", len(section) + len(payload), qos, True, qos > 0, 513)
-    assert start + section + payload == encode(WirePublish(message, 9, (1, 300)), MQTT_5)
+    start = publish_start(Delivery([message], qos, True, qos > 0, 513), "a/é", payload, section)
+    assert start + payload == encode(WirePublish(message, 9, (1, 300)), MQTT_5)
 
 
 def test_a_connect_of_another_level_is_our_bug() -> None:

@@ -2,14 +2,15 @@
 
 import pytest
 
-from embermq.protocol.sn.settings import PROFILE_NAMES, SnSettings
+from embermq.protocol.sn.settings import SnSettings
 from embermq.protocol.sn.wire.profiles import PROFILES, A, B, W
 
 
 def test_profiles_by_name() -> None:
     assert SnSettings().profiles == PROFILES
     assert SnSettings(profile="2.0").profiles == (A, B)
-    assert [SnSettings(profile=name).profiles for name in PROFILE_NAMES] == [(profile,) for profile in PROFILES]
+    for profile in PROFILES:
+        assert SnSettings(profile=profile.name).profiles == (profile,)
     with pytest.raises(ValueError, match="no MQTT-SN profile"):
         SnSettings(profile="3.0")
 

@@ -11,8 +11,8 @@ from embermq.store.history.trimmed import Fetched
 from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.lookup import Stretch
 from embermq.store.log.reader import LogReader
-from embermq.store.log.records import Group, Kind
 from embermq.store.log.writer import Log
+from embermq.store.rows import Group, Kind
 
 START_US = 1_700_000_000_000_000
 
@@ -33,7 +33,7 @@ def append(log: Log, count: int, records: int = 5) -> None:
             kind = Kind.CONNECTED if offset % 7 == 0 else Kind.PUBLISH
             at_us = START_US + group.first_offset * 1_000_000
             group.append(at_us, kind, 1, b"t/%d" % (offset % 3), b"%d" % offset, b"client")
-        log.append(group, group.timestamps_us[-1])
+        log.append(group, group.rows[-1].timestamp_us)
 
 
 def span(topic_filter: str, offset: int = 0, **bounds: int) -> LogSpan:
@@ -70,10 +70,8 @@ def test_blocks_of_a_stretch_are_not_kept_decoded_but_for_a_few(log: Log) -> Non
     append(log, 400)
     segment = log.segments()[0]
     entries = LogReader(log.directory).entries(1, segment.blocks)
-    ends = int(entries["position"][-1]) + int(entries["total_bytes"][-1])
-    data = segment.path.read_bytes()[int(entries["position"][0]) : ends]
-    offsets = [*entries["first_offset"].tolist(), segment.next_offset]
-    stretch = Stretch(segment.path, data, offsets, [*entries["position"].tolist(), ends])
+    data = segment.path.read_bytes()[entries.position(0) : entries.end()]
+    stretch = Stretch(segment.path, data, entries.offsets(), entries.positions())
     assert len(entries) > 2 * DECODED_MAX
     scan, following = LogScan(log), {1: 1, 3: 1, 10: 1}
     found: dict[int, list[int]] = {limit: [] for limit in following}

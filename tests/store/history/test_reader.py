@@ -7,12 +7,13 @@ from queue import SimpleQueue
 import pytest
 
 from embermq.protocol.packets import Publish
+from embermq.store.engines.disk import DiskStore
+from embermq.store.engines.memory import MemoryStore
+from embermq.store.engines.opening import JournalSettings
 from embermq.store.errors import HistoryTrimmed
 from embermq.store.history.pieces import HistoryPiece, HistoryRead, LogSpan, RetainedSpan
+from embermq.store.history.reader import HistoryReader
 from embermq.store.interface import StoreError
-from embermq.store.journal import Journal
-from embermq.store.memory import MemoryStore
-from embermq.store.opening import JournalSettings
 
 NOW_US = 1_700_000_000_000_000
 
@@ -32,8 +33,11 @@ class Opened:
 
     def __init__(self, directory: Path) -> None:
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.journal = Journal(directory, self.calls.put, JournalSettings(durability="os"))
+        self.journal = DiskStore(directory, self.calls.put, JournalSettings(durability="os"))
         self.journal.begin_turn(NOW_US)
+        reads = self.journal.history.reads()
+        assert isinstance(reads, HistoryReader)
+        self.reads = reads
 
     def publish(self, topic_name: str, payload: bytes, retain: bool = True) -> None:
         self.journal.append_publish(Publish(topic_name, payload, 1, retain), "c")
@@ -50,7 +54,7 @@ class Opened:
         after = ""
         while True:
             read = Read()
-            self.journal.history().read_retained(
+            self.reads.read_retained(
                 read, RetainedSpan(topic_filter, instant_us, before_offset, after, limit, 1 << 20), False
             )
             self.calls.get(timeout=30)()
@@ -73,14 +77,14 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
 
 
 def test_a_store_in_memory_has_no_such_reads() -> None:
-    assert MemoryStore().history() is None
+    assert MemoryStore().history.reads() is None
 
 
 def test_the_log_is_read_and_answered_on_the_brokers_thread(opened: Opened) -> None:
     opened.publish("a", b"1", False)
     opened.publish("b", b"2", False)
     opened.commit()
-    reads = opened.journal.history()
+    reads = opened.reads
     assert (reads.now_us(), reads.log_begins_us(), reads.durable_offset()) == (NOW_US, 0, 3)
     read = Read()
     reads.read_log(read, LogSpan("+", 0, 0, 0, 0, 10, 1000), False)
@@ -94,7 +98,7 @@ def test_the_log_is_read_and_answered_on_the_brokers_thread(opened: Opened) -> N
 def test_a_cancelled_read_is_not_answered(opened: Opened) -> None:
     opened.publish("a", b"1")
     opened.commit()
-    reads = opened.journal.history()
+    reads = opened.reads
     cancelled, other = Read(), Read()
     cancelled.is_cancelled = True
     reads.read_log(cancelled, LogSpan("+", 0, 0, 0, 0, 10, 1000), False)
@@ -125,7 +129,7 @@ def test_a_retained_set_is_complete_in_any_pieces(opened: Opened, limit: int, to
 
 def test_an_instant_that_the_history_does_not_reach_is_an_error(opened: Opened) -> None:
     opened.journal._state.history.begin(1, NOW_US)
-    assert opened.journal.history().retained_begins_us() == NOW_US
+    assert opened.reads.retained_begins_us() == NOW_US
     with pytest.raises(HistoryTrimmed):
         opened.retained("#", NOW_US - 1, 1)
 
@@ -133,7 +137,7 @@ def test_an_instant_that_the_history_does_not_reach_is_an_error(opened: Opened) 
 def test_closing_ends_the_thread_and_leaves_reads_unanswered(tmp_path: Path) -> None:
     opened = Opened(tmp_path / "data")
     for _ in range(100):
-        opened.journal.history().read_log(Read(), LogSpan("+", 0, 0, 0, 0, 10, 1000), False)
+        opened.reads.read_log(Read(), LogSpan("+", 0, 0, 0, 0, 10, 1000), False)
     opened.journal.close()
-    worker = opened.journal.history()._worker
+    worker = opened.reads._worker
     assert worker is not None and not worker.is_alive()

@@ -1,13 +1,12 @@
 """Gathering: the columns of one block and of many become one batch."""
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from embermq.store.log.arrow import SCHEMA, gather
-from embermq.store.log.blocks import encode_block
-from embermq.store.log.segments import INDEX_DTYPE, IndexEntry, entry_of
-from support.log_samples import Row, rows_of, sample_group
+from embermq.store.log.entries import INDEX_ENTRY, Entries, IndexEntry
+from embermq.store.log.segments import entry_of
+from support.log_samples import Row, encode_block, rows_of, sample_group
 
 
 def batch_of(sizes: list[int], columns: list[str]) -> tuple[pa.RecordBatch, list[Row]]:
@@ -18,10 +17,10 @@ def batch_of(sizes: list[int], columns: list[str]) -> tuple[pa.RecordBatch, list
     for size in sizes:
         group = sample_group(1 + len(rows), size)
         header, block = encode_block(group)
-        entries.append(entry_of(header, len(data), group.timestamps_us[0]))
+        entries.append(entry_of(header, len(data), group.columns.first_timestamp_us))
         data += block
         rows += rows_of(group)
-    return gather(data, np.array(entries, INDEX_DTYPE), columns), rows
+    return gather(data, Entries(b"".join(INDEX_ENTRY.pack(*entry) for entry in entries)), columns), rows
 
 
 @pytest.mark.parametrize("sizes", [[1], [7], [1, 1, 1], [3, 1, 12]])

@@ -10,13 +10,11 @@ from embermq.store.log.blocks import (
     HEADER_BYTES,
     SECTION_BYTES_MAX,
     Block,
-    decode_block,
-    encode_block,
     read_header,
 )
 from embermq.store.log.errors import BadBlock
-from embermq.store.log.records import Columns, Group, Kind
-from support.log_samples import flipped, row_of, rows_of, sample_group
+from embermq.store.rows import Group, Kind
+from support.log_samples import encode_block, flipped, read_block, row_of, rows_of, sample_group
 
 rows = st.tuples(
     st.integers(-(2**63), 2**63 - 1),
@@ -44,17 +42,17 @@ def test_a_group_survives_encoding(
     group = group_of(first_offset, records)
     _, block = encode_block(group)
     assert len(block) % 8 == 0
-    assert rows_of(decode_block(block)) == rows_of(group)
-    assert decode_block(block).first_offset == first_offset
+    assert rows_of(read_block(block)) == rows_of(group)
+    assert read_block(block).first_offset == first_offset
 
 
 def test_records_are_cut_out_one_by_one_as_the_group_has_them() -> None:
     group = sample_group(17, 40)
     block = Block(encode_block(group)[1])
     assert [row_of(block.record(offset)) for offset in range(17, 57)] == rows_of(group)
-    assert [block.flags(offset) for offset in range(17, 57)] == group.flags
-    assert [block.payload(offset) for offset in range(17, 57)] == group.payloads
-    assert [block.properties(offset) for offset in range(17, 57)] == group.properties
+    assert [block.flags(offset) for offset in range(17, 57)] == [row.flags for row in group.rows]
+    assert [block.payload(offset) for offset in range(17, 57)] == [row.payload for row in group.rows]
+    assert [block.properties(offset) for offset in range(17, 57)] == [row.properties for row in group.rows]
 
 
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 15, 16, 17, 255])
@@ -90,14 +88,14 @@ def test_every_flipped_bit_is_noticed() -> None:
     for at in range(len(block)):
         for bit in range(8):
             with pytest.raises(BadBlock):
-                decode_block(flipped(block, at, bit))
+                read_block(flipped(block, at, bit))
 
 
 def test_every_cut_is_noticed() -> None:
     _, block = encode_block(sample_group(1, 3))
     for length in range(len(block)):
         with pytest.raises(BadBlock):
-            decode_block(block[:length])
+            read_block(block[:length])
 
 
 def test_a_header_knows_its_length_and_every_bit_that_changes_it() -> None:
@@ -115,7 +113,7 @@ def test_a_header_knows_its_length_and_every_bit_that_changes_it() -> None:
 
 def test_a_block_takes_the_largest_topic_and_refuses_a_larger_one() -> None:
     largest = b"t" * 65_535
-    assert decode_block(encode_block(group_of(1, [(0, 1, 0, largest, b"", b"", b"")]))[1]).topics == [largest]
+    assert read_block(encode_block(group_of(1, [(0, 1, 0, largest, b"", b"", b"")]))[1]).rows[0].topic == largest
     with pytest.raises(ValueError, match="more than 65535 bytes"):
         encode_block(group_of(1, [(0, 1, 0, largest + b"t", b"", b"", b"")]))
 
@@ -126,28 +124,28 @@ def test_columns_that_are_filled_record_by_record_make_the_same_block(
     records: list[tuple[tuple[int, int, int, bytes, bytes, bytes, bytes], bool]],
 ) -> None:
     """Whether the state asks for a record or not."""
-    plain, filled = Group(7), Group(7, Columns())
+    plain, filled = Group(7), Group(7)
     for (timestamp_us, kind, flags, *parts), is_applied in records:
         topic, payload, client_id, properties = parts
         if is_applied:
             filled.append(timestamp_us, kind, flags, topic, payload, client_id, properties)
         else:
             kind = Kind.PUBLISH
-            filled.append_unapplied(timestamp_us, flags, topic, payload, client_id, properties)
+            filled.append_unapplied(timestamp_us, kind, flags, topic, payload, client_id, properties)
         plain.append(timestamp_us, kind, flags, topic, payload, client_id, properties)
     assert encode_block(filled) == encode_block(plain)
     assert (len(filled), filled.size_bytes) == (len(plain), plain.size_bytes)
 
 
 def test_a_record_that_is_refused_leaves_the_group_as_it_was() -> None:
-    group = Group(1, Columns())
+    group = Group(1)
     group.append(5, 1, 0, b"a", b"1", b"c")
     before = encode_block(group)
     for topic, client_id in ((b"t" * 65_536, b""), (b"t", b"c" * 65_536)):
         with pytest.raises(ValueError, match="more than 65535 bytes"):
             group.append(6, 1, 0, topic, b"2", client_id)
         with pytest.raises(ValueError, match="more than 65535 bytes"):
-            group.append_unapplied(6, 0, topic, b"2", client_id, b"")
+            group.append_unapplied(6, 1, 0, topic, b"2", client_id, b"")
     assert encode_block(group) == before
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from embermq.store.log.checkpoint import (
     CHECKPOINT_HEADER_BYTES,
-    END_KIND,
     Checkpoint,
     CheckpointWriter,
     checkpoint_offsets,
@@ -16,6 +15,7 @@ from embermq.store.log.checkpoint import (
 )
 from embermq.store.log.errors import LogCorrupt, NewerFormat
 from embermq.store.log.verify import verify
+from embermq.store.rows import LogRow
 from support.log_samples import fill, flipped, open_log
 
 OFFSET = 4_711
@@ -24,17 +24,16 @@ OFFSET = 4_711
 def write(directory: Path, records: int, offset: int = OFFSET) -> Path:
     writer = CheckpointWriter(directory, offset, 1_000)
     for number in range(records):
-        writer.add(number, 10 * number, 1, 5, b"t/%d" % number, b"p%d" % number, b"c", b"q")
+        writer.add(LogRow(number, 10 * number, 1, 5, b"t/%d" % number, b"p%d" % number, b"c", b"q"))
     writer.finish()
     return checkpoint_path(directory, offset)
 
 
 def read(directory: Path, offset: int = OFFSET) -> list[tuple[object, ...]]:
     return [
-        (offset, group.group.timestamps_us[row], group.group.topics[row], group.group.payloads[row])
-        for group in Checkpoint(directory, offset).groups()
-        for row, offset in enumerate(group.offsets)
-        if group.group.kinds[row] != END_KIND
+        (row.offset, row.timestamp_us, row.topic, row.payload)
+        for rows in Checkpoint(directory, offset).rows()
+        for row in rows
     ]
 
 
@@ -80,7 +79,7 @@ def test_a_checkpoint_without_its_last_block_is_damaged(tmp_path: Path) -> None:
 
 def test_one_that_was_not_finished_is_none(tmp_path: Path) -> None:
     writer = CheckpointWriter(tmp_path, OFFSET, 0)
-    writer.add(1, 1, 1, 0, b"t", b"p", b"c")
+    writer.add(LogRow(1, 1, 1, 0, b"t", b"p", b"c"))
     assert checkpoint_offsets(tmp_path) == []
     open_log(tmp_path).close()  # as a server does at its start
     assert not list(tmp_path.glob("*.new"))

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from embermq.store.log.arrow import SCHEMA
 from embermq.store.log.errors import LogCorrupt, LogTrimmed, NewerFormat, NotALog
 from embermq.store.log.reader import LogReader
-from embermq.store.log.records import Group, Kind
 from embermq.store.log.segments import ENTRY_BYTES
 from embermq.store.log.writer import Log
+from embermq.store.rows import Group, Kind
 from support.log_samples import (
     NOW_US,
     Row,
@@ -229,8 +229,8 @@ def test_a_range_of_blocks_is_found_without_a_good_index(tmp_path: Path) -> None
         index.write_bytes(damaged)
         found = LogReader(tmp_path).block_range(1, 10**9, 1 << 20, 1000)
         os.close(found.descriptor)
-        assert (int(found.entries["first_offset"][0]), found.position) == (1, 32)
-        assert int(found.entries["first_offset"][-1] + found.entries["records"][-1]) == first.next_offset
+        assert (found.entries.first_offset(0), found.position) == (1, 32)
+        assert found.entries.next_offset() == first.next_offset
     segment = segment_files(tmp_path)[0]
     segment.write_bytes(segment.read_bytes()[:-8])
     with pytest.raises(LogCorrupt):

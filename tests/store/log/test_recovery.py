@@ -16,6 +16,7 @@ from support.log_samples import (
     fill,
     flipped,
     open_log,
+    read_many,
     replayed,
     row_of,
     rows_of,
@@ -85,7 +86,7 @@ def test_a_whole_block_without_an_index_entry_is_kept(tmp_path: Path) -> None:
         index.write_bytes(entries[:length])
         log = open_log(tmp_path)
         assert replayed(log) == rows
-        assert [row_of(record) for record in log.read_many(range(1, 10))] == rows
+        assert [row_of(record) for record in read_many(log, range(1, 10))] == rows
         log.close()
         assert index.read_bytes() == entries
 
@@ -118,7 +119,7 @@ def test_a_damaged_index_is_rebuilt(tmp_path: Path, damage: str, segment: int, c
         )
     log = open_log(tmp_path, segment_bytes=3000, check_bytes=check_bytes)
     assert index.read_bytes() == good or (damage, segment, check_bytes) == ("long", 0, 0)
-    assert [row_of(record) for record in log.read_many(range(1, 64))] == rows
+    assert [row_of(record) for record in read_many(log, range(1, 64))] == rows
     assert replayed(log) == rows
 
 
@@ -131,7 +132,7 @@ def test_garbage_inside_an_index_that_was_not_checked_is_found_when_it_is_used(t
     for at in range(ENTRY_BYTES, len(good) - ENTRY_BYTES, 5):  # hits each byte of an entry, in one entry or another
         index.write_bytes(flipped(good, at))
         log = open_log(tmp_path, segment_bytes=3000, check_bytes=0)
-        assert [row_of(record) for record in log.read_many(range(1, 61))] == rows
+        assert [row_of(record) for record in read_many(log, range(1, 61))] == rows
         log.close()
 
 
@@ -207,7 +208,7 @@ def test_damage_in_an_old_segment_that_opening_does_not_read_is_found_when_it_is
     start, end = list(block_positions(tmp_path))[1]
     path.write_bytes(flipped(path.read_bytes(), end - 1))
     log = open_log(tmp_path, segment_bytes=1500, check_bytes=0)
-    assert row_of(log.read_many([30])[0]) == rows[-1]
+    assert row_of(read_many(log, [30])[0]) == rows[-1]
     for read in (lambda: log.read(5), lambda: log.read(5), lambda: replayed(log)):
         with pytest.raises(LogCorrupt) as caught:
             read()

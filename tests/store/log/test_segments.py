@@ -6,11 +6,11 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from embermq.store.log.blocks import encode_block
-from embermq.store.log.records import RETAIN_FLAG, Group, Kind
-from embermq.store.log.segments import INDEX_ENTRY, entry_of, packed_entry
+from embermq.store.log.entries import INDEX_ENTRY
+from embermq.store.log.segments import entry_of, packed_entry
 from embermq.store.log.writer import CHECK_BYTES
-from support.log_samples import Row, fill, open_log, sample_group, segment_files
+from embermq.store.rows import RETAIN_FLAG, Group, Kind
+from support.log_samples import Row, encode_block, fill, open_log, sample_group, segment_files
 
 PAGE = (Path(__file__).parent.parent.parent.parent / "docs" / "log-format.md").read_text()
 

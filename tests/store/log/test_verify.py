@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from embermq.store.log.blocks import encode_block
-from embermq.store.log.records import Group, Kind
 from embermq.store.log.segments import encode_segment_header, log_path
 from embermq.store.log.verify import verify
-from support.log_samples import block_positions, fill, flipped, open_log, segment_files
+from embermq.store.rows import Group, Kind
+from support.log_samples import block_positions, encode_block, fill, flipped, open_log, segment_files
 
 
 def findings(directory: Path) -> list[str]:

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from embermq.store.log.errors import LogInUse
-from embermq.store.log.records import RETAIN_FLAG, Columns, Group, Kind
 from embermq.store.log.writer import Log
+from embermq.store.rows import RETAIN_FLAG, Group, Kind
 from support.log_samples import (
     NOW_US,
     fill,
     open_log,
+    read_many,
     replayed,
     row_of,
     rows_of,
@@ -41,7 +42,7 @@ def test_what_was_appended_is_read_back_now_and_after_reopening(tmp_path: Path) 
         assert (log.first_offset, log.next_offset) == (1, 116)
         assert log.last_timestamp_us == rows[-1][1]
         assert replayed(log) == rows
-        assert [row_of(record) for record in log.read_many(range(1, 116))] == rows
+        assert [row_of(record) for record in read_many(log, range(1, 116))] == rows
     assert log.read(0) is None
     assert log.read(116) is None
 
@@ -78,22 +79,22 @@ def test_timestamps_never_run_backwards(tmp_path: Path) -> None:
     group = Group(log.next_offset)
     group.append(7, Kind.PUBLISH, 0, b"t", b"", b"")
     log.append(group, 0)
-    assert group.timestamps_us == [130]
+    assert group.rows[0].timestamp_us == 130
 
 
-def test_timestamps_never_run_backwards_in_columns_either(tmp_path: Path) -> None:
+def test_timestamps_never_run_backwards_where_the_state_asks_for_some_records_only(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for timestamps_us in ([100, 90, 120], [50, 60], [119, 130, 125]):
-        group = Group(log.next_offset, Columns())
+        group = Group(log.next_offset)
         for number, timestamp_us in enumerate(timestamps_us):
             if number == 1:  # the state asks for this one
                 group.append(timestamp_us, Kind.PUBLISH, RETAIN_FLAG, b"t", b"", b"")
             else:
-                group.append_unapplied(timestamp_us, 0, b"t", b"", b"", b"")
+                group.append_unapplied(timestamp_us, Kind.PUBLISH, 0, b"t", b"", b"", b"")
         log.append(group, 0)
         written = [row[1] for row in replayed(log, group.first_offset)]
-        assert (group.first_timestamp_us, group.last_timestamp_us) == (written[0], written[-1])
-        assert group.timestamps_us[1] == written[1]
+        assert (group.columns.first_timestamp_us, group.columns.last_timestamp_us) == (written[0], written[-1])
+        assert group.rows[0].timestamp_us == written[1]
     assert [row[1] for row in replayed(log)] == [100, 100, 120, 120, 120, 120, 130, 130]
     assert [segment.last_timestamp_us for segment in log.segments()] == [130]
 
@@ -153,7 +154,7 @@ def test_trim_deletes_whole_segments_below_an_offset(tmp_path: Path) -> None:
     assert log.trim(second.next_offset - 1) == [infos[0].path]
     assert log.first_offset == second.first_offset
     assert log.read(1) is None
-    assert row_of(log.read_many([second.first_offset])[0]) == rows[second.first_offset - 1]
+    assert row_of(read_many(log, [second.first_offset])[0]) == rows[second.first_offset - 1]
     assert log.trim(second.next_offset) == [second.path]
     assert not any(path.exists() for path in (infos[0].path, second.path, second.path.with_suffix(".idx")))
     log.close()
@@ -201,11 +202,11 @@ def test_records_are_read_while_groups_are_appended_and_segments_trimmed(tmp_pat
         first = max(log.first_offset, seen + 1)
         wrong += [
             record.offset
-            for record in log.read_many(range(first, end))
+            for record in read_many(log, range(first, end))
             if row_of(record) != rows_of(sample_group((record.offset - 1) // 3 * 3 + 1, 3))[(record.offset - 1) % 3]
         ]
         seen = end - 1
     writer.join()
     assert wrong == []
     assert log.next_offset == 1201
-    assert [row_of(record)[0] for record in log.read_many(range(1101, 1201))] == list(range(1101, 1201))
+    assert [row_of(record)[0] for record in read_many(log, range(1101, 1201))] == list(range(1101, 1201))

@@ -14,6 +14,7 @@ from support.log_samples import (
     TESTS,
     fill,
     open_log,
+    read_many,
     replayed,
     row_of,
     rows_of,
@@ -87,7 +88,7 @@ def test_a_group_that_failed_is_written_once_when_it_is_tried_again(
         rows += rows_of(group)
         assert replayed(log) == rows
     assert failed == (disk.calls >= call)
-    assert [row_of(record) for record in log.read_many(range(1, 37))] == rows
+    assert [row_of(record) for record in read_many(log, range(1, 37))] == rows
     monkeypatch.undo()
     log.close()
     log = open_log(tmp_path, segment_bytes=1200)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import embermq.store.log.verify as verify_module
-from embermq.store.log.blocks import encode_block
+from embermq.store.log.entries import IndexEntry
 from embermq.store.log.reader import LogReader
-from embermq.store.log.records import Group, Kind
-from embermq.store.log.segments import IndexEntry, walk
+from embermq.store.log.segments import walk
 from embermq.store.log.verify import verify
 from embermq.store.log.writer import ZEROS_BLOCK_BYTES_MAX, ZEROS_BYTES, Log
-from support.log_samples import NOW_US, Row, fill, open_log, replayed, sample_group, segment_files
+from embermq.store.rows import Group, Kind
+from support.log_samples import NOW_US, Row, encode_block, fill, open_log, replayed, sample_group, segment_files
 
 SEGMENT_BYTES = 1 << 20
 
@@ -80,7 +80,7 @@ def test_a_segment_stays_within_its_size(tmp_path: Path) -> None:
         assert max(path.stat().st_size for path in segment_files(tmp_path)) <= ZEROS_BYTES + 5_000
 
 
-@pytest.mark.parametrize("close", [Log.close, Log.roll, Log.close_segment, Log.begin_segment, Log.abandon_segment])
+@pytest.mark.parametrize("close", [Log.close, Log.roll, Log.close_segment, Log.abandon_segment])
 def test_a_closed_segment_has_none(log: Log, close: Callable[[Log], None]) -> None:
     fill(log, [2, 3])
     expected = data_bytes(log)
@@ -200,7 +200,7 @@ def test_a_disk_without_room_for_zeros_takes_blocks(log: Log, monkeypatch: pytes
 def test_zeros_leave_the_last_room_of_a_disk_to_the_index(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Zeros are written as far as there is room. Without room for the index entry every block would fail then."""
     fill(log, [1])
-    log.begin_segment()
+    log.close_segment()
     path = segment_files(log.directory)[-1]
     room = data_bytes(log) + 3_000
     real = os.pwrite
@@ -243,7 +243,7 @@ def test_zeros_that_cannot_be_cut_do_no_harm(log: Log, monkeypatch: pytest.Monke
         raise OSError(errno.EROFS, "read-only file system")
 
     monkeypatch.setattr(os, "ftruncate", read_only)
-    log.begin_segment()
+    log.close_segment()
     rows += fill(log, [3])
     assert (len(log.segments()), replayed(log)) == (2, rows)
     log.close()

@@ -7,26 +7,26 @@ from random import Random
 import pytest
 
 from embermq.protocol.packets import Publish
+from embermq.store.engines.disk import DiskStore
+from embermq.store.engines.memory import MemoryStore
 from embermq.store.errors import StoreError
-from embermq.store.journal import Journal
-from embermq.store.log.records import Group
 from embermq.store.log.writer import Log
-from embermq.store.memory import MemoryStore
-from embermq.store.state.as_of_piece import PIECE_BYTES, PIECE_TOPICS
-from embermq.store.state.history import STEPS_MAX
+from embermq.store.rows import Group
+from embermq.store.state.changes import STEPS_MAX
+from embermq.store.state.history import PIECE_BYTES, PIECE_TOPICS
 from embermq.store.state.retained_keys import history_key, key_topic
 from embermq.store.state.state import State, StateSettings
-from support.state_samples import retained
+from support.state_samples import changes_as_of, retained
 
 FIRST_US = 1_000_000
 
 
-def open_journal(directory: Path) -> tuple[Journal, "SimpleQueue[object]"]:
+def open_journal(directory: Path) -> tuple[DiskStore, "SimpleQueue[object]"]:
     calls: SimpleQueue[object] = SimpleQueue()
-    return Journal(directory, calls.put), calls
+    return DiskStore(directory, calls.put), calls
 
 
-def publish(journal: Journal, calls: "SimpleQueue[object]", now_us: int, messages: dict[str, bytes]) -> None:
+def publish(journal: DiskStore, calls: "SimpleQueue[object]", now_us: int, messages: dict[str, bytes]) -> None:
     journal.begin_turn(now_us)
     for topic_name, payload in messages.items():
         journal.append_publish(Publish(topic_name, payload, 1, True), "c")
@@ -46,11 +46,11 @@ def test_pieces_give_what_one_answer_gives(tmp_path: Path) -> None:
     publish(journal, calls, FIRST_US + 1, {f"a/{number:04}": b"new" for number in range(topics)})
     publish(journal, calls, FIRST_US + 2, {"a/0000": b""})
     for instant_us in range(FIRST_US - 1, FIRST_US + 3):
-        pieces = list(journal.retained_as_of_pieces("a/#", instant_us))
+        pieces = list(journal.history.as_of_pieces("a/#", instant_us))
         assert len(pieces) >= topics // PIECE_TOPICS
         assert all(len(piece) <= PIECE_TOPICS for piece in pieces)
         found = [(kept.topic_name, kept.payload) for piece in pieces for kept in piece]
-        at_once = journal.retained_as_of("a/#", "", 10 * topics, instant_us)
+        at_once = journal.history.as_of("a/#", "", 10 * topics, instant_us)
         assert found == [(kept.topic_name, kept.payload) for kept in at_once]
     assert len(found) == topics - 1
     journal.close()
@@ -65,11 +65,11 @@ def test_pieces_find_an_instant_among_more_changes_than_are_read_at_once(tmp_pat
     last_us = FIRST_US + 2 * PIECE_TOPICS + 9
     for instant_us in (FIRST_US - 1, FIRST_US, FIRST_US + 6, FIRST_US + PIECE_TOPICS + 3, last_us):
         for topic_filter in ("#", "b/#", "a/#", "b"):
-            pieces = journal.retained_as_of_pieces(topic_filter, instant_us)
+            pieces = journal.history.as_of_pieces(topic_filter, instant_us)
             found = [(kept.topic_name, kept.payload) for piece in pieces for kept in piece]
-            at_once = journal.retained_as_of(topic_filter, "", 1_000, instant_us)
+            at_once = journal.history.as_of(topic_filter, "", 1_000, instant_us)
             assert found == [(kept.topic_name, kept.payload) for kept in at_once]
-    rest = [kept.topic_name for piece in journal.retained_as_of_pieces("#", last_us, "b") for kept in piece]
+    rest = [kept.topic_name for piece in journal.history.as_of_pieces("#", last_us, "b") for kept in piece]
     assert rest and all(name.startswith("c/") for name in rest)
     journal.close()
 
@@ -78,16 +78,16 @@ def test_large_payloads_make_smaller_pieces(tmp_path: Path) -> None:
     journal, calls = open_journal(tmp_path / "data")
     half = bytes(PIECE_BYTES // 2)
     publish(journal, calls, FIRST_US, {f"a/{number}": half for number in range(6)})
-    pieces = list(journal.retained_as_of_pieces("#", FIRST_US))
+    pieces = list(journal.history.as_of_pieces("#", FIRST_US))
     assert [len(piece) for piece in pieces] == [2, 2, 2]
     journal.close()
 
 
 def test_memory_says_that_it_keeps_no_history() -> None:
     with pytest.raises(StoreError, match="no history"):
-        MemoryStore().retained_as_of("#", "", 1, FIRST_US)
+        MemoryStore().history.as_of("#", "", 1, FIRST_US)
     with pytest.raises(StoreError, match="no history"):
-        MemoryStore().retained_as_of_pieces("#", FIRST_US)
+        MemoryStore().history.as_of_pieces("#", FIRST_US)
 
 
 def test_an_instant_is_found_among_few_changes_and_among_many(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_an_instant_is_found_among_few_changes_and_among_many(tmp_path: Path) ->
     for instant in range(-1, max(topics.values()) + 1):
         newest = {name: min(changes - 1, instant) for name, changes in topics.items()}
         expected = [(name, 1_000 + at) for name, at in newest.items() if at >= 0 and at % 5 != 4]
-        found = state.history.changes_as_of("#", "", len(topics), 1_000 + instant)
+        found = changes_as_of(state, "#", len(topics), 1_000 + instant)
         assert [(key_topic(change.key), change.timestamp_us) for change in found] == expected
     state.close()
 
@@ -124,7 +124,7 @@ def test_the_history_tells_odd_topics_apart(tmp_path: Path) -> None:
         retained(second, topic, b"2", timestamp_us=9)
     state.apply(first)
     state.apply(second)
-    found = state.history.changes_as_of("#", "", 100, 7)
+    found = changes_as_of(state, "#", 100, 7)
     assert sorted(key_topic(change.key).encode() for change in found) == sorted(topics)
     assert {change.timestamp_us for change in found} == {5}
     state.close()
@@ -148,7 +148,7 @@ def changed_often(directory: Path, *, in_database: bool) -> tuple[State, Group]:
 
 
 def offsets_at(state: State, instant_us: int) -> list[int]:
-    return [change.offset for change in state.history.changes_as_of("b", "", 10, instant_us)]
+    return [change.offset for change in changes_as_of(state, "b", 10, instant_us)]
 
 
 @pytest.mark.parametrize("in_database", [True, False])
@@ -160,11 +160,11 @@ def test_a_series_is_forgotten_up_to_any_of_its_changes(tmp_path: Path, kept: in
         pass
     for instant in range(kept - 1, CHANGES + 1):
         assert offsets_at(state, 1_000 + instant) == [2 + min(instant, CHANGES - 1)]
-    [first, *rest] = state.history.changes_as_of("b", "", 10, 1_000 + kept - 1)
+    [first, *rest] = changes_as_of(state, "b", 10, 1_000 + kept - 1)
     # Its record is gone with the log, unless it is retained still.
     assert bool(first.copy) == (kept < CHANGES)
     assert not rest
-    assert [change.offset for change in state.history.changes_as_of("b/c", "", 10, 2_000)] == [2 + CHANGES]
+    assert [change.offset for change in changes_as_of(state, "b/c", 10, 2_000)] == [2 + CHANGES]
     state.close()
 
 
@@ -175,7 +175,7 @@ def test_the_last_change_of_a_series_is_copied_when_its_record_is_trimmed(tmp_pa
     later = Group(state.applied_offset() + 1)
     retained(later, b"b", b"later", 3_000)
     state.apply(later)
-    [change] = state.history.changes_as_of("b", "", 10, 2_999)
+    [change] = changes_as_of(state, "b", 10, 2_999)
     assert (change.offset, change.copy[-1:]) == (newest, b"%d" % (CHANGES - 1))
     log = Log(tmp_path / "log", segment_bytes=1 << 20, segment_age_s=3_600, sync=False)
     log.append(group, 2_000)

@@ -12,6 +12,7 @@ from embermq.store.state.retained_keys import (
     TERMINATOR,
     KeyCursor,
     escape,
+    escape_all,
     history_key,
     history_key_of,
     key_topic,
@@ -93,8 +94,9 @@ def test_a_skip_scan_does_not_touch_what_cannot_match() -> None:
 def test_the_keys_of_many_topics_are_those_of_each(seed: int) -> None:
     rng = Random(seed)
     names = [random_name(rng) for _ in range(rng.randint(1, 6))]
-    keys, escaped = topic_keys([name.encode() for name in names])
+    keys = topic_keys([name.encode() for name in names])
     assert keys == [topic_key(name) for name in names]
+    escaped = escape_all(keys)
     assert escaped == [escape(key) for key in keys]
     assert [unescape(each) for each in escaped] == keys
 

@@ -28,6 +28,18 @@ def test_the_table_is_bounded() -> None:
     assert sizes.look_up([b"a", b"b", b"c", b"d"]) == [UNKNOWN, UNKNOWN, UNKNOWN, 4]
 
 
+def test_of_a_state_that_began_empty_every_topic_is_known_while_the_table_has_place() -> None:
+    sizes = Sizes(slots_first=2, topics_max=3)
+    sizes.forget(is_all_absent=True)
+    assert sizes.look_up([b"a", b"b"]) == [ABSENT, ABSENT]
+    sizes.remember([b"a", b"b"], [1, UNKNOWN])
+    assert sizes.look_up([b"a", b"b", b"c"]) == [1, UNKNOWN, ABSENT]
+    sizes.remember([b"c", b"d"], [3, 4])
+    assert sizes.look_up([b"a", b"b", b"c", b"d", b"e"]) == [UNKNOWN, UNKNOWN, 3, 4, UNKNOWN]
+    sizes.forget()
+    assert sizes.look_up([b"c"]) == [UNKNOWN]
+
+
 def test_a_table_that_grows_forgets_nothing() -> None:
     sizes = Sizes(2)
     keys = [b"key%d" % number for number in range(5_000)]

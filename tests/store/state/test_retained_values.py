@@ -5,13 +5,12 @@ from random import Random
 import pytest
 
 from embermq.store.history.retained_messages import MIXED, Retained, RetainedPiece
-from embermq.store.log.records import Group
+from embermq.store.rows import LogRow
 from embermq.store.state.retained_values import (
     HEAD,
     PackedMessages,
     PackedPiece,
-    packed_message,
-    packed_record,
+    packed_row,
     unpack_retained,
     value_offset,
     value_size,
@@ -19,16 +18,14 @@ from embermq.store.state.retained_values import (
 
 
 def test_a_message_is_packed_as_its_layout_says() -> None:
-    group = Group(40)
-    group.append(1 << 50, 1, 0b110, b"a", b"payload", b"c" * 40_000, b"pp")
+    row = LogRow(40, 1 << 50, 1, 0b110, b"a", b"payload", b"c" * 40_000, b"pp")
     head = HEAD.pack(40, 1 << 50, 9, 2, 40_000, 2)
-    assert packed_record(group, 0, expires_us=9) == head + b"c" * 40_000 + b"pp" + b"payload"
+    assert packed_row(row, expires_us=9) == head + b"c" * 40_000 + b"pp" + b"payload"
 
 
 def test_a_packed_message_is_read_again() -> None:
-    group = Group(40)
-    group.append(1 << 50, 1, 0b110, b"a/b", b"payload", b"client", b"pp")
-    value = packed_record(group, 0, expires_us=9)
+    row = LogRow(40, 1 << 50, 1, 0b110, b"a/b", b"payload", b"client", b"pp")
+    value = packed_row(row, expires_us=9)
     found = unpack_retained(b"a\x00b", value)
     assert (found.topic_name, found.payload, found.qos, found.properties) == ("a/b", b"payload", 2, b"pp")
     assert (found.offset, found.timestamp_us, found.client_id, found.expires_us) == (40, 1 << 50, "client", 9)
@@ -51,7 +48,8 @@ def both_pieces(random: Random, count: int) -> tuple[PackedPiece, RetainedPiece]
         qos = random.choice([qos_most, qos_most, random.randrange(3)])
         properties = random.choice([b"", b"", b"\x23\x00\x01"]) if with_properties else b""
         client_id = random.choice([b"", b"client"])
-        value = packed_message(100 + number, 7, random.choice([0, 1 << 51]), qos, client_id, properties, bytes(number))
+        row = LogRow(100 + number, 7, 1, qos, topic, bytes(number), client_id, properties)
+        value = packed_row(row, random.choice([0, 1 << 51]))
         key = topic.replace(b"/", b"\0")
         packed.add(b"r" + key, value)
         found.append(unpack_retained(key, value))
@@ -80,7 +78,7 @@ def test_messages_are_sent_in_one_way_if_all_have_a_qos_and_no_properties() -> N
     def sent_qos(*messages: tuple[int, bytes], granted: int = 1, before_offset: int = 10) -> int:
         packed = PackedMessages()
         for offset, (qos, properties) in enumerate(messages):
-            packed.add(b"rt", packed_message(offset, 0, 0, qos, b"c", properties, b"p"))
+            packed.add(b"rt", packed_row(LogRow(offset, 0, 1, qos, b"t", b"p", b"c", properties)))
         return PackedPiece(packed, "", True).sent_qos(before_offset, granted)
 
     assert sent_qos((1, b""), (2, b"")) == 1

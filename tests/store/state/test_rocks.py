@@ -15,7 +15,7 @@ from embermq.store.state.rocks import (
     Rocks,
     open_database,
 )
-from embermq.store.state.write_buffer import Batch, LateEntries
+from embermq.store.state.write_buffer import Batch, WriteBuffer
 from support.state_samples import BreakableDatabase, StallingDatabase, WatchedDatabase
 
 
@@ -40,7 +40,7 @@ def test_a_damaged_database_is_a_sentence_that_names_the_way_out(tmp_path: Path)
 def test_a_write_that_would_wait_is_tried_again(tmp_path: Path) -> None:
     database = StallingDatabase(stalls=2)
     rocks = Rocks(tmp_path, database.open)
-    assert rocks.write(_put) == "filled"
+    rocks.write(put(b"k", b"v"))
     assert database.stalls == 2  # it is buffered
     rocks.write_buffered()
     assert database.stalls == 0
@@ -48,39 +48,43 @@ def test_a_write_that_would_wait_is_tried_again(tmp_path: Path) -> None:
     rocks.close()
 
 
-def _put(batch: Batch) -> str:
-    batch.put(b"k", b"v")
-    return "filled"
+def put(key: bytes, value: bytes) -> Batch:
+    batch = Batch()
+    batch.put(key, value)
+    return batch
 
 
 def test_a_write_gives_up_when_the_disk_never_keeps_up(tmp_path: Path) -> None:
     rocks = Rocks(tmp_path, StallingDatabase(stalls=1_000).open, stall_waits_max=2, buffer_entries_max=0)
     with pytest.raises(StoreError, match="does not keep up"):
-        rocks.write(_put)
-    assert rocks.get(b"k") is None
+        rocks.write(put(b"k", b"v"))
+    assert rocks.get(b"k") == b"v"  # as the log has it, from which it is written once the database is opened again
     rocks.close()
 
 
-def test_what_could_not_be_written_stays_readable_until_it_can(tmp_path: Path) -> None:
+def test_what_could_not_be_written_stays_readable_until_the_database_is_opened_again(tmp_path: Path) -> None:
     database = BreakableDatabase()
     rocks = Rocks(tmp_path, database.open)
-    rocks.write(_put)
+    rocks.write(put(b"k", b"v"))
     database.broken = True
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(StoreError, match="cannot be written: IO error"):
         rocks.write_buffered()
-    with pytest.raises(StoreError, match="cannot be written"):
-        rocks.write(_put)  # is not buffered any more: its writer must know
     assert (rocks.get(b"k"), list(rocks.items(b"k", b"l"))) == (b"v", [(b"k", b"v")])
-    database.broken = False
-    rocks.write_buffered()
+    assert not rocks.is_buffer_sealed()  # as the committer asks: there is no use in writing it
+    with pytest.raises(StoreError, match="opened again"):
+        rocks.write(put(b"k", b"w"))  # its writer must know
+    assert list(rocks.items(b"k", b"l")) == [(b"k", b"v")]
+    rocks.reopen()
     assert not rocks.has_buffered()
-    assert rocks.get(b"k") == b"v"
+    rocks.write(put(b"k", b"v"))
+    rocks.write_buffered()
+    assert database.real.get(b"k") == b"v"
     rocks.close()
 
 
 def test_a_database_that_is_opened_again_has_nothing_that_was_only_buffered(tmp_path: Path) -> None:
     rocks = Rocks(tmp_path)
-    rocks.write(_put)
+    rocks.write(put(b"k", b"v"))
     rocks.reopen()
     assert rocks.get(b"k") is None
     rocks.close()
@@ -98,15 +102,12 @@ def test_a_disk_has_space_for_a_flush_or_has_not(tmp_path: Path) -> None:
 def test_items_are_those_of_one_key_space_as_they_are_when_the_first_is_asked_for(tmp_path: Path) -> None:
     rocks = Rocks(tmp_path)
 
-    def put(key: bytes, value: bytes) -> None:
-        rocks.write(lambda batch: batch.put(key, value))
-
-    put(b"Aa", b"1")
-    put(b"Ac", b"2")
-    put(b"B", b"3")
+    rocks.write(put(b"Aa", b"1"))
+    rocks.write(put(b"Ac", b"2"))
+    rocks.write(put(b"B", b"3"))
     items = rocks.items(b"A", b"B")
     assert next(items) == (b"Aa", b"1")
-    put(b"Ab", b"4")
+    rocks.write(put(b"Ab", b"4"))
     assert list(items) == [(b"Ac", b"2")]
     assert rocks.get_many([b"B", b"none"]) == [b"3", None]
     rocks.close()
@@ -119,7 +120,7 @@ def test_lists_of_items_grow_within_their_bounds(tmp_path: Path, is_buffered: bo
     def read(space: bytes, value: bytes) -> list[int]:
         expected = [(space + b"%04d" % number, value) for number in range(300)]
         for key, _ in expected:
-            rocks.write(lambda batch, key=key: batch.put(key, value))  # type: ignore[misc]
+            rocks.write(put(key, value))
         if not is_buffered:
             rocks.write_buffered()
         lists = list(rocks.item_lists(space, space + b"~"))
@@ -133,94 +134,43 @@ def test_lists_of_items_grow_within_their_bounds(tmp_path: Path, is_buffered: bo
     rocks.close()
 
 
-class Late(LateEntries):
-    """Late entries that are puts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.puts: dict[bytes, bytes] = {}
-
-    def put(self, batch: Batch, key: bytes, value: bytes) -> None:
-        batch.has_late = True
-        batch.put(b"z", value)
-        self.puts[key] = value
-        self.count = len(self.puts)
-
-    def has(self, key: bytes) -> bool:
-        return key in self.puts
-
-    def get(self, key: bytes) -> bytes | None:
-        return self.puts[key]
-
-    def has_space(self, first_byte: int) -> bool:
-        return any(key[0] == first_byte for key in self.puts)
-
-    def fill(self, batch: Batch) -> None:
-        for key, value in self.puts.items():
-            batch.put(key, value)
-        self.forget()
-
-    def forget(self) -> None:
-        self.puts.clear()
-        self.count = 0
+def refuse(buffer: WriteBuffer, batch: Batch) -> None:
+    raise StoreError("the topics cannot be read")
 
 
-def test_late_entries_are_found_and_made_when_a_range_is_read(tmp_path: Path) -> None:
-    database = WatchedDatabase()
-    rocks = Rocks(tmp_path, database.open)
-    late = rocks.late = Late()
-    rocks.write(lambda batch: late.put(batch, b"Aa", b"1"))
-    assert rocks.get(b"Aa") == b"1"
-    assert late.count == 1
-    assert rocks.get_many([b"Aa", b"Ab"]) == [b"1", None]
-    rocks.write(lambda batch: late.put(batch, b"Aa", b"2"))
-    assert rocks.get_many([b"Aa", b"Ab"]) == [b"2", None]
-    rocks.write(lambda batch: late.put(batch, b"Ac", b"1"))
-    assert list(rocks.items(b"A", b"B")) == [(b"Aa", b"2"), (b"Ac", b"1")]
-    assert late.count == 0
-    rocks.write(lambda batch: late.put(batch, b"Ac", b"2"))
-    assert rocks.items_from(b"A", b"B", 10) == [(b"Aa", b"2"), (b"Ac", b"2")]
-    rocks.write(lambda batch: late.put(batch, b"Ab", b"3"))
-    assert rocks.keys_from(b"A", b"B", 10) == [b"Aa", b"Ab", b"Ac"]
-    rocks.write(lambda batch: late.put(batch, b"Ad", b"3"))
-    iterator = rocks.iterator(b"B")
-    iterator.seek(b"Ad")
-    assert iterator.value() == b"3"
-    rocks.write(lambda batch: late.put(batch, b"Ae", b"4"))
-    assert list(rocks.items(b"B", b"C")) == []
-    assert late.count == 1  # nobody needs it there
-    assert list(rocks.items(b"z", b"{")) == [(b"z", b"4")]
-    assert late.count == 0  # that reader has closed the buffer
-    rocks.write_buffered()
-    assert database.real.get(b"Ae") == b"4"
-    assert not rocks.has_buffered()
+def test_a_write_whose_topics_cannot_be_changed_leaves_nothing(tmp_path: Path) -> None:
+    rocks = Rocks(tmp_path)
+    with pytest.raises(StoreError, match="topics"):
+        rocks.write(put(b"k", b"v"), refuse)
+    assert rocks.get(b"k") is None
     rocks.close()
 
 
-def test_late_entries_come_before_a_range_that_is_deleted_after_them(tmp_path: Path) -> None:
+def test_what_is_buffered_comes_before_a_range_that_is_deleted_after_it(tmp_path: Path) -> None:
     rocks = Rocks(tmp_path)
-    late = rocks.late = Late()
-    rocks.write(lambda batch: late.put(batch, b"Aa", b"1"))
-    rocks.write(lambda batch: batch.delete_range(b"A", b"B"))
-    assert rocks.get(b"Aa") is None
+    rocks.write(put(b"Aa", b"1"))
+    batch = put(b"Ab", b"2")
+    batch.delete_range(b"A", b"B")
+    batch.put(b"Ac", b"3")
+    rocks.write(batch)
+    assert not rocks.has_buffered()
+    assert list(rocks.items(b"A", b"B")) == [(b"Ac", b"3")]
     rocks.close()
 
 
 def test_a_part_of_a_refused_write_never_reaches_the_database(tmp_path: Path) -> None:
     database = BreakableDatabase()
-    rocks = Rocks(tmp_path, database.open, buffer_entries_max=2)
-    late = rocks.late = Late()
-    rocks.write(lambda batch: late.put(batch, b"Aa", b"1"))
+    rocks = Rocks(tmp_path, database.open)
     database.broken = True
+    batch = put(b"Ab", b"2")
+    batch.delete_range(b"S", b"T")
     with pytest.raises(StoreError, match="cannot be written"):
-        rocks.write(lambda batch: late.put(batch, b"Ab", b"2"))
+        rocks.write(batch, lambda buffer, batch: buffer.add(put(b"Aa", b"1")))
     database.broken = False
     with pytest.raises(StoreError, match="opened again"):
         rocks.write_buffered()
     with pytest.raises(StoreError, match="opened again"):
-        rocks.write(_put)
+        rocks.write(put(b"k", b"v"))
     rocks.reopen()
     assert list(rocks.items(b"A", b"B")) == []
-    rocks.write(lambda batch: late.put(batch, b"Ab", b"2"))
     rocks.close()
-    assert late.count == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from embermq.store.errors import NewerSchema, StoreError
-from embermq.store.log.records import Group, Kind
+from embermq.store.rows import Group, Kind
 from embermq.store.state.state import SCHEMA_VERSION, State, StateSettings
 from support.crashed_directory import copy_as_crashed
 from support.state_samples import BreakableDatabase, StallingDatabase, retained
@@ -21,7 +21,7 @@ def state(tmp_path: Path) -> Iterator[State]:
 
 def test_a_new_state_has_applied_nothing(state: State) -> None:
     assert state.applied_offset() == 0
-    assert state.owed_offset() is None
+    assert list(state.sessions.owed_offsets()) == []
     assert state.retained.totals() == (0, 0)
 
 
@@ -127,7 +127,7 @@ def test_a_group_that_changes_nothing_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
         state.apply(plain(31, 30))  # a flush is due
     assert state.applied_offset() == 30
-    database.broken = False
+    state.reopen(lambda state: state.apply(plain(1, 30)))
     state.apply(plain(31, 30))
     assert state.applied_offset() == 60
     assert state.wants_flush()

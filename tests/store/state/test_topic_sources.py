@@ -6,12 +6,11 @@ from random import Random
 import pytest
 
 from embermq.store.errors import HistoryTrimmed
-from embermq.store.log.records import Group
+from embermq.store.rows import Group
 from embermq.store.state.retained_keys import key_topic
 from embermq.store.state.state import State
 from embermq.store.state.topic_sources import ComparedTopics, HistoryTopics
-from embermq.store.state.topic_walks import TopicSource
-from embermq.store.topic_tree import APPEARED, CHANGED, SAME, VANISHED, Moments
+from embermq.store.topic_tree import APPEARED, CHANGED, SAME, VANISHED, Moments, TopicSource
 from support.state_samples import retained
 
 LAST_US = 1_020

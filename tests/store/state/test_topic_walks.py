@@ -1,6 +1,6 @@
 """Walks through the topics: one level at a time with counts, and by a word."""
 
-from embermq.store.memory import MemoryStore
+from embermq.store.engines.memory import MemoryStore
 from embermq.store.state.retained_keys import topic_key
 from embermq.store.state.sorted_keys import ListedTopics, SortedKeys
 from embermq.store.state.topic_walks import PIECE_KEYS, LevelWalk, WordSearch
@@ -93,5 +93,5 @@ def test_a_word_is_found_in_either_case_and_across_levels() -> None:
 
 def test_the_engine_in_memory_has_a_tree() -> None:
     store = MemoryStore()
-    assert whole(store.retained_levels(None, "", Moments())) == []
-    assert store.history_begins_us() == 0
+    assert whole(store.retained.levels(None, "", Moments())) == []
+    assert store.history.begins_us() == 0

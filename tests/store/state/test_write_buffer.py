@@ -7,14 +7,9 @@ from threading import Event, Thread
 
 import pytest
 
+from embermq.store.state.retained_sizes import Sizes
 from embermq.store.state.rocks import Rocks
-from embermq.store.state.write_buffer import (
-    BUFFER_BYTES_MAX,
-    NEW_VALUE,
-    Batch,
-    StateIterator,
-    WriteBuffer,
-)
+from embermq.store.state.write_buffer import Batch, StateIterator, WriteBuffer
 
 SPACES = (b"A", b"B", b"C")
 LETTERS = b"\x00\x01ab\xff"
@@ -34,7 +29,9 @@ class Written:
         self.count = 0
 
     def write(self) -> None:
-        self.rocks.write(self.fill)
+        batch = Batch()
+        self.fill(batch)
+        self.rocks.write(batch)
 
     def fill(self, batch: Batch) -> None:
         rng = self.rng
@@ -50,11 +47,8 @@ class Written:
                 self.model.pop(key, None)
             elif chance < 0.97:
                 key += b"new%d" % self.count
-                batch.space(key[0]).new.append(key)
-                self.model[key] = NEW_VALUE
-                if chance > 0.9:  # as a change that is copied, or forgotten, while it is buffered
-                    batch.put(key, b"copy")
-                    self.model[key] = b"copy"
+                batch.put(key, b"new")
+                self.model[key] = b"new"
             else:
                 low, high = sorted((key, random_key(rng)))
                 batch.delete_range(low, high)
@@ -78,8 +72,7 @@ def read_on(iterator: StateIterator) -> Iterator[tuple[bytes, bytes]]:
 def check(written: Written) -> None:
     rocks, rng, model = written.rocks, written.rng, written.model
     key = rng.choice([random_key(rng), *model]) if rng.random() < 0.5 else random_key(rng)
-    if not key.count(b"new"):
-        assert rocks.get(key) == model.get(key)
+    assert rocks.get(key) == model.get(key)
     first = key[:1]
     keys = [first + each for each in (b"", b"a", b"b", b"\x00", b"aa")]
     assert rocks.get_many(keys) == [model.get(each) for each in keys]
@@ -157,12 +150,10 @@ def test_a_write_is_seen_as_a_whole_by_other_threads(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for number in range(400):
-
-        def fill(batch: Batch, number: int = number) -> None:
-            for key in keys:
-                batch.put(key, b"%d" % number)
-
-        rocks.write(fill)
+        batch = Batch()
+        for key in keys:
+            batch.put(key, b"%d" % number)
+        rocks.write(batch)
     is_done.set()
     for thread in threads:
         thread.join()
@@ -177,33 +168,45 @@ def buffered(*values: bytes) -> Batch:
     return batch
 
 
-def test_the_buffer_takes_as_many_keys_and_bytes_as_it_may() -> None:
-    buffer = WriteBuffer(3, 104)
-    assert buffer.takes(buffered(b"1", b"2", b"3"))
-    assert not buffer.takes(buffered(b"1", b"2", b"3", b"4"))
-    assert buffer.takes(buffered(bytes(102)))  # and a key of two bytes
-    assert not buffer.takes(buffered(bytes(103)))
+def test_a_buffer_is_full_with_more_keys_or_bytes_than_it_may_have() -> None:
+    for values, is_full in [
+        ((b"1", b"2", b"3"), False),
+        ((b"1", b"2", b"3", b"4"), True),
+        ((bytes(102),), False),  # and a key of two bytes
+        ((bytes(103),), True),
+    ]:
+        buffer = WriteBuffer(Sizes(), 3, 104)
+        buffer.add(buffered(*values))
+        assert buffer.is_full() == is_full
+    buffer = WriteBuffer(Sizes(), 3, 104)
     buffer.add(buffered(bytes(60)))
-    assert buffer.takes(buffered(bytes(40)))
-    assert not buffer.takes(buffered(bytes(41)))
-
-
-def test_a_buffer_that_was_read_takes_nothing_more() -> None:
-    buffer = WriteBuffer(100, BUFFER_BYTES_MAX)
-    buffer.add(buffered(b"1"))
-    assert buffer.sorted(ord("B")) is None
-    assert buffer.takes(buffered(b"2"))
-    assert buffer.sorted(ord("A")) is not None
-    assert not buffer.takes(buffered(b"2"))
+    buffer.add(buffered(bytes(40)))
+    assert not buffer.is_full()
+    buffer.add(buffered(b""))
+    assert buffer.is_full()
 
 
 def test_long_keys_count_as_much_as_long_values() -> None:
-    buffer = WriteBuffer(100, 1_000)
+    buffer = WriteBuffer(Sizes(), 100, 1_000)
     for number in range(9):
         batch = Batch()
         batch.put(b"R%d" % number + bytes(97), b"x")
-        assert buffer.takes(batch)
         buffer.add(batch)
+        assert not buffer.is_full()
     last = Batch()
     last.delete(b"R9" + bytes(110))
-    assert not buffer.takes(last)
+    buffer.add(last)
+    assert buffer.is_full()
+
+
+def test_a_reader_of_another_key_space_does_not_seal_the_buffer(tmp_path: Path) -> None:
+    rocks = Rocks(tmp_path)
+    rocks.write(buffered(b"1"))
+    assert list(rocks.items(b"B", b"C")) == []
+    assert not rocks.is_buffer_sealed()
+    assert list(rocks.items(b"A", b"B")) == [(b"A0", b"1")]
+    assert rocks.is_buffer_sealed()
+    rocks.write(buffered(b"2"))
+    assert not rocks.is_buffer_sealed()
+    assert rocks.get(b"A0") == b"2"
+    rocks.close()

@@ -13,9 +13,10 @@ from embermq.broker.limits import Limits
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Connect
 from embermq.transport.server import Server
-from embermq.transport.sockets.listening_socket import ACCEPTED_MAX, ListeningSocket
+from embermq.transport.sockets.listening_socket import ACCEPTED_MAX, RETRY_S, ListeningSocket
 from embermq.transport.sockets.poll import EVENTS_MAX, Poll
 from support.polled_server import TIMEOUT_S, Pair, is_silent, look, run, tcp_pair
+from support.transports import connection_of
 
 CONNACK = bytes.fromhex("20020000")
 
@@ -28,6 +29,10 @@ def listening() -> socket.socket:
 
 def client(bound: socket.socket) -> socket.socket:
     return socket.create_connection(bound.getsockname(), TIMEOUT_S)
+
+
+def listening_socket(server: Server, poll: Poll, bound: socket.socket, retry_s: float = RETRY_S) -> ListeningSocket:
+    return ListeningSocket(poll, bound, lambda: connection_of(server), server.handshakes, retry_s=retry_s)
 
 
 @contextmanager
@@ -51,7 +56,7 @@ def no_files_left() -> Iterator[None]:
 def test_more_connections_than_one_turn_accepts_are_accepted_in_the_next() -> None:
     async def scenario(server: Server, poll: Poll) -> None:
         bound = listening()
-        accepting = ListeningSocket(server, poll, bound)
+        accepting = listening_socket(server, poll, bound)
         clients = [client(bound) for _ in range(2 * ACCEPTED_MAX + 1)]
         for expected in (ACCEPTED_MAX, 2 * ACCEPTED_MAX, 2 * ACCEPTED_MAX + 1):
             look(poll)
@@ -69,7 +74,7 @@ def test_more_connections_than_one_turn_accepts_are_accepted_in_the_next() -> No
 def test_connections_for_which_there_is_no_room_are_closed_and_make_room_when_they_end() -> None:
     async def scenario(server: Server, poll: Poll) -> None:
         bound = listening()
-        accepting = ListeningSocket(server, poll, bound)
+        accepting = listening_socket(server, poll, bound)
         first = client(bound)
         look(poll)
         refused = [client(bound) for _ in range(5)]
@@ -92,7 +97,7 @@ def test_connections_for_which_there_is_no_room_are_closed_and_make_room_when_th
 def test_after_a_connection_for_which_there_is_no_room_ends_are_looked_for_before_the_next() -> None:
     async def scenario(server: Server, poll: Poll) -> None:
         bound = listening()
-        accepting = ListeningSocket(server, poll, bound)
+        accepting = listening_socket(server, poll, bound)
         first = client(bound)
         look(poll)
         refused, accepted = client(bound), client(bound)
@@ -114,7 +119,7 @@ def test_without_a_file_for_a_connection_it_is_accepted_later_and_the_server_is_
 ) -> None:
     async def scenario(server: Server, poll: Poll) -> None:
         bound = listening()
-        accepting = ListeningSocket(server, poll, bound, retry_s=0.02)
+        accepting = listening_socket(server, poll, bound, retry_s=0.02)
         waiting = client(bound)
         with no_files_left():
             look(poll)
@@ -138,7 +143,7 @@ def test_without_a_file_for_a_connection_it_is_accepted_later_and_the_server_is_
 def test_a_socket_that_is_closed_while_it_waits_for_files_does_not_come_back() -> None:
     async def scenario(server: Server, poll: Poll) -> None:
         bound = listening()
-        accepting = ListeningSocket(server, poll, bound, retry_s=0.01)
+        accepting = listening_socket(server, poll, bound, retry_s=0.01)
         waiting = client(bound)
         with no_files_left():
             look(poll)
@@ -155,7 +160,7 @@ def test_a_closed_socket_accepts_nothing_although_it_is_open_elsewhere() -> None
     async def scenario(server: Server, poll: Poll) -> None:
         bound = listening()
         copy = bound.dup()  # as the event loop has it
-        accepting = ListeningSocket(server, poll, bound)
+        accepting = listening_socket(server, poll, bound)
         accepting.close()
         waiting = client(copy)
         assert is_silent(poll)
@@ -169,7 +174,7 @@ def test_a_socket_that_is_closed_twice_does_no_harm_to_the_one_that_has_its_desc
     async def scenario(server: Server, poll: Poll) -> None:
         bound = listening()
         descriptor = bound.fileno()
-        accepting = ListeningSocket(server, poll, bound)
+        accepting = listening_socket(server, poll, bound)
         a_client, served = tcp_pair()
         accepting.close()
         os.dup2(served.fileno(), descriptor, inheritable=False)
@@ -186,7 +191,7 @@ def test_a_socket_that_is_closed_twice_does_no_harm_to_the_one_that_has_its_desc
 def test_a_connection_that_was_reset_before_it_is_accepted_does_no_harm() -> None:
     async def scenario(server: Server, poll: Poll) -> None:
         bound = listening()
-        accepting = ListeningSocket(server, poll, bound)
+        accepting = listening_socket(server, poll, bound)
         gone, stays = client(bound), client(bound)
         gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
         gone.close()

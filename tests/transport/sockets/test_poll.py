@@ -11,10 +11,10 @@ from embermq.broker.access import AllowAll
 from embermq.broker.limits import Limits
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Connect, Pingreq, Publish, Subscribe, SubscriptionRequest, Will
-from embermq.store.memory import MemoryStore
+from embermq.store.engines.memory import MemoryStore
 from embermq.transport.server import Server
+from embermq.transport.sockets.interface import READABLE
 from embermq.transport.sockets.poll import ENDED_MAX, EVENTS_MAX, Poll, Wake
-from embermq.transport.sockets.watched import READABLE
 from support.polled_server import Pair, is_silent, look, run
 
 CONNACK = bytes.fromhex("20020000")

@@ -12,9 +12,9 @@ import pytest
 
 from embermq.protocol.packets import Connect
 from embermq.transport.server import Server
+from embermq.transport.sockets.interface import READABLE
 from embermq.transport.sockets.poll import Poll, Wake
 from embermq.transport.sockets.selector import EVENTS_FEW, REST_S, SocketSelector
-from embermq.transport.sockets.watched import READABLE
 from support.polled_server import TIMEOUT_S, Pair, run
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -126,14 +126,14 @@ def test_it_returns_after_the_turn_in_which_the_event_loop_was_given_something(
 
     def second() -> None:
         called.append("second")
-        selector.is_loop_wanted = True
+        selector.want_loop()
 
     def first() -> None:
         called.append("first")
         wake.call(second)
         wake.call(partial(called.append, "third"))
 
-    selector.is_loop_wanted = True  # that is what asyncio has done already
+    selector.want_loop()  # that is what asyncio has done already
     wake.call(first)
     assert selector.select(None) == []
     assert called == ["first", "second", "third"]
@@ -183,7 +183,7 @@ def test_more_sockets_than_a_turn_usually_has_are_all_looked_after() -> None:
         turns: list[int] = []
         while sum(turns) < len(pairs):
             opened = server.core.counters.messages_sent
-            selector.is_loop_wanted = True
+            selector.want_loop()
             selector.select(0)
             turns.append(server.core.counters.messages_sent - opened)
         assert turns == [EVENTS_FEW, len(pairs) - EVENTS_FEW]

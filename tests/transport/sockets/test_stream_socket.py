@@ -12,8 +12,7 @@ import pytest
 from embermq.protocol.packets import Connect, Pingreq, Publish
 from embermq.transport.server import Server
 from embermq.transport.sockets.poll import EVENTS_MAX, Poll
-from embermq.transport.sockets.stream_socket import HIGH_BYTES, PARTS_MAX, READ_BYTES
-from embermq.transport.sockets.unsent import SHARED_BYTES_MIN
+from embermq.transport.sockets.stream_socket import HIGH_BYTES, PARTS_MAX, READ_BYTES, SHARED_BYTES_MIN
 from support.polled_server import Pair, is_silent, look, run, tcp_pair, unix_pair
 
 NOT_TOLD = -1

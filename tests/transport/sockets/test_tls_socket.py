@@ -12,12 +12,11 @@ import pytest
 
 from embermq import Broker
 from embermq.broker.limits import Limits
-from embermq.transport.rate_limited_log import RateLimitedLog
+from embermq.certificates import Authority, Pair
 from embermq.transport.server import Server
-from embermq.transport.sockets.poll import Poll
 from embermq.transport.sockets.tls_socket import ANSWERS_MAX, HANDSHAKE_BYTES_MAX, Handshakes, TlsSocket
 from embermq.transport.stream import StreamConnection
-from support.certificates import Authority, Pair
+from support.transports import connection_of
 from support.wire import connect, packet, publish, subscribe
 
 CONNACK = bytes.fromhex("20020000")
@@ -284,7 +283,7 @@ def test_the_name_in_a_certificate_of_a_client_is_known(authority: Authority, pa
             await client.send(connect("c1"))
             await client.expect(CONNACK)
             (connection,) = server_of(broker)._connections
-            assert connection._transport is not None
+            assert isinstance(connection, StreamConnection) and connection._transport is not None
             certificate = connection._transport.get_extra_info("peercert")
             assert isinstance(certificate, dict) and "device-7" in str(certificate["subject"])
             writer.close()
@@ -296,13 +295,12 @@ def test_answers_of_tls_to_a_client_that_does_not_read_are_bounded(pair: Pair) -
     async def test() -> None:
         async with served(pair) as broker:
             server = server_of(broker)
-            poll = server.listeners._poll
-            assert isinstance(poll, Poll)
+            poll = server.own_poll()
             ours, theirs = socket.socketpair()
             ours.setblocking(False)
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            handshakes = Handshakes(RateLimitedLog(logging.getLogger("embermq"), "tests"))
-            stream = TlsSocket(poll, ours.detach(), None, StreamConnection(server), None, context, handshakes)
+            handshakes = Handshakes(server.log.closed)
+            stream = TlsSocket(poll, ours.detach(), None, connection_of(server), False, context, handshakes)
             poll.add(stream)
             stream.begin()
             stream._outgoing.write(bytes(1 << 22))

@@ -15,30 +15,22 @@ behind, it goes back to the log, and begins again.
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
-from embermq.broker.access import Access
 from embermq.broker.admission import Admission
-from embermq.broker.counters import Counters
+from embermq.broker.context import Context
 from embermq.broker.effects import Effect, Effects
 from embermq.broker.history.history_filter import HistoryFilter, read_history_filter
-from embermq.broker.history.lane import Lane
 from embermq.broker.history.sender import HistorySender
-from embermq.broker.history.stream import BLOCKED, ENDED, FOLLOWING, LIVE, PENDING, READING, READY, HistoryStream
+from embermq.broker.history.stream import BLOCKED, ENDED, FOLLOWING, LIVE, PENDING, READING, READY, HistoryStream, Lane
 from embermq.broker.history.tail import WAITING_MESSAGES_MAX, LiveTail
-from embermq.broker.limits import Limits
 from embermq.broker.retained_delivery import as_message
-from embermq.broker.routes import Routes, Subscription
+from embermq.broker.session import Session, subscription_of
 from embermq.instants import utc_text
 from embermq.protocol.packets import SubscriptionRequest
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.history.pieces import HistoryPiece, LogSpan, RetainedSpan
-from embermq.store.interface import Store, StoreError
-
-if TYPE_CHECKING:
-    from embermq.broker.connections import Connections
-    from embermq.broker.core import Core
-    from embermq.broker.session import Session
+from embermq.store.interface import StoreError
 
 PIECE_BYTES: Final = 256 * 1024
 """About how many bytes of messages one piece has; a larger message is a piece of its own."""
@@ -55,77 +47,49 @@ JOIN_AGAIN_US: Final = 1_000_000
 NEAR_PART: Final = 4
 """A persistent session's queue refers to records that keep less than this part of `limits.queue_log_bytes_max`."""
 
-_WITH_PROPERTIES: Final = "MQTT 5.0"
-
 
 @final
 class StartEffect(Effect):
     """SUBACK has been sent: the streams of its history subscriptions begin."""
 
-    __slots__ = ("_streams",)
+    __slots__ = ("_history", "_streams")
 
-    def __init__(self, streams: list[HistoryStream]) -> None:
-        self.session = None
-        self.link = None
-        self.weight = len(streams)
+    def __init__(self, history: "HistoryDelivery", streams: list[HistoryStream]) -> None:
+        super().__init__(weight=len(streams))
+        self._history: Final = history
         self._streams: Final = streams
 
-    def release(self, core: "Core") -> None:
-        core.history.start(self._streams)
+    def release(self) -> None:
+        self._history.start(self._streams)
 
 
 @final
 class HistoryDelivery:
     """The history streams of all clients."""
 
-    __slots__ = (
-        "_store",
-        "_reads",
-        "_access",
-        "_admission",
-        "_limits",
-        "_counters",
-        "_sender",
-        "_routes",
-        "_wake",
-        "connections",
-        "_tail_messages_max",
-        "_streams",
-        "_of_log",
-        "_of_archive",
-        "_of_past",
-        "_following",
-        "_arrived",
-        "_joining",
-        "_followed_offset",
-    )
-
     def __init__(
         self,
-        store: Store,
-        access: Access,
+        context: Context,
         admission: Admission,
-        limits: Limits,
-        counters: Counters,
         effects: Effects,
-        routes: Routes,
-        wake: Callable[[], None],
-        with_shortcuts: bool,
+        end_connection: Callable[[Session, ReasonCode, str], None],
         tail_messages_max: int = WAITING_MESSAGES_MAX,
     ) -> None:
-        """`wake` asks the shell for a turn."""
-        self._store: Final = store
-        self._reads: Final = store.history()
-        self._access: Final = access
+        """`end_connection` ends that of a client, for a reason."""
+        self._store: Final = context.store
+        self._reads: Final = context.store.history.reads()
+        self._access: Final = context.access
         self._admission: Final = admission
-        self._limits: Final = limits
-        self._counters: Final = counters
-        self._sender: Final = HistorySender(self._reads, counters, effects, with_shortcuts)
-        self._routes: Final = routes
-        self._wake: Final = wake
-        self.connections: Connections | None = None  # set by the core, which makes them later
+        self._limits: Final = context.limits
+        self._counters: Final = context.counters
+        self._sender: Final = HistorySender(self._reads, context.counters, effects)
+        self._routes: Final = context.routes
+        self._wake: Final = context.wake
+        self._end_connection: Final = end_connection
         self._tail_messages_max: Final = tail_messages_max
         self._streams = 0
+        self._by_session: Final[dict[Session, dict[str, HistoryStream]]] = {}  # by filter
+        self._tails: Final[dict[HistoryStream, LiveTail]] = {}
         self._of_log: Final = Lane(False, READS_MAX)
         self._of_archive: Final = Lane(True, READS_MAX)
         self._of_past: Final = Lane(True, PAST_READS_MAX)
@@ -142,7 +106,7 @@ class HistoryDelivery:
     # -- subscriptions -------------------------------------------------------------------------------------------
 
     def subscribe(
-        self, session: "Session", request: SubscriptionRequest, now_ms: int, started: list[HistoryStream]
+        self, session: Session, request: SubscriptionRequest, started: list[HistoryStream]
     ) -> tuple[int, str]:
         """A history subscription of a SUBSCRIBE: the reason code, and why it is refused; its stream is `started`."""
         text = request.topic_filter
@@ -158,8 +122,8 @@ class HistoryDelivery:
             asked = read_history_filter(text, now_us)
         except ValueError as error:
             return self._refuse(session, text, ReasonCode.TOPIC_FILTER_INVALID, str(error))
-        existing = session.history.get(text) if session.history is not None else None
-        refusal = self._admission.subscription_refusal(session, asked.topic_filter, existing is not None, now_ms, text)
+        existing = self._stream_of(session, text)
+        refusal = self._admission.subscription_refusal(session, asked.topic_filter, existing is not None, text)
         if refusal is not None:
             return refusal.reason, refusal.detail
         if existing is None:
@@ -175,39 +139,30 @@ class HistoryDelivery:
         started.append(self._add(session, request, asked, now_us))
         return request.qos, ""
 
-    def _refuse(self, session: "Session", text: str, reason: ReasonCode, detail: str) -> tuple[int, str]:
+    def _refuse(self, session: Session, text: str, reason: ReasonCode, detail: str) -> tuple[int, str]:
         refusal = self._admission.refuse_subscription(session.client_id, text, reason, detail)
         return refusal.reason, refusal.detail
 
-    def _full(self, session: "Session") -> str:
-        if session.history is not None and len(session.history) >= self._limits.history_subscriptions_max:
-            return "limits.history_subscriptions_max is reached"
+    def _full(self, session: Session) -> str:
         if self._limits.history_subscriptions_max == 0:
             return "limits.history_subscriptions_max is 0"
+        if session.history_subscriptions >= self._limits.history_subscriptions_max:
+            return "limits.history_subscriptions_max is reached"
         if self._streams >= self._limits.all_history_subscriptions_max:
             return "limits.all_history_subscriptions_max is reached"
         return ""
 
-    def _add(
-        self, session: "Session", request: SubscriptionRequest, asked: HistoryFilter, now_us: int
-    ) -> HistoryStream:
-        subscription = Subscription(
-            session,
-            request.topic_filter,
-            request.qos,
-            request.no_local,
-            request.retain_as_published,
-            (request.subscription_id,) if request.subscription_id else (),
-        )
-        has_properties = session.protocol == _WITH_PROPERTIES
+    def _add(self, session: Session, request: SubscriptionRequest, asked: HistoryFilter, now_us: int) -> HistoryStream:
+        subscription = subscription_of(session, request)
+        link = session.connection()
+        has_properties = link is not None and link.has_properties()
         fence_offset = self._store.next_offset()
         stream = HistoryStream(
             subscription, asked, has_properties, self._of_log, fence_offset, now_us, self._piece_has_come
         )
-        if session.history is None:
-            session.history = {}
-        session.history[request.topic_filter] = stream
-        session.streams.waiting += 1
+        self._by_session.setdefault(session, {})[request.topic_filter] = stream
+        session.count_history(1)
+        session.streams.count_waiting(1)
         self._streams += 1
         self._counters.history_subscriptions = self._streams
         return stream
@@ -218,19 +173,26 @@ class HistoryDelivery:
             if stream.state == PENDING:
                 stream.make_ready()
 
-    def unsubscribe(self, session: "Session", text: str) -> bool:
+    def unsubscribe(self, session: Session, text: str) -> bool:
         """Whether there was such a history subscription, which has ended now."""
-        stream = session.history.get(text) if session.history is not None else None
+        stream = self._stream_of(session, text)
         if stream is None:
             return False
         self.end(stream)
         return True
 
-    def connection_lost(self, session: "Session") -> None:
+    def connection_lost(self, session: Session) -> None:
         """A connection has ended, and with it its history subscriptions."""
-        if session.history is not None:
-            for stream in list(session.history.values()):
-                self.end(stream)
+        for stream in self.streams_of(session):
+            self.end(stream)
+
+    def _stream_of(self, session: Session, text: str) -> HistoryStream | None:
+        streams = self._by_session.get(session)
+        return None if streams is None else streams.get(text)
+
+    def streams_of(self, session: Session) -> list[HistoryStream]:
+        """The history streams of a client."""
+        return list(self._by_session[session].values()) if session.history_subscriptions else []
 
     def end(self, stream: HistoryStream) -> None:
         """A stream has sent everything, or is not wanted any more."""
@@ -241,26 +203,26 @@ class HistoryDelivery:
         self._remove_tail(stream)
         session = stream.subscription.session
         if stream.state != LIVE:
-            session.streams.waiting -= 1
+            session.streams.count_waiting(-1)
         stream.state = ENDED
         stream.is_cancelled = True
         stream.lane.ready.pop(stream, None)
         self._following.pop(stream, None)
-        if session.history is not None:
-            del session.history[stream.subscription.topic_filter]
-            if not session.history:
-                session.history = None
+        streams = self._by_session[session]
+        del streams[stream.subscription.topic_filter]
+        if not streams:
+            del self._by_session[session]
+        session.count_history(-1)
         self._streams -= 1
         self._counters.history_subscriptions = self._streams
 
     # -- pieces --------------------------------------------------------------------------------------------------
 
-    def resume(self, session: "Session") -> None:
+    def resume(self, session: Session) -> None:
         """A client may be able to take more."""
-        if session.history is not None:
-            for stream in session.history.values():
-                if stream.state == BLOCKED:
-                    stream.make_ready()
+        for stream in self.streams_of(session):
+            if stream.state == BLOCKED:
+                stream.make_ready()
 
     def send_pieces(self) -> bool:
         """At the end of a turn: send pieces that have come, and ask for others. True: the next turn has work."""
@@ -322,11 +284,6 @@ class HistoryDelivery:
         self._arrived.append((stream, piece, error))
         self._wake()
 
-    def _end_client(self, session: "Session", reason: ReasonCode, detail: str) -> None:
-        """What a client asked for cannot go on: end its connection, so that it notices."""
-        assert self.connections is not None
-        self.connections.end(session, reason, detail, detail)
-
     def _take(self, stream: HistoryStream, piece: HistoryPiece | None, error: StoreError | None) -> None:
         stream.lane.reading -= 1
         if piece is not None:
@@ -340,10 +297,10 @@ class HistoryDelivery:
             self.end(stream)
         elif error is not None or piece is None:
             self._counters.store_refusals += 1
-            self._end_client(session, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, f"a history subscription: {error}")
+            self._end_connection(session, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, f"a history subscription: {error}")
         elif not access.unrestricted and not access.may_subscribe(session.identity, stream.asked.topic_filter):
             detail = "a history subscription has lost its right to read"
-            self._end_client(session, ReasonCode.NOT_AUTHORIZED, detail)
+            self._end_connection(session, ReasonCode.NOT_AUTHORIZED, detail)
         elif not self._send(stream, piece):
             stream.state = BLOCKED
         elif piece.is_done:
@@ -357,11 +314,11 @@ class HistoryDelivery:
         """False: the client must read or acknowledge first; the rest of the piece is read again then."""
         sent = self._counters.history_messages
         has_sent_all = self._send_messages(stream, piece) and self._send_retained(stream, piece)
-        history = stream.subscription.session.history
-        if history is not None and stream.state != ENDED and self._counters.history_messages > sent:
+        streams = self._by_session.get(stream.subscription.session)
+        if streams is not None and stream.state != ENDED and self._counters.history_messages > sent:
             # The client's other streams are before it when there is place again: one piece may take all the place.
-            del history[stream.subscription.topic_filter]
-            history[stream.subscription.topic_filter] = stream
+            del streams[stream.subscription.topic_filter]
+            streams[stream.subscription.topic_filter] = stream
         return has_sent_all
 
     def _send_messages(self, stream: HistoryStream, piece: HistoryPiece) -> bool:
@@ -377,8 +334,9 @@ class HistoryDelivery:
                     return False
                 self._sender.send(stream, found.message, found.offset, found.timestamp_us, is_near)
         stream.offset = piece.next_offset
-        if stream.tail is not None:
-            stream.tail.drop_before(stream.offset)
+        tail = self._tails.get(stream)
+        if tail is not None:
+            tail.drop_before(stream.offset)
         return True
 
     def _send_retained(self, stream: HistoryStream, piece: HistoryPiece) -> bool:
@@ -403,15 +361,17 @@ class HistoryDelivery:
 
     def _caught_up(self, stream: HistoryStream) -> None:
         """Everything that was durable has been sent."""
-        if stream.tail is None and not stream.before_offset and self._sender.now_us() >= stream.left_us + JOIN_AGAIN_US:
-            stream.tail = LiveTail(self.leave, self._sender, self._store, stream, self._tail_messages_max)
-            self._routes.add_group(stream.tail)
+        tail = self._tails.get(stream)
+        if tail is None and not stream.before_offset and self._sender.now_us() >= stream.left_us + JOIN_AGAIN_US:
+            tail = self._tails[stream] = LiveTail(
+                self.leave, self._sender, self._store, stream, self._tail_messages_max
+            )
+            self._routes.add_group(tail)
             self._joining += 1
-        tail = stream.tail
         if tail is not None and stream.offset >= tail.fence_offset:
             self._joining -= 1
             stream.state = LIVE
-            stream.subscription.session.streams.waiting -= 1
+            stream.subscription.session.streams.count_waiting(-1)
             tail.advance()
         else:
             stream.state = FOLLOWING
@@ -420,14 +380,14 @@ class HistoryDelivery:
 
     def leave(self, stream: HistoryStream) -> None:
         """The client does not keep up with the live messages: go on in the log, from the first that it has not got."""
-        tail = stream.tail
+        tail = self._tails.get(stream)
         if tail is None:
             return
         if stream.state == LIVE:
             first_offset = tail.first_offset()
             if first_offset:
                 stream.offset = first_offset
-            stream.subscription.session.streams.waiting += 1
+            stream.subscription.session.streams.count_waiting(1)
             self._remove_tail(stream)
             stream.make_ready()
             self._wake()
@@ -436,10 +396,9 @@ class HistoryDelivery:
         stream.left_us = self._sender.now_us()
 
     def _remove_tail(self, stream: HistoryStream) -> None:
-        tail = stream.tail
+        tail = self._tails.pop(stream, None)
         if tail is not None:
             if stream.state != LIVE:
                 self._joining -= 1
             self._routes.remove_group(tail)
             self._counters.dropped_output_full += tail.end()
-            stream.tail = None

@@ -3,20 +3,16 @@
 Owns: the way of such a message into the link or the session's queue.
 """
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from embermq.broker.counters import Counters
-from embermq.broker.effects import Effects
+from embermq.broker.effects import Effects, OfferEffect
 from embermq.broker.history.stamp import stamped
 from embermq.broker.history.stream import HistoryStream
 from embermq.broker.link import Link
-from embermq.broker.queues.offers import OfferEffect
-from embermq.broker.shortcuts import deliver_next
+from embermq.broker.session import Session
 from embermq.protocol.packets import Delivery, Publish
 from embermq.store.history.pieces import HistoryReads
-
-if TYPE_CHECKING:
-    from embermq.broker.session import Session
 
 PIECE_MESSAGES: Final = 256
 """How many messages one piece has at most."""
@@ -26,13 +22,12 @@ PIECE_MESSAGES: Final = 256
 class HistorySender:
     """Sends messages to the clients of history streams."""
 
-    __slots__ = ("_reads", "_counters", "_effects", "_with_shortcuts")
+    __slots__ = ("_reads", "_counters", "_effects")
 
-    def __init__(self, reads: HistoryReads | None, counters: Counters, effects: Effects, with_shortcuts: bool) -> None:
+    def __init__(self, reads: HistoryReads | None, counters: Counters, effects: Effects) -> None:
         self._reads: Final = reads
         self._counters: Final = counters
         self._effects: Final = effects
-        self._with_shortcuts: Final = with_shortcuts
 
     def now_us(self) -> int:
         """The timestamp of a record that is appended now."""
@@ -74,7 +69,7 @@ class HistorySender:
         retain = stream.asked.is_as_of or (message.retain and subscription.retain_as_published)
         self._counters.history_messages += 1
         if qos == 0:
-            link.deliver(Delivery(sent, 0, retain, False, 0, subscription.ids))
+            link.deliver(Delivery([sent], 0, retain, False, 0, subscription.ids))
             return
         if not may_refer or sent.expires_us != message.expires_us:
             offset = -1
@@ -82,7 +77,7 @@ class HistorySender:
 
     def _offer(
         self,
-        session: "Session",
+        session: Session,
         link: Link,
         message: Publish,
         offset: int,
@@ -94,5 +89,5 @@ class HistorySender:
         if outbound.queue is not None:
             if outbound.accept(message, offset, qos, retain, ids):
                 self._effects.add(OfferEffect(session, message, qos, retain, ids))
-        elif not self._with_shortcuts or not deliver_next(outbound, link, message, qos, retain, ids):
-            outbound.offer(link, message, qos, retain, ids)
+        else:
+            outbound.offer(link, [message], qos, retain, ids)

@@ -4,16 +4,12 @@ Owns: the position in the past, and the state of one subscription.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from embermq.broker.history.history_filter import HistoryFilter
-from embermq.broker.history.lane import Lane
-from embermq.broker.routes import Subscription
+from embermq.broker.session import Subscription
 from embermq.store.history.pieces import HistoryPiece, HistoryRead
 from embermq.store.interface import StoreError
-
-if TYPE_CHECKING:
-    from embermq.broker.history.tail import LiveTail
 
 PENDING: Final = 0  # SUBACK waits for its commit
 READY: Final = 1  # the next piece may be asked for
@@ -22,6 +18,32 @@ BLOCKED: Final = 3  # the client must read or acknowledge first
 FOLLOWING: Final = 4  # everything durable was read: it waits for more
 LIVE: Final = 5  # messages come as they are published
 ENDED: Final = 6
+
+
+@final
+class Lane:
+    """The history streams whose next read is of one kind, and how many of them are read at a time.
+
+    A read of the archive may take long: it has a lane of its own, so that those of the log do not wait for it.
+    `ready`: the streams whose next piece may be asked for, the longest waiting first.
+    """
+
+    __slots__ = ("is_archived", "ready", "reading", "_reads_max")
+
+    def __init__(self, is_archived: bool, reads_max: int) -> None:
+        """`is_archived`: its reads are of the archive. At most `reads_max` pieces are asked for at a time."""
+        self.is_archived: Final = is_archived
+        self.ready: Final[dict[HistoryStream, None]] = {}
+        self.reading = 0  # pieces that were asked for and not taken yet
+        self._reads_max: Final = reads_max
+
+    def next(self) -> "HistoryStream | None":
+        """Take the stream off whose piece is to be asked for next; None if there is none, or enough are asked for."""
+        if not self.ready or self.reading >= self._reads_max:
+            return None
+        stream = next(iter(self.ready))
+        del self.ready[stream]
+        return stream
 
 
 @final
@@ -38,7 +60,6 @@ class HistoryStream(HistoryRead):
         "before_offset",
         "before_us",
         "after_topic_name",
-        "tail",
         "left_us",
         "_arrived",
     )
@@ -66,7 +87,6 @@ class HistoryStream(HistoryRead):
         # Up to now is up to the SUBSCRIBE: records of this very instant belong to it.
         self.before_us: Final = asked.to_us if asked.to_us < now_us else 0
         self.after_topic_name = ""
-        self.tail: LiveTail | None = None
         self.left_us = 0  # when it left the live messages for the log again
         self._arrived: Final = arrived
 

@@ -17,7 +17,7 @@ from typing import Final, final
 
 from embermq.broker.history.sender import HistorySender
 from embermq.broker.history.stream import LIVE, HistoryStream
-from embermq.broker.queues.route_group import RouteGroup
+from embermq.broker.route_group import RouteGroup
 from embermq.protocol.packets import Publish
 from embermq.store.interface import Store
 
@@ -88,7 +88,7 @@ class LiveTail(RouteGroup):
             offset = 0
         self._number += 1
         self._waiting[self._number] = _Waiting(message, offset, self._sender.now_us())
-        self._bytes += len(message.topic_name) + len(message.payload)
+        self._bytes += message.size_bytes()
         if len(self._waiting) > self._max or self._bytes > WAITING_BYTES_MAX:
             self._leave(stream)
             return _NOT_WANTED
@@ -156,4 +156,4 @@ class LiveTail(RouteGroup):
 
     def _remove(self, sequence: int, waiting: _Waiting) -> None:
         del self._waiting[sequence]
-        self._bytes -= len(waiting.message.topic_name) + len(waiting.message.payload)
+        self._bytes -= waiting.message.size_bytes()

@@ -10,10 +10,9 @@ from typing import Final, final
 from embermq.protocol.errors import ProtocolError
 from embermq.protocol.message_expiry import message_expires_us
 from embermq.protocol.mqtt.fields import VIOLATION
-from embermq.protocol.mqtt.readers_v5 import WirePublish
-from embermq.protocol.packets import Packet, Publish
+from embermq.protocol.mqtt.readers import WirePublish
+from embermq.protocol.packets import Packet, Publish, RefusedPublish
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.refused_publish import RefusedPublish
 
 OUTGOING_NAME_CHARACTERS_MIN: Final = 9
 """A shorter topic name is sent as it is: an alias takes three bytes."""
@@ -25,8 +24,6 @@ class IncomingAliases:
 
     `now_us` is the instant of the turn.
     """
-
-    __slots__ = ("_maximum", "_bytes_max", "_now_us", "_names", "_bytes")
 
     def __init__(self, maximum: int, now_us: Callable[[], int], bytes_max: int) -> None:
         self._maximum: Final = maximum
@@ -83,8 +80,6 @@ def _wrong_payload(topic_name: str, message: Publish) -> RefusedPublish:
 @final
 class OutgoingAliases:
     """The aliases that a client was sent: first come, and then the least recently used name gives way."""
-
-    __slots__ = ("_maximum", "_aliases")
 
     def __init__(self, maximum: int) -> None:
         self._maximum: Final = maximum

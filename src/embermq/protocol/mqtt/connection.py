@@ -15,7 +15,7 @@ from typing import Final, final
 from embermq.protocol.errors import PeerError, ProtocolError
 from embermq.protocol.mqtt import shortcuts
 from embermq.protocol.mqtt.decode import CONNECT_BYTES_MAX, Decoder
-from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5, MQTT_5, Dialect
+from embermq.protocol.mqtt.dialect import LEVELS_BEFORE_5, Dialect
 from embermq.protocol.mqtt.encode import SHARED_BYTES_MIN, EncodedMessages, Encodings, encode, joined
 from embermq.protocol.mqtt.negotiation import TOO_LARGE_ANSWER, Negotiation, refusal
 from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS, Mqtt5Settings
@@ -32,8 +32,23 @@ from embermq.protocol.mqtt.states import (
     OPEN,
     TRANSITIONS,
 )
-from embermq.protocol.mqtt.writers import ACKNOWLEDGEMENT_HEADERS, acknowledgements, publish_head
-from embermq.protocol.packets import Auth, Connack, Connect, Delivery, Disconnect, Packet, Publish
+from embermq.protocol.mqtt.writers import (
+    ACKNOWLEDGEMENT_BYTES,
+    ACKNOWLEDGEMENT_HEADERS,
+    acknowledgements,
+    publish_start,
+)
+from embermq.protocol.packets import (
+    PUBREL,
+    Acknowledgement,
+    Auth,
+    Connack,
+    Connect,
+    Delivery,
+    Disconnect,
+    Packet,
+    Publish,
+)
 from embermq.protocol.reasons import ReasonCode
 
 # One empty one for all connections, never changed: few send AUTH, or anything before CONNACK.
@@ -42,7 +57,7 @@ _NO_PACKETS: Final[list[Packet]] = []
 
 
 def _epoch() -> int:
-    """The instant of a connection that nobody tells the time, in a test."""
+    """The instant of a connection of a test that asks for no time."""
     return 0
 
 
@@ -61,33 +76,6 @@ class Connection:
     `output_waits` is called when output is gathered for the first time since the last `data_to_send`; `make_room` when
     the output is above `output_bytes_max`: the shell sends what the peer takes, and returns whether there is room.
     """
-
-    __slots__ = (
-        "state",
-        "failure",
-        "pending_bytes",
-        "answer_bytes",
-        "output_bytes_max",
-        "packets_taken",
-        "took_large",
-        "encoded",
-        "out",
-        "auths",
-        "negotiation",
-        "dropped_too_large",
-        "_now_us",
-        "_packet_bytes_max",
-        "_settings",
-        "_end_at",
-        "_output_waits",
-        "_make_room",
-        "_decoder",
-        "_has_shortcuts",
-        "_encodings",
-        "_stash",
-        "_more_parts",
-        "_has_large",
-    )
 
     def __init__(
         self,
@@ -117,7 +105,7 @@ class Connection:
             levels=levels,
             settings=settings,
             now_us=now_us,
-            property_bounds=settings.property_bounds,
+            topic_names=encodings.topic_names,
         )
         self.negotiation: Negotiation | None = None
         self.auths = _NO_AUTHS
@@ -131,7 +119,7 @@ class Connection:
         self.encoded: EncodedMessages = encodings.of(self._decoder.dialect)
         self._stash = _NO_PACKETS  # what came after CONNECT and before CONNACK was sent
         self.out: list[bytes] = []
-        self._more_parts = 0  # how many more parts the output has than packets; below 0: a part has several
+        self._more_parts = 0  # parts of the output minus its packets: a packet may be 3 parts, a part many packets
         self._has_large = False  # a part of the output is not to be copied
 
     @property
@@ -164,8 +152,7 @@ class Connection:
         exceeded = negotiation.exceeded(packets)
         if exceeded is not None:
             self.failure = exceeded
-        if self._decoder.has_auth:
-            self._decoder.has_auth = False
+        if self._decoder.take_has_auth():
             self.auths = self.auths + [packet for packet in packets if isinstance(packet, Auth)]
             packets[:] = [packet for packet in packets if not isinstance(packet, Auth)]
 
@@ -192,7 +179,7 @@ class Connection:
             if isinstance(first, Connect):
                 self._move(CONNECT_RECEIVED)
                 self.encoded = self._encodings.of(self._decoder.dialect)
-                if self._decoder.dialect is MQTT_5:
+                if self._decoder.dialect.has_properties:
                     self._negotiate(first)
                 self._receive_early(packets[1:])
                 return [first]
@@ -201,7 +188,7 @@ class Connection:
         error = self._decoder.error
         if error is not None:
             self.failure = error
-            if self._decoder.dialect is MQTT_5:
+            if self._decoder.dialect.has_properties:
                 self._answer(refusal(error.reason))
             elif error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
                 self.send(Connack(False, error.reason))
@@ -211,7 +198,9 @@ class Connection:
         negotiation = Negotiation(connect, self._packet_bytes_max, self._settings)
         self.negotiation = negotiation
         if negotiation.is_limited:
-            self.encoded = EncodedMessages(MQTT_5, False)  # what others are sent does not fit this client
+            self.encoded = EncodedMessages(
+                self._decoder.dialect, False
+            )  # what others are sent does not fit this client
 
     def _receive_exchange(self, packets: list[Packet]) -> None:
         """Between CONNECT and CONNACK a client with an Authentication Method sends AUTH, or gives up (5.0, 4.12)."""
@@ -233,7 +222,6 @@ class Connection:
     def opened(self) -> list[Packet]:
         """CONNACK has been sent; returns what the client has sent since its CONNECT. See `failure` afterwards."""
         self._move(CONNACK_SENT)
-        self._decoder.has_runs = self._has_shortcuts
         stash = self._stash
         self._stash = _NO_PACKETS
         self.failure = self._decoder.error
@@ -274,14 +262,9 @@ class Connection:
         if self.pending_bytes > self.output_bytes_max and not self._make_room():
             return False
         encoded = self.encoded
-        if encoded.message is message or encoded.keep(message):
-            frame = encoded.forwarded
-        elif self.negotiation is not None:
-            return self._publish(Delivery(message), self.negotiation)
-        else:
-            frame = encoded.forward(message)
-            if len(frame) >= SHARED_BYTES_MIN:
-                self._has_large = True
+        if encoded.message is not message and not encoded.keep(message):
+            return self._publish(Delivery([message]))
+        frame = encoded.forwarded
         out = self.out
         if not out:
             self._output_waits()
@@ -289,31 +272,72 @@ class Connection:
         self.pending_bytes += len(frame)
         return True
 
-    def deliver(self, delivery: Delivery) -> bool:
-        """Gather a message. False: it was dropped.
+    def deliver(self, delivery: Delivery) -> int:
+        """Gather the messages of a run, as many of the first ones as there is room for; how many those are.
+
+        At QoS 1 and 2 the first one is gathered without asking for room, unless it is larger than the client takes.
+        """
+        if delivery.columns is None and len(delivery.messages) == 1:
+            return 1 if self._deliver_lone(delivery) else 0
+        count = len(delivery)
+        taken = 0
+        while taken < count and self.has_room():
+            rest = delivery.part(taken, count) if taken else delivery
+            gathered = self._gather_messages(rest)
+            if not gathered:
+                lone = rest.part(0, 1)
+                if lone.columns is not None:
+                    lone = Delivery(lone.unpacked(), lone.qos, lone.retain, lone.dup, lone.packet_id)
+                if not self._deliver_lone(lone):
+                    break
+                gathered = 1
+            taken += gathered
+        return taken
+
+    def _gather_messages(self, delivery: Delivery) -> int:
+        """Gather messages of a run as one part of the output; how many of the first ones.
+
+        None if the packets depend on the client's aliases or maximum, or have Subscription Identifiers (MQTT 5). Also
+        none if the first has properties, or a long payload, which is not copied.
+        """
+        negotiation = self.negotiation
+        if negotiation is not None and (negotiation.is_limited or delivery.subscription_ids):
+            return 0
+        bytes_max = self.output_bytes_max - self.pending_bytes
+        columns = delivery.columns
+        if columns is None:
+            count, frames = self.encoded.run(delivery, bytes_max)
+        else:
+            count, frames = self.encoded.columns(delivery, columns, bytes_max)
+        if count:
+            self.gather_run(frames, count)
+        return count
+
+    def _deliver_lone(self, delivery: Delivery) -> bool:
+        """Gather a lone message. False: it was dropped.
 
         That happens at QoS 0 when too much output waits, and at QoS 1 and 2 when it is larger than the client takes.
         """
-        if self.negotiation is not None:
-            return self._deliver_v5(delivery, self.negotiation)
-        message = delivery.message
+        message = delivery.messages[0]
         qos = delivery.qos
         if qos == 0:
-            if not delivery.retain:
+            if not delivery.retain and not delivery.subscription_ids:
                 return self.forward(message)
-            if not self.has_room():
-                return False
-            self._gather(self.encoded.whole(message, True))
-            return True
+            return self.has_room() and self._publish(delivery)
         payload = message.payload
-        if delivery.retain or delivery.dup:
-            frame = publish_head(message.topic_name, len(payload), qos, delivery.retain, delivery.dup)
-        else:
-            try:
-                frame = self.encoded.heads[qos][len(payload)][message.topic_name]
-            except (IndexError, KeyError):
-                frame = self.encoded.head(message.topic_name, len(payload), qos)
-        self._gather_publish(frame, delivery.packet_id.to_bytes(2, "big"), payload)
+        negotiation = self.negotiation
+        if delivery.retain or delivery.dup or len(payload) >= SHARED_BYTES_MIN:
+            return self._publish(delivery)
+        if negotiation is not None and (message.properties or delivery.subscription_ids or negotiation.is_limited):
+            return self._publish(delivery)
+        try:
+            head = self.encoded.heads[qos][len(payload)][message.topic_name]
+        except (IndexError, KeyError):
+            head = self.encoded.head(message.topic_name, len(payload), qos)
+        packet_id = delivery.packet_id
+        # In MQTT 5 a property length of 0 follows the identifier.
+        rest = packet_id.to_bytes(2, "big") if negotiation is None else (packet_id << 8).to_bytes(3, "big")
+        self._gather_publish(head, rest, payload)
         return True
 
     def _gather_publish(self, head: bytes, rest: bytes, payload: bytes) -> None:
@@ -332,63 +356,46 @@ class Connection:
             self._has_large = True
         self.pending_bytes += len(head) + len(rest) + len(payload)
 
-    def _deliver_v5(self, delivery: Delivery, negotiation: Negotiation) -> bool:
-        message = delivery.message
-        qos = delivery.qos
-        if qos == 0:
-            if not delivery.retain and not delivery.subscription_ids:
-                return self.forward(message)
-            return self.has_room() and self._publish(delivery, negotiation)
-        payload = message.payload
-        is_particular = message.properties or delivery.subscription_ids or delivery.retain or delivery.dup
-        if is_particular or negotiation.is_limited or len(payload) >= SHARED_BYTES_MIN:
-            return self._publish(delivery, negotiation)
-        try:
-            frame = self.encoded.heads[qos][len(payload)][message.topic_name]
-        except (IndexError, KeyError):
-            frame = self.encoded.head(message.topic_name, len(payload), qos)
-        # A property length of 0 behind the identifier.
-        self._gather_publish(frame, (delivery.packet_id << 8).to_bytes(3, "big"), payload)
-        return True
-
-    def _publish(self, delivery: Delivery, negotiation: Negotiation) -> bool:
-        """Gather a PUBLISH of MQTT 5 by the general path. At QoS 0 one that is too large counts as sent."""
-        parts = negotiation.publish_parts(delivery, self._now_us())
-        if parts is None:
-            self.dropped_too_large += 1
-            if not self.out:
-                self._output_waits()  # the shell takes the count with the output
-            return delivery.qos == 0
-        start, payload = parts
+    def _publish(self, delivery: Delivery) -> bool:
+        """Gather a lone message by the general path. At QoS 0 one that is too large for the client counts as sent."""
+        negotiation = self.negotiation
+        if negotiation is None:
+            message = delivery.messages[0]
+            start, payload = publish_start(delivery, message.topic_name, message.payload, b""), message.payload
+        else:
+            parts = negotiation.publish_parts(delivery, self._now_us())
+            if parts is None:
+                self.dropped_too_large += 1
+                if not self.out:
+                    self._output_waits()  # the shell takes the count with the output
+                return delivery.qos == 0
+            start, payload = parts
         self._gather_publish(start, b"", payload)
         return True
 
-    def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Gather PUBACK, PUBREC, PUBREL or PUBCOMP. Before MQTT 5 they cannot carry the reason."""
+        packet_type, packet_id = acknowledgement.packet_type, acknowledgement.packet_id
+        reason, count = acknowledgement.reason, acknowledgement.count
         negotiation = self.negotiation
-        if negotiation is not None and (reason or negotiation.counts_messages):
-            self._answer(negotiation.acknowledgement(packet_type, packet_id, reason))
+        if negotiation is None:
+            if reason >= ReasonCode.UNSPECIFIED_ERROR and packet_type == PUBREL:
+                return  # an unknown packet identifier, which can only be said by its reason
+        elif reason or negotiation.counts_messages:
+            for each_id in range(packet_id, packet_id + count):
+                self._answer(negotiation.acknowledgement(packet_type, each_id, reason))
+            return
+        self.answer_bytes += ACKNOWLEDGEMENT_BYTES * count
+        if count > 1 or self._end_at >= 0:
+            self.gather_run(acknowledgements(packet_type, packet_id, count), count)
             return
         out = self.out
         if not out:
             self._output_waits()
-        if self._end_at >= 0:
-            out.append(ACKNOWLEDGEMENT_HEADERS[packet_type] + packet_id.to_bytes(2, "big"))
-        else:
-            out.append(ACKNOWLEDGEMENT_HEADERS[packet_type])
-            out.append(packet_id.to_bytes(2, "big"))
-            self._more_parts += 1
-        self.pending_bytes += 4
-        self.answer_bytes += 4
-
-    def acknowledge_all(self, packet_type: int, packet_ids: list[int] | range, reason: int = 0) -> None:
-        """Shortcut for `acknowledge` of each: one part of the output, unless they carry the reason."""
-        if self.negotiation is None or not (reason or self.negotiation.counts_messages):
-            self.gather_run(acknowledgements(packet_type, packet_ids), len(packet_ids))
-            self.answer_bytes += 4 * len(packet_ids)
-            return
-        for packet_id in packet_ids:
-            self.acknowledge(packet_type, packet_id, reason)
+        out.append(ACKNOWLEDGEMENT_HEADERS[packet_type])
+        out.append(packet_id.to_bytes(2, "big"))
+        self._more_parts += 1
+        self.pending_bytes += ACKNOWLEDGEMENT_BYTES
 
     def send(self, packet: Packet) -> None:
         """Gather any other packet; nothing if the dialect cannot express it."""
@@ -396,8 +403,9 @@ class Connection:
             self._answer(encode(packet, self._decoder.dialect))
             return
         frame = self.negotiation.encoded(packet)
-        if not frame:  # without this answer the client cannot go on
-            self._decoder.error = self.failure = TOO_LARGE_ANSWER
+        if not frame:  # the client waits for this answer
+            self.failure = TOO_LARGE_ANSWER
+            self._decoder.fail(TOO_LARGE_ANSWER)
             self._output_waits()
         self._answer(frame)
 
@@ -445,6 +453,24 @@ class Connection:
     def buffered(self, size: int) -> None:
         """The shell says how many of the bytes that it took have not left yet."""
         self.pending_bytes = size + sum(map(len, self.out))
+
+    def answers_left(self) -> None:
+        """The shell says that the peer has taken the answers to its own packets, or is about to."""
+        self.answer_bytes = 0
+
+    def bound_output(self, output_bytes_max: int) -> None:
+        """From now on, how much output may wait."""
+        self.output_bytes_max = output_bytes_max
+
+    def take_dropped(self) -> int:
+        """How many messages were too large for the client since the last call."""
+        count, self.dropped_too_large = self.dropped_too_large, 0
+        return count
+
+    def take_auths(self) -> list[Auth]:
+        """The AUTH packets that have come since the last call."""
+        auths, self.auths = self.auths, _NO_AUTHS
+        return auths
 
 
 def _nothing() -> None:

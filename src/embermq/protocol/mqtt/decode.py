@@ -11,18 +11,18 @@ from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
 from embermq.protocol.mqtt.aliases import IncomingAliases
 from embermq.protocol.mqtt.dialect import (
     LEVELS_BEFORE_5,
-    MQTT_5,
     MQTT_311,
     Dialect,
     Reader,
-    is_of_later_level,
+    dialect_for_later_level,
     requested_dialect,
     unexpected,
 )
-from embermq.protocol.mqtt.fields import DEFAULT_BOUNDS, VARIABLE_BYTE_INTEGER_MAX, VIOLATION, Fields, PropertyBounds
-from embermq.protocol.mqtt.readers_v5 import WirePublish
-from embermq.protocol.mqtt.settings import Mqtt5Settings
-from embermq.protocol.mqtt.shortcuts import read_common
+from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX, VIOLATION, Fields
+from embermq.protocol.mqtt.properties import CLIENT, SERVER
+from embermq.protocol.mqtt.readers import WirePublish, read_connect
+from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS, Mqtt5Settings
+from embermq.protocol.mqtt.shortcuts import TopicNames, read_common
 from embermq.protocol.packets import Packet
 from embermq.protocol.reasons import ReasonCode
 
@@ -46,7 +46,7 @@ _LENGTHS_BY_HEADER: Final = (
 
 
 def remaining_length_max(packet_bytes_max: int) -> int:
-    """The largest remaining length of a packet that has no more than so many bytes with its fixed header.
+    """The largest remaining length of a packet that has at most `packet_bytes_max` bytes with its fixed header.
 
     MQTT 5's Maximum Packet Size counts the whole packet (5.0, 2.1.4).
     """
@@ -68,29 +68,9 @@ class Decoder:
     `rest_bytes_wanted` is 0 between two packets, else the size at which the incomplete one is decoded again.
     `settings` are those of MQTT 5, by which what belongs to its connection is resolved, at the instant that `now_us`
     tells; without them such a PUBLISH is returned as `WirePublish`.
-    `has_runs`: runs of acknowledgements are read as one packet each; a connection asks for it when it is open.
-    `has_auth`: an AUTH has come since the connection set it to False.
+    `topic_names` are those that the connections of a server share.
     `error` is set when the stream ended in a bad packet; everything after it is ignored.
     """
-
-    __slots__ = (
-        "dialect",
-        "error",
-        "rest_bytes_wanted",
-        "has_auth",
-        "has_runs",
-        "_is_server",
-        "_packet_bytes_max",
-        "_bytes_max",
-        "_readers",
-        "_levels",
-        "_settings",
-        "_now_us",
-        "_aliases",
-        "_property_bounds",
-        "_has_shortcut",
-        "_rest",
-    )
 
     def __init__(
         self,
@@ -102,7 +82,7 @@ class Decoder:
         dialect: Dialect = MQTT_311,
         settings: Mqtt5Settings | None = None,
         now_us: Callable[[], int] | None = None,
-        property_bounds: PropertyBounds = DEFAULT_BOUNDS,
+        topic_names: TopicNames | None = None,
     ) -> None:
         self.dialect = dialect
         self.error: PeerError | None = None
@@ -114,13 +94,22 @@ class Decoder:
         self._settings: Final = settings
         self._now_us: Final = now_us
         self._aliases: IncomingAliases | None = None  # from the first PUBLISH on that may have one
-        self._property_bounds: Final = property_bounds
-        self.has_auth = False
-        self.has_runs = False
+        self._bounds: Final = settings or DEFAULT_SETTINGS
+        self._topic_names: Final = topic_names or TopicNames()
+        self._has_auth = False
         self._has_shortcut: Final = shortcuts
         # The beginning of an incomplete packet: one that comes in many reads is gathered by appending.
         self._rest = _NO_REST
         self.rest_bytes_wanted = 0
+
+    def take_has_auth(self) -> bool:
+        """Whether an AUTH has come since the last call."""
+        has_auth, self._has_auth = self._has_auth, False
+        return has_auth
+
+    def fail(self, error: PeerError) -> None:
+        """Read no more."""
+        self.error = error
 
     def feed(self, data: bytes) -> list[Packet]:
         """All packets that are complete now. Never raises for what a peer sent: see `error`."""
@@ -138,7 +127,7 @@ class Decoder:
         try:
             at = 0
             if self._has_shortcut:
-                at = read_common(data, 0, packets, self._bytes_max, self.dialect.has_publish_properties, self.has_runs)
+                at = read_common(data, 0, packets, self._bytes_max, self.dialect.has_properties, self._topic_names)
             if at < len(data):
                 self._decode(data, at, packets)
         except PeerError as error:
@@ -157,10 +146,11 @@ class Decoder:
                 self._rest = bytearray(data[at:])
                 self.rest_bytes_wanted = stop - at if body else end - at + 1
                 return
-            packets.append(self._read(first, Fields(data, body, stop, first & 15, self._property_bounds)))
+            sender = CLIENT if self._is_server else SERVER
+            packets.append(self._read(first, Fields(data, body, stop, first, self._bounds, sender)))
             at = stop
             if self._has_shortcut:
-                at = read_common(data, at, packets, self._bytes_max, self.dialect.has_publish_properties, self.has_runs)
+                at = read_common(data, at, packets, self._bytes_max, self.dialect.has_properties, self._topic_names)
 
     def _remaining_length(self, data: bytes, at: int) -> tuple[int, int]:
         """Where the body of the packet at `at` begins, and its length (2.2.3); 0 and 0 if more bytes are needed."""
@@ -170,7 +160,7 @@ class Decoder:
             length |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
-                if byte == 0 and shift > 7 and self.dialect.has_publish_properties:
+                if byte == 0 and shift > 7 and self.dialect.has_properties:
                     self._reader(data[at])
                     raise MalformedPacket("remaining length with more bytes than it needs", "MQTT-1.5.5-1")
                 if length > self._bytes_max:
@@ -188,20 +178,20 @@ class Decoder:
             if isinstance(packet, WirePublish) and self._settings is not None and self._now_us is not None:
                 return self._own_aliases(self._settings, self._now_us).resolved(packet)
             if first == _AUTH:
-                self.has_auth = True
+                self._has_auth = True
             return packet
         start = fields.position()
         try:
             dialect = requested_dialect(fields, self._levels)
         except ProtocolError:
-            if MQTT_5.level in self._levels and is_of_later_level(fields.between(start, fields.position())):
-                self.dialect = MQTT_5  # a client of a later version is answered in the latest that there is
+            asked = fields.between(start, fields.position())
+            self.dialect = dialect_for_later_level(asked, self._levels) or self.dialect
             raise
         self.dialect = dialect  # also if the rest is wrong: the answer is of this level
-        connect = dialect.connect_reader(fields, dialect)
+        connect = read_connect(fields, dialect)
         self._readers = dialect.readers_from_client
         self._bytes_max = self._packet_bytes_max
-        if dialect.has_publish_properties:
+        if dialect.has_properties:
             self._bytes_max = remaining_length_max(self._packet_bytes_max)
         return connect
 

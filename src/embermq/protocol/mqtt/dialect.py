@@ -3,14 +3,15 @@
 Owns: for each version which packets exist, the functions that read and write them, its return codes and its layouts;
 and which of the versions a CONNECT asks for. No other module compares a protocol level.
 
-MQTT 5 has its own readers and writers where packets carry reasons and properties (`readers_v5`, `writers_v5`).
+Each packet has one reader and one writer for all dialects (`readers`, `writers`), which ask for the traits that differ.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, final
 
 from embermq.protocol.errors import MalformedPacket, PeerError, ProtocolError
-from embermq.protocol.mqtt import readers, readers_v5, writers, writers_v5
+from embermq.protocol.mqtt import readers, writers
 from embermq.protocol.mqtt.fields import VIOLATION, Fields, binary_field
 from embermq.protocol.packets import (
     AUTH,
@@ -18,6 +19,7 @@ from embermq.protocol.packets import (
     PUBREL,
     SUBSCRIBE,
     UNSUBSCRIBE,
+    Acknowledgement,
     Auth,
     Connack,
     Connect,
@@ -25,11 +27,7 @@ from embermq.protocol.packets import (
     Packet,
     Pingreq,
     Pingresp,
-    Puback,
-    Pubcomp,
     Publish,
-    Pubrec,
-    Pubrel,
     Suback,
     Subscribe,
     Unsuback,
@@ -38,7 +36,6 @@ from embermq.protocol.packets import (
 from embermq.protocol.reasons import ReasonCode
 
 Reader: TypeAlias = "Callable[[Fields, Dialect], Packet]"
-ConnectReader: TypeAlias = "Callable[[Fields, Dialect], Connect]"
 Writer: TypeAlias = "Callable[[Packet, Dialect], bytes]"
 
 CLIENT_ID_CHARACTERS_MAX: Final = 100
@@ -46,6 +43,7 @@ CLIENT_ID_CHARACTERS_MAX: Final = 100
 
 
 @final
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Dialect:
     """One version of MQTT.
 
@@ -53,58 +51,27 @@ class Dialect:
     flags together, so a lookup checks the reserved flags as well (2.2.2).
     `writers`: class of a packet -> its writer.
     `return_codes`: MQTT 5 reason -> CONNACK return code; a reason that is not listed closes the connection unanswered.
-    `connect_reader`: the function that reads a CONNECT behind its level.
+    `suback_failure`: how SUBACK says that a filter is refused, where it cannot say why.
+    `has_properties`: packets have properties and reason codes, and SUBSCRIBE has options (MQTT 5).
+    `is_bridge`: subscriptions have the options of MQTT 5 that a bridge needs: what is retained stays so, and what the
+    bridge has published does not come back to it.
     `clauses`: statements that the readers of all dialects name by their ids in 3.1.1 -> their ids in this dialect.
     """
 
-    __slots__ = (
-        "level",
-        "name",
-        "protocol_name",
-        "readers_from_client",
-        "readers_from_server",
-        "writers",
-        "return_codes",
-        "suback_failure",
-        "has_session_present",
-        "has_reserved_connect_flag",
-        "may_omit_credentials",
-        "has_publish_properties",
-        "connect_reader",
-        "clauses",
-    )
-
-    def __init__(
-        self,
-        level: int,
-        name: str,
-        protocol_name: bytes,
-        readers_from_client: dict[int, Reader],
-        readers_from_server: dict[int, Reader],
-        writers: dict[type[Packet], Writer],
-        return_codes: dict[int, int],
-        suback_failure: int,
-        has_session_present: bool,
-        has_reserved_connect_flag: bool,
-        may_omit_credentials: bool,
-        has_publish_properties: bool,
-        connect_reader: ConnectReader = readers.read_connect,
-        clauses: dict[str, str] | None = None,
-    ) -> None:
-        self.level: Final = level
-        self.name: Final = name
-        self.protocol_name: Final = protocol_name
-        self.readers_from_client: Final = readers_from_client
-        self.readers_from_server: Final = readers_from_server
-        self.writers: Final = writers
-        self.return_codes: Final = return_codes
-        self.suback_failure: Final = suback_failure
-        self.has_session_present: Final = has_session_present
-        self.has_reserved_connect_flag: Final = has_reserved_connect_flag
-        self.may_omit_credentials: Final = may_omit_credentials
-        self.has_publish_properties: Final = has_publish_properties
-        self.connect_reader: Final = connect_reader
-        self.clauses: Final[dict[str, str]] = clauses or {}
+    level: int
+    name: str
+    protocol_name: bytes
+    readers_from_client: dict[int, Reader]
+    readers_from_server: dict[int, Reader]
+    writers: dict[type[Packet], Writer]
+    return_codes: dict[int, int]
+    suback_failure: int
+    has_session_present: bool
+    has_reserved_connect_flag: bool
+    may_omit_credentials: bool
+    has_properties: bool
+    is_bridge: bool
+    clauses: dict[str, str]
 
     def translated(self, error: PeerError) -> PeerError:
         """An error of a reader, with the id that its statement has in this dialect."""
@@ -116,14 +83,11 @@ class Dialect:
         return ProtocolError(error.detail, clause, error.reason)
 
 
-# -- 3.1.1, and what 3.1 shares with it ----------------------------------------------------------------------------
+# -- what the versions share ---------------------------------------------------------------------------------------
 
 _READERS_BOTH: Final[dict[int, Reader]] = {
     **{0x30 | flags: readers.read_publish for flags in range(16)},
-    0x40: readers.read_puback,
-    0x50: readers.read_pubrec,
-    0x62: readers.read_pubrel,
-    0x70: readers.read_pubcomp,
+    **dict.fromkeys((64, 80, 98, 112), readers.read_acknowledgement),
 }
 _READERS_FROM_CLIENT: Final[dict[int, Reader]] = {
     **_READERS_BOTH,
@@ -144,10 +108,7 @@ _WRITERS: Final[dict[type[Packet], Writer]] = {
     Connect: writers.write_connect,
     Connack: writers.write_connack,
     Publish: writers.write_publish,
-    Puback: writers.write_puback,
-    Pubrec: writers.write_pubrec,
-    Pubrel: writers.write_pubrel,
-    Pubcomp: writers.write_pubcomp,
+    Acknowledgement: writers.write_acknowledgement,
     Subscribe: writers.write_subscribe,
     Suback: writers.write_suback,
     Unsubscribe: writers.write_unsubscribe,
@@ -156,18 +117,8 @@ _WRITERS: Final[dict[type[Packet], Writer]] = {
     Pingresp: writers.write_pingresp,
     Disconnect: writers.write_disconnect,
 }
-_RETURN_CODES: Final[dict[int, int]] = {  # 3.2.2.3
-    ReasonCode.SUCCESS: 0,
-    ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: 1,
-    ReasonCode.CLIENT_IDENTIFIER_NOT_VALID: 2,
-    ReasonCode.SERVER_UNAVAILABLE: 3,
-    ReasonCode.SERVER_BUSY: 3,
-    ReasonCode.CONNECTION_RATE_EXCEEDED: 3,
-    ReasonCode.SERVER_SHUTTING_DOWN: 3,
-    ReasonCode.QUOTA_EXCEEDED: 3,
-    ReasonCode.BAD_USER_NAME_OR_PASSWORD: 4,
-    ReasonCode.NOT_AUTHORIZED: 5,
-}
+
+# -- the versions --------------------------------------------------------------------------------------------------
 
 MQTT_311: Final = Dialect(
     level=4,
@@ -176,129 +127,71 @@ MQTT_311: Final = Dialect(
     readers_from_client=_READERS_FROM_CLIENT,
     readers_from_server=_READERS_FROM_SERVER,
     writers=_WRITERS,
-    return_codes=_RETURN_CODES,
+    return_codes={  # 3.2.2.3
+        ReasonCode.SUCCESS: 0,
+        ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: 1,
+        ReasonCode.CLIENT_IDENTIFIER_NOT_VALID: 2,
+        ReasonCode.SERVER_UNAVAILABLE: 3,
+        ReasonCode.SERVER_BUSY: 3,
+        ReasonCode.CONNECTION_RATE_EXCEEDED: 3,
+        ReasonCode.SERVER_SHUTTING_DOWN: 3,
+        ReasonCode.QUOTA_EXCEEDED: 3,
+        ReasonCode.BAD_USER_NAME_OR_PASSWORD: 4,
+        ReasonCode.NOT_AUTHORIZED: 5,
+    },
     suback_failure=0x80,
     has_session_present=True,
     has_reserved_connect_flag=True,
     may_omit_credentials=False,
-    has_publish_properties=False,
+    has_properties=False,
+    is_bridge=False,
+    clauses={},
 )
-MQTT_31: Final = Dialect(
+MQTT_31: Final = replace(
+    MQTT_311,
     level=3,
     name="MQTT 3.1",
     protocol_name=b"MQIsdp",
     readers_from_client={
         **_READERS_FROM_CLIENT,
         # 3.1 gave these a DUP flag for a packet that is sent again.
-        0x6A: readers.read_pubrel,
+        0x6A: readers.read_acknowledgement,
         0x8A: readers.read_subscribe,
         0xAA: readers.read_unsubscribe,
     },
-    readers_from_server={**_READERS_FROM_SERVER, 0x6A: readers.read_pubrel},
-    writers=_WRITERS,
-    return_codes=_RETURN_CODES,
+    readers_from_server={**_READERS_FROM_SERVER, 0x6A: readers.read_acknowledgement},
     suback_failure=0,  # SUBACK cannot refuse: the lowest QoS is all it can say
     has_session_present=False,
     has_reserved_connect_flag=False,  # bit 0 is unused, and may have any value
     may_omit_credentials=True,  # old clients set the two flags and end the packet without the fields
-    has_publish_properties=False,
 )
-
-# -- bridges of Mosquitto ------------------------------------------------------------------------------------------
-
-
-def _of_bridge(dialect: Dialect) -> Dialect:
-    """A version as bridges speak it, which set the highest bit of the level: their subscriptions have the options of
-    MQTT 5 that a bridge needs.
-    """
-    return Dialect(
-        level=dialect.level,
-        name=f"{dialect.name} (bridge)",
-        protocol_name=dialect.protocol_name,
-        readers_from_client={
-            first: readers.read_subscribe_of_bridge if first >> 4 == SUBSCRIBE else reader
-            for first, reader in dialect.readers_from_client.items()
-        },
-        readers_from_server=dialect.readers_from_server,
-        writers=dialect.writers,
-        return_codes=dialect.return_codes,
-        suback_failure=dialect.suback_failure,
-        has_session_present=dialect.has_session_present,
-        has_reserved_connect_flag=dialect.has_reserved_connect_flag,
-        may_omit_credentials=dialect.may_omit_credentials,
-        has_publish_properties=dialect.has_publish_properties,
-    )
-
-
-MQTT_311_BRIDGE: Final = _of_bridge(MQTT_311)
-MQTT_31_BRIDGE: Final = _of_bridge(MQTT_31)
-
-# -- 5.0 -----------------------------------------------------------------------------------------------------------
-
-_READERS_BOTH_5: Final[dict[int, Reader]] = {
-    0x40: readers_v5.read_puback,
-    0x50: readers_v5.read_pubrec,
-    0x62: readers_v5.read_pubrel,
-    0x70: readers_v5.read_pubcomp,
-}
-MQTT_5: Final = Dialect(
+MQTT_5: Final = replace(
+    MQTT_311,
     level=5,
     name="MQTT 5.0",
-    protocol_name=b"MQTT",
-    readers_from_client={
-        **_READERS_BOTH_5,
-        **{0x30 | flags: readers_v5.read_publish_of_client for flags in range(16)},
-        0x10: readers_v5.read_connect,
-        0x82: readers_v5.read_subscribe,
-        0xA2: readers_v5.read_unsubscribe,
-        0xC0: readers.read_pingreq,
-        0xE0: readers_v5.read_disconnect_of_client,
-        0xF0: readers_v5.read_auth_of_client,
-    },
-    readers_from_server={
-        **_READERS_BOTH_5,
-        **{0x30 | flags: readers_v5.read_publish_of_server for flags in range(16)},
-        0x20: readers_v5.read_connack,
-        0x90: readers_v5.read_suback,
-        0xB0: readers_v5.read_unsuback,
-        0xD0: readers.read_pingresp,
-        0xE0: readers_v5.read_disconnect_of_server,
-        0xF0: readers_v5.read_auth_of_server,
-    },
-    writers={
-        Connect: writers_v5.write_connect,
-        Connack: writers_v5.write_connack,
-        Publish: writers_v5.write_publish,
-        readers_v5.WirePublish: writers_v5.write_wire_publish,
-        Puback: writers_v5.write_puback,
-        Pubrec: writers_v5.write_pubrec,
-        Pubrel: writers_v5.write_pubrel,
-        Pubcomp: writers_v5.write_pubcomp,
-        Subscribe: writers_v5.write_subscribe,
-        Suback: writers_v5.write_suback,
-        Unsubscribe: writers_v5.write_unsubscribe,
-        Unsuback: writers_v5.write_unsuback,
-        Pingreq: writers.write_pingreq,
-        Pingresp: writers.write_pingresp,
-        Disconnect: writers_v5.write_disconnect,
-        Auth: writers_v5.write_auth,
-    },
+    readers_from_client={**_READERS_FROM_CLIENT, 0xF0: readers.read_auth},
+    readers_from_server={**_READERS_FROM_SERVER, 0xE0: readers.read_disconnect, 0xF0: readers.read_auth},
+    writers={**_WRITERS, readers.WirePublish: writers.write_publish, Auth: writers.write_auth},
     return_codes={},  # CONNACK carries the reason itself
-    suback_failure=0x80,
-    has_session_present=True,
-    has_reserved_connect_flag=True,
-    may_omit_credentials=False,
-    has_publish_properties=True,
-    connect_reader=readers_v5.read_connect,
+    has_properties=True,
     clauses={
         VIOLATION: "MQTT-4.13.1-1",
         "MQTT-1.5.3-1": "MQTT-1.5.4-1",
         "MQTT-1.5.3-2": "MQTT-1.5.4-2",
         "MQTT-2.2.2-2": "MQTT-2.1.3-1",
+        "MQTT-3.1.2-13": "MQTT-3.1.2-11",
+        "MQTT-3.1.2-14": "MQTT-3.1.2-12",
+        "MQTT-3.1.2-15": "MQTT-3.1.2-13",
+        "MQTT-3.2.2-4": "MQTT-3.2.2-6",
+        "MQTT-3.8.3-3": "MQTT-3.8.3-2",
+        "MQTT-3.8.4-5": "MQTT-3.8.4-6",
         "MQTT-4.7.1-2": "MQTT-4.7.1-1",
         "MQTT-4.7.1-3": "MQTT-4.7.1-2",
     },
 )
+# Bridges of Mosquitto set the highest bit of the level.
+MQTT_311_BRIDGE: Final = replace(MQTT_311, name=f"{MQTT_311.name} (bridge)", is_bridge=True)
+MQTT_31_BRIDGE: Final = replace(MQTT_31, name=f"{MQTT_31.name} (bridge)", is_bridge=True)
 
 DIALECTS: Final[dict[tuple[bytes, int], Dialect]] = {
     (dialect.protocol_name, dialect.level): dialect for dialect in (MQTT_31, MQTT_311, MQTT_5)
@@ -338,10 +231,14 @@ def requested_dialect(fields: Fields, levels: tuple[int, ...] = LEVELS_BEFORE_5)
     return dialect
 
 
-def is_of_later_level(start: bytes) -> bool:
-    """Whether the first two fields of a CONNECT name a level above all that there are."""
+def dialect_for_later_level(start: bytes, levels: tuple[int, ...]) -> Dialect | None:
+    """The dialect in which a client of a version above all that there are is answered: the latest, if that is spoken.
+
+    `start`: the first two fields of a CONNECT. None: it is of no such version.
+    """
     name = binary_field(MQTT_5.protocol_name)
-    return start.startswith(name) and MQTT_5.level < start[len(name)] < BRIDGE_BIT
+    is_later = start.startswith(name) and MQTT_5.level < start[len(name)] < BRIDGE_BIT
+    return MQTT_5 if is_later and MQTT_5.level in levels else None
 
 
 def _unsupported(protocol_name: bytes, level: int, fields: Fields) -> str:

@@ -10,8 +10,9 @@ from librt.strings import BytesWriter, write_i16_be
 from mypy_extensions import i16
 
 from embermq.protocol.mqtt.dialect import MQTT_311, Dialect
-from embermq.protocol.mqtt.writers import publish_head, write_publish_head
-from embermq.protocol.packets import Delivery, Packet, Publish
+from embermq.protocol.mqtt.shortcuts import TopicNames
+from embermq.protocol.mqtt.writers import publish_head, publish_section, write_publish_head
+from embermq.protocol.packets import Columns, Delivery, Packet, Publish
 
 SHARED_BYTES_MIN: Final = 64 * 1024
 """From here on a payload is handed to the socket as it is, for all receivers: a copy for each could fill the memory."""
@@ -23,7 +24,7 @@ def encode(packet: Packet, dialect: Dialect = MQTT_311) -> bytes:
     """Any packet as bytes for a peer of a dialect; b"" if the dialect cannot express it."""
     writer = dialect.writers.get(type(packet))
     if writer is None:
-        raise TypeError(f"{type(packet).__name__} is no control packet of {dialect.name}")
+        raise TypeError(f"{type(packet).__name__} is not a control packet of {dialect.name}")
     return writer(packet, dialect)
 
 
@@ -41,66 +42,40 @@ class EncodedMessages:
     `forwarded` is the whole PUBLISH of `message` at QoS 0 without RETAIN, for the other receivers of that message.
     `heads` are what precedes the packet identifier and the payload in a PUBLISH without RETAIN and DUP, by QoS, length
     of the payload and topic name: most topics are published to again and again, with payloads of the same length.
-    Applies if `is_reused`; else nothing is kept, and every call encodes. In MQTT 5 `forwarded` does not apply to a
-    message that expires, and `heads` apply to messages without properties: a property length of 0 follows them.
+    Applies if `is_reused`; else nothing is kept, and every call encodes. `forwarded` does not apply to a large payload,
+    which is not copied, and in MQTT 5 not to a message that expires; `heads` apply to messages without properties: in
+    MQTT 5 a property length of 0 follows them.
     """
-
-    __slots__ = (
-        "message",
-        "forwarded",
-        "heads",
-        "_forward_heads",
-        "_heads_count",
-        "_large_message",
-        "_large",
-        "_dialect",
-        "_is_reused",
-        "_has_properties",
-    )
 
     def __init__(self, dialect: Dialect, is_reused: bool) -> None:
         self._dialect: Final = dialect
         self._is_reused: Final = is_reused
-        self._has_properties: Final = dialect.has_publish_properties
+        self._has_properties: Final = dialect.has_properties
         lengths = HEADS_PAYLOAD_BYTES_MAX + 1 if self._is_reused else 0
         self.message: Publish | None = None
         self.forwarded = b""
         self.heads: Final[list[list[dict[str, bytes]]]] = [[{} for _ in range(lengths)] for _ in range(3)]
         self._forward_heads: Final = self.heads[0]
         self._heads_count = 0
-        self._large_message: Publish | None = None
-        self._large = b""
 
     def keep(self, message: Publish) -> bool:
         """Encode a message at QoS 0 without RETAIN as `forwarded`. False: this does not apply to it."""
         payload = message.payload
-        if self._has_properties and message.properties:
-            return self._keep_whole(message)
-        try:
-            frame = self._forward_heads[len(payload)][message.topic_name] + payload
-        except (IndexError, KeyError):
-            if not self._is_reused or len(payload) >= SHARED_BYTES_MIN:
-                return False
-            frame = self.head(message.topic_name, len(payload), 0) + payload
+        if not self._has_properties or not message.properties:
+            try:
+                frame = self._forward_heads[len(payload)][message.topic_name] + payload
+            except (IndexError, KeyError):
+                if not self._is_reused or len(payload) >= SHARED_BYTES_MIN:
+                    return False
+                frame = self.head(message.topic_name, len(payload), 0) + payload
+        elif not self._is_reused or message.expires_us or len(payload) >= SHARED_BYTES_MIN:
+            return False
+        else:
+            rest = publish_section(0, (), message.properties) + payload
+            frame = publish_head(message.topic_name, len(rest), 0, False, False) + rest
         self.message = message
         self.forwarded = frame
         return True
-
-    def _keep_whole(self, message: Publish) -> bool:
-        if not self._is_reused or message.expires_us or len(message.payload) >= SHARED_BYTES_MIN:
-            return False
-        self.forwarded = self.whole(message, False)
-        self.message = message
-        return True
-
-    def forward(self, message: Publish) -> bytes:
-        """The whole PUBLISH at QoS 0 without RETAIN if it cannot be kept as `forwarded`; a large one is kept apart."""
-        if not self._is_reused:
-            return self.whole(message, False)
-        if self._large_message is not message:
-            self._large_message = message
-            self._large = self.whole(message, False)
-        return self._large
 
     def head(self, topic_name: str, payload_bytes: int, qos: int) -> bytes:
         """A PUBLISH without RETAIN and DUP up to its packet identifier; kept in `heads`."""
@@ -118,91 +93,70 @@ class EncodedMessages:
             self.heads[qos][payload_bytes][topic_name] = head
         return head
 
-    def run(self, deliveries: list[Delivery], bytes_max: int) -> tuple[int, bytes]:
-        """How many of the first ones, at QoS 1 and 2, are encoded here, and their PUBLISH packets one behind the other.
+    def run(self, delivery: Delivery, bytes_max: int) -> tuple[int, bytes]:
+        """How many messages of a run are encoded here, and their PUBLISH packets one behind the other.
 
         Up to one behind which there are more than `bytes_max`, or that has properties, or a long payload.
         """
         writer = BytesWriter()
         has_properties = self._has_properties
-        id_bytes = 3 if has_properties else 2  # with the property length
+        qos, packet_id = delivery.qos, delivery.packet_id
+        is_new = not delivery.retain and not delivery.dup
+        has_section = has_properties and not (is_new and qos == 0)  # the head of a new one at QoS 0 has it
         count = 0
         head = b""
-        # Of the message that `head` is of: most queues have many messages of one topic.
+        # Of the message that `head` is of: most runs have many messages of one topic.
         topic_name = ""
-        payload_bytes = flags = -1
-        for delivery in deliveries:
-            message = delivery.message
+        payload_bytes = -1
+        for message in delivery.messages:
             payload = message.payload
             if len(writer) > bytes_max or len(payload) > RUN_PAYLOAD_BYTES_MAX:
                 break
-            if has_properties and (message.properties or delivery.subscription_ids):
+            if has_properties and message.properties:
                 break
-            if delivery.retain:  # each of another topic
-                first = 0x31 | delivery.qos << 1 | (8 if delivery.dup else 0)
-                write_publish_head(writer, first, message.topic_name.encode(), id_bytes + len(payload))
-            else:
-                delivery_flags = delivery.qos << 1 | (1 if delivery.dup else 0)
-                is_same = message.topic_name is topic_name and delivery_flags == flags
-                if not is_same or len(payload) != payload_bytes:
-                    topic_name, payload_bytes, flags = message.topic_name, len(payload), delivery_flags
-                    head = self._head_of(delivery)
-                writer.write(head)
-            packet_id = delivery.packet_id
-            writer.append(packet_id >> 8)
-            writer.append(packet_id & 0xFF)
-            if has_properties:
+            if len(payload) != payload_bytes or message.topic_name != topic_name:
+                topic_name, payload_bytes = message.topic_name, len(payload)
+                if is_new:
+                    head = self._kept_head(topic_name, payload_bytes, qos)
+                else:
+                    rest_bytes = payload_bytes + 1 if has_properties else payload_bytes
+                    head = publish_head(topic_name, rest_bytes, qos, delivery.retain, delivery.dup)
+            writer.write(head)
+            if qos:
+                write_i16_be(writer, i16(packet_id if packet_id < 0x8000 else packet_id - 0x10000))
+                packet_id += 1
+            if has_section:
                 writer.append(0)  # the property length
             writer.write(payload)
             count += 1
         return count, writer.getvalue()
 
-    def messages(self, messages: list[Publish], qos: int, packet_id: int) -> bytes:
-        """PUBLISH packets at QoS 1 or 2 without RETAIN and DUP, with identifiers from `packet_id` on.
-
-        b"" if a message has a long payload, or has properties that the dialect can express.
-        """
+    def columns(self, delivery: Delivery, columns: Columns, bytes_max: int) -> tuple[int, bytes]:
+        """As `run`, for messages that a store gave as columns."""
         writer = BytesWriter()
         has_properties = self._has_properties
-        head = b""
-        topic_name = ""
-        payload_bytes = -1
-        for message in messages:
-            payload = message.payload
-            if message.topic_name is not topic_name or len(payload) != payload_bytes:
-                topic_name, payload_bytes = message.topic_name, len(payload)
-                if payload_bytes > RUN_PAYLOAD_BYTES_MAX:
-                    return b""
-                head = self._kept_head(topic_name, payload_bytes, qos)
-            writer.write(head)
-            write_i16_be(writer, i16(packet_id if packet_id < 0x8000 else packet_id - 0x10000))
-            packet_id += 1
+        section_bytes = 1 if has_properties else 0
+        topics, payloads = columns.topics, columns.payloads
+        qos, retain, dup, packet_id = delivery.qos, delivery.retain, delivery.dup, delivery.packet_id
+        count = len(topics)
+        for row in range(count):
+            if len(writer) > bytes_max:
+                return row, writer.getvalue()
+            payload = payloads[row]
+            write_publish_head(writer, topics[row], section_bytes + len(payload), qos, retain, dup)
+            if qos:
+                write_i16_be(writer, i16(packet_id if packet_id < 0x8000 else packet_id - 0x10000))
+                packet_id += 1
             if has_properties:
-                if message.properties:
-                    return b""
-                writer.append(0)  # the property length
+                writer.append(0)
             writer.write(payload)
-        return writer.getvalue()
+        return count, writer.getvalue()
 
     def _kept_head(self, topic_name: str, payload_bytes: int, qos: int) -> bytes:
         try:
             return self.heads[qos][payload_bytes][topic_name]
         except (IndexError, KeyError):
             return self.head(topic_name, payload_bytes, qos)
-
-    def _head_of(self, delivery: Delivery) -> bytes:
-        """A PUBLISH at QoS 1 or 2 without RETAIN and properties up to its packet identifier."""
-        topic_name = delivery.message.topic_name
-        payload_bytes = len(delivery.message.payload)
-        if delivery.dup:
-            rest_bytes = payload_bytes + 1 if self._has_properties else payload_bytes
-            return publish_head(topic_name, rest_bytes, delivery.qos, False, True)
-        return self._kept_head(topic_name, payload_bytes, delivery.qos)
-
-    def whole(self, message: Publish, retain: bool) -> bytes:
-        """The whole PUBLISH at QoS 0, encoded by the general path."""
-        packet = Publish(message.topic_name, message.payload, 0, retain, properties=message.properties)
-        return encode(packet, self._dialect)
 
     def _forget_heads(self) -> None:
         self._heads_count = 0
@@ -213,11 +167,10 @@ class EncodedMessages:
 
 @final
 class Encodings:
-    """The encoded messages of all connections of a server, one for each dialect."""
-
-    __slots__ = ("_by_level", "_is_reused")
+    """What the connections of a server share: encoded messages, for each dialect, and valid topic names."""
 
     def __init__(self, is_reused: bool = True) -> None:
+        self.topic_names: Final = TopicNames()
         self._by_level: Final[dict[int, EncodedMessages]] = {}
         self._is_reused: Final = is_reused
 

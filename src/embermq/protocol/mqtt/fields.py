@@ -7,10 +7,11 @@ Never: a packet's meaning.
 from typing import Final, final
 
 from embermq.protocol.errors import MalformedPacket, ProtocolError
+from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS, Mqtt5Settings
 from embermq.protocol.reasons import ReasonCode
 from embermq.protocol.topics import check_topic_filter, check_topic_name, decode_text
 
-# The rule behind every "this is no packet" that has no statement of its own: a violation closes the connection.
+# For malformed packets that no other statement names: a violation closes the connection.
 VIOLATION: Final = "MQTT-4.8.0-1"
 VARIABLE_BYTE_INTEGER_MAX: Final = 268_435_455
 SHARE_PREFIX: Final = "$share/"
@@ -49,12 +50,12 @@ def text_of(raw: bytes) -> str:
     return decode_text(raw, "MQTT-1.5.3-1", "MQTT-1.5.3-2")
 
 
-def topic_name_of(raw: bytes) -> str:
-    """Bytes as a valid topic name."""
+def topic_name_of(raw: bytes, wildcard_clause: str = "MQTT-3.3.2-2") -> str:
+    """Bytes as a valid topic name; `wildcard_clause` is the statement that forbids wildcards there."""
     topic_name = text_of(raw)
     problem = check_topic_name(topic_name)
     if problem is not None:
-        clause = "MQTT-3.3.2-2" if topic_name else "MQTT-4.7.3-1"
+        clause = wildcard_clause if topic_name else "MQTT-4.7.3-1"
         raise ProtocolError(problem, clause, ReasonCode.TOPIC_NAME_INVALID)
     return topic_name
 
@@ -80,40 +81,26 @@ def check_filter_count(count: int) -> None:
         raise ProtocolError(f"more than {FILTERS_MAX} topic filters in a packet", "", ReasonCode.QUOTA_EXCEEDED)
 
 
-PROPERTIES_MAX: Final = 1_024
-"""How many properties a packet of MQTT 5 may have."""
-PROPERTIES_BYTES_MAX: Final = 512 * 1024
-"""How large they may be together: the three longest properties of a message fit, with more user properties."""
-
-
-@final
-class PropertyBounds:
-    """How many properties one section may have, and how many bytes. A peer that sends more gets QUOTA_EXCEEDED."""
-
-    __slots__ = ("properties_max", "bytes_max")
-
-    def __init__(self, properties_max: int = PROPERTIES_MAX, bytes_max: int = PROPERTIES_BYTES_MAX) -> None:
-        self.properties_max: Final = properties_max
-        self.bytes_max: Final = bytes_max
-
-
-DEFAULT_BOUNDS: Final = PropertyBounds()
-
-
 @final
 class Fields:
     """One packet's body, read from front to back. Every read stays inside the body or raises.
 
-    `flags` are the four low bits of the fixed header (2.2.2). `bounds` are those of MQTT 5's properties.
+    `first` is the first byte of the fixed header, type and flags (2.2); `sender` is who sent the packet (`properties`
+    names the two sides). `settings` bound MQTT 5's properties.
     """
 
-    __slots__ = ("flags", "bounds", "_data", "_at", "_stop")
-
     def __init__(
-        self, data: bytes, at: int, stop: int, flags: int = 0, bounds: PropertyBounds = DEFAULT_BOUNDS
+        self,
+        data: bytes,
+        at: int,
+        stop: int,
+        first: int = 0,
+        settings: Mqtt5Settings = DEFAULT_SETTINGS,
+        sender: int = 0,
     ) -> None:
-        self.flags: Final = flags
-        self.bounds: Final = bounds
+        self.first: Final = first
+        self.settings: Final = settings
+        self.sender: Final = sender
         self._data: Final = data
         self._at = at
         self._stop: Final = stop
@@ -169,14 +156,7 @@ class Fields:
         if start + length > self._stop:
             raise MalformedPacket("field is longer than its packet", VIOLATION)
         self._at = start + length
-        return Fields(self._data, start, start + length, 0, self.bounds)
-
-    def packet_id(self) -> int:
-        """A packet identifier: any integer but 0."""
-        packet_id = self.integer()
-        if packet_id == 0:
-            raise ProtocolError("packet identifier 0", "MQTT-2.3.1-1")
-        return packet_id
+        return Fields(self._data, start, start + length, 0, self.settings)
 
     def binary(self) -> bytes:
         """A length of two bytes and that many bytes."""
@@ -199,10 +179,6 @@ class Fields:
         """A string that is empty or a valid topic name (5.0, 3.3.2.1)."""
         raw = self.binary()
         return topic_name_of(raw) if raw else ""
-
-    def topic_filter(self) -> str:
-        """A string that is a valid topic filter."""
-        return topic_filter_of(self.binary())
 
     def rest(self) -> bytes:
         """All bytes that are left."""

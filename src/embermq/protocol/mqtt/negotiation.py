@@ -15,7 +15,7 @@ from embermq.protocol.mqtt.dialect import MQTT_5
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.mqtt.reason_codes import FAILURE, REASON_STRINGS, sendable
 from embermq.protocol.mqtt.settings import RECEIVE_MAXIMUM, Mqtt5Settings
-from embermq.protocol.mqtt.writers_v5 import acknowledgement, publish_section, publish_start
+from embermq.protocol.mqtt.writers import acknowledgement, publish_section, publish_start
 from embermq.protocol.packets import (
     CONNACK,
     DISCONNECT,
@@ -30,11 +30,11 @@ from embermq.protocol.packets import (
     Disconnect,
     Packet,
     Publish,
+    RefusedPublish,
     Suback,
     Unsuback,
 )
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.refused_publish import RefusedPublish
 
 TOO_LARGE_ANSWER: Final = ProtocolError(
     "an answer is larger than the client takes", "MQTT-3.1.2-24", ReasonCode.PACKET_TOO_LARGE
@@ -63,24 +63,6 @@ class Negotiation:
     than there are packet identifiers. `is_limited`: a PUBLISH may depend on this client (its aliases, its maximum).
     """
 
-    __slots__ = (
-        "method",
-        "final_data",
-        "has_connack",
-        "is_open",
-        "is_limited",
-        "counts_messages",
-        "maximum_packet_size",
-        "_has_problem_information",
-        "_packet_bytes_max",
-        "_settings",
-        "_receive_maximum",
-        "_aliases",
-        "_open_ids",
-        "_reauthentications",
-        "_minute_began_us",
-    )
-
     def __init__(self, connect: Connect, packet_bytes_max: int, settings: Mqtt5Settings) -> None:
         self.method: Final = connect.authentication_method
         self.final_data: bytes | None = None
@@ -98,6 +80,10 @@ class Negotiation:
         self._reauthentications = 0  # since `_minute_began_us`
         self._minute_began_us = 0
         self.is_limited: Final = maximum > 0 or connect.maximum_packet_size > 0
+
+    def authenticated(self, final_data: bytes | None) -> None:
+        """The exchange of AUTH packets is over: the last data of the server is for CONNACK (5.0, 4.12)."""
+        self.final_data = final_data
 
     # -- in ----------------------------------------------------------------------------------------------------------
 
@@ -223,16 +209,17 @@ class Negotiation:
         return acknowledgement(packet_type, packet_id, sent)
 
     def fits(self, delivery: Delivery) -> bool:
-        """Whether a PUBLISH with its topic name is not larger than the client takes."""
-        message = delivery.message
-        return self._parts(delivery, message.topic_name, 0, message.properties) is not None
+        """Whether the PUBLISH of a lone message is not larger than the client takes."""
+        message = delivery.messages[0]
+        alias = 0 if self._aliases is None else self._aliases.known(message.topic_name)
+        return self._parts(delivery, "" if alias else message.topic_name, alias, message.properties) is not None
 
     def publish_parts(self, delivery: Delivery, now_us: int) -> tuple[bytes, bytes] | None:
-        """A PUBLISH as all that precedes the payload, and the payload; None: it is larger than the client takes.
+        """The PUBLISH of a lone message as what precedes the payload, and the payload; None: the client takes less.
 
         The caller makes it part of the output: an alias in it counts from then on (5.0, 3.3.2.3.4).
         """
-        message = delivery.message
+        message = delivery.messages[0]
         topic_name = message.topic_name
         canonical = message.properties
         if message.expires_us:
@@ -255,10 +242,7 @@ class Negotiation:
     def _parts(
         self, delivery: Delivery, topic_name: str, topic_alias: int, canonical: bytes
     ) -> tuple[bytes, bytes] | None:
-        payload = delivery.message.payload
+        payload = delivery.messages[0].payload
         section = publish_section(topic_alias, delivery.subscription_ids, canonical)
-        rest_bytes = len(section) + len(payload)
-        start = publish_start(topic_name, rest_bytes, delivery.qos, delivery.retain, delivery.dup, delivery.packet_id)
-        if len(start) + rest_bytes > self.maximum_packet_size:
-            return None
-        return start + section, payload
+        start = publish_start(delivery, topic_name, payload, section)
+        return (start, payload) if len(start) + len(payload) <= self.maximum_packet_size else None

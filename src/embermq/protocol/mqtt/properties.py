@@ -9,7 +9,8 @@ Never: what a property causes; that is decided where its packet is handled.
   protocol error (0x82), or the reason code that the standard names for the property.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 from embermq.protocol.errors import MalformedPacket, ProtocolError
@@ -56,6 +57,7 @@ _ANY_VALUE: Final = 0xFFFF_FFFF
 
 
 @final
+@dataclass
 class Property:
     """One row of the table.
 
@@ -63,25 +65,13 @@ class Property:
     once. `lowest` and `highest` bound a number.
     """
 
-    __slots__ = ("identifier", "name", "data_type", "senders", "many_in", "lowest", "highest")
-
-    def __init__(
-        self,
-        identifier: int,
-        name: str,
-        data_type: int,
-        senders: dict[int, int],
-        many_in: Iterable[int] = (),
-        lowest: int = 0,
-        highest: int = _ANY_VALUE,
-    ) -> None:
-        self.identifier: Final = identifier
-        self.name: Final = name
-        self.data_type: Final = data_type
-        self.senders: Final = senders
-        self.many_in: Final = frozenset(many_in)
-        self.lowest: Final = lowest
-        self.highest: Final = highest
+    identifier: int
+    name: str
+    data_type: int
+    senders: dict[int, int]
+    many_in: Collection[int] = ()
+    lowest: int = 0
+    highest: int = _ANY_VALUE
 
 
 _MESSAGE: Final = {PUBLISH: EITHER, WILL: CLIENT}
@@ -161,8 +151,6 @@ class MessageProperties:
     `subscription_ids`, `will_delay_s`. `is_text`: the Payload Format Indicator says that the payload is UTF-8.
     """
 
-    __slots__ = ("canonical", "topic_alias", "subscription_ids", "will_delay_s", "is_text")
-
     def __init__(
         self,
         canonical: bytes = b"",
@@ -229,7 +217,7 @@ def read_section(fields: Fields, packet_type: int, sender: int) -> Properties:
 def _section(fields: Fields) -> Fields:
     length = fields.variable_byte_integer()
     section = fields.part(length)
-    if length > fields.bounds.bytes_max:
+    if length > fields.settings.properties_bytes_max:
         raise ProtocolError(f"{length} bytes of properties", VIOLATION, ReasonCode.QUOTA_EXCEEDED)
     return section
 
@@ -237,7 +225,7 @@ def _section(fields: Fields) -> Fields:
 def read_properties(fields: Fields, packet_type: int, sender: int, starts: list[int] | None = None) -> Properties:
     """Properties up to the end of `fields`, as a record of the log holds them; `starts` gets where each begins."""
     found: Properties = []
-    properties_max = fields.bounds.properties_max
+    properties_max = fields.settings.properties_max
     while fields.more():
         if len(found) >= properties_max:
             raise ProtocolError(f"more than {properties_max} properties", VIOLATION, ReasonCode.QUOTA_EXCEEDED)
@@ -315,4 +303,4 @@ def _write_value(row: Property, value: Value) -> bytes:
     elif data_type == TEXT_PAIR:
         name, text = value
         return text_field(name) + text_field(text)
-    raise TypeError(f"{type(value).__name__} is no value of the property {row.name}")
+    raise TypeError(f"{type(value).__name__} is not a value of the property {row.name}")

@@ -1,4 +1,4 @@
-"""What the engine wants done: datagrams to send, and what the core has to be told.
+"""What the core has to be told of the clients of an MQTT-SN listener.
 
 Owns: the small set of values that cross from the engine to its shell. In the other direction there are only the public
 methods of `Engine` and of `VirtualConnection`.
@@ -10,7 +10,7 @@ from embermq.protocol import packets as core
 from embermq.protocol.errors import PeerError
 
 if TYPE_CHECKING:
-    from embermq.protocol.sn.session.connection import VirtualConnection
+    from embermq.protocol.sn.connection import VirtualConnection
 
 Address = tuple[str | int, ...]
 """A socket address. The engine compares addresses, and reads only the first part, the host."""
@@ -19,27 +19,12 @@ Address = tuple[str | int, ...]
 class Event:
     """One thing to do; only for typing."""
 
-    __slots__ = ()
-
 
 class ClientEvent(Event):
     """Something that the core has to be told about a client whose session it knows."""
 
-    __slots__ = ("connection",)
-
     def __init__(self, connection: "VirtualConnection") -> None:
         self.connection: Final = connection
-
-
-@final
-class SendDatagram(Event):
-    """Send a datagram."""
-
-    __slots__ = ("address", "datagram")
-
-    def __init__(self, address: Address, datagram: bytes) -> None:
-        self.address: Final = address
-        self.datagram: Final = datagram
 
 
 @final
@@ -49,8 +34,6 @@ class ConnectRequest(Event):
     `sleeper`: the connection in which the same client sleeps. It ends by DISCONNECT, without its will, since the client
     has come back.
     """
-
-    __slots__ = ("connection", "connect", "sleeper")
 
     def __init__(
         self, connection: "VirtualConnection", connect: core.Connect, sleeper: "VirtualConnection | None"
@@ -64,8 +47,6 @@ class ConnectRequest(Event):
 class PacketReceived(ClientEvent):
     """A packet of a connected client: `Core.receive`."""
 
-    __slots__ = ("packet",)
-
     def __init__(self, connection: "VirtualConnection", packet: core.Packet) -> None:
         super().__init__(connection)
         self.packet: Final = packet
@@ -74,8 +55,6 @@ class PacketReceived(ClientEvent):
 @final
 class RuleViolation(ClientEvent):
     """A client broke a rule that ends its connection: `Core.failed`."""
-
-    __slots__ = ("error",)
 
     def __init__(self, connection: "VirtualConnection", error: PeerError) -> None:
         super().__init__(connection)
@@ -86,8 +65,6 @@ class RuleViolation(ClientEvent):
 class ClientLost(ClientEvent):
     """A client is gone without a DISCONNECT: `Core.lost`."""
 
-    __slots__ = ("reason",)
-
     def __init__(self, connection: "VirtualConnection", reason: str) -> None:
         super().__init__(connection)
         self.reason: Final = reason
@@ -97,14 +74,10 @@ class ClientLost(ClientEvent):
 class ClientWritable(ClientEvent):
     """A client can take messages again, after the core was told that it cannot: `Core.writable`."""
 
-    __slots__ = ()
-
 
 @final
 class WillChange(ClientEvent):
     """A connected client has replaced its will (1.2), or has deleted it."""
-
-    __slots__ = ("will",)
 
     def __init__(self, connection: "VirtualConnection", will: core.Will | None) -> None:
         super().__init__(connection)
@@ -114,8 +87,6 @@ class WillChange(ClientEvent):
 @final
 class SessionlessPublish(Event):
     """A message without a session: `Core.publish_sessionless`."""
-
-    __slots__ = ("message",)
 
     def __init__(self, message: core.Publish) -> None:
         self.message: Final = message

@@ -10,8 +10,6 @@ from typing import Final, final
 from embermq.protocol.sn.wire.layouts import Profile
 from embermq.protocol.sn.wire.profiles import PROFILES, V12, A, B, W
 
-PROFILE_NAMES: Final = tuple(profile.name for profile in PROFILES)
-
 RETRY_MS: Final = 5_000
 RETRIES_MAX: Final = 4
 CLIENTS_MAX: Final = 10_000

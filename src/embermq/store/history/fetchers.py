@@ -29,8 +29,6 @@ _logger: Final = logging.getLogger("embermq.store")
 class Asked:
     """A read and what it is to read: of the log or, without a span of it, of the retained set."""
 
-    __slots__ = ("read", "log_span", "retained_span", "is_archived", "fetched")
-
     def __init__(
         self, read: HistoryRead, log_span: LogSpan | None, retained_span: RetainedSpan | None, is_archived: bool = False
     ) -> None:
@@ -44,8 +42,6 @@ class Asked:
 @final
 class Fetchers:
     """Fetches until it is closed. The threads start with the reads."""
-
-    __slots__ = ("_done", "_log", "_threads", "_trimmed", "_waiting")
 
     def __init__(self, trimmed: TrimmedLog, log: Log, done: Callable[[Asked, StoreError | None], None]) -> None:
         """`done` is called on one of the threads, with each read for which something was fetched, or could not be."""

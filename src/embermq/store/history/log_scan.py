@@ -17,13 +17,13 @@ from embermq.protocol.packets import Publish
 from embermq.protocol.topics import matches
 from embermq.store.history.pieces import HistoryPiece, LogMessage, LogSpan
 from embermq.store.history.trimmed import Fetched
-from embermq.store.log.blocks import Block, Record
+from embermq.store.log.blocks import Block
 from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.lookup import Lookup, Records, Stretch
-from embermq.store.log.records import QOS_MASK, RETAIN_FLAG, Kind
-from embermq.store.log.recovery import Segment
 from embermq.store.log.segments import Index, index_path
 from embermq.store.log.writer import Log
+from embermq.store.rows import QOS_MASK, RETAIN_FLAG, Kind, LogRow
+from embermq.store.segment import Segment
 
 CACHE_BYTES: Final = 16 * 1024 * 1024
 SCAN_BYTES: Final = 512 * 1024
@@ -43,8 +43,6 @@ _PUBLISH: Final = int(Kind.PUBLISH)
 class LogScan(Records):
     """The log, read on a thread of its own."""
 
-    __slots__ = ("_decoded", "_log", "_lookup", "_matching", "_scan_bytes", "_scan_records")
-
     def __init__(self, log: Log, scan_bytes: int = SCAN_BYTES, scan_records: int = SCAN_RECORDS) -> None:
         self._log: Final = log
         self._lookup: Final = Lookup(log.directory, CACHE_BYTES)
@@ -53,7 +51,7 @@ class LogScan(Records):
         self._scan_bytes: Final = scan_bytes
         self._scan_records: Final = scan_records
 
-    def read(self, offset: int) -> Record | None:
+    def read(self, offset: int) -> LogRow | None:
         segment = self._log.segment_of(offset)
         block = None if segment is None else self._lookup.block(offset, segment)
         return None if block is None else block.record(offset)
@@ -150,8 +148,6 @@ class LogScan(Records):
 class _Found:
     """The messages of a piece, while it is made."""
 
-    __slots__ = ("messages", "is_full", "is_past", "_span", "_matching", "_size_bytes")
-
     def __init__(self, span: LogSpan, matching: dict[bytes, bool]) -> None:
         self.messages: Final[list[LogMessage]] = []
         self.is_full = False
@@ -181,7 +177,7 @@ class _Found:
             offset += 1
         return offset
 
-    def _add(self, record: Record) -> None:
+    def _add(self, record: LogRow) -> None:
         properties = record.properties
         message = Publish(
             record.topic.decode(),

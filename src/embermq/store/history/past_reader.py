@@ -25,8 +25,6 @@ CLOSE_S: Final = 1.0
 class PastReader:
     """Answers until it is closed. The thread starts with the first read."""
 
-    __slots__ = ("_call_soon", "_is_closing", "_news", "_passed", "_passed_max", "_past", "_worker", "_waiting")
-
     def __init__(
         self,
         past: TrimmedRetained,

@@ -4,17 +4,14 @@ Owns: the pieces, and the interface of the reads. Nothing here runs.
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
 from embermq.protocol.packets import Publish
 from embermq.store.errors import StoreError
-from embermq.store.topic_tree import Moments
-
-if TYPE_CHECKING:
-    from embermq.store.interface import Retained
-    from embermq.store.state.topic_walks import TopicSource
+from embermq.store.history.retained_messages import Retained
+from embermq.store.topic_tree import Moments, TopicSource
 
 
 @final
@@ -23,7 +20,7 @@ class RetainedChange:
 
     __slots__ = ("timestamp_us", "offset", "message")
 
-    def __init__(self, timestamp_us: int, offset: int, message: "Retained | None") -> None:
+    def __init__(self, timestamp_us: int, offset: int, message: Retained | None) -> None:
         self.timestamp_us: Final = timestamp_us
         self.offset: Final = offset
         self.message: Final = message
@@ -54,8 +51,8 @@ class HistoryPiece:
 
     def __init__(
         self,
-        messages: "list[LogMessage]",
-        retained: "list[Retained]",
+        messages: list[LogMessage],
+        retained: list[Retained],
         next_offset: int,
         after_topic_name: str,
         is_end: bool,
@@ -159,7 +156,7 @@ class HistoryReads(ABC):
         """From which instant on the retained set is known; 0 if nothing was trimmed. Of the archive as above."""
 
     @abstractmethod
-    def topics(self, moments: Moments) -> "TopicSource":
+    def topics(self, moments: Moments) -> TopicSource:
         """The topics of one instant with their changes, on any thread; HistoryTrimmed if it is not known."""
 
     @abstractmethod

@@ -24,12 +24,9 @@ from embermq.store.history.trimmed import TrimmedLog
 from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.segments import FIRST_OFFSET
 from embermq.store.log.writer import Log
-from embermq.store.open_group import OpenGroup
-from embermq.store.state.as_of_piece import as_of_piece
 from embermq.store.state.history import History
 from embermq.store.state.topic_sources import HistoryTopics
-from embermq.store.state.topic_walks import TopicSource
-from embermq.store.topic_tree import Moments
+from embermq.store.topic_tree import Moments, TopicSource
 
 _TRIMMED_BYTES: Final = 1 << 62
 
@@ -38,32 +35,18 @@ _TRIMMED_BYTES: Final = 1 << 62
 class HistoryReader(HistoryReads):
     """Reads until it is closed."""
 
-    __slots__ = (
-        "_asked",
-        "_call_soon",
-        "_fetchers",
-        "_history",
-        "_log",
-        "_open",
-        "_past",
-        "_past_reader",
-        "_scan",
-        "_trimmed",
-        "_worker",
-    )
-
     def __init__(
         self,
         log: Log,
         history: History,
-        open_group: OpenGroup,
+        now_us: Callable[[], int],
         call_soon: Callable[[Callable[[], None]], None],
         trimmed: TrimmedLog | None = None,
     ) -> None:
         """`call_soon` runs a function on the broker's thread; `trimmed` has what the log no longer has."""
         self._log: Final = log
         self._history: Final = history
-        self._open: Final = open_group
+        self._now_us: Final = now_us  # of the broker's turn
         self._call_soon: Final = call_soon
         self._scan: Final = LogScan(log)
         self._asked: Final[SimpleQueue[Asked | None]] = SimpleQueue()
@@ -74,7 +57,7 @@ class HistoryReader(HistoryReads):
         self._past_reader: Final = None if self._past is None else PastReader(self._past, call_soon)
 
     def now_us(self) -> int:
-        return self._open.now_us
+        return self._now_us()
 
     def log_begins_us(self) -> int:
         begins_us = self._log.begins_us()
@@ -87,7 +70,7 @@ class HistoryReader(HistoryReads):
         return begins_us if self._past is None else min(begins_us, self._past.begins_us())
 
     def topics(self, moments: Moments) -> TopicSource:
-        return HistoryTopics(self._history, moments, self._open.now_us, True)
+        return HistoryTopics(self._history, moments, self._now_us(), True)
 
     def durable_offset(self) -> int:
         return self._log.next_offset
@@ -170,8 +153,7 @@ class HistoryReader(HistoryReads):
         span = asked.retained_span
         assert span is not None
         try:
-            found = as_of_piece(
-                self._history,
+            found = self._history.piece(
                 self._scan,
                 span.topic_filter,
                 span.instant_us,

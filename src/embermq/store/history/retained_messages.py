@@ -16,8 +16,6 @@ class Retained:
     `expires_us`: when its own Message Expiry Interval or its budget's expiry ends, whichever is earlier; 0: never.
     """
 
-    __slots__ = ("topic", "payload", "qos", "properties", "offset", "timestamp_us", "sender", "expires_us")
-
     def __init__(
         self,
         topic: bytes,
@@ -56,8 +54,6 @@ class RetainedPiece:
 
     An engine may keep them in another form (`PackedPiece`) until `found` is asked for.
     """
-
-    __slots__ = ("_found", "after_topic_name", "done", "size_bytes", "seeks")
 
     def __init__(self, found: list[Retained], after_topic_name: str, done: bool, size_bytes: int, seeks: int) -> None:
         self._found = found

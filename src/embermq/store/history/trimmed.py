@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class Fetched:
     """Where a read begins: at `offset`, with the blocks of `stretch`; without one, the log itself has that record."""
 
-    __slots__ = ("offset", "stretch")
-
     def __init__(self, offset: int, stretch: Stretch | None) -> None:
         self.offset: Final = offset
         self.stretch: Final = stretch
@@ -29,8 +27,6 @@ class Fetched:
 @mypyc_attr(allow_interpreted_subclasses=True)
 class TrimmedLog(ABC):
     """The records before the log's beginning. Any thread may call it."""
-
-    __slots__ = ()
 
     @abstractmethod
     def fetch(self, offset: int, from_us: int, log_begins: int) -> Fetched:
@@ -59,8 +55,6 @@ class TrimmedLog(ABC):
 @mypyc_attr(allow_interpreted_subclasses=True)
 class TrimmedRetained(ABC):
     """The retained set of instants that the history does not reach back to. One thread asks it for pieces."""
-
-    __slots__ = ()
 
     @abstractmethod
     def piece(

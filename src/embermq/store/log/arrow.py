@@ -1,17 +1,19 @@
-"""Gathering: many neighbouring blocks into one Arrow batch, with no Python for a record and none for a block.
+"""Gathering: many blocks into one Arrow batch, with no Python for a record and none for a block.
 
 Owns: the log as a table, its columns and their types.
 Never: finding blocks or reading files; `reader` brings the bytes and their index entries.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from embermq.store.log.blocks import HEADER_BYTES
-from embermq.store.log.segments import Entries
+from embermq.store.log.entries import Entries, IndexEntry
+from embermq.store.segment import ENTRY_BYTES
 
 SCHEMA: Final = pa.schema(
     [
@@ -42,6 +44,10 @@ _COLUMN_SECTIONS: Final[dict[str, tuple[int, ...]]] = {
     "client_id": (_CLIENT_ID_LENGTHS, _CLIENT_IDS),
     "properties": (_PROPERTY_LENGTHS, _PROPERTIES),
 }
+_ENTRY_TYPE: Final = np.dtype(
+    [(name, code) for name, code in zip(IndexEntry._fields, ("<i8", "<i8", "<i8", *["<u4"] * 6), strict=True)]
+)
+assert _ENTRY_TYPE.itemsize == ENTRY_BYTES
 _LENGTH_TYPES: Final = {
     _PAYLOAD_LENGTHS: "<u4",
     _PROPERTY_LENGTHS: "<u4",
@@ -51,17 +57,17 @@ _LENGTH_TYPES: Final = {
 
 
 def gather(data: bytes | memoryview, entries: Entries, columns: Sequence[str]) -> pa.RecordBatch:
-    """The records of neighbouring blocks, `data` being the bytes from the first of them to the end of the last."""
-    records = int(entries["records"].sum())
+    """The records of some blocks, `data` being their bytes, one block after the other."""
+    known = np.frombuffer(entries.data, _ENTRY_TYPE)
+    records = int(known["records"].sum())
     wanted = sorted({section for column in columns for section in _COLUMN_SECTIONS[column]})
-    sections = _take_sections(data, entries, wanted)
+    sections = _take_sections(data, known, wanted)
     arrays = []
     for column in columns:
         kind = SCHEMA.field(column).type
         made_of = _COLUMN_SECTIONS[column]
         if not made_of:
-            first_offset = int(entries["first_offset"][0])
-            buffers = [None, pa.py_buffer(np.arange(first_offset, first_offset + records, dtype=np.int64))]
+            buffers = [None, pa.py_buffer(_offsets(known))]
         elif len(made_of) == 1:
             buffers = [None, sections[made_of[0]]]
         else:
@@ -73,7 +79,26 @@ def gather(data: bytes | memoryview, entries: Entries, columns: Sequence[str]) -
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(column) for column in columns]))
 
 
-def _take_sections(data: bytes | memoryview, entries: Entries, wanted: list[int]) -> dict[int, pa.Buffer]:
+def cut(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch]:
+    """A batch in pieces of at most `rows` records, fewer where one block holds more than `size` bytes."""
+    if batch.num_rows <= rows and batch.nbytes <= 2 * size:
+        if batch.num_rows:
+            yield batch
+        return
+    rows = min(rows, max(1, batch.num_rows * size // batch.nbytes))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _offsets(entries: NDArray[np.void]) -> NDArray[np.int64]:
+    """The offsets of all records; the blocks may lie apart."""
+    records = entries["records"].astype(np.int64)
+    before = np.concatenate(([0], records.cumsum()[:-1]))
+    shift: NDArray[np.int64] = np.repeat(entries["first_offset"] - before, records)
+    return shift + np.arange(len(shift), dtype=np.int64)
+
+
+def _take_sections(data: bytes | memoryview, entries: NDArray[np.void], wanted: list[int]) -> dict[int, pa.Buffer]:
     """Each wanted section of all blocks, joined.
 
     The sections of all blocks lie end to end, so the file is an Arrow array of byte strings as it stands; one `take`

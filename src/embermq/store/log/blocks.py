@@ -15,7 +15,7 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from embermq.store.log.errors import BadBlock
-from embermq.store.log.records import LONG_LENGTH_MAX, Columns, Group
+from embermq.store.rows import LONG_LENGTH_MAX, Group, LogRow
 
 if sys.byteorder != "little":  # the columns are read and written as native arrays
     raise ImportError("the log needs a little-endian machine")
@@ -51,48 +51,15 @@ class BlockHeader(NamedTuple):
     reserved: int
 
 
-@final
-class Record:
-    """One record of the log."""
-
-    __slots__ = ("offset", "timestamp_us", "kind", "flags", "topic", "payload", "client_id", "properties")
-
-    def __init__(
-        self,
-        offset: int,
-        timestamp_us: int,
-        kind: int,
-        flags: int,
-        topic: bytes,
-        payload: bytes,
-        client_id: bytes,
-        properties: bytes,
-    ) -> None:
-        self.offset: Final = offset
-        self.timestamp_us: Final = timestamp_us
-        self.kind: Final = kind
-        self.flags: Final = flags
-        self.topic: Final = topic
-        self.payload: Final = payload
-        self.client_id: Final = client_id
-        self.properties: Final = properties
-
-
 def block_bytes(count: int, section_bytes: int) -> int:
     """The length of a block of `count` records whose topics, client ids, properties and payloads have these bytes."""
     return (HEADER_BYTES + count * ROW_BYTES + section_bytes + 7) & ~7
 
 
-def encode_block(group: Group, bytes_max: int = SECTION_BYTES_MAX) -> tuple[BlockHeader, bytearray]:
-    """A group as one block: its header, and all its bytes. ValueError if it is empty or larger than `bytes_max`."""
-    block = block_of(group, bytes_max)
-    return BlockHeader._make(HEADER.unpack_from(block)), block
-
-
 def block_of(group: Group, bytes_max: int = SECTION_BYTES_MAX) -> bytearray:
-    """As `encode_block`, without making an object of the header."""
+    """A group as one block. ValueError if it is empty or larger than `bytes_max`."""
     count = len(group)
-    columns = group.columns if group.columns is not None else _columns_of(group)
+    columns = group.columns
     topics, client_ids = columns.topics.getvalue(), columns.client_ids.getvalue()
     properties, payloads = columns.properties.getvalue(), columns.payloads.getvalue()
     section_bytes = len(topics) + len(client_ids) + len(properties) + len(payloads)
@@ -138,21 +105,6 @@ def section_sizes(block: bytearray) -> bytes:
     return bytes(block[_SIZES_AT:_SIZES_END])
 
 
-def _columns_of(group: Group) -> Columns:
-    columns = Columns()
-    for row in range(len(group.topics)):
-        columns.add(
-            group.timestamps_us[row],
-            group.kinds[row],
-            group.flags[row],
-            group.topics[row],
-            group.payloads[row],
-            group.client_ids[row],
-            group.properties[row],
-        )
-    return columns
-
-
 def read_header(data: bytes | bytearray | memoryview, position: int = 0) -> BlockHeader | None:
     """The header at a position if its fields agree with one another; None where there can be no block."""
     if len(data) - position < HEADER_BYTES:
@@ -175,20 +127,6 @@ def is_whole(data: memoryview, position: int, header: BlockHeader) -> bool:
 @final
 class Block:
     """An encoded block, checked, whose records are cut out when asked for."""
-
-    __slots__ = (
-        "first_offset",
-        "next_offset",
-        "size_bytes",
-        "_data",
-        "_timestamps_us",
-        "_columns_at",
-        "_kinds_at",
-        "_topics",
-        "_client_ids",
-        "_properties",
-        "_payloads",
-    )
 
     def __init__(self, data: bytes | bytearray | memoryview, at: int = 0) -> None:
         """The block that begins at `at`. Of `bytes` it keeps no copy, but all of them."""
@@ -238,6 +176,11 @@ class Block:
         row = offset - self.first_offset
         return self._data[self._topics[row] : self._topics[row + 1]]
 
+    def topics(self) -> set[bytes]:
+        """The topics of its records, each once."""
+        data, positions = self._data, self._topics
+        return {data[positions[row] : positions[row + 1]] for row in range(len(self))}
+
     def has_topic(self, offset: int, topic: bytes) -> bool:
         """Whether the record at an offset has this topic; compared in its place, eight bytes at a time."""
         row = offset - self.first_offset
@@ -260,14 +203,16 @@ class Block:
         return True
 
     def flags(self, offset: int) -> int:
-        """The flags of the record at an offset that lies in this block; so for the next two."""
+        """The flags of the record at an offset that lies in this block."""
         return self._data[self._kinds_at + len(self) + offset - self.first_offset]
 
     def payload(self, offset: int) -> bytes:
+        """The payload of such a record."""
         row = offset - self.first_offset
         return self._data[self._payloads[row] : self._payloads[row + 1]]
 
     def properties(self, offset: int) -> bytes:
+        """The properties of such a record."""
         if not len(self._properties):
             return b""
         row = offset - self.first_offset
@@ -280,11 +225,11 @@ class Block:
             self._client_ids = _positions(self._data, self._columns_at + 18 * count, 2, count, self._topics[count])
         return self._data[self._client_ids[row] : self._client_ids[row + 1]]
 
-    def record(self, offset: int) -> Record:
+    def record(self, offset: int) -> LogRow:
         """The record at an offset that lies in this block."""
         row = offset - self.first_offset
         data = self._data
-        return Record(
+        return LogRow(
             offset,
             self.timestamps_us[row],
             data[self._kinds_at + row],
@@ -297,19 +242,8 @@ class Block:
 
     def group(self, from_offset: int = 0) -> Group:
         """The block as the group it was, without the records before `from_offset`."""
-        skip = max(0, from_offset - self.first_offset)
-        count = len(self)
-        group = Group(self.first_offset + skip)
-        data = self._data
-        group.timestamps_us = list(self.timestamps_us[skip:])
-        group.kinds = list(data[self._kinds_at + skip : self._kinds_at + count])
-        group.flags = list(data[self._kinds_at + count + skip : self._kinds_at + 2 * count])
-        for offset in range(group.first_offset, self.next_offset):
-            group.topics.append(self.topic(offset))
-            group.payloads.append(self.payload(offset))
-            group.client_ids.append(self._client_id(offset - self.first_offset))
-            group.properties.append(self.properties(offset))
-        return group
+        first_offset = max(from_offset, self.first_offset)
+        return Group(first_offset, [self.record(offset) for offset in range(first_offset, self.next_offset)])
 
 
 def _positions(data: bytes, lengths_at: int, width: int, count: int, first_at: int) -> vec[i64]:
@@ -324,8 +258,3 @@ def _positions(data: bytes, lengths_at: int, width: int, count: int, first_at: i
         lengths_at += width
         positions = append(positions, at)
     return positions
-
-
-def decode_block(data: bytes | bytearray | memoryview) -> Group:
-    """The group that `encode_block` was given. BadBlock if a byte of it has changed."""
-    return Block(data).group()

@@ -15,10 +15,10 @@ from typing import Final, final
 
 from isal.isal_zlib import crc32
 
-from embermq.store.log.blocks import FORMAT_VERSION, HEADER_BYTES, Block, encode_block, read_header
+from embermq.store.log.blocks import FORMAT_VERSION, HEADER_BYTES, Block, block_of, read_header
 from embermq.store.log.errors import BadBlock, LogCorrupt, NewerFormat
-from embermq.store.log.records import Group
 from embermq.store.log.segments import sync_directory
+from embermq.store.rows import Group, LogRow
 
 CHECKPOINT_MAGIC: Final = b"EMBERCKP"
 CHECKPOINT_HEADER: Final = Struct("<8sIIQQ")  # magic, crc32 of what follows it, format version, offset, timestamp (us)
@@ -48,21 +48,8 @@ def checkpoint_offsets(directory: Path) -> list[int]:
 
 
 @final
-class CheckpointGroup:
-    """Records of a checkpoint: each has beside its columns the offset that it has in the log; 0: it is not known."""
-
-    __slots__ = ("group", "offsets")
-
-    def __init__(self, offsets: list[int], group: Group) -> None:
-        self.offsets: Final = offsets
-        self.group: Final = group
-
-
-@final
 class CheckpointWriter:
     """Writes a checkpoint under a temporary name; `finish` makes it durable and gives it its name."""
-
-    __slots__ = ("_descriptor", "_group", "_path", "_unsynced_bytes", "offset", "records", "size_bytes")
 
     def __init__(self, directory: Path, offset: int, timestamp_us: int) -> None:
         """`timestamp_us` is that of the last record before the offset."""
@@ -81,20 +68,11 @@ class CheckpointWriter:
             self.abandon()
             raise
 
-    def add(
-        self,
-        offset: int,
-        timestamp_us: int,
-        kind: int,
-        flags: int,
-        topic: bytes,
-        payload: bytes,
-        client_id: bytes,
-        properties: bytes = b"",
-    ) -> bool:
-        """Add a record; whether it completed a block, which is written then."""
-        packed = RECORD_OFFSET.pack(offset) + payload
-        self._group.append(timestamp_us, kind, flags, topic, packed, client_id, properties)
+    def add(self, row: LogRow) -> bool:
+        """Add a record with the offset that it has in the log, or 0; whether it completed a block, which is written
+        then."""
+        payload = RECORD_OFFSET.pack(row.offset) + row.payload
+        self._group.append(row.timestamp_us, row.kind, row.flags, row.topic, payload, row.client_id, row.properties)
         self.records += 1
         if len(self._group) < BLOCK_RECORDS and self._group.size_bytes < BLOCK_BYTES:
             return False
@@ -103,8 +81,8 @@ class CheckpointWriter:
 
     def finish(self) -> None:
         """Make the checkpoint durable, then give it its name."""
-        self.add(self.offset, 0, END_KIND, 0, b"", _COUNT.pack(self.records), b"")
-        if self._group.topics:
+        self.add(LogRow(self.offset, 0, END_KIND, 0, b"", _COUNT.pack(self.records), b""))
+        if len(self._group):
             self._write_block()
         os.fsync(self._descriptor)
         os.close(self._descriptor)
@@ -126,21 +104,19 @@ class CheckpointWriter:
         return self._path.with_suffix(".ckpt.new")
 
     def _write_block(self) -> None:
-        _, block = encode_block(self._group)
+        block = block_of(self._group)
         _write(self._descriptor, block)
         self.size_bytes += len(block)
         self._unsynced_bytes += len(block)
         if self._unsynced_bytes >= SYNC_BYTES:
             os.fsync(self._descriptor)
             self._unsynced_bytes = 0
-        self._group = Group(self._group.first_offset + len(self._group))
+        self._group = Group(self._group.next_offset)
 
 
 @final
 class Checkpoint:
     """A checkpoint file that is read. LogCorrupt says where it is damaged."""
-
-    __slots__ = ("offset", "path", "size_bytes", "timestamp_us")
 
     def __init__(self, directory: Path, offset: int) -> None:
         self.path: Final = checkpoint_path(directory, offset)
@@ -188,17 +164,21 @@ class Checkpoint:
         if not is_complete:
             raise LogCorrupt(str(self.path), position, "the end of the checkpoint is missing")
 
-    def groups(self) -> Iterator[CheckpointGroup]:
-        """Every record, in groups."""
+    def rows(self) -> Iterator[list[LogRow]]:
+        """Every record but the one at the end, many at a time, each with its offset in the log; 0: it is not known."""
         for block in self.blocks():
-            group = block.group()
-            offsets = [RECORD_OFFSET.unpack_from(payload)[0] for payload in group.payloads]
-            group.payloads = [payload[RECORD_OFFSET.size :] for payload in group.payloads]
-            yield CheckpointGroup(offsets, group)
+            yield [_logged(row) for row in block.group().rows if row.kind != END_KIND]
 
     def check(self) -> int:
         """Read all of it; returns the number of records."""
         return sum(len(block) for block in self.blocks()) - 1
+
+
+def _logged(row: LogRow) -> LogRow:
+    """The row of a checkpoint as the log has it."""
+    (offset,) = RECORD_OFFSET.unpack_from(row.payload)
+    payload = row.payload[RECORD_OFFSET.size :]
+    return LogRow(offset, row.timestamp_us, row.kind, row.flags, row.topic, payload, row.client_id, row.properties)
 
 
 def checkpoints(directory: Path) -> list[Checkpoint]:

@@ -14,10 +14,11 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from embermq.store.log.blocks import Block, Record
+from embermq.store.log.blocks import Block
 from embermq.store.log.errors import BadBlock, LogCorrupt
-from embermq.store.log.recovery import Segment
-from embermq.store.log.segments import Index, consistent, index_path, log_path, rebuilt_index
+from embermq.store.log.segments import Index, index_path, log_path, rebuilt_index
+from embermq.store.rows import LogRow
+from embermq.store.segment import Segment
 
 STRETCH_BYTES: Final = 64 << 10
 """What is read at once: a queue's offsets lie near one another, often one to a block."""
@@ -30,18 +31,14 @@ STRETCH_BLOCKS: Final = 1024
 class Records(ABC):
     """Records by offset, for one thread."""
 
-    __slots__ = ()
-
     @abstractmethod
-    def read(self, offset: int) -> Record | None:
+    def read(self, offset: int) -> LogRow | None:
         """The record at an offset; None if it is not durable yet or was trimmed."""
 
 
 @final
 class Stretch:
     """Neighbouring blocks as they lie in the file; each is decoded when it is first asked for."""
-
-    __slots__ = ("first_offset", "next_offset", "_path", "_data", "_position", "_offsets", "_positions", "_blocks")
 
     def __init__(self, path: Path, data: bytes, offsets: list[int], positions: list[int]) -> None:
         self.first_offset: Final = offsets[0]
@@ -83,8 +80,6 @@ class Stretch:
 @final
 class Lookup:
     """Blocks by offset out of one directory. For one thread."""
-
-    __slots__ = ("_directory", "_cache_bytes", "_cached_bytes", "_stretches", "_order", "_rebuilt", "_run_offset")
 
     def __init__(self, directory: Path, cache_bytes: int) -> None:
         self._directory: Final = directory
@@ -135,14 +130,11 @@ class Lookup:
             number = max(0, index.block_of(offset))
             entries = index.entries(number, min(index.count, number + STRETCH_BLOCKS))
             if len(entries):
-                entries = entries[: consistent(entries, int(entries["position"][0]), int(entries["first_offset"][0]))]
+                entries = entries.part(0, entries.consistent(entries.position(0), entries.first_offset(0)))
             if not len(entries):
                 raise LogCorrupt(str(path), 0, f"the index does not name the block of offset {offset}")
-            positions = entries["position"].tolist()
-            offsets = entries["first_offset"].tolist()
-            positions.append(positions[-1] + int(entries["total_bytes"][-1]))
-            offsets.append(offsets[-1] + int(entries["records"][-1]))
-            durable = bisect_right(positions, segment.size_bytes) - 1
+            positions, offsets = entries.positions(), entries.offsets()
+            durable = bisect_right(positions, segment.file_bytes) - 1
             size_bytes = RUN_BYTES if offsets[0] == self._run_offset else STRETCH_BYTES
             blocks = min(durable, max(1, bisect_right(positions, positions[0] + size_bytes) - 1))
             if blocks < 1 or not offsets[0] <= offset < offsets[blocks]:

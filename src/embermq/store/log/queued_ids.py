@@ -17,12 +17,14 @@ RUN_BYTES: Final = 8
 class IdRun:
     """Consecutive entries with the same identifiers: the index of the first one, how many, and the identifiers."""
 
-    __slots__ = ("first", "length", "subscription_ids")
-
     def __init__(self, first: int, length: int, subscription_ids: tuple[int, ...]) -> None:
         self.first: Final = first
         self.length = length
         self.subscription_ids: Final = subscription_ids
+
+    def grow(self) -> None:
+        """The next entry has them too."""
+        self.length += 1
 
 
 def add_ids(runs: list[IdRun], index: int, subscription_ids: tuple[int, ...]) -> None:
@@ -30,7 +32,7 @@ def add_ids(runs: list[IdRun], index: int, subscription_ids: tuple[int, ...]) ->
     if runs:
         last = runs[-1]
         if last.first + last.length == index and last.subscription_ids == subscription_ids:
-            last.length += 1
+            last.grow()
             return
     runs.append(IdRun(index, 1, subscription_ids))
 

@@ -1,39 +1,38 @@
 """The log's reader: a library of its own, for Spark, the command line, and anyone with the directory.
 
-Owns: finding records by offset and by instant, and handing them out as Arrow batches, while the server writes.
+Owns: finding records by offset and by instant, and handing them out while the server writes: as blocks, or as Arrow
+batches, for which alone pyarrow and numpy are imported.
 Never: writing, or seeing what is not durable. An index entry is written after the sync, so the index is the signal.
 """
 
 import os
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
-import numpy as np
-import pyarrow as pa
-
-from embermq.store.log.arrow import SCHEMA, gather
-from embermq.store.log.blocks import HEADER_BYTES
-from embermq.store.log.errors import LogCorrupt, LogTrimmed, NotALog
+from embermq.store.log.blocks import HEADER_BYTES, Block
+from embermq.store.log.entries import Entries, blocks_in, first_mismatch, runs
+from embermq.store.log.errors import BadBlock, LogCorrupt, LogTrimmed, NotALog
 from embermq.store.log.identity import LostRange, end_before, goes_on_at, lost_ranges
 from embermq.store.log.segments import (
-    ENTRY_BYTES,
     SEGMENT_HEADER_BYTES,
-    Entries,
     Index,
-    SegmentInfo,
     check_segment_header,
-    consistent,
-    first_mismatch,
     first_offsets,
     index_path,
     log_path,
     read_entries,
     rebuilt_index,
 )
+from embermq.store.segment import Segment
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS: Final = ("offset", "timestamp", "kind", "flags", "topic", "payload", "client_id", "properties")
+"""The log as a table; `arrow.SCHEMA` has their types."""
 BATCH_RECORDS: Final = 10_000
 BATCH_BYTES: Final = 8 << 20
 """Spark reads batches of about this size fastest: small ones cost a crossing to the JVM each."""
@@ -46,14 +45,33 @@ _NEVER_US: Final = 1 << 62
 class BlockRange:
     """Neighbouring blocks of one segment: their index entries, and the open file that has them."""
 
-    __slots__ = ("path", "descriptor", "entries", "position", "end")
-
     def __init__(self, path: Path, descriptor: int, entries: Entries) -> None:
         self.path: Final = path
         self.descriptor: Final = descriptor
         self.entries: Final = entries
-        self.position: Final = int(entries["position"][0])
-        self.end: Final = int(entries["position"][-1]) + int(entries["total_bytes"][-1])
+        self.position: Final = entries.position(0)
+        self.end: Final = entries.end()
+
+
+@final
+class ReadBlocks:
+    """Some blocks as they were read, of whose records those from `start` up to, not including, `end` are wanted."""
+
+    __slots__ = ("data", "end", "entries", "path", "start")
+
+    def __init__(self, path: Path, entries: Entries, data: bytes, start: int, end: int) -> None:
+        self.path: Final = path
+        self.entries: Final = entries
+        self.data: Final = data
+        self.start: Final = start
+        self.end: Final = end
+
+    def blocks(self) -> Iterator[Block]:
+        """The blocks, decoded. LogCorrupt if one is damaged."""
+        try:
+            yield from blocks_in(self.data, self.entries)
+        except BadBlock as error:
+            raise LogCorrupt(str(self.path), self.entries.position(0), str(error)) from None
 
 
 @final
@@ -62,8 +80,6 @@ class LogReader:
 
     `verify` compares the checksum of each block that is read.
     """
-
-    __slots__ = ("_directory", "_verify", "_rebuilt")
 
     def __init__(self, directory: str | os.PathLike[str], *, verify: bool = True) -> None:
         self._directory: Final = Path(directory)
@@ -76,14 +92,14 @@ class LogReader:
         segments = self._segments()
         return segments[0], self._index(segments, len(segments) - 1).next_offset(segments[-1])
 
-    def segments(self) -> list[SegmentInfo]:
+    def segments(self) -> list[Segment]:
         """The segment files, oldest first; those that are trimmed during the call are left out."""
         return list(self.segments_from(0))
 
-    def segments_from(self, offset: int) -> Iterator[SegmentInfo]:
+    def segments_from(self, offset: int) -> Iterator[Segment]:
         """As `segments`, from the one on that an offset lies in, each looked at when it is asked for."""
         segments = self._segments()
-        for number in range(max(0, int(np.searchsorted(segments, offset, "right")) - 1), len(segments)):
+        for number in range(max(0, bisect_right(segments, offset) - 1), len(segments)):
             try:
                 info = self._info(segments[number], self._index(segments, number))
             except FileNotFoundError:
@@ -128,16 +144,27 @@ class LogReader:
         *,
         rows: int = BATCH_RECORDS,
         bytes: int = BATCH_BYTES,
-        columns: Sequence[str] = tuple(SCHEMA.names),
-    ) -> Iterator[pa.RecordBatch]:
+        columns: Sequence[str] = COLUMNS,
+    ) -> "Iterator[pa.RecordBatch]":
         """The durable records from `start` up to, not including, `end` (the end of now without one), in order.
 
         Each batch has at most `rows` records, and about `bytes` bytes unless one record alone has more. LogTrimmed if
         `start` is no longer there, also when it is trimmed while this reads; ValueError if `end` is not durable yet.
         """
-        unknown = set(columns) - set(SCHEMA.names)
+        unknown = set(columns) - set(COLUMNS)
         if unknown:
-            raise ValueError(f"the log has no column {', '.join(sorted(unknown))}; it has {', '.join(SCHEMA.names)}")
+            raise ValueError(f"the log has no column {', '.join(sorted(unknown))}; it has {', '.join(COLUMNS)}")
+        from embermq.store.log.arrow import cut, gather
+
+        for run in self.runs(start, end, rows=rows, bytes=bytes):
+            batch = gather(run.data, run.entries, columns)
+            skipped = run.start - run.entries.first_offset(0)
+            yield from cut(batch.slice(skipped, run.end - run.start), rows, bytes)
+
+    def runs(
+        self, start: int, end: int | None = None, *, rows: int = BATCH_RECORDS, bytes: int = BATCH_BYTES
+    ) -> Iterator[ReadBlocks]:
+        """As `batches`, the records as the blocks that have them: as many as have so many records and bytes."""
         durable = self.bounds()[1]
         if end is None:
             end = max(start, durable)
@@ -148,13 +175,13 @@ class LogReader:
             segments = self._segments()
             if start < segments[0]:
                 raise LogTrimmed(start, segments[0])
-            number = int(np.searchsorted(segments, start, "right")) - 1
+            number = bisect_right(segments, start) - 1
             following = segments[number + 1] if number + 1 < len(segments) else end
             stop = min(end, end_before(lost, following))
             try:
-                for batch in self._segment_batches(segments, number, start, stop, rows, bytes, columns):
-                    yield batch
-                    start += batch.num_rows
+                for run in self._segment_runs(segments, number, start, stop, rows, bytes):
+                    yield run
+                    start = run.end
             except FileNotFoundError:
                 if self._segments()[0] <= start:
                     raise
@@ -166,9 +193,9 @@ class LogReader:
         *,
         rows: int = BATCH_RECORDS,
         bytes: int = BATCH_BYTES,
-        columns: Sequence[str] = tuple(SCHEMA.names),
+        columns: Sequence[str] = COLUMNS,
         wait: Callable[[float], object] = time.sleep,
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> "Iterator[pa.RecordBatch]":
         """As `batches`, and then whatever becomes durable, for as long as the caller goes on asking."""
         while True:
             end = self.bounds()[1]
@@ -187,10 +214,8 @@ class LogReader:
         if first_offset not in segments:
             raise FileNotFoundError(str(log_path(self._directory, first_offset)))
         entries = self._index(segments, segments.index(first_offset)).entries(0, blocks)
-        if consistent(entries, SEGMENT_HEADER_BYTES, first_offset) < blocks:
-            entries = self._rebuild(segments, segments.index(first_offset), int(entries["first_offset"][-1])).entries(
-                0, blocks
-            )
+        if entries.consistent(SEGMENT_HEADER_BYTES, first_offset) < blocks:
+            entries = self._rebuild(segments, segments.index(first_offset), entries.first_offset(-1)).entries(0, blocks)
         return entries
 
     def block_range(self, start: int, end: int, size: int, blocks: int) -> "BlockRange":
@@ -204,7 +229,7 @@ class LogReader:
             segments = self._segments()
             if start < segments[0]:
                 raise LogTrimmed(start, segments[0])
-            number = int(np.searchsorted(segments, start, "right")) - 1
+            number = bisect_right(segments, start) - 1
             try:
                 return self._block_range(segments, number, start, end, size, blocks)
             except FileNotFoundError:
@@ -226,7 +251,7 @@ class LogReader:
             block = max(0, index.block_of(start))
             entries = index.entries(block, min(index.count, block + blocks))
         following = segments[number + 1] if number + 1 < len(segments) else end
-        run = next(runs(entries[entries["first_offset"] < min(end, following)], 1 << 62, size))
+        run = next(runs(entries.part(0, entries.blocks_before_offset(min(end, following))), 1 << 62, size))
         descriptor = os.open(path, os.O_RDONLY)
         found = BlockRange(path, descriptor, run)
         if found.end > os.fstat(descriptor).st_size:
@@ -249,7 +274,7 @@ class LogReader:
         entry = index.entry(index.blocks_before(timestamp_us) - 1)
         path = log_path(self._directory, segments[low - 1])
         data = self._read(path, entry.position + HEADER_BYTES, 8 * entry.records)
-        return entry.first_offset + int(np.frombuffer(data, "<i8").searchsorted(timestamp_us))
+        return entry.first_offset + bisect_left(memoryview(data).cast("q"), timestamp_us)
 
     def _segments(self) -> list[int]:
         try:
@@ -260,18 +285,18 @@ class LogReader:
             raise NotALog(str(self._directory), "there is no segment file in it")
         return segments
 
-    def _info(self, first_offset: int, index: Index) -> SegmentInfo:
+    def _info(self, first_offset: int, index: Index) -> Segment:
         path = log_path(self._directory, first_offset)
         if not index.count:
-            return SegmentInfo(path, first_offset, first_offset, 0, SEGMENT_HEADER_BYTES, 0, 0)
+            return Segment(path, first_offset)
         first, last = index.entry(0), index.entry(index.count - 1)
         timestamp = self._read(path, last.position + HEADER_BYTES + 8 * (last.records - 1), 8)
-        return SegmentInfo(
+        return Segment(
             path,
             first_offset,
             last.first_offset + last.records,
             index.count,
-            last.position + last.total_bytes + index.count * ENTRY_BYTES,
+            last.position + last.total_bytes,
             first.first_timestamp_us,
             int.from_bytes(timestamp, "little", signed=True),
         )
@@ -293,7 +318,7 @@ class LogReader:
                 return index if index.next_offset(first_offset) == end else self._rebuild(segments, number, end)
         elif index.count and not index.entry(index.count - 1).records:
             # A power cut may leave zeros at the end of an index; the server will put it right.
-            return Index(read_entries(path, first_offset).tobytes())
+            return Index(read_entries(path, first_offset).data)
         return index
 
     def _rebuild(self, segments: list[int], number: int, end: int) -> Index:
@@ -303,9 +328,9 @@ class LogReader:
             self._rebuilt[first_offset] = index
         return index
 
-    def _segment_batches(
-        self, segments: list[int], number: int, start: int, stop: int, rows: int, size: int, columns: Sequence[str]
-    ) -> Iterator[pa.RecordBatch]:
+    def _segment_runs(
+        self, segments: list[int], number: int, start: int, stop: int, rows: int, size: int
+    ) -> Iterator[ReadBlocks]:
         first_offset = segments[number]
         path = log_path(self._directory, first_offset)
         self._check_header(first_offset)
@@ -313,9 +338,9 @@ class LogReader:
         rebuilt = first_offset in self._rebuilt
         while start < stop:
             try:
-                for batch in self._indexed_batches(path, index, start, stop, rows, size, columns):
-                    start += batch.num_rows
-                    yield batch
+                for run in self._indexed_runs(path, index, start, stop, rows, size):
+                    start = run.end
+                    yield run
             except LogCorrupt:
                 if rebuilt:
                     raise
@@ -323,15 +348,15 @@ class LogReader:
                 index = self._rebuild(segments, number, index.next_offset(first_offset))
                 rebuilt = True
 
-    def _indexed_batches(
-        self, path: Path, index: Index, start: int, stop: int, rows: int, size: int, columns: Sequence[str]
-    ) -> Iterator[pa.RecordBatch]:
+    def _indexed_runs(
+        self, path: Path, index: Index, start: int, stop: int, rows: int, size: int
+    ) -> Iterator[ReadBlocks]:
         block = max(0, index.block_of(start))
         descriptor = os.open(path, os.O_RDONLY)
         try:
             while start < stop:
                 entries = index.entries(block, min(index.count, block + _ENTRIES_AT_ONCE))
-                entries = entries[entries["first_offset"] < stop]
+                entries = entries.part(0, entries.blocks_before_offset(stop))
                 if not _lead_to(entries, start):
                     raise LogCorrupt(str(path), 0, f"its index does not lead to offset {start}")
                 for run in runs(entries, rows, size):
@@ -339,12 +364,10 @@ class LogReader:
                     bad = first_mismatch(data, run, self._verify)
                     if bad is not None:
                         raise LogCorrupt(str(path), bad, "the block does not match its checksum or its index entry")
-                    batch = gather(data, run, columns)
-                    skip = max(0, start - int(run["first_offset"][0]))
-                    batch = batch.slice(skip, min(batch.num_rows, stop - int(run["first_offset"][0])) - skip)
-                    start += batch.num_rows
+                    end = min(stop, run.next_offset())
+                    yield ReadBlocks(path, run, data, start, end)
+                    start = end
                     block += len(run)
-                    yield from cut(batch, rows, size)
         finally:
             os.close(descriptor)
 
@@ -369,38 +392,13 @@ def _lead_to(entries: Entries, offset: int) -> bool:
     """Whether entries continue one another and the first one's block holds an offset."""
     if not len(entries):
         return False
-    first_offset, records = int(entries["first_offset"][0]), int(entries["records"][0])
-    sound = consistent(entries, int(entries["position"][0]), first_offset) == len(entries)
-    return sound and first_offset <= offset < first_offset + records
-
-
-def runs(entries: Entries, rows: int, size: int) -> Iterator[Entries]:
-    """Neighbouring blocks that make a batch together: as many as fit, at least one."""
-    records = np.concatenate(([0], entries["records"].cumsum(dtype=np.int64)))
-    sizes = np.concatenate(([0], entries["total_bytes"].cumsum(dtype=np.int64)))
-    at = 0
-    while at < len(entries):
-        by_records = int(records.searchsorted(records[at] + rows, "right")) - 1
-        by_bytes = int(sizes.searchsorted(sizes[at] + size, "right")) - 1
-        until = max(at + 1, min(by_records, by_bytes))
-        yield entries[at:until]
-        at = until
+    first_offset = entries.first_offset(0)
+    sound = entries.consistent(entries.position(0), first_offset) == len(entries)
+    return sound and first_offset <= offset < entries.next_offset(0)
 
 
 def _pread(descriptor: int, path: Path, run: Entries) -> bytes:
-    position = int(run["position"][0])
-    end = int(run["position"][-1]) + int(run["total_bytes"][-1])
+    position, end = run.position(0), run.end()
     if not 0 <= position < end <= os.fstat(descriptor).st_size:
         raise LogCorrupt(str(path), position, "the file ends before its last durable block")
     return os.pread(descriptor, end - position, position)
-
-
-def cut(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch]:
-    """A batch in pieces of at most `rows` records, fewer where one block holds more than `size` bytes."""
-    if batch.num_rows <= rows and batch.nbytes <= 2 * size:
-        if batch.num_rows:
-            yield batch
-        return
-    rows = min(rows, max(1, batch.num_rows * size // batch.nbytes))
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)

@@ -18,8 +18,6 @@ DIRECTORY: Final = "readers"
 class RegisteredReader:
     """A reader of the log. `next_offset` is the first record that it has not read for good."""
 
-    __slots__ = ("name", "next_offset", "path")
-
     def __init__(self, path: Path, name: str, next_offset: int) -> None:
         self.path: Final = path
         self.name: Final = name

@@ -7,53 +7,27 @@ Never: dropping a block that another undamaged block follows.
 import logging
 import mmap
 import os
+from bisect import bisect_right
 from pathlib import Path
-from typing import Final, final
-
-import numpy as np
+from typing import Final
 
 from embermq.store.log.blocks import HEADER_BYTES
+from embermq.store.log.entries import INDEX_ENTRY, Entries, first_mismatch
 from embermq.store.log.errors import LogCorrupt
 from embermq.store.log.identity import end_before, lost_ranges
 from embermq.store.log.segments import (
-    INDEX_DTYPE,
-    SEGMENT_HEADER_BYTES,
-    Entries,
     Index,
     bytes_before_zeros,
     check_segment_header,
-    consistent,
-    first_mismatch,
     first_offsets,
     index_path,
     log_path,
     next_block,
     walk,
 )
+from embermq.store.segment import SEGMENT_HEADER_BYTES, Segment
 
 _logger: Final = logging.getLogger("embermq.store")
-
-
-@final
-class Segment:
-    """One segment as its writer knows it. What is below `next_offset` is durable and in the index."""
-
-    __slots__ = (
-        "first_offset",
-        "next_offset",
-        "size_bytes",
-        "blocks",
-        "first_timestamp_us",
-        "last_timestamp_us",
-    )
-
-    def __init__(self, first_offset: int) -> None:
-        self.first_offset: Final = first_offset
-        self.next_offset = first_offset
-        self.size_bytes = SEGMENT_HEADER_BYTES
-        self.blocks = 0
-        self.first_timestamp_us = 0
-        self.last_timestamp_us = 0
 
 
 def recover(directory: Path, check_bytes: int) -> list[Segment]:
@@ -72,7 +46,7 @@ def recover(directory: Path, check_bytes: int) -> list[Segment]:
     following: int | None = None
     for first_offset in reversed(offsets):
         segment = _recover_segment(directory, first_offset, following, check_bytes)
-        check_bytes = max(0, check_bytes - segment.size_bytes)
+        check_bytes = max(0, check_bytes - segment.file_bytes)
         segments.append(segment)
         following = end_before(lost, first_offset)
     segments.reverse()
@@ -83,20 +57,20 @@ def _recover_segment(directory: Path, first_offset: int, following: int | None, 
     path = log_path(directory, first_offset)
     with open(path, "r+b") as file:
         check_segment_header(path, file.read(SEGMENT_HEADER_BYTES), first_offset)
-        segment = Segment(first_offset)
+        segment = Segment(path, first_offset)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
             index = Index.open(index_path(directory, first_offset))
             if following is not None and not check_bytes and _reaches(index, view, first_offset, following):
                 _describe(segment, view, index, index.count)
                 return segment
             claimed = index.entries(0, index.count)
-            claimed = claimed[: consistent(claimed, SEGMENT_HEADER_BYTES, first_offset)]
+            claimed = claimed.part(0, claimed.consistent(SEGMENT_HEADER_BYTES, first_offset))
             entries = _trusted(view, claimed, following, check_bytes)
             known = len(entries)
             end, next_offset = _end(entries, first_offset)
             found = list(walk(view, end, next_offset, following))
             if found:
-                entries = np.concatenate((entries, np.array(found, INDEX_DTYPE)))
+                entries = Entries(entries.data + b"".join([INDEX_ENTRY.pack(*entry) for entry in found]))
             tail_from = end
             end, next_offset = _end(entries, first_offset)
             size = len(view)
@@ -149,17 +123,16 @@ def _reaches(index: Index, view: memoryview, first_offset: int, following: int) 
 
 def _trusted(view: memoryview, found: Entries, following: int | None, check_bytes: int) -> Entries:
     """The entries of an index to build on: all that fit the file, or none if a checked block is not what they say."""
-    fits = found["position"] + found["total_bytes"] <= len(view)
+    known = bisect_right(range(len(found)), len(view), key=found.end)
     if following is not None:
-        fits &= found["first_offset"] < following
-    entries: Entries = found[fits]
+        known = min(known, found.blocks_before_offset(following))
+    entries = found.part(0, known)
     # The last block is always checked: an index is not synced, so its end is what a power cut may have made up.
     check_from = max(0, len(view) - check_bytes)
-    checked = entries[entries["position"] + entries["total_bytes"] > check_from]
-    if not len(checked):
-        checked = entries[-1:]
-    sound = not len(checked) or first_mismatch(view[int(checked["position"][0]) :], checked, True) is None
-    return entries if sound else entries[:0]
+    unchecked = min(bisect_right(range(known), check_from, key=entries.end), max(0, known - 1))
+    checked = entries.part(unchecked, known)
+    sound = not len(checked) or first_mismatch(view[checked.position(0) :], checked, True) is None
+    return entries if sound else Entries()
 
 
 def _refuse_damage(path: Path, view: memoryview, end: int, next_offset: int, following: int | None) -> None:
@@ -171,8 +144,7 @@ def _end(entries: Entries, first_offset: int) -> tuple[int, int]:
     """Position and offset after the last of some entries."""
     if not len(entries):
         return SEGMENT_HEADER_BYTES, first_offset
-    last = entries[-1]
-    return int(last["position"]) + int(last["total_bytes"]), int(last["first_offset"]) + int(last["records"])
+    return entries.end(), entries.next_offset()
 
 
 def _make_durable(descriptor: int, tail: bytes, position: int) -> None:
@@ -196,7 +168,7 @@ def _write_index(directory: Path, first_offset: int, entries: Entries) -> None:
     rebuilt = path.with_suffix(".idx.new")
     descriptor = os.open(rebuilt, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "wb") as file:
-        file.write(entries.tobytes())
+        file.write(entries.data)
     os.rename(rebuilt, path)
 
 
@@ -206,7 +178,7 @@ def _describe(segment: Segment, view: memoryview, index: Index, blocks: int) -> 
     first, last = index.entry(0), index.entry(blocks - 1)
     segment.blocks = blocks
     segment.next_offset = last.first_offset + last.records
-    segment.size_bytes = last.position + last.total_bytes
+    segment.file_bytes = last.position + last.total_bytes
     segment.first_timestamp_us = first.first_timestamp_us
     at = last.position + HEADER_BYTES + 8 * (last.records - 1)
     segment.last_timestamp_us = int.from_bytes(view[at : at + 8], "little", signed=True)

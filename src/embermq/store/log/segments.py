@@ -12,11 +12,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Final, final
 
-import numpy as np
 from isal.isal_zlib import crc32
-from numpy.typing import NDArray
 
 from embermq.store.errors import DirectoryLost
 from embermq.store.log.blocks import (
@@ -29,11 +27,13 @@ from embermq.store.log.blocks import (
     read_header,
     section_sizes,
 )
+from embermq.store.log.entries import INDEX_ENTRY, Entries, IndexEntry
 from embermq.store.log.errors import LogCorrupt, NewerFormat
+from embermq.store.segment import ENTRY_BYTES as ENTRY_BYTES
+from embermq.store.segment import SEGMENT_HEADER_BYTES as SEGMENT_HEADER_BYTES
 
 SEGMENT_MAGIC: Final = b"EMBERLOG"
 SEGMENT_HEADER: Final = Struct("<8sIIQQ")  # magic, crc32 of what follows it, format version, first offset, 0
-SEGMENT_HEADER_BYTES: Final = SEGMENT_HEADER.size
 FIRST_OFFSET: Final = 1
 """The first offset of a new log: 0 means "no session" where an offset is a session's id."""
 TOPIC_INDEX_SUFFIX: Final = ".topics"
@@ -42,72 +42,8 @@ TOPIC_INDEX_SUFFIX: Final = ".topics"
 _CHECKED: Final = Struct("<IQQ")
 _NAME: Final = re.compile(r"(\d{20})\.log")
 _TIMESTAMP: Final = Struct("<q")
-# Where in a block's header, counted in 32-bit words, the fields lie that its index entry repeats.
-_HEADER_LONGS: Final = ((4, "first_offset"), (HEADER_BYTES // 4, "first_timestamp_us"))
-_HEADER_WORDS: Final = (
-    (3, "records"),
-    (6, "topic_bytes"),
-    (7, "client_id_bytes"),
-    (8, "property_bytes"),
-    (9, "payload_bytes"),
-    (10, "total_bytes"),
-)
-
-
-class IndexEntry(NamedTuple):
-    """Where one durable block lies, and what it takes to gather it without reading it."""
-
-    position: int
-    first_offset: int
-    first_timestamp_us: int
-    records: int
-    total_bytes: int
-    topic_bytes: int
-    client_id_bytes: int
-    property_bytes: int
-    payload_bytes: int
-
-
-INDEX_ENTRY: Final = Struct("<QQqIIIIII")
-ENTRY_BYTES: Final = INDEX_ENTRY.size
 _ENTRY_HEAD: Final = Struct("<QQqII")  # all of it but the bytes of topics, client ids, properties and payloads
-INDEX_DTYPE: Final = np.dtype(
-    [(name, code) for name, code in zip(IndexEntry._fields, ("<i8", "<i8", "<i8", *["<u4"] * 6), strict=True)]
-)
-Entries: TypeAlias = NDArray[np.void]
-
-
-@final
-class SegmentInfo:
-    """One segment file, for retention and for people. An empty one has equal offsets and no timestamps (0)."""
-
-    __slots__ = (
-        "path",
-        "first_offset",
-        "next_offset",
-        "blocks",
-        "size_bytes",
-        "first_timestamp_us",
-        "last_timestamp_us",
-    )
-
-    def __init__(
-        self,
-        path: Path,
-        first_offset: int,
-        next_offset: int,
-        blocks: int,
-        size_bytes: int,
-        first_timestamp_us: int,
-        last_timestamp_us: int,
-    ) -> None:
-        self.path: Final = path
-        self.first_offset: Final = first_offset
-        self.next_offset: Final = next_offset
-        self.blocks: Final = blocks
-        self.size_bytes: Final = size_bytes  # of blocks and index together
-        self.first_timestamp_us: Final = first_timestamp_us
-        self.last_timestamp_us: Final = last_timestamp_us
+assert SEGMENT_HEADER.size == SEGMENT_HEADER_BYTES
 
 
 def log_path(directory: Path, first_offset: int) -> Path:
@@ -250,47 +186,13 @@ def read_entries(path: Path, first_offset: int) -> Entries:
         data = path.read_bytes()
     except FileNotFoundError:
         data = b""
-    entries = np.frombuffer(data, INDEX_DTYPE, len(data) // ENTRY_BYTES)
-    return entries[: consistent(entries, SEGMENT_HEADER_BYTES, first_offset)]
-
-
-def consistent(entries: Entries, position: int, offset: int) -> int:
-    """How many entries from the first on continue one another, the first being at `position` and `offset`."""
-    if not len(entries):
-        return 0
-    expected_position = np.concatenate(([position], entries["position"] + entries["total_bytes"]))
-    expected_offset = np.concatenate(([offset], entries["first_offset"] + entries["records"]))
-    bad = (entries["position"] != expected_position[:-1]) | (entries["first_offset"] != expected_offset[:-1])
-    bad |= (entries["records"] == 0) | (entries["total_bytes"] == 0)
-    return int(bad.argmax()) if bad.any() else len(entries)
-
-
-def first_mismatch(data: bytes | memoryview, entries: Entries, checksums: bool) -> int | None:
-    """The position of the first block that is not what its entry says or, with `checksums`, is damaged.
-
-    `data` holds the blocks of some neighbouring entries, from the first one's position on.
-    """
-    words = np.frombuffer(data, "<u4", len(data) // 4)
-    starts = entries["position"] - int(entries["position"][0])
-    at = starts // 4
-    bad = words[at] != int.from_bytes(BLOCK_MAGIC, "little")
-    for word, field in _HEADER_LONGS:
-        bad |= words[at + word] + (words[at + word + 1].astype(np.int64) << 32) != entries[field]
-    for word, field in _HEADER_WORDS:
-        bad |= words[at + word] != entries[field]
-    if checksums:
-        view = memoryview(data)
-        ends = starts + entries["total_bytes"]
-        found = [crc32(view[start:end]) for start, end in zip((starts + 8).tolist(), ends.tolist(), strict=True)]
-        bad |= words[at + 1] != np.array(found, np.uint32)
-    return int(entries["position"][bad.argmax()]) if bad.any() else None
+    entries = Entries(data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
+    return entries.part(0, entries.consistent(SEGMENT_HEADER_BYTES, first_offset))
 
 
 @final
 class Index:
     """The index of one segment, searched in place."""
-
-    __slots__ = ("_data", "count")
 
     def __init__(self, data: bytes | mmap.mmap) -> None:
         self._data: Final = data
@@ -313,8 +215,8 @@ class Index:
         return IndexEntry._make(INDEX_ENTRY.unpack_from(self._data, number * ENTRY_BYTES))
 
     def entries(self, start: int, end: int) -> Entries:
-        """A copy of some entries as an array."""
-        return np.frombuffer(self._data[start * ENTRY_BYTES : end * ENTRY_BYTES], INDEX_DTYPE)
+        """A copy of some entries."""
+        return Entries(self._data[start * ENTRY_BYTES : end * ENTRY_BYTES])
 
     def next_offset(self, first_offset: int) -> int:
         """The offset after the last indexed block of a segment that begins at `first_offset`."""

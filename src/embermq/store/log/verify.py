@@ -12,13 +12,13 @@ from typing import Final, final
 
 from embermq.store.log.blocks import Block
 from embermq.store.log.checkpoint import Checkpoint, checkpoint_offsets, checkpoint_path
+from embermq.store.log.entries import IndexEntry
 from embermq.store.log.errors import LogCorrupt, NotALog
 from embermq.store.log.identity import end_before, lost_ranges
 from embermq.store.log.segments import (
     FIRST_OFFSET,
     SEGMENT_HEADER_BYTES,
     Index,
-    IndexEntry,
     bytes_before_zeros,
     check_segment_header,
     first_offsets,
@@ -33,8 +33,6 @@ from embermq.store.log.segments import (
 class Finding:
     """One thing that is wrong, and where."""
 
-    __slots__ = ("path", "position", "detail")
-
     def __init__(self, path: Path, position: int, detail: str) -> None:
         self.path: Final = path
         self.position: Final = position
@@ -48,8 +46,6 @@ class Finding:
 class SegmentReport:
     """What a segment or a checkpoint holds, and what is wrong with it."""
 
-    __slots__ = ("path", "blocks", "records", "size_bytes", "unfinished_bytes", "findings", "is_checkpoint")
-
     def __init__(self, path: Path, is_checkpoint: bool = False) -> None:
         self.path: Final = path
         self.is_checkpoint: Final = is_checkpoint
@@ -58,6 +54,18 @@ class SegmentReport:
         self.size_bytes = 0
         self.unfinished_bytes = 0  # after the last block: a write under way, or what a failed one left behind
         self.findings: Final[list[Finding]] = []
+
+    def measure(self, size_bytes: int) -> None:
+        """The file has this size."""
+        self.size_bytes = size_bytes
+
+    def add_block(self, records: int) -> None:
+        self.blocks += 1
+        self.records += records
+
+    def end(self, unfinished_bytes: int) -> None:
+        """So many bytes follow the last block."""
+        self.unfinished_bytes = unfinished_bytes
 
     def found(self, position: int, detail: str) -> None:
         self.findings.append(Finding(self.path, position, detail))
@@ -96,10 +104,9 @@ def _checkpoint_reports(directory: Path, first_offset: int) -> Iterator[SegmentR
         report = SegmentReport(checkpoint_path(directory, offset), True)
         try:
             checkpoint = Checkpoint(directory, offset)
-            report.size_bytes = checkpoint.size_bytes
+            report.measure(checkpoint.size_bytes)
             for block in checkpoint.blocks():
-                report.blocks += 1
-                report.records += len(block)
+                report.add_block(len(block))
         except LogCorrupt as error:
             report.found(error.position, error.detail)
         except FileNotFoundError:  # it was superseded after the directory was listed
@@ -115,7 +122,7 @@ def _check_segment(
     report: SegmentReport, index: Index, first_offset: int, following: int | None, last_timestamp_us: int
 ) -> int:
     with open(report.path, "rb") as file:
-        report.size_bytes = os.fstat(file.fileno()).st_size
+        report.measure(os.fstat(file.fileno()).st_size)
         check_segment_header(report.path, file.read(SEGMENT_HEADER_BYTES), first_offset)
         # The newest is read, not mapped: its server may cut the zeros at its end meanwhile.
         data: bytes | mmap.mmap
@@ -132,8 +139,7 @@ def _check_segment(
         for entry in walk(view, end, offset, following):
             wrong_entries += report.blocks < index.count and index.entry(report.blocks) != entry
             last_timestamp_us = _check_timestamps(report, view, entry, last_timestamp_us)
-            report.blocks += 1
-            report.records += entry.records
+            report.add_block(entry.records)
             end, offset = entry.position + entry.total_bytes, entry.first_offset + entry.records
         if end == len(view) or offset == following:
             break
@@ -147,7 +153,7 @@ def _check_segment(
             continue
         report.found(end, f"the block of offset {offset} does not match its checksum; {behind[1]} is the next good one")
         end, offset = behind
-    report.unfinished_bytes = bytes_before_zeros(view, end)
+    report.end(bytes_before_zeros(view, end))
     needed = index.next_offset(first_offset) if following is None else following
     if offset < needed:
         if end < len(view):

@@ -1,7 +1,7 @@
 """The log: every commit group as one block, appended to segment files.
 
 Owns: the open segment, rolling to the next one, and what is durable.
-Never: what a record means (`records`), when to commit (`journal`), how much to keep (the caller of `trim`).
+Never: what a record means (`store.records`), when to commit (`engines.disk`), how much to keep (the caller of `trim`).
 A block is written, synced and then entered in the index beside it, so an index entry means "durable" and readers in
 other processes need no other signal. One thread appends; another may read records and trim at the same time.
 """
@@ -11,25 +11,21 @@ import mmap
 import os
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final, final
 
-from embermq.store.log.blocks import Block, Record, block_of, read_header
+from embermq.store.log.blocks import Block, block_of, read_header
 from embermq.store.log.errors import BadBlock, LogCorrupt, LogInUse
 from embermq.store.log.identity import log_identity
 from embermq.store.log.lookup import Lookup, Records
-from embermq.store.log.records import Group
-from embermq.store.log.recovery import Segment, recover
+from embermq.store.log.recovery import recover
 from embermq.store.log.segments import (
-    ENTRY_BYTES,
     FIRST_OFFSET,
-    SEGMENT_HEADER_BYTES,
     TOPIC_INDEX_SUFFIX,
     Index,
-    SegmentInfo,
     check_place,
     encode_segment_header,
     index_path,
@@ -38,6 +34,8 @@ from embermq.store.log.segments import (
     packed_entry,
     sync_directory,
 )
+from embermq.store.rows import Group, LogRow
+from embermq.store.segment import ENTRY_BYTES, SEGMENT_HEADER_BYTES, Segment
 
 CHECK_BYTES: Final = 32 << 20
 CACHE_BYTES: Final = 16 << 20
@@ -58,27 +56,6 @@ class Log(Records):
 
     `check_bytes`: how much of the newest log has its checksums compared on opening.
     """
-
-    __slots__ = (
-        "_directory",
-        "_segment_bytes",
-        "_segment_age_us",
-        "_sync",
-        "_lock_descriptor",
-        "_locked",
-        "_opened",
-        "_opened_path",
-        "_segments",
-        "_segments_lock",
-        "_descriptor",
-        "_file_bytes",
-        "_has_zeros",
-        "_index_descriptor",
-        "_lookup",
-        "identity",
-        "next_offset",
-        "last_timestamp_us",
-    )
 
     def __init__(
         self,
@@ -144,27 +121,24 @@ class Log(Records):
             raise ValueError(f"the group begins at offset {group.first_offset}, the log goes on at {self.next_offset}")
         self._raise_timestamps(group)
         block = block_of(group)
-        records = len(group)
+        columns, records = group.columns, len(group)
         try:
             segment = self._segment_for(len(block), now_us)
-            entry = packed_entry(block, segment.size_bytes, group.first_offset, group.first_timestamp_us, records)
-            _write(self._descriptor, block, segment.size_bytes)
+            entry = packed_entry(block, segment.file_bytes, group.first_offset, columns.first_timestamp_us, records)
+            _write(self._descriptor, block, segment.file_bytes)
             if self._has_zeros:
-                self._write_zeros(segment.size_bytes + len(block), len(block))
+                self._write_zeros(segment.file_bytes + len(block), len(block))
             if self._sync:
                 _sync_data(self._descriptor)
             check_place(self._opened_path, self._opened)
-            self._write_entry(entry, segment, segment.size_bytes + len(block))
+            self._write_entry(entry, segment, segment.file_bytes + len(block))
         except OSError:
             self._has_zeros = False  # a disk may tell only at the sync that it has no room for them
             self.abandon_segment()
             raise
-        if not segment.blocks:
-            segment.first_timestamp_us = group.first_timestamp_us
-        segment.last_timestamp_us = self.last_timestamp_us = group.last_timestamp_us
-        segment.size_bytes += len(block)
-        segment.blocks += 1
-        segment.next_offset = self.next_offset = group.first_offset + records
+        self.last_timestamp_us = columns.last_timestamp_us
+        self.next_offset = group.next_offset
+        segment.add_block(len(block), self.next_offset, columns.first_timestamp_us, self.last_timestamp_us)
 
     def abandon_segment(self) -> None:
         """Never write to the open segment again: after a failed sync its pages cannot be trusted.
@@ -176,7 +150,7 @@ class Log(Records):
             return
         segment = self._segments[-1]
         with suppress(OSError):
-            os.ftruncate(self._descriptor, segment.size_bytes)
+            os.ftruncate(self._descriptor, segment.file_bytes)
         with suppress(OSError):
             os.ftruncate(self._index_descriptor, segment.blocks * ENTRY_BYTES)
         self._close_segment()
@@ -196,8 +170,10 @@ class Log(Records):
         self._close_segment()
 
     def close_segment(self) -> None:
-        """Close the open segment if it has records, and begin an empty one: only what is closed can be archived."""
-        if self._descriptor >= 0 and self._segments[-1].blocks:
+        """Close the open segment if it has records, and begin an empty one: only what is closed can be archived, and a
+        checkpoint is written where a segment begins.
+        """
+        if self._segments[-1].blocks:
             self.roll()
             self._create_segment()
 
@@ -208,12 +184,6 @@ class Log(Records):
             return False
         self.close_segment()
         return True
-
-    def begin_segment(self) -> None:
-        """Close the open segment and begin the next one, if the open one has records."""
-        if self._segments[-1].blocks:
-            self.roll()
-            self._create_segment()
 
     def trim(self, before_offset: int) -> list[Path]:
         """Delete the segments that end before an offset, oldest first, never the newest one. Returns their paths."""
@@ -232,29 +202,18 @@ class Log(Records):
 
     def bytes_from(self, offset: int) -> int:
         """How many bytes the segments have from the one on that an offset is in."""
-        return sum(segment.size_bytes for segment in self._segments if segment.next_offset > offset)
+        return sum(segment.file_bytes for segment in self._segments if segment.next_offset > offset)
 
-    def segments(self) -> list[SegmentInfo]:
+    def segments(self) -> list[Segment]:
         """What there is, oldest first; the last one may be open."""
-        return [
-            SegmentInfo(
-                log_path(self._directory, segment.first_offset),
-                segment.first_offset,
-                segment.next_offset,
-                segment.blocks,
-                segment.size_bytes + segment.blocks * ENTRY_BYTES,
-                segment.first_timestamp_us,
-                segment.last_timestamp_us,
-            )
-            for segment in self._segments
-        ]
+        return [segment.copy() for segment in self._segments]
 
     def block(self, offset: int) -> Block | None:
         """The block with the record at an offset; None if it is not durable yet or was trimmed."""
         segment = self.segment_of(offset)
         return None if segment is None else self._lookup.block(offset, segment)
 
-    def read(self, offset: int) -> Record | None:
+    def read(self, offset: int) -> LogRow | None:
         block = self.block(offset)
         return None if block is None else block.record(offset)
 
@@ -288,18 +247,6 @@ class Log(Records):
                 return segment
         return None
 
-    def read_many(self, offsets: Sequence[int]) -> list[Record]:
-        """The records at some offsets, in the order asked; those that are not there are left out."""
-        records: list[Record] = []
-        block: Block | None = None
-        for offset in offsets:
-            if block is None or not block.first_offset <= offset < block.next_offset:
-                block = self.block(offset)
-                if block is None:
-                    continue
-            records.append(block.record(offset))
-        return records
-
     def groups_from(self, offset: int) -> Iterator[Group]:
         """Every durable group from an offset on, each checked; the first one begins at exactly that offset."""
         for segment in self._segments:
@@ -308,11 +255,11 @@ class Log(Records):
             path = log_path(self._directory, segment.first_offset)
             with (
                 open(path, "rb") as file,
-                mmap.mmap(file.fileno(), segment.size_bytes, access=mmap.ACCESS_READ) as data,
+                mmap.mmap(file.fileno(), segment.file_bytes, access=mmap.ACCESS_READ) as data,
                 memoryview(data) as view,
             ):
                 position, expected = self._block_of(segment, view, offset)
-                while position < segment.size_bytes:
+                while position < segment.file_bytes:
                     header = read_header(view, position)
                     if header is None or header.first_offset != expected:
                         raise LogCorrupt(str(path), position, f"there is no block for offset {expected}")
@@ -351,11 +298,7 @@ class Log(Records):
     def _raise_timestamps(self, group: Group) -> None:
         """Timestamps never run backwards within the log, whatever the clock does: a search by instant needs it."""
         columns = group.columns
-        if columns is not None:
-            are_in_order = columns.are_in_order
-        else:  # sorting what is sorted is the quickest way to see that it is
-            are_in_order = group.timestamps_us == sorted(group.timestamps_us)
-        if not are_in_order or group.first_timestamp_us < self.last_timestamp_us:
+        if not columns.are_in_order or columns.first_timestamp_us < self.last_timestamp_us:
             group.raise_timestamps(self.last_timestamp_us)
 
     def _write_zeros(self, end: int, block_bytes: int) -> None:
@@ -379,7 +322,7 @@ class Log(Records):
             _write(self._index_descriptor, entry, segment.blocks * ENTRY_BYTES)
 
     def _cut_zeros(self) -> None:
-        size_bytes = self._segments[-1].size_bytes
+        size_bytes = self._segments[-1].file_bytes
         if self._file_bytes > size_bytes:
             with suppress(OSError):  # left where they are, they mean nothing
                 os.ftruncate(self._descriptor, size_bytes)
@@ -389,7 +332,7 @@ class Log(Records):
         """The segment that the next block goes to, a new one if the open one is full, old, or was given up."""
         if self._descriptor >= 0:
             segment = self._segments[-1]
-            full = segment.size_bytes + block_bytes > self._segment_bytes
+            full = segment.file_bytes + block_bytes > self._segment_bytes
             old = now_us - segment.first_timestamp_us >= self._segment_age_us
             if not segment.blocks or not (full or old):
                 return segment
@@ -422,11 +365,11 @@ class Log(Records):
             raise
         with self._segments_lock:
             kept = [segment for segment in self._segments if segment.first_offset != self.next_offset]
-            self._segments = (*kept, Segment(self.next_offset))
+            self._segments = (*kept, Segment(log_path(self._directory, self.next_offset), self.next_offset))
 
     def _open_last(self) -> None:
         first_offset = self._segments[-1].first_offset
-        self._file_bytes = self._segments[-1].size_bytes  # recovery has cut off the rest
+        self._file_bytes = self._segments[-1].file_bytes  # recovery has cut off the rest
         path = log_path(self._directory, first_offset)
         self._descriptor = os.open(path, os.O_RDWR)
         self._note_opened(path)

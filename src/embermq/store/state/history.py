@@ -9,51 +9,61 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Final, final
 
-from librt.strings import read_i64_be
-
 from embermq.store.errors import HistoryTrimmed, StoreError
-from embermq.store.interface import Retained, RetainedChange
-from embermq.store.log.blocks import Record
+from embermq.store.interface import Retained, RetainedChange, RetainedPiece
 from embermq.store.log.lookup import Records
-from embermq.store.log.records import QOS_MASK, RETAIN_FLAG, Group, Kind
-from embermq.store.state.changes.series import changes_of_entry, each_change, entry_of_changes, last_change
+from embermq.store.rows import QOS_MASK, RETAIN_FLAG, Group, Kind, LogRow
+from embermq.store.state.changes import (
+    OFFSET_MAX,
+    STEPS_MAX,
+    Change,
+    Entry,
+    TopicCursor,
+    change_expires_us,
+    changes_of_entry,
+    each_change,
+    entries_before,
+    entry_of_changes,
+    made_change,
+    offset_of,
+    read_range,
+    until,
+)
 from embermq.store.state.retained import RetainedState
 from embermq.store.state.retained_keys import (
-    AFTER_TOPIC,
     CHANGED_AT,
-    HISTORY,
     HISTORY_END,
     RETAINED,
     SEPARATOR,
-    TERMINATOR,
-    KeyCursor,
-    escape,
+    BoundedSeeks,
     key_topic,
+    ranges,
     topic_key,
-    unescape,
     walk,
 )
 from embermq.store.state.retained_values import (
     CLEARED,
     COPY,
-    EXPIRING,
     REFERENCE,
-    packed_record,
+    packed_row,
     unpack_retained,
-    value_expires_us,
     value_offset,
     with_expiry,
 )
 from embermq.store.state.rocks import Rocks
-from embermq.store.state.write_buffer import Batch, StateIterator
+from embermq.store.state.write_buffer import Batch
 
 CHUNK_TOPICS: Final = 4_000
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 """How much of a log that is to be trimmed is read before other groups may be applied."""
-STEPS_MAX: Final = 8
-"""Up to this many changes of a topic are stepped over before a seek: most have few, a step costs a tenth of a seek."""
-
-OFFSET_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
+PIECE_SEEKS: Final = 1_000
+"""How many topics that do not match are passed over for one piece."""
+PIECE_TOPICS: Final = 32
+PIECE_BYTES: Final = 1024 * 1024
+"""How many topics, and how many bytes of payload, one piece of a whole answer covers."""
+TOGETHER_MAX: Final = 64
+TOGETHER_BYTES: Final = 64 * 1024
+"""How many messages are asked for at once, and the bytes of payload from which on the next are asked for one by one."""
 
 _BEGINS: Final = b"\x00history"
 _NUMBER: Final = Struct("<Q")
@@ -61,95 +71,39 @@ _ATTEMPTS: Final = 3  # a trim may move a message from the log to the state betw
 
 
 @final
-class Change:
-    """The newest change of one topic up to an instant. `copy` is empty where the log or the state has the message;
-    `expires_us` is when that expires.
-    """
+class MadeChanges:
+    """The changes that made messages which were retained at an instant, and how far the topics were looked at."""
 
-    __slots__ = ("copy", "expires_us", "key", "offset", "timestamp_us")
+    def __init__(self, after_key: bytes, instant_us: int) -> None:
+        self._instant_us: Final = instant_us
+        self.changes: Final[list[Change]] = []
+        self.topics = 0
+        self.seeks = 0
+        self.after_key = after_key
+        self.is_done = False
 
-    def __init__(self, key: bytes, timestamp_us: int, offset: int, copy: bytes, expires_us: int = 0) -> None:
-        self.key: Final = key
-        self.timestamp_us: Final = timestamp_us
-        self.offset: Final = offset
-        self.copy: Final = copy
-        self.expires_us: Final = expires_us
+    def add(self, key: bytes, last: Entry | None) -> None:
+        """A topic, and its last change up to the instant."""
+        change = made_change(key, last, self._instant_us)
+        if change is not None:
+            self.changes.append(change)
+        self.topics += 1
+        self.after_key = key
 
+    def finish(self) -> None:
+        """There are no more topics."""
+        self.is_done = True
 
-@final
-class ChangesInRange:
-    """What one read of a range has found: `topics` topics up to `last_key`. `is_end`: all of the range."""
-
-    __slots__ = ("changes", "is_end", "last_key", "topics")
-
-    def __init__(self, changes: list[Change], topics: int, last_key: bytes, is_end: bool) -> None:
-        self.changes: Final = changes
-        self.topics: Final = topics
-        self.last_key: Final = last_key
-        self.is_end: Final = is_end
-
-
-@final
-class TopicCursor(KeyCursor):
-    """Goes from topic to topic, whatever the number of changes of each."""
-
-    __slots__ = ("_escaped", "_iterator")
-
-    def __init__(self, iterator: StateIterator) -> None:
-        self._iterator: Final = iterator
-        self._escaped = b""
-
-    def seek(self, key: bytes) -> bytes | None:
-        self._iterator.seek(HISTORY + escape(key))
-        return self._topic()
-
-    def next(self) -> bytes | None:
-        iterator = self._iterator
-        prefix = HISTORY + self._escaped + TERMINATOR
-        for _ in range(STEPS_MAX):
-            if not iterator.valid() or not iterator.key().startswith(prefix):
-                return self._topic()
-            iterator.next()
-        iterator.seek(HISTORY + self._escaped + AFTER_TOPIC)
-        return self._topic()
-
-    def change_at(self, instant_us: int, before_offset: int = OFFSET_MAX) -> tuple[int, int, bytes] | None:
-        """Timestamp, offset and value of the current topic's last change up to an instant. Asked once for a topic.
-
-        Of the changes at the instant itself only those before an offset count.
-        """
-        iterator = self._iterator
-        prefix = HISTORY + self._escaped + TERMINATOR
-        last = prefix + CHANGED_AT.pack(instant_us, before_offset - 1)
-        found = value = b""
-        for _ in range(STEPS_MAX):
-            key: bytes = iterator.key() if iterator.valid() else HISTORY_END
-            if key > last:  # as every change of a later topic is
-                break
-            found, value = key, iterator.value()
-            iterator.next()
-        else:
-            iterator.seek_for_prev(last)
-            found, value = iterator.key(), iterator.value()
-        if not found:
-            return None
-        found, value = last_change(found, value, last)
-        timestamp_us, offset = CHANGED_AT.unpack_from(found, len(prefix))
-        return timestamp_us, offset, value
-
-    def _topic(self) -> bytes | None:
-        if not self._iterator.valid():
-            return None
-        found: bytes = self._iterator.key()
-        self._escaped = found[1 : found.index(TERMINATOR, 1)]
-        return unescape(self._escaped)
+    def add_seeks(self, bounded: BoundedSeeks) -> None:
+        """So many seeks were made; perhaps the last of them led to a topic that did not match."""
+        self.seeks = bounded.count
+        if bounded.stopped_at is not None:
+            self.after_key = bounded.stopped_at
 
 
 @final
 class History:
     """The history in the state. The log, where most messages of it are, comes with each question."""
-
-    __slots__ = ("_begins_us", "_chunk_bytes", "_chunk_topics", "_retained", "rocks")
 
     def __init__(
         self,
@@ -175,17 +129,15 @@ class History:
     def begin(self, first_offset: int, instant_us: int) -> None:
         """The log has no records before an offset, and the history knows nothing before an instant."""
         self._retained.raise_history_floor(first_offset)
-        self.rocks.write(lambda batch: batch.put(_BEGINS, _NUMBER.pack(instant_us)))
+        batch = Batch()
+        batch.put(_BEGINS, _NUMBER.pack(instant_us))
+        self.rocks.write(batch)
         self._begins_us = instant_us
 
-    def mean_bytes(self) -> int:
+    def _mean_bytes(self) -> int:
         """How large a retained message is on average."""
         count, size_bytes = self._retained.totals()
         return size_bytes // count if count else 0
-
-    def cursor(self) -> TopicCursor:
-        """Goes through all topics that have changes."""
-        return TopicCursor(self.rocks.iterator(HISTORY_END))
 
     # -- as of an instant ----------------------------------------------------------------------------------------
 
@@ -193,18 +145,101 @@ class History:
         self, log: Records, topic_filter: str, after_topic_name: str, limit: int, instant_us: int
     ) -> list[Retained]:
         """Up to `limit` messages that were retained at an instant, in store order."""
-        if limit <= 0:
-            return []
-        for _ in range(_ATTEMPTS):
-            self.check_known(instant_us)
-            changes = self.changes_as_of(topic_filter, after_topic_name, limit, instant_us)
-            found = [self._message(log, change) for change in changes]
-            complete = [retained for retained in found if retained is not None]
-            if len(complete) == len(found):
-                return complete
-        raise StoreError(f"the history of {topic_filter} names messages that are missing")
+        found: list[Retained] = []
+        while len(found) < limit:
+            looked_at = limit - len(found)
+            piece = self.piece(log, topic_filter, instant_us, OFFSET_MAX, after_topic_name, looked_at, PIECE_BYTES)
+            found += piece.found()
+            if piece.done:
+                break
+            after_topic_name = piece.after_topic_name
+        return found
 
-    def messages(
+    def pieces(
+        self, log: Records, topic_filter: str, instant_us: int, after_topic_name: str = ""
+    ) -> Iterator[list[Retained]]:
+        """All messages that were retained at an instant, in store order and in pieces; a piece may be empty."""
+        while True:
+            piece = self.piece(log, topic_filter, instant_us, OFFSET_MAX, after_topic_name, PIECE_TOPICS, PIECE_BYTES)
+            yield piece.found()
+            if piece.done:
+                return
+            after_topic_name = piece.after_topic_name
+
+    def piece(
+        self,
+        log: Records,
+        topic_filter: str,
+        instant_us: int,
+        before_offset: int,
+        after_topic_name: str,
+        limit: int,
+        bytes_max: int,
+    ) -> RetainedPiece:
+        """Some of the messages that were retained at an instant, after a topic name.
+
+        `limit` bounds the topics that are looked at. Changes at the instant count only if they are before an offset.
+        """
+        made = self.changes_as_of(topic_filter, topic_key(after_topic_name), instant_us, before_offset, limit)
+        changes = made.changes
+        found: list[Retained] = []
+        size_bytes = taken = 0
+        # How many messages are asked for at once: few while they are large.
+        together = TOGETHER_MAX if self._mean_bytes() * TOGETHER_MAX <= TOGETHER_BYTES else 1
+        while taken < len(changes):
+            if size_bytes >= bytes_max:
+                return RetainedPiece(found, key_topic(changes[taken - 1].key), False, size_bytes, made.seeks)
+            given, given_bytes, used = self._messages(
+                log, changes[taken : taken + together], instant_us, bytes_max - size_bytes
+            )
+            taken += used
+            together = TOGETHER_MAX if given_bytes <= TOGETHER_BYTES else 1
+            found += given
+            size_bytes += given_bytes
+        return RetainedPiece(found, key_topic(made.after_key), made.is_done, size_bytes, made.seeks)
+
+    def changes_as_of(
+        self, topic_filter: str, after_key: bytes, instant_us: int, before_offset: int, limit: int
+    ) -> MadeChanges:
+        """The changes that made the messages of a piece: those of up to `limit` topics that a filter matches."""
+        latest = until(instant_us, before_offset)
+        made = MadeChanges(after_key, instant_us)
+        spans = ranges(topic_filter)
+        if spans is not None:
+            self._read_spans(made, spans, latest, limit)
+        if made.is_done or made.topics * STEPS_MAX > limit:
+            self._check_known(instant_us)  # after the read: what is forgotten from now on does not matter
+            return made
+        cursor = TopicCursor(self.rocks.iterator(HISTORY_END))
+        self._check_known(instant_us)  # after it: the cursor sees nothing that is forgotten from now on
+        bounded = BoundedSeeks(cursor, PIECE_SEEKS)
+        for key in walk(topic_filter, made.after_key, bounded):
+            made.add(key, cursor.last_change(latest))
+            if made.topics >= limit:
+                break
+        else:
+            if bounded.stopped_at is None:
+                made.finish()
+        made.add_seeks(bounded)
+        return made
+
+    def _read_spans(self, made: MadeChanges, spans: list[tuple[bytes, bytes]], latest: bytes, limit: int) -> None:
+        """Add what one read has of the topics in some ranges."""
+        after_key = made.after_key
+        for number, (low, high) in enumerate(spans, 1):
+            start = after_key + SEPARATOR if after_key and after_key >= low else low
+            if high and start >= high:
+                continue
+            read = read_range(self.rocks, start, high, limit, [latest])
+            for key, last in zip(read.keys, read.last[0], strict=True):
+                made.add(key, last)
+            if not read.is_end:
+                return
+            if read.keys and number < len(spans):
+                return
+        made.finish()
+
+    def _messages(
         self, log: Records, changes: list[Change], instant_us: int, bytes_max: int
     ) -> tuple[list[Retained], int, int]:
         """The messages of some changes, the bytes of their payloads, and how many changes these are of.
@@ -219,9 +254,8 @@ class History:
                 message = unpack_retained(change.key, value)
             else:
                 message = self._message(log, change)
-                if message is None:  # the log may have been trimmed between two pieces: then the history has it by now
-                    again = self.as_of(log, key_topic(change.key), "", 1, instant_us)
-                    message = again[0] if again else None
+                if message is None:
+                    message = self._moved_message(log, change.key, instant_us)
             taken += 1
             if message is not None:
                 found.append(message)
@@ -248,21 +282,11 @@ class History:
             return current + [None for _ in behind]
         return current + self.rocks.get_many([RETAINED + change.key for change in behind])
 
-    def changes_as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Change]:
-        """For up to `limit` topics that had a retained message at an instant, the change that made it so."""
-        found: list[Change] = []
-        for change in self._last_changes(topic_filter, topic_key(after_topic_name), instant_us):
-            if change is not None:
-                found.append(change)
-                if len(found) == limit:
-                    break
-        return found
-
     def changes_of(self, log: Records, topic_name: str, after_offset: int, limit: int) -> list[RetainedChange]:
         """The changes of one topic above an offset, oldest first."""
         key = topic_key(topic_name)
         found: list[RetainedChange] = []
-        for stored, value in each_change(_entries_before(self.rocks.iterator(HISTORY_END), key, OFFSET_MAX)):
+        for stored, value in each_change(entries_before(self.rocks.iterator(HISTORY_END), key, OFFSET_MAX)):
             timestamp_us, offset = CHANGED_AT.unpack_from(stored, len(stored) - CHANGED_AT.size)
             if offset <= after_offset:
                 continue
@@ -275,54 +299,10 @@ class History:
                 break
         return found
 
-    def check_known(self, instant_us: int) -> None:
+    def _check_known(self, instant_us: int) -> None:
         """HistoryTrimmed if the history does not reach back to an instant."""
         if instant_us < self._begins_us:
             raise HistoryTrimmed(instant_us, self._begins_us)
-
-    def _last_changes(self, topic_filter: str, after_key: bytes, instant_us: int) -> Iterator[Change | None]:
-        """For each topic the change that was its last at an instant; None if nothing was retained then."""
-        cursor = self.cursor()
-        for key in walk(topic_filter, after_key, cursor):
-            change = cursor.change_at(instant_us)
-            yield None if change is None else made_change(key, change[0], change[1], change[2], instant_us)
-
-    def changes_in_range(
-        self, low_key: bytes, high_key: bytes, instant_us: int, before_offset: int, limit: int
-    ) -> "ChangesInRange":
-        """The last changes of topics from a key on and before another (empty: no end), as far as one read goes.
-
-        One read has up to `limit` changes, which takes a quarter of the time of a step for each. Where topics have
-        many changes a cursor is quicker: a topic of which the read does not have all is left to it.
-        """
-        low = HISTORY + escape(low_key)
-        end = HISTORY + escape(high_key) if high_key else HISTORY_END
-        entries = self.rocks.items_from(low, end, limit)
-        is_end = len(entries) < limit
-        until = CHANGED_AT.pack(instant_us, before_offset - 1)
-        found: list[Change] = []
-        topics = at = 0
-        last_key = b""
-        while at < len(entries):
-            first = entries[at][0]
-            prefix = first[: first.index(TERMINATOR, 1) + 1]
-            last = prefix + until
-            stored = value = b""
-            while at < len(entries) and entries[at][0].startswith(prefix):
-                if entries[at][0] <= last:
-                    stored, value = entries[at]
-                at += 1
-            if at == len(entries) and not is_end:
-                break
-            topics += 1
-            last_key = unescape(prefix[1:-1])
-            if stored:
-                stored, value = last_change(stored, value, last)
-                timestamp_us, offset = read_i64_be(stored, len(prefix)), read_i64_be(stored, len(prefix) + 8)
-                change = made_change(last_key, timestamp_us, offset, value, instant_us)
-                if change is not None:
-                    found.append(change)
-        return ChangesInRange(found, topics, last_key, is_end)
 
     def _message(self, log: Records, change: Change) -> Retained | None:
         if change.copy:
@@ -334,6 +314,16 @@ class History:
         record = log.read(change.offset)
         return None if record is None else _from_record(change, record)
 
+    def _moved_message(self, log: Records, key: bytes, instant_us: int) -> Retained | None:
+        """The message of a topic at an instant, after its record was trimmed between two reads: the history has it."""
+        topic_name = key_topic(key)
+        for _ in range(_ATTEMPTS):
+            changes = self.changes_as_of(topic_name, b"", instant_us, OFFSET_MAX, 1).changes
+            message = self._message(log, changes[0]) if changes else None
+            if message is not None or not changes:
+                return message
+        raise StoreError(f"the history of {topic_name} names messages that are missing")
+
     # -- forgetting ----------------------------------------------------------------------------------------------
 
     def forget(self, groups: Iterable[Group], before_offset: int) -> Iterator[None]:
@@ -344,14 +334,15 @@ class History:
         seen: dict[bytes, tuple[int, bytes]] = {}
         seen_bytes = 0
         for group in groups:
-            for row in range(min(len(group), before_offset - group.first_offset)):
-                kind = group.kinds[row]
-                removed = kind == Kind.RETAINED_REMOVED
-                if not removed and not (kind == Kind.PUBLISH and group.flags[row] & RETAIN_FLAG):
+            for row in group.rows:
+                if row.offset >= before_offset:
+                    break
+                removed = row.kind == Kind.RETAINED_REMOVED
+                if not removed and not (row.kind == Kind.PUBLISH and row.flags & RETAIN_FLAG):
                     continue
-                key = group.topics[row].replace(b"/", SEPARATOR)
-                value = b"" if removed or not group.payloads[row] else packed_record(group, row)
-                seen[key] = group.first_offset + row, value
+                key = row.topic.replace(b"/", SEPARATOR)
+                value = b"" if removed or not row.payload else packed_row(row)
+                seen[key] = row.offset, value
                 seen_bytes += len(key) + len(value)
                 if len(seen) >= self._chunk_topics or seen_bytes >= self._chunk_bytes:
                     self._forget_topics(seen, before_offset)
@@ -359,7 +350,7 @@ class History:
                     seen_bytes = 0
                     yield
             yield
-            if group.first_offset + len(group) >= before_offset:
+            if group.next_offset >= before_offset:
                 break
         self._forget_topics(seen, before_offset)
 
@@ -369,69 +360,34 @@ class History:
         iterator = self.rocks.iterator(HISTORY_END)
         current = self.rocks.get_many([RETAINED + key for key in seen])
 
-        def fill(batch: Batch) -> None:
-            for (key, (offset, value)), retained in zip(seen.items(), current, strict=True):
-                last: tuple[bytes, bytes] | None = None
-                for entry in _entries_before(iterator, key, before_offset):
-                    if last is not None:
-                        batch.delete(last[0])
-                    last = entry
-                if last is None:
-                    continue
-                changes = changes_of_entry(last[0], last[1])
-                after = [change for change in changes if _offset_of(change[0]) >= before_offset]
-                newest, change = changes[len(changes) - len(after) - 1]
-                if _offset_of(newest) != offset:
-                    continue  # a later piece meets the newest one
-                if len(changes) > 1:
+        batch = Batch()
+        for (key, (offset, value)), retained in zip(seen.items(), current, strict=True):
+            last: Entry | None = None
+            for entry in entries_before(iterator, key, before_offset):
+                if last is not None:
                     batch.delete(last[0])
-                if after:
-                    batch.put(*entry_of_changes(after))
-                if not value:
-                    batch.delete(newest)
-                elif retained is None or value_offset(retained) != offset:
-                    batch.put(newest, COPY + with_expiry(value, change_expires_us(change)))
-                elif len(changes) > 1:
-                    batch.put(newest, REFERENCE)
-
-        self.rocks.write(fill)
-
-
-def _entries_before(iterator: StateIterator, key: bytes, before_offset: int) -> Iterator[tuple[bytes, bytes]]:
-    """The entries of a topic whose first change is before an offset."""
-    prefix = HISTORY + escape(key) + TERMINATOR
-    iterator.seek(prefix)
-    while iterator.valid():
-        found: bytes = iterator.key()
-        if not found.startswith(prefix) or _offset_of(found) >= before_offset:
-            return
-        yield found, iterator.value()
-        iterator.next()
+                last = entry
+            if last is None:
+                continue
+            changes = changes_of_entry(last[0], last[1])
+            after = [change for change in changes if offset_of(change[0]) >= before_offset]
+            newest, change = changes[len(changes) - len(after) - 1]
+            if offset_of(newest) != offset:
+                continue  # a later piece meets the newest one
+            if len(changes) > 1:
+                batch.delete(last[0])
+            if after:
+                batch.put(*entry_of_changes(after))
+            if not value:
+                batch.delete(newest)
+            elif retained is None or value_offset(retained) != offset:
+                batch.put(newest, COPY + with_expiry(value, change_expires_us(change)))
+            elif len(changes) > 1:
+                batch.put(newest, REFERENCE)
+        self.rocks.write(batch)
 
 
-def _offset_of(change: bytes) -> int:
-    """Of the record of a change, by its key."""
-    return read_i64_be(change, len(change) - 8)
-
-
-def made_change(key: bytes, timestamp_us: int, offset: int, value: bytes, instant_us: int) -> Change | None:
-    """A change that has made a message which was retained at an instant; None if it was not."""
-    if value == CLEARED:
-        return None
-    expires_us = change_expires_us(value)
-    if 0 < expires_us <= instant_us:
-        return None
-    return Change(key, timestamp_us, offset, value[1:] if value[:1] == COPY else b"", expires_us)
-
-
-def change_expires_us(value: bytes) -> int:
-    """When the message expires that a change has made; 0: never."""
-    if value[:1] == EXPIRING:
-        return int.from_bytes(value[1:], "little")
-    return value_expires_us(value[1:]) if value[:1] == COPY else 0
-
-
-def _from_record(change: Change, record: Record) -> Retained:
+def _from_record(change: Change, record: LogRow) -> Retained:
     return Retained(
         record.topic,
         record.payload,

@@ -4,14 +4,14 @@ Owns: what a group's retained publishes and clears change, and every question ab
 retained at an instant is a question to `history`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, final
 
 from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
 from embermq.store.interface import Retained, RetainedPiece
-from embermq.store.log.records import QOS_MASK, Group, Kind
-from embermq.store.state.changes.unpacked import UnpackedChanges, UnpackedTopic
+from embermq.store.rows import Kind, LogRow
+from embermq.store.state.changed_topics import ChangedTopic
 from embermq.store.state.retained_keys import (
     EXPIRY,
     INSTANT,
@@ -39,7 +39,7 @@ from embermq.store.state.retained_values import (
     value_size,
 )
 from embermq.store.state.rocks import Rocks
-from embermq.store.state.write_buffer import Batch, StateIterator
+from embermq.store.state.write_buffer import Batch, StateIterator, WriteBuffer
 
 TOTALS: Final = b"\x00totals"
 BUDGET: Final = b"\x00budget/"
@@ -51,8 +51,6 @@ _PUBLISH: Final = int(Kind.PUBLISH)
 @final
 class RetainedCursor(KeyCursor):
     """A place among the retained messages."""
-
-    __slots__ = ("_iterator",)
 
     def __init__(self, iterator: StateIterator) -> None:
         self._iterator: Final = iterator
@@ -80,24 +78,10 @@ class RetainedCursor(KeyCursor):
 class RetainedState:
     """The retained part of the state. `history_floor`: offsets below are trimmed or about to be."""
 
-    __slots__ = (
-        "_account",
-        "_budgets",
-        "_rocks",
-        "_make_sizes",
-        "_totals",
-        "_unpacked",
-        "history_floor",
-    )
-
-    def __init__(
-        self, rocks: Rocks, budgets: Sequence[RetainedBudget], make_sizes: Callable[[], Sizes] = Sizes
-    ) -> None:
+    def __init__(self, rocks: Rocks, budgets: Sequence[RetainedBudget], sizes: Sizes) -> None:
         self._rocks: Final = rocks
-        self._make_sizes: Final = make_sizes
+        self._sizes: Final = sizes
         self._budgets: Final = tuple(budgets)
-        self._unpacked: Final = UnpackedChanges(make_sizes())
-        rocks.late = self._unpacked
         self.history_floor = 0
         self.load()
 
@@ -106,75 +90,60 @@ class RetainedState:
         totals = self._rocks.get(TOTALS)
         self._totals: tuple[int, int] = _TOTALS.unpack(totals) if totals else (0, 0)
         self._account = self._load_account()
-        self._unpacked.sizes = self._make_sizes()
+        self._sizes.forget(is_all_absent=not self._rocks.keys_from(RETAINED, RETAINED_END, 1))
 
     # -- applying ------------------------------------------------------------------------------------------------
 
-    def stage(self, batch: Batch, group: Group, rows: list[int]) -> None:
-        """Apply these records, retained publishes and removals; put in the batch what goes with them."""
-        batch.has_late = True
-        unpacked = self._unpacked
-        topics, payloads, kinds, flags = group.topics, group.payloads, group.kinds, group.flags
-        client_ids, properties, timestamps_us = group.client_ids, group.properties, group.timestamps_us
-        first_offset = group.first_offset
-        found = unpacked.topics
-        new = [topics[row] for row in rows if topics[row] not in found]
+    def stage(self, buffer: WriteBuffer, batch: Batch, rows: list[LogRow]) -> None:
+        """Change the topics of these records, retained publishes and removals; put in the batch what goes with them."""
+        changed = buffer.topics
+        new = [row.topic for row in rows if row.topic not in changed]
         if new:
-            self._begin_topics(list(dict.fromkeys(new)))
+            self._add_topics(buffer, list(dict.fromkeys(new)))
         count, size_bytes = self._totals
         account = self._account.copy()
         has_budgets, may_expire = len(account) > 0, account.may_expire
         for row in rows:
-            topic = found[topics[row]]
+            topic = changed[row.topic]
             old_bytes, new_bytes = topic.size_bytes, NOT_RETAINED
-            payload, timestamp_us = payloads[row], timestamps_us[row]
-            if payload and kinds[row] == _PUBLISH:
-                expires_us = 0
-                if may_expire or properties[row]:
-                    expires_us = account.expires_us(key_topic(topic.key), properties[row], timestamp_us)
-                new_bytes = len(topic.key) + len(payload)
+            expires_us = 0
+            if row.payload and row.kind == _PUBLISH:
+                if may_expire or row.properties:
+                    expires_us = account.expires_us(key_topic(topic.key), row.properties, row.timestamp_us)
+                new_bytes = len(topic.key) + len(row.payload)
                 count += 1
                 size_bytes += new_bytes
-                unpacked.retain(
-                    topic,
-                    timestamp_us,
-                    first_offset + row,
-                    expires_us,
-                    flags[row] & QOS_MASK,
-                    client_ids[row],
-                    properties[row],
-                    payload,
-                )
+                added_bytes = topic.retain(row, expires_us, new_bytes)
             else:
-                unpacked.clear(topic, timestamp_us, first_offset + row)
+                added_bytes = topic.clear(row, new_bytes)
+            buffer.grow(added_bytes, expires_us != 0)
             if old_bytes != NOT_RETAINED:
                 count -= 1
                 size_bytes -= old_bytes
-            topic.size_bytes = new_bytes
             if has_budgets:
                 account.change(key_topic(topic.key), old_bytes, new_bytes)
         self._totals = count, size_bytes
         self._account = account
-        batch.put(TOTALS, _TOTALS.pack(count, size_bytes))
-        for topic_filter, budget_count, budget_bytes in account.totals():
-            batch.put(BUDGET + topic_filter.encode(), _TOTALS.pack(budget_count, budget_bytes))
+        put_totals(batch, count, size_bytes, account)
 
-    def _begin_topics(self, topics: list[bytes]) -> None:
-        """These topics have no unpacked change yet: find out what is retained there."""
-        keys, escaped_keys = topic_keys(topics)
-        remembered = self._unpacked.sizes.look_up(keys)
+    def _add_topics(self, buffer: WriteBuffer, topics: list[bytes]) -> None:
+        """These topics have no change in the buffer yet: find out what is retained there."""
+        keys = topic_keys(topics)
+        remembered = self._sizes.look_up(keys)
         read = self._read_unknown(keys, remembered)
-        for topic, key, escaped, known_size in zip(topics, keys, escaped_keys, remembered, strict=True):
+        replaced = Batch()
+        for topic, key, known_size in zip(topics, keys, remembered, strict=True):
             old_bytes = NOT_RETAINED
             is_stored = True  # even if `Sizes` says absent, of another topic with its hash, unless the database said so
             if key in read:
                 old = read[key]
                 is_stored = old is not None
                 if old is not None:
-                    old_bytes = self._replace(key, old)
+                    old_bytes = self._replace(replaced, key, old)
             elif known_size != ABSENT:
                 old_bytes = known_size & SIZE_MASK
-            self._unpacked.begin_topic(topic, UnpackedTopic(key, escaped, old_bytes, is_stored))
+            buffer.add_topic(topic, ChangedTopic(key, old_bytes, is_stored))
+        buffer.add(replaced)
 
     def _read_unknown(self, keys: list[bytes], remembered: list[int]) -> dict[bytes, bytes | None]:
         """The messages that have to be read before they are replaced, None where there is none.
@@ -191,22 +160,22 @@ class RetainedState:
             return {}
         return dict(zip(unknown, self._rocks.get_many([RETAINED + key for key in unknown]), strict=True))
 
-    def _replace(self, key: bytes, old: bytes) -> int:
+    def _replace(self, batch: Batch, key: bytes, old: bytes) -> int:
         """Delete the expiry of a replaced or cleared message, copy it to the history if needed; returns its size."""
         offset, timestamp_us, expires_us, _, _, _ = HEAD.unpack_from(old)
         if expires_us:
-            self._unpacked.replace(EXPIRY + INSTANT.pack(expires_us) + key, None)
+            batch.delete(EXPIRY + INSTANT.pack(expires_us) + key)
         if offset < self.history_floor:
             # Its record is trimmed or about to be: from now on the history has the only copy.
-            self._unpacked.replace(history_key(key, timestamp_us, offset), COPY + old)
+            batch.put(history_key(key, timestamp_us, offset), COPY + old)
         return value_size(key, old)
 
     def raise_history_floor(self, offset: int) -> None:
         """Records below are trimmed or about to be: messages that are replaced from now on are copied.
 
-        An unpacked message would not be, so it is packed.
+        A message that is buffered as an object would not be, so the buffer is written.
         """
-        self._rocks.make_late_entries()
+        self._rocks.write_buffered()
         self.history_floor = max(self.history_floor, offset)
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -226,23 +195,10 @@ class RetainedState:
         value = self._rocks.get(RETAINED + key)
         return NOT_RETAINED if value is None else value_size(key, value)
 
-    def scan(self, topic_filter: str, after_topic_name: str, limit: int, now_us: int = 0) -> list[Retained]:
-        found: list[Retained] = []
-        if limit <= 0:
-            return found
-        for key, value in self._matching(topic_filter, topic_key(after_topic_name)):
-            retained = unpack_retained(key, value)
-            if retained.has_expired(now_us):
-                continue
-            found.append(retained)
-            if len(found) == limit:
-                break
-        return found
-
     def piece(
         self, topic_filter: str, after_topic_name: str, limit: int, bytes_max: int, seeks_max: int, now_us: int = 0
     ) -> RetainedPiece:
-        """As `scan`, within bounds."""
+        """Some of the messages that a filter matches: see `RetainedMessages.piece`."""
         after_key = topic_key(after_topic_name)
         if "+" not in topic_filter and "#" not in topic_filter:
             return self._piece_of_topic(topic_filter, after_key, now_us)
@@ -303,18 +259,6 @@ class RetainedState:
                 break
         return found
 
-    def _matching(self, topic_filter: str, after_key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        spans = ranges(topic_filter)
-        if spans is None:
-            cursor = RetainedCursor(self._rocks.iterator(RETAINED_END))
-            yield from _walked(topic_filter, after_key, cursor, cursor)
-            return
-        for low, high in spans:
-            low, high = _bounds(low, high, after_key)
-            if low < high:
-                for full_key, value in self._rocks.items(low, high):
-                    yield full_key[1:], value
-
     def _load_account(self) -> RetainedAccount:
         """New budgets are counted once; the totals of budgets that no longer exist are dropped."""
         wanted = {budget.topic_filter for budget in self._budgets}
@@ -324,14 +268,13 @@ class RetainedState:
             sizes = [value_size(key, value) for key, value in self._covered(topic_filter)]
             new_totals[topic_filter] = _TOTALS.pack(len(sizes), sum(sizes))
 
-        def fill(batch: Batch) -> None:
-            for topic_filter, value in new_totals.items():
-                batch.put(BUDGET + topic_filter.encode(), value)
-            for topic_filter in stored.keys() - wanted:
-                batch.delete(BUDGET + topic_filter.encode())
-
-        if new_totals or stored.keys() - wanted:
-            self._rocks.write(fill)
+        batch = Batch()
+        for topic_filter, value in new_totals.items():
+            batch.put(BUDGET + topic_filter.encode(), value)
+        for topic_filter in stored.keys() - wanted:
+            batch.delete(BUDGET + topic_filter.encode())
+        if batch.entries:
+            self._rocks.write(batch)
         account = RetainedAccount(self._budgets)
         for topic_filter, value in (stored | new_totals).items():
             account.load(topic_filter, *_TOTALS.unpack(value))
@@ -339,11 +282,21 @@ class RetainedState:
 
     def _covered(self, topic_filter: str) -> Iterator[tuple[bytes, bytes]]:
         """The messages that a budget covers: `#` covers topics that begin with `$`, too."""
-        if topic_filter != "#":
-            yield from self._matching(topic_filter, b"")
+        spans = [(b"", b"")] if topic_filter == "#" else ranges(topic_filter)
+        if spans is None:
+            cursor = RetainedCursor(self._rocks.iterator(RETAINED_END))
+            yield from _walked(topic_filter, b"", cursor, cursor)
             return
-        for full_key, value in self._rocks.items(RETAINED, RETAINED_END):
-            yield full_key[1:], value
+        for low, high in spans:
+            for full_key, value in self._rocks.items(*_bounds(low, high, b"")):
+                yield full_key[1:], value
+
+
+def put_totals(batch: Batch, count: int, size_bytes: int, account: RetainedAccount) -> None:
+    """Put in a batch how many messages are retained, and their bytes: of all, and of each budget."""
+    batch.put(TOTALS, _TOTALS.pack(count, size_bytes))
+    for topic_filter, budget_count, budget_bytes in account.totals():
+        batch.put(BUDGET + topic_filter.encode(), _TOTALS.pack(budget_count, budget_bytes))
 
 
 def _bounds(low: bytes, high: bytes, after_key: bytes) -> tuple[bytes, bytes]:

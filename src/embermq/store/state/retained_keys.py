@@ -62,13 +62,14 @@ def unescape(escaped: bytes) -> bytes:
     return _ESCAPED.sub(lambda found: found[1] or SEPARATOR, escaped)
 
 
-def topic_keys(topics: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """The keys of some topic names, and the same keys escaped. All of them in few calls: each alone takes longer."""
-    joined = _BETWEEN.join(topics)
-    keys = joined.replace(b"/", SEPARATOR).split(_BETWEEN)
-    if 1 in joined or 2 in joined:
-        return keys, [escape(key) for key in keys]
-    return keys, joined.replace(b"/", b"\x01").split(_BETWEEN)
+def topic_keys(topics: list[bytes]) -> list[bytes]:
+    """The keys of some topic names. All of them in few calls: each alone takes longer."""
+    return _BETWEEN.join(topics).replace(b"/", SEPARATOR).split(_BETWEEN) if topics else []
+
+
+def escape_all(keys: list[bytes]) -> list[bytes]:
+    """As `escape`, of some keys in few calls."""
+    return escape(_BETWEEN.join(keys)).split(_BETWEEN) if keys else []
 
 
 def history_key(key: bytes, timestamp_us: int, offset: int) -> bytes:
@@ -91,8 +92,6 @@ def history_key_of(escaped: bytes, timestamp_us: int, offset: int) -> bytes:
 class KeyCursor(ABC):
     """A place in the sorted keys of an engine."""
 
-    __slots__ = ()
-
     @abstractmethod
     def seek(self, key: bytes) -> bytes | None:
         """Go to the first key that is not below `key`; None after the last."""
@@ -105,8 +104,6 @@ class KeyCursor(ABC):
 @final
 class BoundedSeeks(KeyCursor):
     """A cursor that stops after `seeks_max` seeks, as if the keys ended there: `stopped_at` is the last key it saw."""
-
-    __slots__ = ("_cursor", "_last", "_max", "count", "stopped_at")
 
     def __init__(self, cursor: KeyCursor, seeks_max: int) -> None:
         self._cursor: Final = cursor

@@ -3,12 +3,13 @@
 Owns: a table in memory of what was read or written in this process's life, and its bound.
 Never: the truth. What it does not know, the database does; what it knows is what the database has.
 A write needs of the message before it no more than this, and reading it among a million topics cost more than the
-write. A topic stands for itself by the 64 bits of its hash, which has another key in each process: two among a million
-topics are taken for one in one process of 37 million. Then the totals may be wrong by one message, and what depends on
-the one before (its expiry, its place in the history of a trimmed log); never the message that is retained.
+write. Of a state that began empty the table knows every topic, as long as it has place for them. A topic is identified
+by the 64 bits of its hash, whose key differs in each process. Among a million topics, two have the same hash in one
+process of 37 million. Then the totals may be wrong by one message, and so may what depends on the message before (its
+expiry, its place in the history of a trimmed log); the message that is retained is never wrong.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 from librt.vecs import vec
@@ -40,8 +41,6 @@ def _free_slots(count: int) -> vec[i64]:
 class Sizes:
     """Slots of two words, the hash and what is known, side by side so that both come with one line of the cache."""
 
-    __slots__ = ("_count", "_hash_of", "_mask", "_slots", "_slots_first", "_topics_max")
-
     def __init__(
         self,
         slots_first: int = SLOTS_FIRST,
@@ -54,16 +53,22 @@ class Sizes:
         self._hash_of: Final = hash_of
         self.forget()
 
-    def forget(self) -> None:
-        """Know nothing any more."""
+    def forget(self, is_all_absent: bool = False) -> None:
+        """Know nothing any more, except, with `is_all_absent`, that nothing is retained on any topic."""
         self._slots = _free_slots(self._slots_first)
         self._mask: i64 = self._slots_first - 1
         self._count: i64 = 0
+        self._taken: i64 = 0
+        self._not_found = ABSENT if is_all_absent else UNKNOWN  # what is known of a topic that is not in the table
 
-    def look_up(self, keys: Iterable[bytes]) -> list[int]:
+    def look_up(self, keys: Sequence[bytes]) -> list[int]:
         """For each key what is known of it: `UNKNOWN`, `ABSENT`, or as made by `known`."""
-        slots = self._slots
-        return [slots[self._slot_of(self._hash(key)) * 2 + 1] for key in keys]
+        slots, not_found = self._slots, self._not_found
+        found: list[int] = []
+        for hashed in self._hashes(keys):
+            at = self._slot_of(hashed) * 2
+            found.append(slots[at + 1] if slots[at] else not_found)
+        return found
 
     def remember(self, keys: Sequence[bytes], known: Sequence[int]) -> None:
         """From now on this is known of these keys."""
@@ -74,17 +79,34 @@ class Sizes:
         while (self._count + len(keys)) * 8 > (self._mask + 1) * 5:
             self._grow()
         slots = self._slots
-        for key, value in zip(keys, known, strict=True):
-            wanted = self._hash(key)
-            at = self._slot_of(wanted) * 2
+        number: i64 = 0
+        for hashed in self._hashes(keys):
+            at = self._slot_of(hashed) * 2
             if not slots[at]:
-                slots[at] = wanted
+                slots[at] = hashed
                 self._count += 1
-            slots[at + 1] = value
+            slots[at + 1] = known[number]
+            number += 1  # noqa: SIM113  # a machine word, of which `enumerate` would make an object
 
-    def _hash(self, key: bytes) -> i64:
-        hashed: i64 = hash(key) if self._hash_of is None else self._hash_of(key)
-        return hashed if hashed else 1  # 0 is a free slot
+    def _hashes(self, keys: Sequence[bytes]) -> vec[i64]:
+        """The hashes of some keys. Reads their slots, all at once, into the processor's cache.
+
+        A search alone waits for its slot. Of 200,000 topics in random order, a retained publish takes a tenth less.
+        """
+        hashes = vec[i64]([0] * len(keys))
+        slots, mask = self._slots, self._mask
+        number: i64 = 0
+        taken: i64 = 0
+        for key in keys:
+            hashed: i64 = hash(key) if self._hash_of is None else self._hash_of(key)
+            if not hashed:
+                hashed = 1  # 0 is a free slot
+            hashes[number] = hashed
+            number += 1  # noqa: SIM113  # as above
+        for hashed in hashes:
+            taken += slots[(hashed & mask) * 2]
+        self._taken = taken  # else the compiler leaves the loop out
+        return hashes
 
     def _slot_of(self, wanted: i64) -> i64:
         """Where a hash is, or would be."""

@@ -9,12 +9,11 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
 
 from embermq.store.interface import MIXED, Retained, RetainedPiece
-from embermq.store.log.records import QOS_MASK, Group, write_length
+from embermq.store.rows import QOS_MASK, LogRow, write_length
 from embermq.store.state.retained_keys import SEPARATOR
-from embermq.store.state.write_buffer import NEW_VALUE
 
 HEAD: Final = Struct("<QQQBHI")  # offset, timestamp (us), expires (us, 0 never), qos, lengths: client id, properties;
-# as `packed_message` writes them. The same for `unpack_retained`, where unpacking to objects would be half of its time:
+# as `packed_row` writes them. The same for `unpack_retained`, where unpacking to objects would be half of its time:
 _OFFSET_AT: Final = 0
 _TIMESTAMP_AT: Final = 8
 _EXPIRES_AT: Final = 16
@@ -24,42 +23,26 @@ _PROPERTY_BYTES_AT: Final = 27
 _HEAD_BYTES: Final = 31
 # What a change of a topic made of its retained message, as the first byte of its value.
 CLEARED: Final = b"\x00"
-REFERENCE: Final = NEW_VALUE  # to the record in the log
+REFERENCE: Final = b"\x01"  # to the record in the log
 COPY: Final = b"\x02"  # then the message, packed
 EXPIRING: Final = b"\x03"  # as REFERENCE; then when the message expires
-SERIES: Final = b"\x04"  # REFERENCE, as are the changes that follow; then those: see `changes.series`
+SERIES: Final = b"\x04"  # REFERENCE, as are the changes that follow; then those: see `changes`
+SERIES_CHANGES_MAX: Final = 256
+"""Of one series: a reader who wants one of them reads all, 4 KiB."""
 
 
-def packed_record(group: Group, row: int, expires_us: int = 0, offset: int = 0) -> bytes:
-    """The retained message that a record of a group makes, as the state keeps it.
-
-    `offset` is where it is in the log if its group does not say so.
-    """
-    return packed_message(
-        offset or group.first_offset + row,
-        group.timestamps_us[row],
-        expires_us,
-        group.flags[row] & QOS_MASK,
-        group.client_ids[row],
-        group.properties[row],
-        group.payloads[row],
-    )
-
-
-def packed_message(
-    offset: int, timestamp_us: int, expires_us: int, qos: int, client_id: bytes, properties: bytes, payload: bytes
-) -> bytes:
-    """A retained message as the state keeps it."""
+def packed_row(row: LogRow, expires_us: int = 0) -> bytes:
+    """The retained message that a record makes, as the state keeps it."""
     writer = BytesWriter()
-    write_i64_le(writer, offset)
-    write_i64_le(writer, timestamp_us)
+    write_i64_le(writer, row.offset)
+    write_i64_le(writer, row.timestamp_us)
     write_i64_le(writer, expires_us)
-    writer.append(qos)
-    write_length(writer, len(client_id))
-    write_i32_le(writer, len(properties))
-    writer.write(client_id)
-    writer.write(properties)
-    writer.write(payload)
+    writer.append(row.flags & QOS_MASK)
+    write_length(writer, len(row.client_id))
+    write_i32_le(writer, len(row.properties))
+    writer.write(row.client_id)
+    writer.write(row.properties)
+    writer.write(row.payload)
     return writer.getvalue()
 
 
@@ -109,8 +92,6 @@ def value_size(key: bytes, value: bytes) -> int:
 class PackedMessages:
     """Retained messages as columns. What else is known of them stays packed; most are sent without it."""
 
-    __slots__ = ("has_properties", "offset_max", "payloads", "qos_max", "qos_min", "size_bytes", "topics", "values")
-
     def __init__(self) -> None:
         self.topics: Final[list[bytes]] = []
         self.payloads: Final[list[bytes]] = []
@@ -146,8 +127,6 @@ class PackedMessages:
 @final
 class PackedPiece(RetainedPiece):
     """A piece of messages that are unpacked only if they are asked for one by one."""
-
-    __slots__ = ("_packed",)
 
     def __init__(self, packed: PackedMessages, after_topic_name: str, done: bool) -> None:
         super().__init__([], after_topic_name, done, packed.size_bytes, 0)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from threading import Event, RLock
-from typing import Final, TypeVar, final
+from typing import Final, final
 
 from rocksdict import (
     BlockBasedIndexType,
@@ -29,12 +29,12 @@ from rocksdict import (
 )
 
 from embermq.store.errors import StoreError
+from embermq.store.state.retained_sizes import Sizes
 from embermq.store.state.write_buffer import (
-    BUFFER_BYTES_MAX,
     BUFFER_ENTRIES_MAX,
     Batch,
-    LateEntries,
     MergedIterator,
+    SortedEntries,
     StateIterator,
     WriteBuffer,
     merged_items,
@@ -56,11 +56,9 @@ INFO_LOG_BYTES_MAX: Final = 1024 * 1024
 PROBE_BYTES: Final = 64 * 1024
 LIST_ITEMS_MAX: Final = 64
 LIST_BYTES: Final = 64 * 1024
-"""A reader gets at most so many items at a time; a list ends with the value that makes this many bytes."""
+"""The bounds of one list of items: it ends with this many of them, or with the value that makes this many bytes."""
 STALL_WAIT_S: Final = 0.002
 STALL_WAITS_MAX: Final = 15_000
-
-Filled = TypeVar("Filled")
 
 _MEMTABLE_PROPERTY: Final = "rocksdb.cur-size-active-mem-table"
 
@@ -122,21 +120,6 @@ def _options(block_cache_bytes: int, memtables_max: int) -> Options:
 class Rocks:
     """One open database. Readers on any thread, one writer."""
 
-    __slots__ = (
-        "_bounds",
-        "_buffer",
-        "_buffer_entries_max",
-        "_db",
-        "_directory",
-        "_free_bytes",
-        "_never_set",
-        "_open_database",
-        "_stall_waits_max",
-        "_write_options",
-        "late",
-        "lock",
-    )
-
     def __init__(
         self,
         directory: Path,
@@ -144,22 +127,24 @@ class Rocks:
         free_bytes: Callable[[Path], int] = free_bytes,
         stall_waits_max: int = STALL_WAITS_MAX,
         buffer_entries_max: int = BUFFER_ENTRIES_MAX,
+        sizes: Sizes | None = None,
     ) -> None:
-        """`buffer_entries_max` 0: nothing is buffered."""
+        """`buffer_entries_max` 0: each write goes to the database at once. `sizes` gets to know what is buffered."""
         self._directory: Final = directory
         self._open_database: Final = open_database
         self._free_bytes: Final = free_bytes
         self._stall_waits_max: Final = stall_waits_max
         self._write_options: Final = WriteOptions()
-        self._write_options.disable_wal = True  # type: ignore[method-assign,assignment]  # an attribute in truth
+        self._write_options.disable_wal = True  # type: ignore[method-assign,assignment]  # the stub has a method, the class an attribute
         # A write that has to wait for a flush would stop every thread, since it keeps the interpreter's lock.
         self._write_options.no_slowdown = True
         self._never_set: Final = Event()
         self._bounds: Final[dict[bytes, ReadOptions]] = {}  # kept: see `items`
         self._buffer_entries_max: Final = buffer_entries_max
+        self._sizes: Final = sizes if sizes is not None else Sizes()
         self._buffer = self._empty_buffer()
-        self.late: LateEntries | None = None
-        # Taken until a database that was opened again is caught up, and while what is buffered goes to the database.
+        self._is_refused = False  # the database has not taken a write: it takes none before it is opened again
+        # Taken until a database that was opened again is caught up, and while the buffer changes or is written.
         self.lock: Final = RLock()
         self._db: Rdict | None = self._open()
 
@@ -173,7 +158,7 @@ class Rocks:
             ) from error
 
     def _empty_buffer(self) -> WriteBuffer:
-        return WriteBuffer(self._buffer_entries_max, BUFFER_BYTES_MAX)
+        return WriteBuffer(self._sizes, self._buffer_entries_max)
 
     def reopen(self) -> None:
         """After a failed flush a database takes nothing any more: begin again from what the last good one left.
@@ -181,8 +166,7 @@ class Rocks:
         What is buffered is dropped: it follows upon what was lost.
         """
         self._buffer = self._empty_buffer()
-        if self.late is not None:
-            self.late.forget()
+        self._is_refused = False
         if self._db is not None:
             with suppress(Exception):  # it tries to flush once more
                 self._db.close()
@@ -210,36 +194,24 @@ class Rocks:
             raise StoreError(f"the state in {self._directory} is not open")
         return self._db
 
+    # -- reading -------------------------------------------------------------------------------------------------
+
     def get(self, key: bytes) -> bytes | None:
         with self.lock:
-            late = self.late
-            if late is not None and late.count and late.has(key):
-                return late.get(key)
-            buffered = self._buffer.entries(key)
-            if buffered is not None and key in buffered:
-                return buffered[key]
+            if self._buffer.has(key):
+                return self._buffer.get(key)
             value: bytes | None = self._use().get(key)
         return value
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """The values of keys of one space."""
-        if not keys:
-            return []
         with self.lock:
-            late = self.late
-            if late is not None and late.count:
-                for key in keys:
-                    if late.has(key):
-                        self.make_late_entries()
-                        break
-            buffered = self._buffer.entries(keys[0])
-            if buffered is None:
-                values: list[bytes | None] = self._use().get(keys)  # type: ignore[arg-type,assignment]  # list for list
-                return values
-            missing = [key for key in keys if key not in buffered]
-            stored: list[bytes | None] = self._use().get(missing) if missing else []  # type: ignore[arg-type,assignment]  # as above
+            buffer = self._buffer
+            missing = [key for key in keys if not buffer.has(key)]
+            stored: list[bytes | None] = self._use().get(missing) if missing else []  # type: ignore[arg-type,assignment]  # list for list
+            if len(missing) == len(keys):
+                return stored
             found = dict(zip(missing, stored, strict=True))
-            return [buffered[key] if key in buffered else found[key] for key in keys]
+            return [found[key] if key in found else buffer.get(key) for key in keys]
 
     def items(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys of one space from `low` up to but without `high`, as they are when the first is asked for."""
@@ -248,19 +220,11 @@ class Rocks:
 
     def item_lists(self, low: bytes, high: bytes) -> Iterator[list[tuple[bytes, bytes]]]:
         """As `items`, several at a time, which takes less time: one at first, then more."""
-        bounds = ReadOptions()
-        bounds.set_iterate_upper_bound(high)
+        bounds = _bounded(high)
         # A generator, because the bound must live as long as the iterator: rocksdict keeps only a pointer to it.
-        with self.lock:
-            self._make_late_entries_of(low[0])
-            stored = self._use().items(from_key=low, read_opt=bounds)
-            buffered = self._buffer.sorted(low[0])
-        found: Iterator[tuple[bytes, bytes]] = stored  # type: ignore[assignment]  # bytes, in raw mode
-        if buffered is not None:
-            found = merged_items(found, buffered, low, high)
         pairs: list[tuple[bytes, bytes]] = []
         count, size_bytes = 1, 0
-        for pair in found:
+        for pair in self._found(low, high, bounds):
             pairs.append(pair)
             size_bytes += len(pair[1])
             if len(pairs) >= count or size_bytes >= LIST_BYTES:
@@ -270,92 +234,75 @@ class Rocks:
         if pairs:
             yield pairs
 
+    def items_from(self, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Up to `limit` keys of one space from `low` up to but without `high`, with their values."""
+        bounds = _bounded(high)
+        return list(islice(self._found(low, high, bounds), limit))
+
     def keys_from(self, low: bytes, high: bytes, limit: int) -> list[bytes]:
-        """Up to `limit` keys of one space from `low` up to but without `high`."""
-        bounds = ReadOptions()
-        bounds.set_iterate_upper_bound(high)
+        """As `items_from`, without the values, which takes less time."""
+        bounds = _bounded(high)
         with self.lock:
-            self._make_late_entries_of(low[0])
-            buffered = self._buffer.sorted(low[0])
-            if buffered is None:
-                found = self._use().keys(from_key=low, read_opt=bounds)
-                return list(islice(found, limit))  # type: ignore[arg-type]  # an iterator, which its stub does not say
+            if self._sealed(low[0]) is None:
+                found: Iterator[bytes] = self._use().keys(from_key=low, read_opt=bounds)  # type: ignore[assignment]  # an iterator, which its stub does not say
+                return list(islice(found, limit))
         return [key for key, _ in self.items_from(low, high, limit)]
 
-    def items_from(self, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """As `keys_from`, with their values."""
-        bounds = ReadOptions()
-        bounds.set_iterate_upper_bound(high)
+    def _found(self, low: bytes, high: bytes, bounds: ReadOptions) -> Iterator[tuple[bytes, bytes]]:
+        """What the database and the buffer have. The caller keeps `bounds`."""
         with self.lock:
-            self._make_late_entries_of(low[0])
-            found = self._use().items(from_key=low, read_opt=bounds)
-            buffered = self._buffer.sorted(low[0])
-            if buffered is None:
-                return list(islice(found, limit))  # type: ignore[arg-type]  # as above
-        return list(islice(merged_items(found, buffered, low, high), limit))  # type: ignore[arg-type]  # as above
+            stored: Iterator[tuple[bytes, bytes]] = self._use().items(from_key=low, read_opt=bounds)  # type: ignore[assignment]  # bytes, in raw mode
+            buffered = self._sealed(low[0])
+        return stored if buffered is None else merged_items(stored, buffered, low, high)
 
     def iterator(self, high: bytes) -> StateIterator:
         """For seeking about in the key space that ends at `high`; unset until the first seek."""
         with self.lock:  # two threads that both made the bound would let one of the two go
             bounds = self._bounds.get(high)
             if bounds is None:
-                bounds = self._bounds[high] = ReadOptions()
-                bounds.set_iterate_upper_bound(high)
-            self._make_late_entries_of(high[0] - 1)
+                bounds = self._bounds[high] = _bounded(high)
             stored = self._use().iter(bounds)
-            buffered = self._buffer.sorted(high[0] - 1)
-        return stored if buffered is None else MergedIterator(stored, buffered)
+            buffered = self._sealed(high[0] - 1)
+        return stored if buffered is None else MergedIterator(stored, buffered, high)
 
-    def write(self, fill: Callable[[Batch], Filled]) -> Filled:
-        """Write all that `fill` puts in a batch and in the late entries, or nothing; returns what `fill` returned.
+    def _sealed(self, first_byte: int) -> SortedEntries | None:
+        """The buffer, if it has keys with this first byte; with the lock."""
+        return self._buffer.seal() if self._buffer.has_space(first_byte) else None
 
-        If the database refuses it, a part of it may be buffered with late entries: then nothing is written before
-        `reopen`.
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def write(self, batch: Batch, change_topics: Callable[[WriteBuffer, Batch], None] | None = None) -> None:
+        """Write all of a batch and what `change_topics` does to the buffer and adds to the batch, or nothing.
+
+        A batch with ranges goes to the database at once, behind all that is buffered.
         """
-        batch = Batch()
-        is_filled = is_taken = False
-        while not is_filled:
-            with self.lock:
-                # Late entries must find a buffer that takes them. A reader closes none that is empty.
-                is_filled = not self._buffer.is_closed()
-                if is_filled:
-                    filled = fill(batch)
-                    is_taken = self._buffer.takes(batch, self.late)
-                    if is_taken:
-                        self._buffer.add(batch)
-            if not is_filled:
-                self._write_buffer(None)
-        if not is_taken:
-            try:
-                self._write_buffer(batch)
-            except StoreError:
-                self._buffer.is_incomplete = batch.has_late
-                raise
-        return filled
+        self._check_not_refused()
+        while not self._add(batch, change_topics):  # a reader has sealed the buffer, and seals none that is empty
+            self._write_buffer(None)
+        if batch.has_ranges():
+            self._write_buffer(batch)
+        elif self._buffer.is_full():
+            self._write_buffer(None)
 
-    def make_late_entries(self) -> None:
-        """Add the late entries to the buffer, which no reader has sorted since they came."""
+    def _add(self, batch: Batch, change_topics: Callable[[WriteBuffer, Batch], None] | None) -> bool:
+        """Add a write to the buffer, except a batch with ranges; False if the buffer is sealed."""
         with self.lock:
-            late = self.late
-            if late is not None and late.count:
-                made = Batch()
-                late.fill(made)
-                self._buffer.add(made)
-
-    def _make_late_entries_of(self, first_byte: int) -> None:
-        """The same, if a reader of a space needs them, or closes the buffer; with the lock."""
-        late = self.late
-        if late is not None and (late.has_space(first_byte) or self._buffer.has_space(first_byte)):
-            self.make_late_entries()
+            buffer = self._buffer
+            if buffer.is_sealed():
+                return False
+            if change_topics is not None:
+                change_topics(buffer, batch)
+            if not batch.has_ranges():
+                buffer.add(batch)
+            return True
 
     def has_buffered(self) -> bool:
         """Whether something was written that is not in the database yet."""
-        late = self.late
-        return not self._buffer.is_empty() or (late is not None and late.count > 0)
+        return not self._buffer.is_empty()
 
-    def is_buffer_read(self) -> bool:
+    def is_buffer_sealed(self) -> bool:
         """Whether a reader has asked for a range of what is buffered: until it is written, ranges take longer."""
-        return self._buffer.is_read()
+        return self._buffer.is_sealed() and not self._is_refused
 
     def write_buffered(self) -> None:
         """Write to the database what is buffered, if anything is."""
@@ -363,22 +310,22 @@ class Rocks:
             self._write_buffer(None)
 
     def _write_buffer(self, behind: Batch | None) -> None:
-        """Write to the database what is buffered, and a batch behind it: all or nothing."""
-        with self.lock:
-            self.make_late_entries()
-            buffer = self._buffer
-            buffer.is_refused = True  # unless this succeeds
-        if buffer.is_incomplete:
-            raise StoreError("the state cannot be written before it is opened again")
+        """Write to the database what is buffered, and a batch behind it: all or nothing.
+
+        What was refused stays readable, and is never tried again: it may be a part of a write.
+        """
+        self._check_not_refused()
+        self._is_refused = True  # unless this succeeds
         for _ in range(self._stall_waits_max):
             batch = WriteBatch(raw_mode=True)
-            buffer.fill(batch)
-            if behind is not None:
-                behind.fill(batch)
             try:
                 with self.lock:
+                    self._buffer.fill(batch)
+                    if behind is not None:
+                        behind.fill(batch)
                     self._use().write(batch, self._write_options)
                     self._buffer = self._empty_buffer()
+                self._is_refused = False
                 return
             except StoreError:
                 raise
@@ -387,6 +334,10 @@ class Rocks:
                     raise StoreError(f"the state cannot be written: {error}") from error
             self._never_set.wait(STALL_WAIT_S)
         raise StoreError("the state cannot be written: its disk does not keep up")
+
+    def _check_not_refused(self) -> None:
+        if self._is_refused:
+            raise StoreError("the state cannot be written before it is opened again")
 
     def memtable_bytes(self) -> int:
         return self._use().property_int_value(_MEMTABLE_PROPERTY) or 0
@@ -405,6 +356,12 @@ class Rocks:
                 self._db.close()
             except Exception as error:  # rocksdict raises nothing more special, after it has closed
                 raise StoreError(f"the state cannot be flushed: {error}") from error
+
+
+def _bounded(high: bytes) -> ReadOptions:
+    bounds = ReadOptions()
+    bounds.set_iterate_upper_bound(high)
+    return bounds
 
 
 def _privately(path: str, flags: int) -> int:

@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from typing import Final, final
 
 from embermq.store.state.retained_keys import SEPARATOR, KeyCursor
-from embermq.store.state.topic_walks import TopicPiece, TopicSource
+from embermq.store.topic_tree import TopicPiece, TopicSource
 
 _INSORT_MAX: Final = 32  # up to this many new keys are inserted one by one; more are sorted in at once
 
@@ -15,8 +15,6 @@ _INSORT_MAX: Final = 32  # up to this many new keys are inserted one by one; mor
 @final
 class SortedKeys:
     """The keys of the retained messages, sorted when they are read."""
-
-    __slots__ = ("_added", "_gone", "_keys")
 
     def __init__(self) -> None:
         self._keys: list[bytes] = []
@@ -53,8 +51,6 @@ class SortedKeys:
 class ListCursor(KeyCursor):
     """A place in a sorted list."""
 
-    __slots__ = ("_at", "_keys")
-
     def __init__(self, keys: list[bytes]) -> None:
         self._keys: Final = keys
         self._at = 0
@@ -71,8 +67,6 @@ class ListCursor(KeyCursor):
 @final
 class ListedTopics(TopicSource):
     """The keys as topics with a message."""
-
-    __slots__ = ("_keys",)
 
     def __init__(self, keys: SortedKeys) -> None:
         self._keys: Final = keys

@@ -5,11 +5,8 @@ Never: where the keys are kept; an engine hands in a `TopicSource`.
 Keys come sorted, so the topics of a branch are counted by two searches in each piece, not one by one.
 """
 
-from abc import ABC, abstractmethod
 from bisect import bisect_left
 from typing import Final, final
-
-from mypy_extensions import mypyc_attr
 
 from embermq.store.state.retained_keys import AFTER_SUBTREE, SEPARATOR, key_topic, topic_key
 from embermq.store.topic_tree import (
@@ -20,6 +17,8 @@ from embermq.store.topic_tree import (
     VANISHED,
     WORK_MAX,
     NameSearch,
+    TopicPiece,
+    TopicSource,
     TreeLevel,
     TreeWalk,
 )
@@ -31,41 +30,8 @@ FEW_KEYS: Final = 16
 
 
 @final
-class TopicPiece:
-    """The topics with a message from a key on, up to `covered` and without it; an empty `covered` is the end of all.
-
-    `signs` has for each of them what became of it, or is empty if all are the same. `work` is how many keys were read.
-    `changes` has for each the key of the change that made its message, where that is asked for.
-    """
-
-    __slots__ = ("changes", "covered", "keys", "signs", "work")
-
-    def __init__(
-        self, keys: list[bytes], signs: bytes, covered: bytes, work: int, changes: list[bytes] | None = None
-    ) -> None:
-        self.keys: Final = keys
-        self.changes: Final = changes
-        self.signs: Final = signs
-        self.covered: Final = covered
-        self.work: Final = work
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class TopicSource(ABC):
-    """The topics with a message at one instant, or at either of two."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def piece(self, low: bytes, high: bytes, limit: int) -> TopicPiece:
-        """The topics from a key on and before another (empty: no end), of about `limit` keys."""
-
-
-@final
 class _Tally:
     """What was counted of one branch."""
-
-    __slots__ = ("after", "budget", "counts", "has_own", "key", "own_sign", "total", "work")
 
     def __init__(self, key: bytes, budget: int) -> None:
         self.key: Final = key
@@ -90,6 +56,10 @@ class _Tally:
             for sign in (APPEARED, CHANGED, VANISHED):
                 self.counts[sign] += signs.count(sign, at, until)
 
+    def add_work(self, keys: int) -> None:
+        """So many keys were read for it."""
+        self.work += keys
+
     def level(self, root_bytes: int, is_counted: bool) -> TreeLevel:
         counts = self.counts
         return TreeLevel(
@@ -108,8 +78,6 @@ class _Tally:
 @final
 class LevelWalk(TreeWalk):
     """The levels below a topic; None: the first levels of all topics."""
-
-    __slots__ = ("_at", "_branch", "_covered", "_end", "_is_begun", "_piece", "_root", "_source", "_work", "_work_max")
 
     def __init__(self, source: TopicSource, below: str | None, position: str, work_max: int = WORK_MAX) -> None:
         key = b"" if below is None else topic_key(below)
@@ -170,7 +138,7 @@ class LevelWalk(TreeWalk):
         self._covered = piece.covered
         self._work += piece.work
         if self._branch is not None:
-            self._branch.work += piece.work
+            self._branch.add_work(piece.work)
 
     def _is_covered(self, key: bytes) -> bool:
         """Whether every topic before a key of this walk was seen."""
@@ -181,8 +149,6 @@ class LevelWalk(TreeWalk):
 @final
 class WordSearch(NameSearch):
     """The topics whose names have a word in them; upper and lower case are the same."""
-
-    __slots__ = ("_covered", "_is_ascii", "_is_begun", "_source", "_word", "_word_bytes")
 
     def __init__(self, source: TopicSource, word: str, position: str) -> None:
         self._source: Final = source

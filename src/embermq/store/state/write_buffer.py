@@ -1,238 +1,198 @@
-"""The write buffer: what was written to the state and is not in RocksDB yet.
+"""The write buffer: what was applied to the state and is not in RocksDB yet.
 
-Owns: the batch of one write, its place in the buffer, and readers' view of the buffer and the database together; what
-late entries are.
+Owns: the batch of one write, the changed topics and other entries until they are written, and a reader's view of the
+buffer and the database together.
 Never: when the buffer is written to the database; `rocks` decides that.
-RocksDB takes many keys in their order for a fraction of what it takes for the same keys group by group, and a key that
-is written again in the meantime only once. A crash loses no more with the buffer than with RocksDB's memtable alone:
-both are made again from the log.
-A buffer that a reader has sorted never changes again, so a reader needs no copy of it: the next write goes to the
-database together with all that is buffered, and begins another buffer.
+RocksDB takes many keys in their order for a fraction of what it takes for the same keys group by group, and a topic
+that changes again in the meantime has its message written once. A crash loses no more with the buffer than with
+RocksDB's memtable alone: both are made again from the log.
+The buffer is open at first: topics are objects, found by name. Who reads a range seals it: its entries are made and
+sorted, and never change again, so a reader needs no copy. The writer writes a sealed buffer to the database before it
+adds anything, and an empty one is never sealed.
 """
 
-from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final, TypeAlias, final
 
-from mypy_extensions import mypyc_attr
 from rocksdict import RdictIter, WriteBatch
+
+from embermq.store.state.changed_topics import TOPIC_BYTES, ChangedTopic
+from embermq.store.state.retained_keys import EXPIRY, HISTORY, RETAINED, SEPARATOR, escape_all
+from embermq.store.state.retained_sizes import Sizes
 
 BUFFER_ENTRIES_MAX: Final = 32_768
 """The buffer is written to the database from this many keys on: sorting and writing these must not take long."""
 BUFFER_BYTES_MAX: Final = 8 * 1024 * 1024
 """The same for the bytes of its keys and values: a topic name may have 64 KiB, and each change has a key with it."""
 
-NEW_VALUE: Final = b"\x01"
-
-
-@final
-class KeySpace:
-    """What is buffered of the keys that have the same first byte.
-
-    `new` has keys that are written for the first time and have `NEW_VALUE`: those are only found by ranges, and a
-    list of them costs a fraction of what a dict does. What `entries` says of a key comes after `new`; None: deleted.
-    """
-
-    __slots__ = ("entries", "new")
-
-    def __init__(self) -> None:
-        self.entries: Final[dict[bytes, bytes | None]] = {}
-        self.new: Final[list[bytes]] = []
-
-    def __len__(self) -> int:
-        return len(self.entries) + len(self.new)
-
-    def add(self, later: "KeySpace") -> None:
-        self.entries.update(later.entries)
-        self.new.extend(later.new)
-
-    def fill(self, batch: WriteBatch) -> None:
-        """Add it to a batch of the database, in order: out of order each key takes longer there."""
-        put = batch.put
-        for key in sorted(self.new):
-            put(key, NEW_VALUE)
-        entries = self.entries
-        for key in sorted(entries):
-            value = entries[key]
-            if value is None:
-                batch.delete(key)
-            else:
-                put(key, value)
-
 
 @final
 class Batch:
-    """What one write puts and deletes."""
-
-    __slots__ = ("_before", "has_late", "size_bytes", "spaces")
+    """What one write puts and deletes, apart from changed topics."""
 
     def __init__(self) -> None:
-        self.spaces: dict[int, KeySpace] = {}
-        self.has_late = False  # the same write has made late entries
+        self.entries: dict[bytes, bytes | None] = {}  # None: deleted
         self.size_bytes = 0  # of keys and values
-        self._before: Final[list[tuple[dict[int, KeySpace], bytes, bytes]]] = []  # up to each `delete_range`
-
-    def space(self, first_byte: int) -> KeySpace:
-        """For many keys of one space: who puts them there counts `size_bytes`."""
-        found = self.spaces.get(first_byte)
-        if found is None:
-            found = self.spaces[first_byte] = KeySpace()
-        return found
+        self._before: Final[list[tuple[dict[bytes, bytes | None], bytes, bytes]]] = []  # up to each `delete_range`
 
     def put(self, key: bytes, value: bytes) -> None:
-        self.space(key[0]).entries[key] = value
+        self.entries[key] = value
         self.size_bytes += len(key) + len(value)
 
     def delete(self, key: bytes) -> None:
-        self.space(key[0]).entries[key] = None
+        self.entries[key] = None
         self.size_bytes += len(key)
 
     def delete_range(self, low: bytes, high: bytes) -> None:
         """Delete the keys from `low` up to but without `high`. A batch with ranges is not buffered."""
-        self._before.append((self.spaces, low, high))
-        self.spaces = {}
+        self._before.append((self.entries, low, high))
+        self.entries = {}
 
     def has_ranges(self) -> bool:
         return len(self._before) > 0
 
     def fill(self, batch: WriteBatch) -> None:
         """Add all of it to a batch of the database."""
-        for spaces, low, high in self._before:
-            _fill(batch, spaces)
+        for entries, low, high in self._before:
+            _fill_sorted(batch, entries)
             batch.delete_range(low, high)
-        _fill(batch, self.spaces)
+        _fill_sorted(batch, self.entries)
 
 
-def _fill(batch: WriteBatch, spaces: dict[int, KeySpace]) -> None:
-    for first_byte in sorted(spaces):
-        spaces[first_byte].fill(batch)
+def _fill_sorted(batch: WriteBatch, entries: dict[bytes, bytes | None]) -> None:
+    keys = sorted(entries)
+    _fill(batch, keys, [entries[key] for key in keys])
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class LateEntries(ABC):
-    """Entries that are not in the buffer yet: they follow upon it, and are made when they are needed there.
-
-    `count` and `size_bytes` are about those of the entries. Used with the lock of the database only.
-    """
-
-    __slots__ = ("count", "size_bytes")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.size_bytes = 0
-
-    @abstractmethod
-    def has(self, key: bytes) -> bool:
-        """Whether one of them has this key, unless it is new."""
-
-    @abstractmethod
-    def get(self, key: bytes) -> bytes | None:
-        """The value of a key that one of them has; None: deleted."""
-
-    @abstractmethod
-    def has_space(self, first_byte: int) -> bool:
-        """Whether any of them may have a key of this space."""
-
-    @abstractmethod
-    def fill(self, batch: Batch) -> None:
-        """Make them, and have none any more."""
-
-    @abstractmethod
-    def forget(self) -> None:
-        """Have none any more."""
+def _fill(batch: WriteBatch, keys: list[bytes], values: list[bytes | None]) -> None:
+    """Add entries to a batch of the database, in order: out of order each key takes longer there."""
+    put = batch.put
+    for key, value in zip(keys, values, strict=True):
+        if value is None:
+            batch.delete(key)
+        else:
+            put(key, value)
 
 
 @final
-class SortedSpace:
-    """The buffered keys of one space, in order. It never changes."""
+class SortedEntries:
+    """The entries of a sealed buffer, in the order of their keys. They never change."""
 
-    __slots__ = ("keys", "values")
-
-    def __init__(self, space: KeySpace) -> None:
-        self.values: dict[bytes, bytes | None] = space.entries
-        if space.new:
-            self.values = dict.fromkeys(space.new, NEW_VALUE)
-            self.values.update(space.entries)
-        self.keys: Final = sorted(self.values)
+    def __init__(self, values: dict[bytes, bytes | None]) -> None:
+        self.values: Final = values
+        self.keys: Final = sorted(values)
 
 
 @final
 class WriteBuffer:
-    """Batches that follow each other, joined. The writer adds to it, and only while no reader has sorted it."""
+    """One buffer, from the first write until the database has it."""
 
-    __slots__ = ("_bytes_max", "_entries_max", "_size_bytes", "_sorted", "_spaces", "is_incomplete", "is_refused")
-
-    def __init__(self, entries_max: int, bytes_max: int) -> None:
+    def __init__(self, sizes: Sizes, entries_max: int, bytes_max: int = BUFFER_BYTES_MAX) -> None:
+        self._sizes: Final = sizes
         self._entries_max: Final = entries_max
         self._bytes_max: Final = bytes_max
-        self._spaces: Final[dict[int, KeySpace]] = {}
-        self._sorted: Final[dict[int, SortedSpace]] = {}
+        self.topics: Final[dict[bytes, ChangedTopic]] = {}  # by name, as the log has it; none once it is sealed
+        self._entries: Final[dict[bytes, bytes | None]] = {}  # they come before those of the topics
+        self._spaces: Final[set[int]] = set()  # the first bytes of all keys
+        self._count = 0  # of entries, about
         self._size_bytes = 0
-        self.is_refused = False  # by the database: then the next write must fail, too
-        self.is_incomplete = False  # it has a part of a write that failed: it must never be written
+        self._sorted: SortedEntries | None = None
 
-    def is_closed(self) -> bool:
-        """Whether nothing can be added, whatever its size."""
-        return bool(self._sorted) or self.is_refused
-
-    def is_read(self) -> bool:
-        """Whether a reader has asked for a range of it, and no write of it has failed."""
-        return bool(self._sorted) and not self.is_refused
-
-    def takes(self, batch: Batch, late: LateEntries | None = None) -> bool:
-        """Whether a batch can be added, and late entries, too; if not, it goes to the database, behind the buffer."""
-        if self.is_closed() or batch.has_ranges():
-            return False
-        size_bytes = self._size_bytes + batch.size_bytes
-        count = _length(self._spaces) + _length(batch.spaces)
-        if late is not None:
-            size_bytes += late.size_bytes
-            count += late.count
-        return size_bytes <= self._bytes_max and count <= self._entries_max
+    # -- while it is open ----------------------------------------------------------------------------------------
 
     def add(self, batch: Batch) -> None:
+        """Add a batch that has no ranges."""
         self._size_bytes += batch.size_bytes
-        for first_byte, added in batch.spaces.items():
-            space = self._spaces.get(first_byte)
-            if space is None:
-                self._spaces[first_byte] = added
-            else:
-                space.add(added)
+        self._count += len(batch.entries)
+        self._entries.update(batch.entries)
+        for key in batch.entries:
+            self._spaces.add(key[0])
+
+    def add_topic(self, topic: bytes, changed: ChangedTopic) -> None:
+        """A topic that will have a change, the first one in this buffer."""
+        self.topics[topic] = changed
+        self._count += 2
+        self._size_bytes += 2 * len(topic) + TOPIC_BYTES
+        self._spaces.add(RETAINED[0])
+        self._spaces.add(HISTORY[0])
+
+    def grow(self, size_bytes: int, has_expiry: bool) -> None:
+        """A topic has changed."""
+        self._size_bytes += size_bytes
+        if has_expiry:
+            self._count += 2
+            self._spaces.add(EXPIRY[0])
+
+    def is_full(self) -> bool:
+        return self._count > self._entries_max or self._size_bytes > self._bytes_max
+
+    def is_sealed(self) -> bool:
+        return self._sorted is not None
+
+    # -- reading -------------------------------------------------------------------------------------------------
 
     def is_empty(self) -> bool:
-        return not self._spaces
+        return not self.topics and not self._entries
 
     def has_space(self, first_byte: int) -> bool:
-        """Whether it has keys of a space; only then a reader of that space closes it."""
+        """Whether it may have keys with this first byte."""
         return first_byte in self._spaces
 
-    def entries(self, key: bytes) -> dict[bytes, bytes | None] | None:
-        """Where a key is if it is buffered, unless it is new."""
-        space = self._spaces.get(key[0])
-        return None if space is None else space.entries
+    def has(self, key: bytes) -> bool:
+        """Whether it says anything of a key; while it is open, changes and expiries of topics are left out."""
+        return key in self._entries or self._topic(key) is not None
 
-    def sorted(self, first_byte: int) -> SortedSpace | None:
-        """The keys of a space for a reader, who may keep them; None if there are none."""
-        found = self._sorted.get(first_byte)
-        if found is None and first_byte in self._spaces:
-            found = self._sorted[first_byte] = SortedSpace(self._spaces[first_byte])
-        return found
+    def get(self, key: bytes) -> bytes | None:
+        """What it says of a key that it has; None: deleted."""
+        topic = self._topic(key)
+        return self._entries[key] if topic is None else topic.message()
+
+    def _topic(self, key: bytes) -> ChangedTopic | None:
+        if not self.topics or key[:1] != RETAINED:
+            return None
+        return self.topics.get(key[1:].replace(SEPARATOR, b"/"))
+
+    def seal(self) -> SortedEntries:
+        """All entries in order. Nothing can be added any more."""
+        if self._sorted is None:
+            keys, values = self._made_entries()
+            self._entries.update(zip(keys, values, strict=True))
+            self.topics.clear()
+            self._sorted = SortedEntries(self._entries)
+        return self._sorted
 
     def fill(self, batch: WriteBatch) -> None:
-        """Add all of it to a batch of the database."""
-        _fill(batch, self._spaces)
+        """Add all entries to a batch of the database."""
+        _fill_sorted(batch, self._entries)
+        keys, values = self._made_entries()
+        _fill(batch, keys, values)
+
+    def _made_entries(self) -> tuple[list[bytes], list[bytes | None]]:
+        """The entries of the topics: their changes in the order of the keys, then their messages."""
+        topics = sorted(self.topics.values(), key=_key_of)
+        by_key = [topic.key for topic in topics]
+        keys: list[bytes] = []
+        values: list[bytes | None] = []
+        message_keys: list[bytes] = []
+        messages: list[bytes | None] = []
+        known: list[int] = []
+        for topic, escaped in zip(topics, escape_all(by_key), strict=True):
+            topic.add_history(escaped, keys, values)
+            topic.add_message(message_keys, messages)
+            known.append(topic.known())
+        self._sizes.remember(by_key, known)
+        keys.extend(message_keys)
+        values.extend(messages)
+        return keys, values
 
 
-def _length(spaces: dict[int, KeySpace]) -> int:
-    length = 0
-    for space in spaces.values():
-        length += len(space)
-    return length
+def _key_of(topic: ChangedTopic) -> bytes:
+    return topic.key
 
 
 def merged_items(
-    stored: Iterator[tuple[bytes, bytes]], buffered: SortedSpace, low: bytes, high: bytes
+    stored: Iterator[tuple[bytes, bytes]], buffered: SortedEntries, low: bytes, high: bytes
 ) -> Iterator[tuple[bytes, bytes]]:
     """What the database and the buffer have from `low` up to but without `high`; the buffer is the newer one."""
     keys, values = buffered.keys, buffered.values
@@ -257,14 +217,13 @@ def merged_items(
 
 @final
 class MergedIterator:
-    """Seeks about in the database and a space of the buffer, as `RdictIter` does in the database."""
+    """Seeks about in the database and the buffer before a key, as `RdictIter` does in the database."""
 
-    __slots__ = ("_at", "_is_behind", "_key", "_keys", "_stored", "_value", "_values")
-
-    def __init__(self, stored: RdictIter, buffered: SortedSpace) -> None:
+    def __init__(self, stored: RdictIter, buffered: SortedEntries, high: bytes) -> None:
         self._stored: Final = stored
         self._keys: Final = buffered.keys
         self._values: Final = buffered.values
+        self._end: Final = bisect_left(buffered.keys, high)
         self._at = 0
         self._key: bytes | None = None  # where it is; None: nowhere
         self._value: bytes | None = None  # None: the database has it
@@ -285,7 +244,7 @@ class MergedIterator:
 
     def seek(self, key: bytes) -> None:
         self._stored.seek(key)
-        self._at = bisect_left(self._keys, key)
+        self._at = bisect_left(self._keys, key, 0, self._end)
         self._is_behind = False
         self._choose()
 
@@ -305,7 +264,7 @@ class MergedIterator:
     def _choose(self) -> None:
         """Go on to the lower one of the two places, and past what is deleted or replaced."""
         stored, keys = self._stored, self._keys
-        while self._at < len(keys):
+        while self._at < self._end:
             buffered = keys[self._at]
             if stored.valid():
                 key: bytes = stored.key()
@@ -327,7 +286,7 @@ class MergedIterator:
         stored, keys = self._stored, self._keys
         self._is_behind = True
         stored.seek_for_prev(key)
-        at = bisect_right(keys, key) - 1
+        at = bisect_right(keys, key, 0, self._end) - 1
         while at >= 0:
             buffered = keys[at]
             if stored.valid():

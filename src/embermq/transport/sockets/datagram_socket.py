@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
+from embermq.transport.sockets.interface import CLOSED, READABLE, WRITABLE, Watched
 from embermq.transport.sockets.poll import Poll
-from embermq.transport.sockets.watched import CLOSED, READABLE, WRITABLE, Watched
 
 DATAGRAM_BYTES_MAX: Final = 65_535
 RECEIVED_MAX: Final = 256
@@ -23,8 +23,6 @@ Address = tuple[str | int, ...]
 @final
 class DatagramSocket(Watched):
     """A `DatagramTransport`. `received` is called with each datagram and its sender's address."""
-
-    __slots__ = ("_buffer", "_poll", "_received", "_socket", "_unsent", "_view")
 
     def __init__(self, poll: Poll, bound: socket.socket, received: Callable[[bytes, Address], None]) -> None:
         """`bound` does not block, and is this object's from now on."""
@@ -49,7 +47,7 @@ class DatagramSocket(Watched):
                 count, address = self._socket.recvfrom_into(self._buffer)
             except (BlockingIOError, InterruptedError):
                 return
-            except OSError:  # a peer cannot be reached, which clients that are gone are known by anyway
+            except OSError:  # a peer cannot be reached: the engine finds out by its retries
                 continue
             self._received(bytes(self._view[:count]), address)
 

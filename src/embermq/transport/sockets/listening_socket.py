@@ -10,17 +10,12 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
+from embermq.transport.sockets.interface import CLOSED, ByteReceiver, Watched
 from embermq.transport.sockets.poll import Poll
 from embermq.transport.sockets.stream_socket import StreamSocket
-from embermq.transport.sockets.tls_socket import TlsSocket
-from embermq.transport.sockets.watched import CLOSED, Watched
-from embermq.transport.stream import StreamConnection
-
-if TYPE_CHECKING:
-    from embermq.transport.server import Server
-    from embermq.transport.websocket import WebSocketSettings
+from embermq.transport.sockets.tls_socket import Handshakes, TlsSocket
 
 logger: Final = logging.getLogger("embermq")
 
@@ -35,28 +30,31 @@ NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENO
 
 @final
 class ListeningSocket(Watched):
-    """Accepts connections for a server: plain, or over TLS, or as WebSockets, or both."""
+    """Accepts connections. `new_receiver` makes what the bytes of one are for; `is_framed`: they are WebSockets.
 
-    __slots__ = ("_accept", "_poll", "_retry", "_retry_s", "_server", "_socket", "_tls", "_websockets")
+    With `tls` they are encrypted; `handshakes` are those of the whole server.
+    """
 
     def __init__(
         self,
-        server: "Server",
         poll: Poll,
         listening: socket.socket,
+        new_receiver: Callable[[], ByteReceiver],
+        handshakes: Handshakes,
         tls: ssl.SSLContext | None = None,
-        websockets: "WebSocketSettings | None" = None,
+        is_framed: bool = False,
         retry_s: float = RETRY_S,
     ) -> None:
         """`listening` is this object's from now on."""
         Watched.__init__(self, listening.fileno())
-        self._server: Final = server
         self._poll: Final = poll
         self._socket: Final = listening
+        self._new_receiver: Final = new_receiver
+        self._handshakes: Final = handshakes
+        self._is_framed: Final = is_framed
         # Not `accept`: it makes an object, for which it asks the system for the address of this side.
         self._accept: Final[Callable[[], tuple[int, object]]] = listening._accept  # type: ignore[attr-defined]
         self._tls: Final = tls
-        self._websockets: Final = websockets
         self._retry_s: Final = retry_s
         self._retry: asyncio.TimerHandle | None = None
         poll.add(self)
@@ -66,7 +64,7 @@ class ListeningSocket(Watched):
 
     def _accept_all(self) -> None:
         for _ in range(ACCEPTED_MAX):
-            if self._tls is not None and not self._server.handshakes.has_room():
+            if self._tls is not None and not self._handshakes.has_room():
                 self._wait(HANDSHAKES_RETRY_S)  # the system keeps them, up to the backlog
                 return
             try:
@@ -85,19 +83,14 @@ class ListeningSocket(Watched):
 
     def _is_admitted(self, descriptor: int, peer: object) -> bool:
         """Make a connection. It counts towards all limits from now on, before anything is read or TLS begins."""
-        server, poll = self._server, self._poll
-        websocket = self._websockets.stream(server) if self._websockets is not None else None
-        connection = StreamConnection(server) if websocket is None else websocket.connection
+        receiver = self._new_receiver()
         stream: StreamSocket
         if self._tls is None:
-            stream = StreamSocket(poll, descriptor, peer, connection, websocket)
+            stream = StreamSocket(self._poll, descriptor, peer, receiver, self._is_framed)
         else:
-            stream = TlsSocket(poll, descriptor, peer, connection, websocket, self._tls, server.handshakes)
-        poll.add(stream)
-        if websocket is not None:
-            websocket.connection_made(stream)
-        else:
-            connection.connection_made(stream)
+            stream = TlsSocket(self._poll, descriptor, peer, receiver, self._is_framed, self._tls, self._handshakes)
+        self._poll.add(stream)
+        receiver.connection_made(stream)
         if stream.descriptor == CLOSED:
             return False
         if isinstance(stream, TlsSocket):
@@ -106,7 +99,7 @@ class ListeningSocket(Watched):
 
     def _wait(self, seconds: float) -> None:
         self._poll.remove(self)
-        self._retry = self._server.loop.call_later(seconds, self._listen_again)
+        self._retry = self._poll.loop.call_later(seconds, self._listen_again)
 
     def _listen_again(self) -> None:
         self._retry = None

@@ -31,7 +31,7 @@ class SocketLoop(asyncio.SelectorEventLoop):
     def call_soon(
         self, callback: Callable[[Unpack[Args]], object], *args: *Args, context: Context | None = None
     ) -> asyncio.Handle:
-        self._socket_selector.is_loop_wanted = True
+        self._socket_selector.want_loop()
         return super().call_soon(callback, *args, context=context)
 
     def call_at(
@@ -41,7 +41,7 @@ class SocketLoop(asyncio.SelectorEventLoop):
         *args: *Args,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        self._socket_selector.is_loop_wanted = True
+        self._socket_selector.want_loop()
         return super().call_at(when, callback, *args, context=context)
 
     def close(self) -> None:

@@ -10,14 +10,9 @@ import select
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
-from embermq.transport.sockets.stream_socket import StreamSocket
-from embermq.transport.sockets.unsent import UnsentParts
-from embermq.transport.sockets.watched import CLOSED, READABLE, Watched
-
-if TYPE_CHECKING:
-    from embermq.transport.server import Server
+from embermq.transport.sockets.interface import CLOSED, READABLE, PolledServer, Watched
 
 EVENTS_MAX: Final = 512
 """How many sockets are looked after in one turn; the others that are ready are in the next."""
@@ -30,48 +25,63 @@ DECODING_S: Final = 0.01
 """How much CPU time a turn has for TLS handshakes, and for clients that bring much over TLS or WebSocket."""
 READ_BYTES_MAX: Final = 256 * 1024
 """How much is read from a socket at a time at the most."""
+PART_BYTES: Final = 48
+"""What a part takes besides its bytes: the object, or the count of its holders."""
+REFERENCE_BYTES: Final = 8
+
+
+@final
+class UnsentParts:
+    """The parts of output that the kernel has not taken from all sockets of one poll, and how many bytes they are.
+
+    One message to many clients is one object for all of them, and counts once.
+    """
+
+    def __init__(self) -> None:
+        self._holders: Final[dict[int, int]] = {}  # by the identity of the part, which is alive while it is kept
+        self.size_bytes = 0
+
+    def add(self, part: bytes) -> None:
+        """A socket keeps a part."""
+        key = id(part)
+        count = self._holders.get(key, 0)
+        self._holders[key] = count + 1
+        self.size_bytes += REFERENCE_BYTES if count else REFERENCE_BYTES + PART_BYTES + len(part)
+
+    def remove(self, part: bytes) -> None:
+        """A socket has sent a part, or has ended."""
+        key = id(part)
+        count = self._holders[key]
+        if count > 1:
+            self._holders[key] = count - 1
+            self.size_bytes -= REFERENCE_BYTES
+        else:
+            del self._holders[key]
+            self.size_bytes -= REFERENCE_BYTES + PART_BYTES + len(part)
 
 
 @final
 class Poll:
     """All sockets of one server that are not the event loop's."""
 
-    __slots__ = (
-        "_after_turn",
-        "_deferred",
-        "_ended",
-        "_is_looking",
-        "_is_telling",
-        "_loop",
-        "_read_memory",
-        "_read_view",
-        "_server",
-        "_told",
-        "_watched",
-        "decoding_s",
-        "epoll",
-        "unsent",
-        "wait",
-    )
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop: Final = loop
-        self._server: Server | None = None
+        self.loop: Final = loop
+        self._server: PolledServer | None = None
         self.epoll: Final = select.epoll()
         self.wait: Final[Callable[[float, int], list[tuple[int, int]]]] = self.epoll.poll  # seconds, how many at most
         self.unsent: Final = UnsentParts()
         self._watched: Final[dict[int, Watched]] = {}
-        self._ended: list[StreamSocket] = []  # closed; their connections are to be told
+        self._ended: list[Watched] = []  # closed; their connections are to be told
         self._after_turn: list[Callable[[], None]] = []
-        self._deferred: dict[StreamSocket, None] = {}  # they wait for this turn, before the others
-        self.decoding_s = 0.0  # CPU time in this turn for clients that bring much over TLS or WebSocket
+        self._deferred: dict[Watched, None] = {}  # they wait for this turn, before the others
+        self._decoding_s = 0.0  # CPU time in this turn for clients that bring much over TLS or WebSocket
         self._is_looking = False
         self._is_telling = False  # `_tell_more` is to be called
         self._told = 0  # how many connections were told of their end in this turn
         self._read_memory: Final = [bytearray(READ_BYTES_MAX)]  # for all sockets, one after the other
         self._read_view: Final = memoryview(self._read_memory[0])
 
-    def take(self, server: "Server") -> bool:
+    def take(self, server: PolledServer) -> bool:
         """Whether it is this server's from now on, until `leave`. One server at a time has it."""
         if self._server is None:
             self._server = server
@@ -83,7 +93,7 @@ class Poll:
 
     def may_rest(self) -> bool:
         """Whether sockets may be looked at a little later, all that are ready then in one turn."""
-        return self._server is not None and self._server.core.effects.may_rest()
+        return self._server is not None and self._server.may_rest()
 
     # -- what is watched ---------------------------------------------------------------------------------------------
 
@@ -93,7 +103,7 @@ class Poll:
         self.epoll.register(watched.descriptor, READABLE)
 
     def change(self, descriptor: int, before: int, events: int) -> None:
-        """Watch for other events. For none, it is not watched: epoll would tell of its end again and again."""
+        """Watch for other events; with none, stop watching, or epoll would report the end of the peer in every wait."""
         if not events:
             self.epoll.unregister(descriptor)
         elif not before:
@@ -106,10 +116,10 @@ class Poll:
         if self._watched.pop(watched.descriptor, None) is not None:
             self.epoll.unregister(watched.descriptor)
 
-    def ended(self, stream: StreamSocket) -> None:
-        """A socket is about to be closed: tell its connection, but not from within what that does now."""
-        del self._watched[stream.descriptor]
-        self._ended.append(stream)
+    def ended(self, watched: Watched) -> None:
+        """A socket is about to be closed: `tell_end` is called when what runs now is done."""
+        del self._watched[watched.descriptor]
+        self._ended.append(watched)
         if not self._is_looking:
             self._tell_later()
 
@@ -124,6 +134,10 @@ class Poll:
 
     # -- the turn ----------------------------------------------------------------------------------------------------
 
+    def look_now(self) -> None:
+        """Look after what is ready now."""
+        self.look(self.wait(0, EVENTS_MAX))
+
     def look(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Look after what is ready; returns what is not watched here."""
         others: list[tuple[int, int]] = []
@@ -134,7 +148,7 @@ class Poll:
         try:
             if server is not None:
                 server.hold_turn()
-            self.decoding_s = 0.0
+            self._decoding_s = 0.0
             if self._deferred:
                 self._look_at_deferred()
             for descriptor, events in ready:
@@ -157,7 +171,7 @@ class Poll:
     def _look_at(self, found: Watched, events: int) -> None:
         try:
             found.ready(events)
-        except Exception as error:  # our own bug: the other sockets go on
+        except Exception as error:  # our own bug: the other sockets are still served
             self._failed(error)
             found.abort()
         if self._ended:
@@ -165,11 +179,15 @@ class Poll:
 
     def is_decoding_time_used_up(self) -> bool:
         """Whether clients that bring much over TLS or WebSocket, or begin with TLS, wait for the next turn."""
-        return self.decoding_s > DECODING_S
+        return self._decoding_s > DECODING_S
 
-    def defer(self, stream: StreamSocket) -> None:
-        """Read from this socket at the beginning of the next turn. That comes at once: it can be read from."""
-        self._deferred[stream] = None
+    def spent_decoding(self, took_s: float) -> None:
+        """Such a client was read from."""
+        self._decoding_s += took_s
+
+    def defer(self, watched: Watched) -> None:
+        """Read from this socket at the beginning of the next turn, which does not wait: the socket is readable."""
+        self._deferred[watched] = None
 
     def _look_at_deferred(self) -> None:
         deferred = self._deferred
@@ -180,10 +198,10 @@ class Poll:
             elif stream.descriptor != CLOSED:
                 self._look_at(stream, READABLE)
 
-    def _end_turn(self, server: "Server") -> None:
+    def _end_turn(self, server: PolledServer) -> None:
         try:
             server.end_held_turn()
-        except Exception as error:  # our own bug: the event loop goes on
+        except Exception as error:  # our own bug: the event loop continues
             self._failed(error)
 
     def after_turn(self, call: Callable[[], None]) -> None:
@@ -203,7 +221,7 @@ class Poll:
         """Tell connections that their sockets were closed, a bounded number in a turn: each has a session to end.
 
         Those of clients that leave together are told in the turns that follow, and few while much waits for the disk:
-        a will is a message that nobody can hold back, and others' messages are written behind it.
+        the will of a client cannot be refused, and delays the messages of others.
         """
         left = (1 if self._is_disk_busy() else ENDED_MAX) - self._told
         if left <= 0:
@@ -227,12 +245,12 @@ class Poll:
         if self._ended and not self._is_telling:
             self._is_telling = True
             if self._is_disk_busy():
-                self._loop.call_later(BUSY_S, self._tell_more)
+                self.loop.call_later(BUSY_S, self._tell_more)
             else:
-                self._loop.call_soon(self._tell_more)
+                self.loop.call_soon(self._tell_more)
 
     def _is_disk_busy(self) -> bool:
-        return self._server is not None and self._server.store.group_bytes() > BUSY_GROUP_BYTES
+        return self._server is not None and self._server.group_bytes() > BUSY_GROUP_BYTES
 
     def _failed(self, error: Exception) -> None:
         if self._server is not None:
@@ -242,8 +260,6 @@ class Poll:
 @final
 class Wake(Watched):
     """Lets other threads have functions called in a turn."""
-
-    __slots__ = ("_calls", "_is_woken")
 
     def __init__(self) -> None:
         Watched.__init__(self, os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
@@ -267,7 +283,7 @@ class Wake(Watched):
         os.eventfd_read(self.descriptor)
         self._is_woken = False  # before the calls are taken: one that comes meanwhile wakes again
         calls = self._calls
-        for _ in range(len(calls)):  # not those that these call for in their turn: the sockets come first
+        for _ in range(len(calls)):  # calls that these add are made in the next turn, after the sockets
             try:
                 calls.popleft()()
             except Exception:

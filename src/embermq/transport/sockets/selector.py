@@ -8,8 +8,8 @@ import time
 from contextlib import suppress
 from typing import Final, final
 
+from embermq.transport.sockets.interface import READABLE, WRITABLE
 from embermq.transport.sockets.poll import EVENTS_MAX, Poll
-from embermq.transport.sockets.watched import READABLE, WRITABLE
 
 EVENTS_FEW: Final = 42
 """How many sockets are asked for after a turn that had fewer: more would take a call of malloc, each time."""
@@ -24,13 +24,11 @@ _sleep: Final = time.sleep
 class SocketSelector:
     """Has the methods of `selectors.BaseSelector`, and does not derive from it: compiled, a base would make it slow."""
 
-    __slots__ = ("_events_max", "_keys", "_poll", "is_loop_wanted")
-
     def __init__(self, poll: Poll) -> None:
         self._poll: Final = poll
         self._keys: Final[dict[int, selectors.SelectorKey]] = {}
         self._events_max = EVENTS_FEW
-        self.is_loop_wanted = False  # the event loop was given something to call since it waits
+        self._is_loop_wanted = False  # the event loop was given something to call since it waits
 
     def register(self, fileobj: object, events: int, data: object = None) -> selectors.SelectorKey:
         descriptor = _descriptor(fileobj)
@@ -64,10 +62,14 @@ class SocketSelector:
         self._keys.clear()
         self._poll.close()
 
+    def want_loop(self) -> None:
+        """The event loop was given something to call: return to it after this turn."""
+        self._is_loop_wanted = True
+
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait until asyncio has something to do, with turns of the server meanwhile; returns what is ready."""
         poll = self._poll
-        self.is_loop_wanted = False
+        self._is_loop_wanted = False
         wait_s = -1.0 if timeout is None else max(timeout, 0.0)
         until_s = _now_s() + wait_s
         while True:
@@ -77,7 +79,7 @@ class SocketSelector:
             ready = poll.wait(wait_s, self._events_max)
             self._events_max = EVENTS_FEW if len(ready) < EVENTS_FEW else EVENTS_MAX
             others = poll.look(ready) if ready else ready
-            if others or self.is_loop_wanted or not ready:
+            if others or self._is_loop_wanted or not ready:
                 return [found for found in map(self._found, others) if found is not None]
             if timeout is not None:
                 wait_s = until_s - _now_s()

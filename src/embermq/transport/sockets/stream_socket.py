@@ -1,20 +1,15 @@
 """One socket of a client: what a connection reads and writes, without a transport of the event loop.
 
-Owns: the descriptor, and what the kernel has not taken yet.
+Owns: the descriptor, and the output that the kernel has not taken yet.
 """
 
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from embermq.transport.sockets.unsent import JOINED_BYTES_MAX, SHARED_BYTES_MIN
-from embermq.transport.sockets.watched import CLOSED, READABLE, WRITABLE, Watched
-
-if TYPE_CHECKING:
-    from embermq.transport.sockets.poll import Poll
-    from embermq.transport.stream import StreamConnection
-    from embermq.transport.websocket import WebSocketStream
+from embermq.transport.sockets.interface import CLOSED, READABLE, WRITABLE, ByteReceiver, Watched
+from embermq.transport.sockets.poll import Poll
 
 HIGH_BYTES: Final = 64 * 1024
 """When more than this has waited, the connection is told as soon as a quarter of it is left."""
@@ -22,10 +17,14 @@ PARTS_MAX: Final = 1_024
 """How many parts one call writes; systems take no more."""
 READ_BYTES: Final = 479
 """How much is read at a time from a client that sends little: as much as Python has room for without a call of malloc.
-What finds as much is followed by reads into the memory that all sockets share (`Poll.read_much`), whose content is
-copied: memory for each read would take longer than that."""
+After a read that was full, the next ones go into the memory that all sockets share (`Poll.read_much`), and their bytes
+are copied: to allocate memory for each read would take longer."""
 FRAMED_BYTES: Final = 64 * 1024
 """How much is read at a time from a WebSocket: it may be thousands of frames, which take longer than their bytes."""
+SHARED_BYTES_MIN: Final = 128
+"""From here on a part is kept as it is, since other sockets may keep it too; smaller ones are joined."""
+JOINED_BYTES_MAX: Final = 4 * 1024
+"""Small parts that follow one another are joined up to here: each object takes memory besides its bytes."""
 
 # Looked up once: these are called for every message that comes alone.
 _read: Final[Callable[[int, int], bytes]] = os.read
@@ -35,39 +34,17 @@ _write: Final[Callable[[int, bytes], int]] = os.write
 class StreamSocket(Watched):
     """A `ByteTransport`. It writes at once, and keeps what the kernel does not take.
 
-    What it reads is for a connection, or for the WebSocket between it and the connection.
+    `is_framed`: what it reads are frames of a WebSocket, which take longer than their bytes.
     """
 
-    __slots__ = (
-        "_connection",
-        "_end",
-        "_events",
-        "_first_sent",
-        "_high_bytes",
-        "_is_above",
-        "_is_closing",
-        "_is_last_joined",
-        "_peer",
-        "_poll",
-        "_sends_much",
-        "_unsent",
-        "_unsent_bytes",
-        "_websocket",
-    )
-
     def __init__(
-        self,
-        poll: "Poll",
-        descriptor: int,
-        peer: object,
-        connection: "StreamConnection",
-        websocket: "WebSocketStream | None" = None,
+        self, poll: Poll, descriptor: int, peer: object, receiver: ByteReceiver, is_framed: bool = False
     ) -> None:
         Watched.__init__(self, descriptor)
         self._poll: Final = poll
         self._peer: Final = peer
-        self._connection: Final = connection
-        self._websocket: Final = websocket
+        self._receiver: Final = receiver
+        self._is_framed: Final = is_framed
         self._events = READABLE
         self._sends_much = False
         self._unsent: list[bytes] | None = None
@@ -93,10 +70,10 @@ class StreamSocket(Watched):
         if events & WRITABLE or not self._events & READABLE:  # the end of what is not read from is found by writing
             self._write_on()
         if events & ~WRITABLE and self._events & READABLE:
-            if self._websocket is None:
-                self._read()
-            else:
+            if self._is_framed:
                 self._read_in_turn()
+            else:
+                self._read()
 
     def _read_in_turn(self) -> None:
         """Read what must be decoded, which takes time: one that brings much may have to wait for the next turn."""
@@ -108,14 +85,16 @@ class StreamSocket(Watched):
         else:
             before_s = time.thread_time()
             self._read()
-            poll.decoding_s += time.thread_time() - before_s
+            poll.spent_decoding(time.thread_time() - before_s)
 
     def _read(self) -> None:
-        if self._websocket is not None:
-            self._read_frames(self._websocket)
-            return
         try:
-            data = self._poll.read_much(self.descriptor) if self._sends_much else _read(self.descriptor, READ_BYTES)
+            if not self._sends_much:
+                data = _read(self.descriptor, READ_BYTES)
+            elif self._is_framed:
+                data = _read(self.descriptor, FRAMED_BYTES)
+            else:
+                data = self._poll.read_much(self.descriptor)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -125,24 +104,10 @@ class StreamSocket(Watched):
             self.close()
             return
         is_much = len(data) >= READ_BYTES
-        if is_much and not self._sends_much:  # what was sent together is processed in one turn, with one commit
-            data += self._read_more()
+        if is_much and not self._sends_much and not self._is_framed:
+            data += self._read_more()  # what was sent together is processed in one turn, with one commit
         self._sends_much = is_much
-        self._connection.data_received(data)
-
-    def _read_frames(self, websocket: "WebSocketStream") -> None:
-        try:
-            data = _read(self.descriptor, FRAMED_BYTES if self._sends_much else READ_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._close_now(error)
-            return
-        if not data:
-            self.close()
-            return
-        self._sends_much = len(data) >= READ_BYTES
-        websocket.data_received(data)
+        self._receiver.data_received(data)
 
     def _read_more(self) -> bytes:
         """What there is behind what was read. If it is the end, or an error, the next turn finds it."""
@@ -152,11 +117,7 @@ class StreamSocket(Watched):
             return b""
 
     def tell_end(self) -> None:
-        """The poll says that it is time to tell the connection."""
-        if self._websocket is not None:
-            self._websocket.connection_lost(self._end)
-        else:
-            self._connection.connection_lost(self._end)
+        self._receiver.connection_lost(self._end)
 
     # -- from the connection -----------------------------------------------------------------------------------------
 
@@ -301,7 +262,7 @@ class StreamSocket(Watched):
             self._watch(self._events & ~WRITABLE)
         if self._is_above and self._unsent_bytes <= self._high_bytes // 4:
             self._is_above = False
-            self._connection.resume_writing()
+            self._receiver.resume_writing()
 
     def _close_now(self, error: OSError | None) -> None:
         if self.descriptor == CLOSED:

@@ -4,23 +4,17 @@ Owns: what OpenSSL has of a connection (an object, and two buffers of one record
 there are at a time. A client that sends nothing has none of the memory for reading that transports of asyncio have.
 """
 
-import logging
 import os
 import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
-from embermq.transport.addresses import shown_peer
+from embermq.transport.sockets.addresses import shown_peer
+from embermq.transport.sockets.interface import CLOSED, READABLE, WRITABLE, ByteReceiver
+from embermq.transport.sockets.poll import Poll
 from embermq.transport.sockets.stream_socket import READ_BYTES, StreamSocket
-from embermq.transport.sockets.watched import CLOSED, READABLE, WRITABLE
-
-if TYPE_CHECKING:
-    from embermq.transport.rate_limited_log import RateLimitedLog
-    from embermq.transport.sockets.poll import Poll
-    from embermq.transport.stream import StreamConnection
-    from embermq.transport.websocket import WebSocketStream
 
 HANDSHAKES_MAX: Final = 256
 """How many TLS handshakes there are at a time. OpenSSL has about 45 KiB for each, and 150 KiB for a hostile one."""
@@ -40,13 +34,11 @@ _read: Final[Callable[[int, int], bytes]] = os.read
 
 @final
 class Handshakes:
-    """The TLS handshakes of one server that have not ended, oldest first."""
+    """The TLS handshakes of one server that have not ended, oldest first. `report` takes lines for the log."""
 
-    __slots__ = ("_begun_s", "_log", "ended", "failed", "handshakes_max", "stalled_s")
-
-    def __init__(self, log: "RateLimitedLog") -> None:
+    def __init__(self, report: Callable[[str], None]) -> None:
         self._begun_s: Final[dict[TlsSocket, float]] = {}
-        self._log: Final = log
+        self._report: Final = report
         self.handshakes_max = HANDSHAKES_MAX
         self.stalled_s = STALLED_S
         self.ended = 0  # for a new one
@@ -60,7 +52,7 @@ class Handshakes:
             if time.monotonic() - begun_s < self.stalled_s:
                 return False
             self.ended += 1
-            self._log.log(logging.WARNING, "the TLS handshake of %s was ended for a new one", oldest.shown_peer())
+            self._report(f"the TLS handshake of {oldest.shown_peer()} was ended for a new one")
             oldest.abort()
             return True
         return False
@@ -75,7 +67,7 @@ class Handshakes:
     def fail(self, stream: "TlsSocket", reason: str) -> None:
         """A client does not speak TLS, or its certificate is not accepted, or it does not accept the server's."""
         self.failed += 1
-        self._log.log(logging.WARNING, "the TLS handshake of %s failed: %s", stream.shown_peer(), reason)
+        self._report(f"the TLS handshake of {stream.shown_peer()} failed: {reason}")
 
     def counts(self) -> dict[str, int]:
         """For `$SYS/broker/`."""
@@ -90,28 +82,17 @@ class Handshakes:
 class TlsSocket(StreamSocket):
     """A `StreamSocket` whose bytes are encrypted."""
 
-    __slots__ = (
-        "_answers",
-        "_context",
-        "_handshake_bytes",
-        "_handshakes",
-        "_incoming",
-        "_is_open",
-        "_outgoing",
-        "_tls",
-    )
-
     def __init__(
         self,
-        poll: "Poll",
+        poll: Poll,
         descriptor: int,
         peer: object,
-        connection: "StreamConnection",
-        websocket: "WebSocketStream | None",
+        receiver: ByteReceiver,
+        is_framed: bool,
         context: ssl.SSLContext,
         handshakes: Handshakes,
     ) -> None:
-        StreamSocket.__init__(self, poll, descriptor, peer, connection, websocket)
+        StreamSocket.__init__(self, poll, descriptor, peer, receiver, is_framed)
         self._context: Final = context
         self._handshakes: Final = handshakes
         self._incoming: Final = ssl.MemoryBIO()
@@ -178,15 +159,9 @@ class TlsSocket(StreamSocket):
         if self._outgoing.pending:
             self._answer()
         if plain and self.descriptor != CLOSED:
-            self._received(plain[0] if len(plain) == 1 else b"".join(plain))
+            self._receiver.data_received(plain[0] if len(plain) == 1 else b"".join(plain))
         if is_end:
             self.close()
-
-    def _received(self, data: bytes) -> None:
-        if self._websocket is not None:
-            self._websocket.data_received(data)
-        else:
-            self._connection.data_received(data)
 
     def _shake_hands(self, tls: ssl.SSLObject, size: int) -> bool:
         """One step of the handshake; returns whether it is over."""

@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embermq.protocol.errors import MalformedPacket, ProtocolError
-from embermq.protocol.sn.wire import packets as sn
-from embermq.protocol.sn.wire.decode import decode
-from embermq.protocol.sn.wire.encode import encode
+from embermq.protocol.sn.wire.codec import decode, encode
 from embermq.protocol.sn.wire.framing import open_envelope
 from embermq.protocol.sn.wire.layouts import Profile
 from embermq.protocol.sn.wire.profiles import PROFILES
+from support import sn_packets as sn
 from support.sn_vectors import REJECTED, VECTORS, Rejected, Vector, vector_id
 
 

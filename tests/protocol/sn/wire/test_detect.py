@@ -2,22 +2,21 @@
 
 import pytest
 
-from embermq.protocol.sn.wire import kinds
-from embermq.protocol.sn.wire import packets as sn
 from embermq.protocol.sn.wire.detect import detect_connect, read_without_connection
 from embermq.protocol.sn.wire.framing import read_frame
 from embermq.protocol.sn.wire.layouts import Profile
 from embermq.protocol.sn.wire.profiles import PROFILES, V12, A, B, W
+from support import sn_packets as sn
 from support.sn_vectors import VECTORS, Vector, vector_id
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=vector_id)
 def test_the_connect_says_which_profile(vector: Vector) -> None:
     found = detect_connect(read_frame(bytes.fromhex(vector.hex)), None)
-    if vector.packet.kind() == kinds.CONNECT:
+    if vector.packet.kind == sn.CONNECT:
         assert found is not None
         assert (found.profile, found.is_supported) == (vector.profile, True)
-    elif vector.profile is A and vector.packet.kind() == kinds.AUTH:
+    elif vector.profile is A and vector.packet.kind == sn.AUTH:
         # Without a session of A, its AUTH looks like a CONNECT of 1.2 with an unknown version.
         assert found is not None
         assert not found.is_supported
@@ -28,7 +27,21 @@ def test_the_connect_says_which_profile(vector: Vector) -> None:
 @pytest.mark.parametrize("vector", [v for v in VECTORS if v.profile in (A, B)], ids=lambda v: v.name)
 def test_inside_a_session_of_2_0_only_a_connect_is_a_connect(vector: Vector) -> None:
     found = detect_connect(read_frame(bytes.fromhex(vector.hex)), vector.profile)
-    assert (found is not None) == (vector.packet.kind() == kinds.CONNECT)
+    assert (found is not None) == (vector.packet.kind == sn.CONNECT)
+
+
+@pytest.mark.parametrize(
+    ("data", "is_auth"),
+    [
+        ("08 04 00 03 18 02 50 4c", True),
+        ("08 04 00 03 18 02 ff ff", True),  # malformed, but not by its form: the session answers that
+        ("08 04 00 03 18 09 50 4c", False),  # the method would end behind the packet
+        ("08 04 00 03 00 02 50 4c", False),  # only a server sends this reason
+        ("07 04 00 03 18 02 50", False),
+    ],
+)
+def test_an_auth_in_a_session_of_a_is_no_connect_of_1_2(data: str, is_auth: bool) -> None:
+    assert (detect_connect(read_frame(bytes.fromhex(data)), A) is None) == is_auth
 
 
 @pytest.mark.parametrize(
@@ -54,23 +67,24 @@ def readings(data: str, *profiles: Profile, pubwos_profile: Profile = A) -> list
 
 def test_a_pingreq_may_be_one_of_several_profiles() -> None:
     assert readings("06 16 64 65 76 31") == [
-        (V12, sn.Pingreq(0, "dev1")),
-        (W, sn.Pingreq(0, "ev1", 0x64)),
-        (A, sn.Pingreq(0x6465, "v1")),
+        (V12, sn.pingreq(0, "dev1")),
+        (W, sn.pingreq(0, "ev1", 0x64)),
+        (A, sn.pingreq(0x6465, "v1")),
     ]
 
 
 def test_a_message_without_a_session_has_one_reading_only() -> None:
-    publish = sn.Pubwos(sn.full_name("a/b"), b"hi", True)
+    publish = sn.pubwos(sn.full_name("a/b"), b"hi", True)
     assert readings("0a 11 13 00 03 61 2f 62 68 69") == [(A, publish)]
     assert readings("0a 12 13 00 03 61 2f 62 68 69") == []
     assert readings("0a 12 13 00 03 61 2f 62 68 69", pubwos_profile=B) == [(B, publish)]
-    assert readings("09 0c 61 00 01 00 00 68 69") == [(V12, sn.Pubwos(sn.predefined_alias(1), b"hi"))]
+    assert readings("09 0c 61 00 01 00 00 68 69") == [(V12, sn.pubwos(sn.predefined_alias(1), b"hi"))]
     assert readings("09 0c 61 00 01 00 00 68 69", A, B) == []
 
 
-def test_a_search_is_read_once_although_two_profiles_write_it_alike() -> None:
-    assert readings("03 01 01") == [(V12, sn.Searchgw(1))]
+def test_a_search_is_read_by_each_profile_that_writes_it_so() -> None:
+    assert readings("03 01 01") == [(V12, sn.searchgw(1)), (W, sn.searchgw(1))]
+    assert readings("03 01 01", W) == [(W, sn.searchgw(1))]
 
 
 @pytest.mark.parametrize("data", ["09 0c 20 00 05 00 07 68 69", "08 12 20 00 02 61 2f 2b", "02 18", "02 fd"])

@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embermq.protocol.sn.wire import packets as sn
-from embermq.protocol.sn.wire.decode import decode
-from embermq.protocol.sn.wire.encode import encode
+from embermq.protocol.sn.wire.codec import decode, encode
 from embermq.protocol.sn.wire.layouts import Profile
 from embermq.protocol.sn.wire.profiles import V12, A, B
+from support import sn_packets as sn
 from support.sn_harness import TWO
 from support.sn_vectors import VECTORS, Vector, vector_id
 
@@ -26,30 +25,30 @@ def test_encodes(vector: Vector) -> None:
 
 
 def test_the_length_grows_by_two_past_255() -> None:
-    short = encode(sn.WillMsg(bytes(253)), V12)
+    short = encode(sn.will_message(bytes(253)), V12)
     assert (len(short), short[:2]) == (255, b"\xff\x09")
-    long = encode(sn.WillMsg(bytes(254)), V12)
+    long = encode(sn.will_message(bytes(254)), V12)
     assert (len(long), long[:4]) == (258, b"\x01\x01\x02\x09")
-    assert decode(long, V12) == sn.WillMsg(bytes(254))
+    assert decode(long, V12) == sn.will_message(bytes(254))
 
 
 def test_a_packet_of_64_kib_is_read_and_a_longer_one_cannot_be_written() -> None:
-    largest = encode(sn.WillMsg(bytes(65_531)), V12)
+    largest = encode(sn.will_message(bytes(65_531)), V12)
     assert len(largest) == 65_535
-    assert decode(largest, V12) == sn.WillMsg(bytes(65_531))
+    assert decode(largest, V12) == sn.will_message(bytes(65_531))
     with pytest.raises(ValueError, match="65,535"):
-        encode(sn.WillMsg(bytes(65_532)), V12)
+        encode(sn.will_message(bytes(65_532)), V12)
 
 
 def test_what_a_wire_cannot_say_is_not_written() -> None:
     with pytest.raises(ValueError, match="has no"):
-        encode(sn.Wakeup(), V12)
+        encode(sn.wakeup(), V12)
     with pytest.raises(ValueError, match="topic type"):
-        encode(sn.Publish(sn.full_name("a/b"), b""), V12)
+        encode(sn.publish(sn.full_name("a/b"), b""), V12)
     with pytest.raises(ValueError, match="topic type"):
-        encode(sn.Publish(sn.short_name("ab"), b""), B)
+        encode(sn.publish(sn.short_name("ab"), b""), B)
     with pytest.raises(ValueError, match="two bytes"):
-        encode(sn.Publish(sn.short_name("abc"), b""), A)
+        encode(sn.publish(sn.short_name("abc"), b""), A)
 
 
 def references(profile: Profile, sessionless: bool = False) -> st.SearchStrategy[sn.TopicReference]:
@@ -67,7 +66,7 @@ def packets(profile: Profile) -> st.SearchStrategy[sn.SnPacket]:
     flag = st.booleans()
     will = st.none() | st.builds(sn.ConnectWill, references(profile), payloads, st.integers(0, 2), flag)
     connect = st.builds(
-        sn.Connect,
+        sn.connect,
         texts,
         flag,
         st.integers(1, 0xFFFF),
@@ -79,23 +78,23 @@ def packets(profile: Profile) -> st.SearchStrategy[sn.SnPacket]:
         st.integers(0, 15),
         st.none() | texts,
     )
-    publish_0 = st.builds(sn.Publish, references(profile), payloads, st.just(0), flag)
-    publish = st.builds(sn.Publish, references(profile), payloads, st.integers(1, 2), flag, flag, ids)
+    publish_0 = st.builds(sn.publish, references(profile), payloads, st.just(0), flag)
+    publish = st.builds(sn.publish, references(profile), payloads, st.integers(1, 2), flag, flag, ids)
     return st.one_of(
         connect,
         publish_0,
         publish,
-        st.builds(sn.Pubwos, references(profile, True), payloads, flag),
-        st.builds(sn.Subscribe, ids, references(profile), st.integers(0, 2), flag, flag, st.integers(0, 2)),
-        st.builds(sn.Suback, ids, reasons | st.integers(0, 2), aliases),
-        st.builds(sn.Unsubscribe, ids, references(profile)),
-        st.builds(sn.Register, ids, names, aliases),
-        st.builds(sn.Regack, ids, aliases, reasons),
-        st.builds(sn.Puback, ids, reasons),
-        st.builds(sn.Pingresp, ids, st.integers(-1, 255)),
-        st.builds(sn.Auth, ids, reasons, texts, payloads),
-        st.builds(sn.Disconnect, reasons, st.integers(-1, 0xFFFF_FFFF), texts),
-        st.builds(sn.Connack, reasons, ids, flag, st.integers(0, 0xFFFF_FFFF), assigned_client_id=texts),
+        st.builds(sn.pubwos, references(profile, True), payloads, flag),
+        st.builds(sn.subscribe, ids, references(profile), st.integers(0, 2), flag, flag, st.integers(0, 2)),
+        st.builds(sn.suback, ids, reasons | st.integers(0, 2), aliases),
+        st.builds(sn.unsubscribe, ids, references(profile)),
+        st.builds(sn.register, ids, names, aliases),
+        st.builds(sn.regack, ids, aliases, reasons),
+        st.builds(sn.acknowledgement, st.just(sn.PUBACK), ids, reasons),
+        st.builds(sn.pingresp, ids, st.integers(-1, 255)),
+        st.builds(sn.auth, ids, reasons, texts, payloads),
+        st.builds(sn.disconnect, reasons, st.integers(-1, 0xFFFF_FFFF), texts),
+        st.builds(sn.connack, reasons, ids, flag, st.integers(0, 0xFFFF_FFFF), client_id=texts),
     )
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from embermq.protocol.errors import MalformedPacket
-from embermq.protocol.sn.wire.framing import open_envelope, wrap_connection, wrap_route
+from embermq.protocol.sn.wire.framing import open_envelope, wrap_route
+from support.sn_packets import wrap_connection
 
 NODE_12 = b"\xfenode1"
 NODE_B = b"\xfc\x01\x02"

@@ -2,16 +2,16 @@
 
 import pytest
 
-from embermq.protocol.sn.wire import kinds
 from embermq.protocol.sn.wire.layouts import Profile
 from embermq.protocol.sn.wire.profiles import PROFILES, W
+from support import sn_packets as sn
 from support.sn_vectors import VECTORS
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 def test_every_layout_has_a_vector(profile: Profile) -> None:
-    covered = {vector.packet.kind() for vector in VECTORS if vector.profile is profile}
-    wanted = {kind for kind in range(kinds.KINDS) if profile.by_kind[kind] is not None}
+    covered = {vector.packet.kind for vector in VECTORS if vector.profile is profile}
+    wanted = {kind for kind in range(len(sn.NAMES)) if profile.by_kind[kind] is not None}
     if profile is W:
         # W's other layouts are 1.2's or A's own table rows.
         wanted &= {layout.kind for layout in W.by_code if layout is not None and layout.kind in covered}
@@ -20,11 +20,11 @@ def test_every_layout_has_a_vector(profile: Profile) -> None:
 
 TRAITS = {  # 1.2, W, A, B; docs/mqtt-sn.md, "Wire profiles"
     "version": (1, 2, 2, 2),
+    "versions": ((1, 0), (2,), (2,), (2,)),
     "short_names": (True, True, True, False),
     "full_names": (False, True, True, True),
     "will_dialogue": (True, True, False, False),
     "sleeps_by_disconnect": (True, True, True, False),
-    "connect_has_packet_id": (False, False, True, True),
     "has_session_expiry": (False, True, True, True),
     "assigns_client_ids": (False, True, True, True),
     "refuses_by_puback": (True, False, False, False),

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from embermq.store.log.by_topic.indexer import TopicIndexer
 from embermq.store.log.by_topic.topic_index import read_topic_index, topic_index_path
-from embermq.store.log.records import Group, Kind
 from embermq.store.log.writer import Log
+from embermq.store.rows import Group, Kind
 
 
 def append(log: Log, topics: int) -> None:
@@ -24,7 +24,7 @@ def indexed(log: Log) -> list[int | None]:
     found = []
     for segment in log.segments():
         index = read_topic_index(topic_index_path(log.directory, segment.first_offset), segment.next_offset)
-        found.append(None if index is None else len(index.topics))
+        found.append(None if index is None else len(index))
     return found
 
 

@@ -23,8 +23,6 @@ PROTECTION: Final = 0xFF
 class Frame:
     """One packet: its type code and the bytes after the header."""
 
-    __slots__ = ("code", "body")
-
     def __init__(self, code: int, body: bytes) -> None:
         self.code: Final = code
         self.body: Final = body
@@ -37,8 +35,6 @@ class Envelope:
     `route`: the forwarder's frame code and the node's address, empty for a direct sender; it is part of the sender's
     network identity. `client_id`: of a connection encapsulation, None without one.
     """
-
-    __slots__ = ("route", "client_id", "frame")
 
     def __init__(self, route: bytes, client_id: str | None, frame: Frame) -> None:
         self.route: Final = route
@@ -126,9 +122,3 @@ def wrap_route(route: bytes, packet: bytes) -> bytes:
     if route[0] == FORWARDER_12:
         return bytes((3 + len(address), FORWARDER_12, 0)) + address + packet
     return write_frame(FORWARDER_B, bytes((len(address),)) + address + packet)
-
-
-def wrap_connection(client_id: str, packet: bytes) -> bytes:
-    """B's connection encapsulation, by which a client whose address changed names itself. A server never sends it."""
-    name = client_id.encode()
-    return write_frame(CONNECTION_B, len(name).to_bytes(2, "big") + name + packet)

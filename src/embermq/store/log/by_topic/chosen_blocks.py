@@ -1,6 +1,6 @@
-"""Some blocks of a log, chosen by time and topic, as Arrow batches.
+"""Some blocks of a log, chosen by time and topic.
 
-Owns: choosing blocks without reading them, and reading those that lie apart.
+Owns: choosing blocks without reading them, and reading those that lie apart: as they are, or as Arrow batches.
 Never: which times and topics are wanted; a `BlockChooser` knows.
 A closed segment has a topic index (`topic_index`); of the open one, blocks are chosen by time only.
 """
@@ -9,31 +9,30 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
-import numpy as np
-import pyarrow as pa
 from mypy_extensions import mypyc_attr
-from numpy.typing import NDArray
 
-from embermq.store.log.arrow import SCHEMA, gather
 from embermq.store.log.by_topic.topic_index import (
+    NO_TOPICS,
     TopicIndex,
-    build_topic_index,
+    TopicIndexBuilder,
     read_topic_index,
     topic_index_path,
     write_topic_index,
 )
+from embermq.store.log.entries import Entries, first_mismatch, runs
 from embermq.store.log.errors import LogCorrupt
-from embermq.store.log.reader import LogReader, runs
-from embermq.store.log.segments import Entries, SegmentInfo, first_mismatch
+from embermq.store.log.reader import LogReader, ReadBlocks
+from embermq.store.segment import Segment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BATCH_RECORDS: Final = 50_000
 BATCH_BYTES: Final = 16 << 20
 TIME_PARTS: Final = 32
 """A segment of which a part is wanted is divided into so many parts, twice."""
-
-_OFFSET: Final = SCHEMA.field("offset")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -45,15 +44,13 @@ class BlockChooser(ABC):
         """For each span of time, its first and last microsecond: whether a wanted record may lie in it."""
 
     @abstractmethod
-    def topics(self, names: pa.Array) -> NDArray[np.bool_] | None:
-        """Which topics may have wanted records; None if all may."""
+    def topics(self, index: TopicIndex) -> Sequence[int] | None:
+        """The numbers of the topics that may have wanted records; None if all may."""
 
 
 @final
 class ReadCount:
     """How many bytes of a log were read, and how many it has."""
-
-    __slots__ = ("read_bytes", "log_bytes")
 
     def __init__(self) -> None:
         self.read_bytes = 0
@@ -64,8 +61,6 @@ class ReadCount:
 class ChosenBlocks:
     """The blocks of a log that a chooser wants. The end of the log is that of the moment of `batches`."""
 
-    __slots__ = ("_are_closed", "_chooser", "_directory", "_log", "_verify", "count")
-
     def __init__(self, directory: Path, chooser: BlockChooser, verify: bool = True, are_closed: bool = False) -> None:
         """`are_closed`: the newest segment is closed too, as those of an archive are."""
         self._are_closed: Final = are_closed
@@ -75,31 +70,32 @@ class ChosenBlocks:
         self._log: Final = LogReader(directory, verify=verify)
         self.count: Final = ReadCount()
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str]) -> "Iterator[pa.RecordBatch]":
         """The records of the chosen blocks, in order; also records of theirs that are not wanted."""
+        from embermq.store.log.arrow import gather
+
         for info, is_closed in self._segments():
             try:
-                yield from self._of_segment(info, is_closed, columns, BATCH_RECORDS, BATCH_BYTES)
+                for run in self._of_segment(info, is_closed, BATCH_RECORDS, BATCH_BYTES):
+                    yield gather(run.data, run.entries, columns)
             except FileNotFoundError:
                 if info.path.exists():
                     raise  # otherwise it was trimmed meanwhile, as if the query had begun later
 
-    def newest_batches(
-        self, columns: Sequence[str], before_offset: int, rows: int, size: int
-    ) -> Iterator[pa.RecordBatch]:
-        """As `batches`, from the batch before an offset back to the oldest; each batch is in order, and has about
-        `rows` records and `size` bytes at most, and perhaps records from that offset on."""
+    def newest(self, before_offset: int, rows: int, size: int) -> Iterator[ReadBlocks]:
+        """The chosen blocks from those before an offset back to the oldest; those read together are in order, and have
+        about `rows` records and `size` bytes at most, and perhaps records from that offset on."""
         for info, is_closed in reversed(self._segments()):
             if info.first_offset >= before_offset:
                 continue
             try:
-                yield from self._of_segment(info, is_closed, columns, rows, size, before_offset)
+                yield from self._of_segment(info, is_closed, rows, size, before_offset)
             except FileNotFoundError:
                 if info.path.exists():
                     raise
                 return  # it was trimmed, and those before it too
 
-    def _segments(self) -> list[tuple[SegmentInfo, bool]]:
+    def _segments(self) -> list[tuple[Segment, bool]]:
         """The segments that the chooser wants, and whether each is closed."""
         segments = [info for info in self._log.segments() if info.blocks]
         self.count.log_bytes = sum(info.size_bytes for info in segments)
@@ -112,110 +108,94 @@ class ChosenBlocks:
         ]
 
     def _of_segment(
-        self,
-        info: SegmentInfo,
-        is_closed: bool,
-        columns: Sequence[str],
-        rows: int,
-        size: int,
-        before_offset: int | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+        self, info: Segment, is_closed: bool, rows: int, size: int, before_offset: int | None = None
+    ) -> Iterator[ReadBlocks]:
         """The chosen blocks of a segment; those before an offset come from the newest on."""
         if is_closed and self._has_no_wanted_topic(info):
             return
         entries = self._log.entries(info.first_offset, info.blocks)
-        self.count.read_bytes += entries.nbytes
+        self.count.read_bytes += len(entries.data)
         chosen = self._by_time(entries, info.last_timestamp_us)
         if is_closed:
-            by_topic = self._by_topic(info, entries)
+            by_topic = self._by_topic(info)
             if by_topic is not None:
-                chosen &= by_topic
+                chosen = [number for number in chosen if number in by_topic]
         if before_offset is not None:
-            chosen &= entries["first_offset"] < before_offset
-        if not chosen.any():
+            before = entries.blocks_before_offset(before_offset)
+            chosen = [number for number in chosen if number < before]
+        if not chosen:
             return
         descriptor = os.open(info.path, os.O_RDONLY)
         try:
-            found = runs(entries[chosen], rows, size)
-            for run in found if before_offset is None else reversed(list(found)):
-                yield self._gathered(descriptor, info.path, run, columns)
+            found = list(runs(entries.chosen(chosen), rows, size))
+            if before_offset is not None:
+                found.reverse()
+            for run in found:
+                yield self._read(descriptor, info.path, run)
         finally:
             os.close(descriptor)
 
-    def _has_no_wanted_topic(self, info: SegmentInfo) -> bool:
+    def _has_no_wanted_topic(self, info: Segment) -> bool:
         """Whether the topic index of a segment says so: then its other index is not even read."""
-        if self._chooser.topics(pa.array([], pa.string())) is None:
+        if self._chooser.topics(NO_TOPICS) is None:
             return False
         path = topic_index_path(self._directory, info.first_offset)
         index = read_topic_index(path, info.next_offset)
-        wanted = None if index is None or not index.is_complete else self._chooser.topics(index.topics)
-        if wanted is None or wanted.any():
+        wanted = None if index is None or not index.is_complete else self._chooser.topics(index)
+        if wanted is None or len(wanted):
             return False
         self.count.read_bytes += path.stat().st_size
         return True
 
-    def _by_time(self, entries: Entries, last_us: int) -> NDArray[np.bool_]:
+    def _by_time(self, entries: Entries, last_us: int) -> list[int]:
         """Blocks by their times: parts of a segment, then parts of the parts that are wanted."""
-        firsts = entries["first_timestamp_us"]
-        chosen = np.zeros(len(entries), np.bool_)
         parts = [(0, len(entries))]
         for _ in range(2):
-            divided = [piece for part in parts for piece in _divided(*part)]
+            divided = [piece for part in parts for piece in _divided(part[0], part[1])]
             spans = [
-                (int(firsts[start]), int(firsts[end]) if end < len(entries) else last_us) for start, end in divided
+                (
+                    entries.first_timestamp_us(start),
+                    entries.first_timestamp_us(end) if end < len(entries) else last_us,
+                )
+                for start, end in divided
             ]
             parts = [part for part, wanted in zip(divided, self._chooser.times(spans), strict=True) if wanted]
             if len(parts) in (0, len(divided)):
                 break
-        for start, end in parts:
-            chosen[start:end] = True
-        return chosen
+        return [number for start, end in parts for number in range(start, end)]
 
-    def _by_topic(self, info: SegmentInfo, entries: Entries) -> NDArray[np.bool_] | None:
-        if self._chooser.topics(pa.array([], pa.string())) is None:
+    def _by_topic(self, info: Segment) -> set[int] | None:
+        if self._chooser.topics(NO_TOPICS) is None:
             return None
-        index = self._topic_index(info, entries)
+        index = self._topic_index(info)
         if not index.is_complete:
             return None
-        wanted = self._chooser.topics(index.topics)
-        if wanted is None:
-            return None
-        chosen = np.zeros(len(entries), np.bool_)
-        chosen[index.blocks_of(wanted)] = True
-        return chosen
+        wanted = self._chooser.topics(index)
+        return None if wanted is None else set(index.blocks_of(wanted))
 
-    def _topics(self, info: SegmentInfo) -> Iterator[pa.Array]:
-        for batch in self._log.batches(info.first_offset, info.next_offset, rows=100_000, columns=["topic"]):
-            yield batch.column(0)
-
-    def _topic_index(self, info: SegmentInfo, entries: Entries) -> TopicIndex:
+    def _topic_index(self, info: Segment) -> TopicIndex:
         path = topic_index_path(self._directory, info.first_offset)
         index = read_topic_index(path, info.next_offset)
         if index is None:
-            table = build_topic_index(self._topics(info), entries["records"].astype(np.int64), info.next_offset)
-            write_topic_index(path, table)
-            index = TopicIndex(table)
+            builder = TopicIndexBuilder()
+            for run in self._log.runs(info.first_offset, info.next_offset):
+                for block in run.blocks():
+                    builder.add(block)
+            index = builder.index()
+            write_topic_index(path, index, info.next_offset)
             self.count.read_bytes += info.size_bytes
         else:
             self.count.read_bytes += path.stat().st_size
         return index
 
-    def _gathered(self, descriptor: int, path: Path, run: Entries, columns: Sequence[str]) -> pa.RecordBatch:
-        """The records of blocks that may lie apart."""
+    def _read(self, descriptor: int, path: Path, run: Entries) -> ReadBlocks:
+        """Blocks that may lie apart."""
         data = b"".join(_read_neighbours(descriptor, run))
         self.count.read_bytes += len(data)
-        joined = run.copy()
-        joined["position"] = np.concatenate(([0], run["total_bytes"].cumsum(dtype=np.int64)[:-1]))
-        bad = None if len(data) == int(run["total_bytes"].sum()) else 0
-        if bad is None:
-            bad = first_mismatch(data, joined, self._verify)
+        bad = first_mismatch(data, run, self._verify)
         if bad is not None:
-            place = int(run["position"][int(joined["position"].searchsorted(bad))])
-            raise LogCorrupt(str(path), place, "the block does not match its checksum or its index entry")
-        batch = gather(data, joined, columns)
-        if "offset" in columns:
-            batch = batch.set_column(columns.index("offset"), _OFFSET, pa.array(_offsets(run)))
-        return batch
+            raise LogCorrupt(str(path), bad, "the block does not match its checksum or its index entry")
+        return ReadBlocks(path, run, data, run.first_offset(0), run.next_offset())
 
 
 def _divided(start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -226,15 +206,9 @@ def _divided(start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _read_neighbours(descriptor: int, run: Entries) -> Iterator[bytes]:
     """The bytes of blocks; those that follow one another in the file are read together."""
-    positions, sizes = run["position"], run["total_bytes"].astype(np.int64)
-    apart = np.flatnonzero(positions[1:] != positions[:-1] + sizes[:-1]) + 1
-    for start, end in zip([0, *apart.tolist()], [*apart.tolist(), len(run)], strict=True):
-        position = int(positions[start])
-        yield os.pread(descriptor, int(positions[end - 1]) + int(sizes[end - 1]) - position, position)
-
-
-def _offsets(run: Entries) -> NDArray[np.int64]:
-    records = run["records"].astype(np.int64)
-    before = np.concatenate(([0], records.cumsum()[:-1]))
-    shift: NDArray[np.int64] = np.repeat(run["first_offset"] - before, records)
-    return shift + np.arange(len(shift), dtype=np.int64)
+    first = 0
+    for number in range(1, len(run) + 1):
+        if number == len(run) or run.position(number) != run.end(number - 1):
+            position = run.position(first)
+            yield os.pread(descriptor, run.end(number - 1) - position, position)
+            first = number

@@ -9,12 +9,17 @@ from threading import Event
 from time import monotonic
 from typing import Final, final
 
-import numpy as np
-
 from embermq.named_thread import NamedThread
+from embermq.store.log.by_topic.topic_index import (
+    TopicIndexBuilder,
+    read_topic_index,
+    topic_index_path,
+    write_topic_index,
+)
 from embermq.store.log.errors import LogError
-from embermq.store.log.segments import SegmentInfo
+from embermq.store.log.reader import LogReader
 from embermq.store.log.writer import Log
+from embermq.store.segment import Segment
 
 BATCH_RECORDS: Final = 10_000
 """How many records are read at once: some milliseconds."""
@@ -27,8 +32,6 @@ _logger: Final = logging.getLogger("embermq.store")
 @final
 class TopicIndexer:
     """All methods are called on the committer's thread, `close` after that has ended."""
-
-    __slots__ = ("_log", "_next_offset", "_stop", "_worker")
 
     def __init__(self, log: Log) -> None:
         self._log: Final = log
@@ -69,28 +72,18 @@ class TopicIndexer:
                 return
             self._next_offset = segment.next_offset
 
-    def _index(self, segment: SegmentInfo) -> None:
-        # pyarrow takes 25 MiB, which a server without a closed segment does not need.
-        from embermq.store.log.by_topic.topic_index import (
-            TopicIndexBuilder,
-            read_topic_index,
-            topic_index_path,
-            write_topic_index,
-        )
-        from embermq.store.log.reader import LogReader
-
+    def _index(self, segment: Segment) -> None:
         directory = self._log.directory
         path = topic_index_path(directory, segment.first_offset)
         if read_topic_index(path, segment.next_offset) is not None:
             return
         reader = LogReader(directory, verify=False)
-        records = reader.entries(segment.first_offset, segment.blocks)["records"].astype(np.int64)
-        batches = reader.batches(segment.first_offset, segment.next_offset, rows=BATCH_RECORDS, columns=["topic"])
-        builder = TopicIndexBuilder(records)
+        builder = TopicIndexBuilder()
         began_s = monotonic()
-        for batch in batches:
-            builder.add(batch.column(0))
+        for run in reader.runs(segment.first_offset, segment.next_offset, rows=BATCH_RECORDS):
+            for block in run.blocks():
+                builder.add(block)
             if self._stop.wait((monotonic() - began_s) * (1 / WORK_SHARE - 1)):
                 return
             began_s = monotonic()
-        write_topic_index(path, builder.table(segment.next_offset))
+        write_topic_index(path, builder.index(), segment.next_offset)

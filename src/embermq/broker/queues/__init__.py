@@ -1,1 +1,0 @@
-"""What sessions and share groups are owed: their queues, in memory and in the store."""

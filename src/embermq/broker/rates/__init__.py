@@ -1,1 +1,0 @@
-"""Rates: how often a client may do something."""

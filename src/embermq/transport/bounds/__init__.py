@@ -1,1 +1,0 @@
-"""Bounds: how much one client, one address, or all clients together may ask of the server."""

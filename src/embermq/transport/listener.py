@@ -1,0 +1,91 @@
+"""A listener: where clients connect, and what holds for all of them that connect there.
+
+Owns: kind, address, limits, access rules and TLS of one listener, and how many streams it has. Each connection has a
+reference to its listener. `transport.listeners` opens the sockets.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, final
+
+from embermq.broker.access import Access
+from embermq.broker.limits import Limits
+from embermq.protocol.sn.settings import SnSettings
+from embermq.transport.sockets.addresses import shown
+from embermq.transport.tls import ServerTls
+
+Kind = Literal["tcp", "tls", "ws", "wss", "unix", "udp"]
+Group = tuple[str, int]
+"""Address and port of a multicast group."""
+
+SCHEMES: Final[dict[str, str]] = {
+    "tcp": "mqtt",
+    "tls": "mqtts",
+    "ws": "ws",
+    "wss": "wss",
+    "unix": "unix",
+    "udp": "mqtt-sn",
+}
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class Listener:
+    """One listener, with sockets between `transport.listeners.listen` and `close`.
+
+    `path` and `mode` are those of a unix socket. The other kinds have `host` and `port`; until it listens, 0 is a free
+    port. `tls` is of the kinds tls and wss, `ws_path` and `ws_origins` of ws and wss, `sn` and `sn_group` of udp.
+    """
+
+    kind: Kind
+    limits: Limits
+    access: Access
+    host: str = ""
+    port: int = 0
+    path: Path | None = None
+    mode: int = 0o660
+    tls: ServerTls | None = None
+    ws_path: str | None = None
+    ws_origins: Sequence[str] = ()
+    sn: SnSettings | None = None
+    sn_group: Group | None = None
+    name: str = field(init=False)
+    connections: int = field(init=False)  # streams, before CONNECT too
+    _closes: list[Callable[[], None]] = field(init=False, default_factory=list)  # of its sockets
+
+    def __post_init__(self) -> None:
+        self.name = self.kind  # there is one of each kind
+        self.connections = 0  # not by a default: a compiled object would not have it
+
+    def is_websocket(self) -> bool:
+        return self.kind in ("ws", "wss")
+
+    def address(self) -> str:
+        """As in a URL, or the path of a unix socket."""
+        if self.path is not None:
+            return str(self.path)
+        return shown(self.host, self.port) + (self.ws_path or "")
+
+    def url(self) -> str:
+        """Where clients connect."""
+        address = self.address() if self.path is None else str(self.path.absolute())
+        return f"{SCHEMES[self.kind]}://{address}"
+
+    def opened(self, close: Callable[[], None], port: int = 0) -> None:
+        """It listens, on this port; `close` ends a socket of it."""
+        self.port = port
+        self._closes.append(close)
+
+    def close(self) -> None:
+        """Accept no more connections. Open ones stay, except those on UDP, which have no other socket."""
+        closes, self._closes = self._closes, []
+        for close in closes:
+            close()
+
+    def connected(self) -> None:
+        """One more stream is within the limits."""
+        self.connections += 1
+
+    def disconnected(self) -> None:
+        self.connections -= 1
