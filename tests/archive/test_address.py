@@ -9,6 +9,7 @@ from embermq.archive.address import check_address, parse_address
 from embermq.archive.blocks import ArchivedBlocks
 from embermq.archive.errors import ArchiveError
 from embermq.archive.past.retained import ArchivedPast
+from embermq.archive.remote_place import RemotePlace
 
 
 @pytest.mark.parametrize(
@@ -39,28 +40,26 @@ def test_credentials_are_refused_and_not_repeated(text: str) -> None:
 def test_a_directory_may_be_named_in_two_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for text in ("my archive", f"file://{tmp_path}/my%20archive", str(tmp_path / "my archive")):
-        assert parse_address(text).directory == tmp_path / "my archive"
+        assert parse_address(text).shown == str(tmp_path / "my archive")
 
 
 def test_an_s3_address_has_bucket_and_prefix() -> None:
     address = parse_address("s3://bucket/some/prefix/?region=eu-west-1&endpoint_override=127.0.0.1:1&scheme=http")
-    assert (address.shown, address.root, address.directory) == (
-        "s3://bucket/some/prefix",
-        "bucket/some/prefix",
-        None,
-    )
+    assert isinstance(address.place, RemotePlace)
+    assert (address.shown, address.place.root) == ("s3://bucket/some/prefix", "bucket/some/prefix")
 
 
 def test_an_address_of_googles_store_has_bucket_and_prefix() -> None:
     address = parse_address("gs://bucket/some%20prefix/?endpoint_override=127.0.0.1:1&scheme=http&anonymous=true")
-    assert (address.shown, address.root) == ("gs://bucket/some%20prefix", "bucket/some prefix")
+    assert isinstance(address.place, RemotePlace)
+    assert (address.shown, address.place.root) == ("gs://bucket/some%20prefix", "bucket/some prefix")
 
 
 def test_s3_that_does_not_answer_is_given_up_earlier_for_clients(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("embermq.archive.address.CLIENTS_TIMEOUT_S", 1.0)
-    monkeypatch.setattr("embermq.archive.address.CLIENTS_ATTEMPTS", 1)
+    monkeypatch.setattr("embermq.archive.remote_place.CLIENTS_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("embermq.archive.remote_place.CLIENTS_ATTEMPTS", 1)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     with socket.create_server(("127.0.0.1", 0)) as silent:

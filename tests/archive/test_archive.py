@@ -3,7 +3,6 @@
 import pickle
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -11,9 +10,9 @@ from embermq.archive.address import parse_address
 from embermq.archive.archive import missing, open_archive
 from embermq.archive.errors import ArchiveDamaged, ArchiveError, NotArchived
 from embermq.archive.objects import Objects
+from embermq.store.log.entries import Entries, first_mismatch
 from embermq.store.log.identity import read_identity
 from embermq.store.log.reader import LogReader
-from embermq.store.log.segments import INDEX_DTYPE, first_mismatch
 from support.archives import filled_log, upload_closed
 
 
@@ -63,10 +62,10 @@ def test_blocks_are_read_by_range(place: str, tmp_path: Path) -> None:
     upload_closed(place, tmp_path / "log")
     archive = open_archive(place)
     segment = archive.segments()[1]
-    entries = np.frombuffer(archive.read_index(segment), INDEX_DTYPE)
-    assert len(entries) == segment.blocks and int(entries["first_offset"][0]) == segment.first_offset
-    part = entries[1:]
-    data = archive.read(segment, int(part["position"][0]), segment.size_bytes)
+    entries = Entries(archive.read_index(segment))
+    assert len(entries) == segment.blocks and entries.first_offset(0) == segment.first_offset
+    part = entries.part(1, len(entries))
+    data = archive.read(segment, part.position(0), segment.size_bytes)
     assert first_mismatch(data, part, True) is None
 
 

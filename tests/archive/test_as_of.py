@@ -12,11 +12,11 @@ from embermq.broker.history.delivery import PAST_READS_MAX
 from embermq.instants import utc_text
 from embermq.protocol.packets import Publish, Suback, Unsubscribe
 from embermq.protocol.reasons import ReasonCode
+from embermq.store.engines.opening import JournalSettings
 from embermq.store.history.trimmed import Fetched, TrimmedLog, TrimmedRetained
 from embermq.store.interface import RetainedPiece
 from embermq.store.log.checkpoint import checkpoint_offsets
 from embermq.store.log.segments import first_offsets
-from embermq.store.opening import JournalSettings
 from support.archives import BUCKET, wait_until, writer_of
 from support.core import ScriptedLink
 from support.history import START_MS, HistoryBench
@@ -121,7 +121,7 @@ class AsOfBench(HistoryBench):
     @property
     def archived(self) -> list[int]:
         """The instants that only the archive has."""
-        begins_us = self.journal.history_begins_us()
+        begins_us = self.journal.history.begins_us()
         return [instant_us for instant_us in self.truth if instant_us < begins_us]
 
     def taken(self, link: ScriptedLink) -> Retained:
@@ -167,7 +167,7 @@ def test_every_instant_is_known_wherever_it_is_kept(bench: AsOfBench) -> None:
     }
     assert bench.as_of(client, START_MS * 1_000) == {}, "before the first record"
     session = client.session
-    assert session is not None and session.history is None, "all of them have ended"
+    assert session is not None and session.history_subscriptions == 0, "all of them have ended"
 
 
 def test_the_archive_may_be_in_an_object_store(s3_query: str, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_client_that_reads_slowly_gets_all_also_if_the_history_is_trimmed_mean
     found = bench.taken(client)
     bench.fill(120, topics=200)
     assert instant_us in bench.archived
-    while client.session is not None and client.session.history is not None:
+    while client.session is not None and client.session.history_subscriptions > 0:
         client.room = 10
         bench.core.writable(client)
         bench.drain()
@@ -212,14 +212,16 @@ def test_nobody_waits_for_the_past_but_who_asks_for_it(bench: AsOfBench) -> None
     other, replay = bench.join("other"), bench.join("replay")
     bench.ask(other, f"$asof/{utc_text(local_us)}/#")
     bench.ask(replay, f"$replay/{utc_text(first_us)}/#")
-    bench.until(lambda: bench.is_live(replay) and other.session is not None and other.session.history is None)
+    bench.until(
+        lambda: bench.is_live(replay) and other.session is not None and other.session.history_subscriptions == 0
+    )
     assert bench.taken(other) == bench.truth[local_us]
     gone, unsubscribed, *rest = waiting
     bench.lose(gone)
     bench.send(unsubscribed, Unsubscribe(2, [f"$asof/{utc_text(first_us)}/#"]))
     bench.commit()
     bench.past.go_on.set()
-    bench.until(lambda: all(link.session is not None and link.session.history is None for link in rest))
+    bench.until(lambda: all(link.session is not None and link.session.history_subscriptions == 0 for link in rest))
     assert all(bench.taken(link) == bench.truth[first_us] for link in rest)
     assert gone.payloads() == unsubscribed.payloads() == []
     assert bench.past.was_wanted[0] is False, "what nobody waits for is given up"

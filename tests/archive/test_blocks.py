@@ -37,10 +37,10 @@ BEGINS = 181
 def test_the_runs_of_a_segment_have_its_blocks(log: Path, blocks: ArchivedBlocks) -> None:
     expected = (log / f"{1:020d}.log").read_bytes()
     found = blocks.run(25, BEGINS, 1)
-    assert found is not None and found.entries["first_offset"].tolist() == [21]
+    assert found is not None and found.entries.offsets() == [21, 41]
     assert found.data in expected
     whole = blocks.run(1, BEGINS)
-    assert whole is not None and whole.entries["first_offset"].tolist() == [1, 21, 41] and expected.endswith(whole.data)
+    assert whole is not None and whole.entries.offsets() == [1, 21, 41, 61] and expected.endswith(whole.data)
     assert blocks.run(BEGINS, BEGINS) is None, "the log has it"
 
 
@@ -110,7 +110,7 @@ def test_segments_that_are_archived_later_are_found(log: Path, blocks: ArchivedB
     filled_log(log, 3)
     upload_closed(str(tmp_path / "archive"), log)
     found = blocks.run(BEGINS, BEGINS + 60)
-    assert found is not None and found.entries["first_offset"][0] == BEGINS
+    assert found is not None and found.entries.first_offset(0) == BEGINS
 
 
 def test_a_segment_whose_retention_is_over_is_trimmed(log: Path, blocks: ArchivedBlocks, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_the_indexes_in_memory_are_bounded(log: Path, tmp_path: Path) -> None:
     blocks = ArchivedBlocks(str(tmp_path / "archive"), log, index_bytes=200)
     for offset in (1, 61, 121, 1, 61):
         found = blocks.run(offset, BEGINS)
-        assert found is not None and found.entries["first_offset"][0] == offset
+        assert found is not None and found.entries.first_offset(0) == offset
     assert len(blocks._indexes) == 1
 
 

@@ -76,7 +76,7 @@ def test_a_disk_that_is_full_is_said_and_leaves_no_half_object(
             raise OSError(errno.ENOSPC, "No space left on device")
         whole(descriptor)
 
-    monkeypatch.setattr("embermq.archive.objects.os.fsync", sync)
+    monkeypatch.setattr("embermq.archive.directory_place.os.fsync", sync)
     engine = engine_with(tmp_path / "data", str(place))
     publish(engine, 20)
     wait_until(lambda: engine.store.counts()["archive/failures"] > 1)

@@ -11,8 +11,9 @@ from embermq.archive.joined import JoinedLog
 from embermq.store.errors import HistoryTrimmed
 from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.identity import log_identity
+from embermq.store.log.message_filter import MessageFilter
 from embermq.store.log.reader import LogReader
-from embermq.store.log.records import Group, Kind
+from embermq.store.rows import Group, Kind
 from support.archives import filled_log, upload_closed, writer_of
 from support.log_samples import open_log
 
@@ -37,9 +38,9 @@ def trim(log: Path, before: int) -> None:
 
 def offsets(log: JoinedLog, start: int, end: int, rows: int = 7) -> list[int]:
     found: list[int] = []
-    for batch in log.batches(start, end, rows, 1_000):
-        assert 0 < batch.num_rows <= rows
-        found += batch["offset"].to_pylist()
+    for read in log.runs(start, end, rows, 1_000):
+        assert read.end - read.start > 0 and (len(read.entries) == 1 or read.end - read.start <= rows)
+        found += range(read.start, read.end)
     return found
 
 
@@ -50,18 +51,26 @@ def test_every_record_once_wherever_the_log_begins(log: Path) -> None:
         assert joined(log).bounds() == (1, 241)
         for start, end in ((1, 241), (50, 70), (61, 61), (119, 122), (200, 241), (300, 241)):
             assert offsets(joined(log), start, end) == list(range(start, end))
-    rows = [row for batch in joined(log).batches(1, 241, 50, 1 << 20) for row in batch.to_pylist()]
-    assert rows == [row for batch in whole for row in batch.to_pylist()]
+    filter = MessageFilter(None)
+    rows = [row for read in joined(log).runs(1, 241, 50, 1 << 20) for row in filter.messages(read)]
+    assert [(row.offset, row.topic.decode(), row.payload, row.client_id.decode()) for row in rows] == [
+        (row["offset"], row["topic"], row["payload"], row["client_id"])
+        for batch in whole
+        for row in batch.to_pylist()
+        if row["kind"] == Kind.PUBLISH
+    ]
 
 
 def test_what_is_trimmed_while_it_is_read_comes_from_the_archive(log: Path) -> None:
-    batches = joined(log).batches(1, 241, 10, 1_000)
-    found = next(batches)["offset"].to_pylist()
+    runs = joined(log).runs(1, 241, 20, 1_000)
+    first = next(runs)
+    found = [*range(first.start, first.end)]
     for before in (121, 181):
         trim(log, before)
-        for _ in range(5):
-            found += next(batches)["offset"].to_pylist()
-    assert found + [one for batch in batches for one in batch["offset"].to_pylist()] == list(range(1, 241))
+        for _ in range(2):
+            read = next(runs)
+            found += range(read.start, read.end)
+    assert found + [offset for read in runs for offset in range(read.start, read.end)] == list(range(1, 241))
 
 
 def test_instants_lead_to_offsets_in_both(log: Path) -> None:
@@ -100,7 +109,7 @@ def test_an_instant_at_which_the_log_begins_may_begin_in_the_archive(tmp_path: P
     log = open_log(tmp_path / "log")
     for number in range(6):
         if number % 2 == 0:
-            log.begin_segment()
+            log.close_segment()
         group = Group(log.next_offset)
         group.append(1_000 if number else 500, Kind.PUBLISH, 1, b"t", b"x", b"client")
         log.append(group, 1_000)

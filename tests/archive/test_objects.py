@@ -7,7 +7,8 @@ import pytest
 
 from embermq.archive.address import parse_address
 from embermq.archive.errors import ArchiveDamaged
-from embermq.archive.objects import CHUNK_BYTES, STREAMS_MAX, Objects
+from embermq.archive.objects import CHUNK_BYTES, Objects
+from embermq.archive.remote_place import STREAMS_MAX
 from support.archives import BUCKET
 
 SIZE = 3 * CHUNK_BYTES + 17

@@ -13,13 +13,14 @@ from embermq.archive.errors import ArchiveDamaged, ArchiveError
 from embermq.archive.objects import Objects
 from embermq.archive.restore import LOST_OFFSETS_MIN, refuse_new_log, restore
 from embermq.protocol.packets import Publish
-from embermq.store.journal import Journal
+from embermq.store.engines.disk import DiskStore
 from embermq.store.log.checkpoint import checkpoint_offsets
 from embermq.store.log.errors import LogLost
 from embermq.store.log.identity import read_identity
 from embermq.store.log.reader import LogReader
 from embermq.store.log.verify import verify
 from support.archives import engine_with, publish, publish_slowly, read_all, upload_closed, wait_until, writer_of
+from support.store_calls import open_session, retained_scan
 from support.store_contract import Engine
 from support.trimmed_log import SETTINGS, STEP_US, everything, fill_trimmed, first_offset, open_journal
 
@@ -56,7 +57,7 @@ def test_messages_that_a_session_is_owed_come_back_with_their_segments(tmp_path:
     """The newest checkpoint is younger than the oldest message of a queue."""
     data, place = tmp_path / "data", str(tmp_path / "archive")
     engine = engine_with(data, place, SETTINGS)
-    session = engine.store.open_session("device", "user", 3_600)
+    session = open_session(engine.store, "device", "user", 3_600)
     assert session.queue is not None
     engine.turn(STEP_US)
     message = Publish("a/b", b"owed", 1)
@@ -126,7 +127,7 @@ def test_a_log_is_restored_again_and_again(tmp_path: Path) -> None:
             restored = restore(place, data, SETTINGS)
             restored_at.append(restored.goes_on_at)
         engine = engine_with(data, place, SETTINGS)
-        found = {one.topic_name: one.payload for one in engine.store.retained_scan("#", "", 1_000)}
+        found = {one.topic_name: one.payload for one in retained_scan(engine.store, "#", "", 1_000)}
         assert found == truth
         for _ in range(60):
             engine.turn(STEP_US)
@@ -249,13 +250,13 @@ def test_a_damaged_segment_leaves_nothing_that_a_server_would_take_for_a_log(tmp
 
 def test_a_directory_with_a_log_is_refused(tmp_path: Path) -> None:
     data, place = tmp_path / "data", str(tmp_path / "archive")
-    engine = Engine(lambda call_soon, budgets: Journal(data, call_soon, SETTINGS))
+    engine = Engine(lambda call_soon, budgets: DiskStore(data, call_soon, SETTINGS))
     publish(engine, 40)
     engine.store.close()
     upload_closed(place, data / "log")
     with pytest.raises(ArchiveError, match="has a log: restore into a directory without one"):
         restore(place, data, SETTINGS)
-    assert open_journal(data).store.retained_totals()[0] == 4
+    assert open_journal(data).store.retained.totals()[0] == 4
 
 
 def test_an_archive_without_a_segment_is_refused(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from embermq.archive.topic_runs import newest_topic_runs
 from embermq.http.resources.topics.one_topic import OneTopic
 from embermq.store.log.arrow import gather
 from embermq.store.log.by_topic.chosen_blocks import ChosenBlocks
-from embermq.store.log.records import Group, Kind
 from embermq.store.log.writer import Log
+from embermq.store.rows import Group, Kind
 from support.archives import upload_closed, writer_of
 
 EVER = 1 << 60
@@ -24,12 +24,12 @@ def blocks(request: pytest.FixtureRequest, tmp_path: Path) -> ArchivedBlocks:
     log = Log(tmp_path / "log", segment_bytes=1 << 20, segment_age_s=3600, sync=False)
     for number in range(GROUPS):
         if number % 10 == 0:
-            log.begin_segment()
+            log.close_segment()
         group = Group(log.next_offset)
         group.append(number * 1_000, Kind.PUBLISH, 1, b"all", bytes(200), b"client")
         group.append(number * 1_000, Kind.PUBLISH, 1, b"%d" % number, b"x", b"client")
         log.append(group, number * 1_000)
-    log.begin_segment()
+    log.close_segment()
     log.close()
     if request.param == "with topic indexes":
         list(ChosenBlocks(tmp_path / "log", OneTopic("all", 0, EVER)).batches(["offset"]))

@@ -10,10 +10,10 @@ import pytest
 
 from embermq.archive.archive import missing, open_archive
 from embermq.archive.retention import ArchiveRetention
-from embermq.store.journal import Journal
+from embermq.store.engines.disk import DiskStore
+from embermq.store.engines.opening import JournalSettings
 from embermq.store.log.identity import LogIdentity, log_identity, write_identity
 from embermq.store.log.reader import LogReader
-from embermq.store.opening import JournalSettings
 from support.archives import engine_with, publish, publish_slowly, read_all, wait_until, writer_of
 from support.store_contract import Engine
 from support.trimmed_log import SETTINGS, STEP_US, first_offset
@@ -78,7 +78,7 @@ def test_an_idle_server_archives_its_last_records(tmp_path: Path) -> None:
     engine = engine_with(data, place, old)
     publish(engine, 1)  # at an instant of 1970
     journal = engine.store
-    assert isinstance(journal, Journal)
+    assert isinstance(journal, DiskStore)
     log = journal._log  # what the committer does after some seconds without work
     assert log.close_old_segment(10_000_000)
     assert not log.close_old_segment(10_000_000)
@@ -164,7 +164,7 @@ def test_the_archive_of_another_log_is_refused(place: str, tmp_path: Path, caplo
     publish(second, 20)
     wait_until(lambda: count(second, "failures") > 0)
     second.store.close()
-    assert "is the archive of another log" in caplog.text and "name another prefix in store.archive" in caplog.text
+    assert "is the archive of another log" in caplog.text and "name another place in store.archive" in caplog.text
     assert open_archive(place).segments() == before
 
 

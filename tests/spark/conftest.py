@@ -1,8 +1,8 @@
-"""One Spark session for all tests, and logs written with the server's own writer."""
+"""One Spark session for all tests."""
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,6 @@ pytest.importorskip("delta")
 from pyspark.sql import SparkSession
 
 from embermq.spark import build_session, what_is_missing
-from support.recorded import Recorder
 
 TEST_SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
@@ -25,16 +24,14 @@ TEST_SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
 }
 
-WITHOUT_SPARK = Path(__file__).parent / "local"
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of this folder but those in `local` need Spark and share a session: `make test-spark` runs them alone.
+    """All tests of this folder need Spark and share a session: `make test-spark` runs them alone.
 
     On a busy machine Spark is slow, hence the long timeout.
     """
     for item in items:
-        if Path(__file__).parent in item.path.parents and WITHOUT_SPARK not in item.path.parents:
+        if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(900))
@@ -64,18 +61,3 @@ def spark(scratch: Path) -> Iterator[SparkSession]:
     session = build_session("local[2]", "embermq-tests", settings)
     yield session
     session.stop()
-
-
-@pytest.fixture
-def recorder(tmp_path: Path) -> Iterator[Callable[..., Recorder]]:
-    """Opens logs to write: `recorder()` opens the one in `tmp_path / "data"`."""
-    opened: list[Recorder] = []
-
-    def open_log(name: str = "data", **options: int) -> Recorder:
-        made = Recorder(tmp_path / name, **options)
-        opened.append(made)
-        return made
-
-    yield open_log
-    for made in opened:
-        made.close()

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from embermq.lake.lake import Lake
 from embermq.spark import batches
 from embermq.spark.jobs.job import Batch, Job
-from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import read_table
 from embermq.spark.pipeline import run
 from support.lakes import retained_of
@@ -40,7 +40,7 @@ class Applied:
                 raise ValueError(name)
 
         nothing: Any = None
-        job = Job(name=name, tables={}, columns=(), kinds=(), apply=apply, is_merged=is_merged)
+        job = Job(name=name, tables=(), columns=(), kinds=(), apply=apply, is_merged=is_merged)
         return job, Batch(nothing, 1, nothing)
 
     def run(self, jobs: list[tuple[Job, Batch]], is_large: bool) -> dict[str, float]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from embermq.spark.jobs.catalog import JobSettings
 from embermq.spark.pipeline import run
 from embermq.spark import build_session
-from embermq.spark.lake.lake import Lake
+from embermq.lake.lake import Lake
 from embermq.spark.lake.tables import read_table
 
 data, lake_directory, url = sys.argv[1:]

@@ -57,7 +57,7 @@ stream = spark.readStream.format("embermq").schema("topic string, payload binary
 LAKE = """
 import json, sys
 from embermq.instants import EPOCH
-from embermq.spark.lake.lake import Lake
+from embermq.lake.lake import Lake
 from embermq.spark.queries.as_of import retained_as_of, retained_history
 from embermq.spark.queries.registration import SchemaName, register_tables
 from embermq.spark.queries.silences import silences
@@ -85,13 +85,13 @@ REFUSED = """
 import sys
 from pathlib import Path
 from embermq.spark import PipelineError, build_session
-from embermq.spark.lake.lake import Lake
+from embermq.lake.lake import Lake
 from embermq.spark.pipeline import run
 data, lake = sys.argv[1:]
 for attempt in (
     lambda: run(Path(data), Lake(lake), once=True, session=spark),
     lambda: run(Path(data), Lake(lake), once=True, master="sc://127.0.0.1:1"),
-    lambda: Lake("hdfs://name/lake", spark),
+    lambda: use_spark(Lake("hdfs://name/lake"), spark),
     lambda: build_session(),
 ):
     try:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from embermq.spark.errors import PipelineError
+from embermq.lake.errors import PipelineError
+from embermq.lake.lake import Lake
 from embermq.spark.jobs.catalog import JobSettings
-from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import read_table
 from embermq.spark.pipeline import run
 from support.recorded import Recorder

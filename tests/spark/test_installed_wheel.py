@@ -1,4 +1,4 @@
-"""A program in a virtual environment with the wheel of this project, as docs/pipeline.md shows it."""
+"""A program in a virtual environment with the wheel of this project, as docs/spark.md shows it."""
 
 import os
 import re
@@ -65,7 +65,7 @@ def test_the_program_of_the_docs_runs_with_the_wheel_and_prints_no_traces(python
         made.publish(f"plant/{number}", b"%d" % number)
     made.close()
     local_lake(tmp_path / "ember-lake", made)
-    page = (ROOT / "docs" / "pipeline.md").read_text()
+    page = (ROOT / "docs" / "spark.md").read_text()
     (shown,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if 'format("delta")' in block]
     program = tmp_path / "program.py"
     program.write_text(shown + PROGRAM)

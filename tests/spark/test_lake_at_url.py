@@ -9,12 +9,13 @@ from typer.testing import CliRunner
 
 from embermq.commands.pipeline import app
 from embermq.errors import ConfigError
-from embermq.spark.errors import LakeError, LeaseLost
+from embermq.lake.errors import LakeError, LeaseLost
+from embermq.lake.lake import Lake
+from embermq.lake.progress import read_progress
 from embermq.spark.jobs import retained
 from embermq.spark.jobs.catalog import JobSettings
-from embermq.spark.lake.lake import Lake
+from embermq.spark.lake.hadoop_files import use_spark
 from embermq.spark.lake.lease import Lease, lease_state
-from embermq.spark.lake.progress import read_progress
 from embermq.spark.lake.tables import read_table
 from embermq.spark.lake.transactions import append_once
 from embermq.spark.pipeline import run
@@ -42,7 +43,6 @@ def check(spark: SparkSession, made: Recorder, lake: Lake) -> None:
     assert len(closed) + len(made.retained()) == sum(1 for event in made.retained_events if event[3] is not None)
 
 
-@pytest.mark.long
 def test_a_pipeline_that_lost_its_lease_in_mid_batch_changes_nothing_and_ends(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,7 +60,7 @@ def test_a_pipeline_that_lost_its_lease_in_mid_batch_changes_nothing_and_ends(
     monkeypatch.setattr(Lease, "_keep", lambda lease: None)  # it stands still, so it renews nothing
     with pytest.raises(LeaseLost, match=r"another pipeline has taken over file:.*lake \(epoch 2, this one had 1\)"):
         run(made.data, Lake(url), once=True, settings=SETTINGS, lease_s=LEASE_S)
-    lake = Lake(url, spark)
+    lake = use_spark(Lake(url), spark)
     assert taken_over == [120]
     check(spark, made, lake)
     assert read_progress(lake)["state"] == "done" and lease_state(lake)["ended"] is True

@@ -31,13 +31,14 @@ LAKE = "s3a://lakes/one"
 FIGHT = """
 import sys
 from embermq.spark import build_session
-from embermq.spark.errors import LakeError
-from embermq.spark.lake.lake import S3_STORE_SETTING, Lake
+from embermq.lake.errors import LakeError
+from embermq.lake.lake import S3_STORE_SETTING, Lake
+from embermq.spark.lake.hadoop_files import use_spark
 from embermq.spark.lake.lease import Lease
 
 lake = Lake(sys.argv[1])
 spark = build_session("local[2]", settings=lake.spark_settings())
-lake.use(spark)
+use_spark(lake, spark)
 jvm, hadoop = spark._jvm, spark._jsparkSession.sessionState().newHadoopConf()
 loader = spark._jsparkSession.sharedState().jarClassLoader()
 store = loader.loadClass("embermq.S3LogStore").getConstructors()[0]

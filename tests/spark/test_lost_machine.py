@@ -9,7 +9,7 @@ import pytest
 
 from embermq.archive.archive import open_archive
 from embermq.store.log.reader import LogReader
-from embermq.store.log.records import Kind
+from embermq.store.rows import Kind
 from support.archives import wait_until
 from support.ember_command import ember
 from support.pipeline_process import PipelineProcess

@@ -8,7 +8,7 @@ import pytest
 from embermq.instants import instant_us, microseconds
 from embermq.spark.errors import OptionError
 from embermq.spark.options import parse_sink_options, parse_source_options
-from embermq.store.log.records import Kind
+from embermq.store.rows import Kind
 
 
 def test_defaults_read_everything_to_the_end() -> None:

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from embermq import Broker
 from embermq.instants import EPOCH
-from embermq.spark.errors import NotKnown
+from embermq.lake.errors import NotKnown
+from embermq.lake.lake import Lake
+from embermq.lake.progress import read_progress
 from embermq.spark.jobs.catalog import JobSettings
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.progress import read_progress
 from embermq.spark.lake.tables import read_table
 from embermq.spark.options import parse_sink_options
 from embermq.spark.pipeline import run

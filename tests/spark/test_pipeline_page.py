@@ -1,4 +1,4 @@
-"""docs/pipeline.md: its settings run as they are, and what its Python examples import exists."""
+"""The pages of the pipeline: their settings run as they are, and what their Python examples import exists."""
 
 import json
 import os
@@ -18,14 +18,15 @@ import pytest
 from support.pipeline_process import PipelineProcess, settings_beside
 from support.recorded import Recorder
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "pipeline.md"
-SETTINGS = "\n".join(re.findall(r"^```toml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+DOCS = Path(__file__).parent.parent.parent / "docs"
+TEXT = "\n".join((DOCS / name).read_text() for name in ("pipeline.md", "tables.md", "spark.md"))
+SETTINGS = "\n".join(re.findall(r"^```toml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 COMMANDS = [
-    *re.findall(r"^\$ (ember .*?)(?: +#.*)?$", PAGE.read_text(), re.MULTILINE),
-    *(found.replace("\n", " ") for found in re.findall(r"`(ember [^`]* [^`]*[A-Z]+)`", PAGE.read_text())),
+    *re.findall(r"^\$ (ember .*?)(?: +#.*)?$", TEXT, re.MULTILINE),
+    *(found.replace("\n", " ") for found in re.findall(r"`(ember [^`]* [^`]*[A-Z]+)`", TEXT)),
 ]
-"""The commands of the page: those after a prompt, then those in its text with a placeholder such as TABLE."""
-IMPORTS = re.findall(r"^from (embermq[\w.]*) import ([\w, ]+)$", PAGE.read_text(), re.MULTILINE)
+"""The commands of the pages: those after a prompt, then those in its text with a placeholder such as TABLE."""
+IMPORTS = re.findall(r"^from (embermq[\w.]*) import ([\w, ]+)$", TEXT, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("module", "names"), IMPORTS)

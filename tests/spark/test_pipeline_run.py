@@ -13,18 +13,23 @@ from typer.testing import CliRunner
 
 from embermq.commands.pipeline import app
 from embermq.errors import ConfigError
-from embermq.spark.errors import LakeError, PipelineError, failure_reason
+from embermq.lake.errors import LakeError, PipelineError
+from embermq.lake.lake import Lake
+from embermq.lake.progress import read_progress
+from embermq.lake.schema import TABLES
+from embermq.lake.typed_tables import TypedTable
+from embermq.spark.errors import failure_reason
 from embermq.spark.jobs.catalog import JobSettings
-from embermq.spark.jobs.typed_tables import TypedTable
 from embermq.spark.lake.compaction import compact
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.progress import read_progress
-from embermq.spark.lake.tables import TABLES, read_table, table_names
+from embermq.spark.lake.tables import read_table, table_names
 from embermq.spark.pipeline import run
 from support.lakes import retained_of
 from support.recorded import Recorder
 
-SETTINGS = JobSettings(records_max=400, typed_tables=(TypedTable("numbers", "t/+", "number", levels=("", "which")),))
+SETTINGS = JobSettings(
+    records_max=400,
+    typed_tables=(TypedTable(name="numbers", topic_filter="t/+", format="number", levels=("", "which")),),
+)
 
 
 class Run:
@@ -60,7 +65,6 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     made.made.close()
 
 
-@pytest.mark.long
 def test_all_tables_are_there_and_equal_what_was_recorded(spark: SparkSession, ran: Run) -> None:
     ran.check(spark)
     expected = [name for name in TABLES if name != "gaps"]  # there is none
@@ -70,7 +74,6 @@ def test_all_tables_are_there_and_equal_what_was_recorded(spark: SparkSession, r
     assert (row["topic"], bytes(row["payload"]), row["qos"], row["retain"], row["client_id"]) == published[2:]
 
 
-@pytest.mark.long
 def test_every_table_is_compressed_with_zstd(ran: Run) -> None:
     files = [path for path in ran.lake.directory.rglob("*.parquet") if "_delta_log" not in path.parts]
     assert {path.relative_to(ran.lake.directory).parts[0] for path in files} >= {"messages", "retained", "numbers"}
@@ -79,7 +82,6 @@ def test_every_table_is_compressed_with_zstd(ran: Run) -> None:
         assert {group.column(number).compression for number in range(group.num_columns)} == {"ZSTD"}, path
 
 
-@pytest.mark.long
 def test_other_tools_read_the_tables(spark: SparkSession, ran: Run) -> None:
     deltalake = pytest.importorskip("deltalake")
     duckdb = pytest.importorskip("duckdb")
@@ -104,7 +106,6 @@ def ask(*arguments: str) -> str:
     return answered.output
 
 
-@pytest.mark.long
 def test_the_commands_answer(spark: SparkSession, ran: Run, tmp_path: Path) -> None:
     lake = ["--lake", str(ran.lake.directory)]
     data = ["--data", str(ran.made.data)]
@@ -148,7 +149,6 @@ def test_the_commands_answer(spark: SparkSession, ran: Run, tmp_path: Path) -> N
         CliRunner().invoke(app, ["as-of", "tuesday", *lake], catch_exceptions=False)
 
 
-@pytest.mark.long
 def test_a_run_resumes_compacts_and_rebuilds(spark: SparkSession, ran: Run) -> None:
     ran.publish(100)
     assert ran.run()["messages"] == 101
@@ -168,13 +168,14 @@ def test_a_run_resumes_compacts_and_rebuilds(spark: SparkSession, ran: Run) -> N
     assert values == sum(1 for one in ran.made.published if one[3] or not one[5])
 
 
-@pytest.mark.long
 def test_what_cannot_be_run_is_refused_in_one_sentence(spark: SparkSession, ran: Run, tmp_path: Path) -> None:
     with ran.lake.lock(0), pytest.raises(LakeError, match="another pipeline writes to"):
         ran.run()
     with pytest.raises(PipelineError, match="there is no job 'nonsense': expected one of messages"):
         ran.run(settings=JobSettings(only=("nonsense",)))
-    other = JobSettings(typed_tables=(TypedTable("numbers", "t/+", "number"),), only=("numbers",))
+    other = JobSettings(
+        typed_tables=(TypedTable(name="numbers", topic_filter="t/+", format="number"),), only=("numbers",)
+    )
     with pytest.raises(LakeError, match=r"the table numbers .* was built with levels \['', 'which'\]"):
         ran.run(settings=other)
     shutil.copytree(ran.lake.directory, tmp_path / "lake")
@@ -183,7 +184,6 @@ def test_what_cannot_be_run_is_refused_in_one_sentence(spark: SparkSession, ran:
         run(ran.made.data, Lake(tmp_path / "lake"), once=True, settings=JobSettings(only=("retained",)))
 
 
-@pytest.mark.long
 def test_a_log_that_fails_ends_the_run_with_its_reason(spark: SparkSession, tmp_path: Path) -> None:
     made = Run(tmp_path)
     only = JobSettings(records_max=100, only=("messages",))

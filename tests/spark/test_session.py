@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
+from embermq.lake.errors import PipelineError
 from embermq.spark import session
-from embermq.spark.errors import JavaMissing, PipelineError
+from embermq.spark.errors import JavaMissing
 from support.recorded import Recorder
 
 
@@ -110,16 +111,18 @@ def test_the_extra_allows_the_versions_that_were_tested() -> None:
     allowed = {requirement.name: requirement.specifier for requirement in map(Requirement, extra)}
     pinned = dict(line.split("==") for line in (root / "constraints.txt").read_text().splitlines() if "==" in line)
     oldest = re.findall(r"pyspark==([0-9.]+)", (root / "tools" / "oldest-spark").read_text())
-    assert sorted(allowed) == ["delta-spark", "pyspark"]
-    assert str(allowed["delta-spark"]) == f"=={pinned['delta-spark']}" == f"=={metadata.version('delta-spark')}"
+    assert allowed.keys() >= {"delta-spark", "deltalake", "pyspark"}
+    for name in allowed:
+        assert allowed[name].contains(pinned[name]) and allowed[name].contains(metadata.version(name))
+    assert str(allowed["delta-spark"]) == f"<4.5,>={session.TESTED_DELTA}"
     assert str(allowed["pyspark"]) == f"<={pinned['pyspark']},>={oldest[0]}"
 
 
 def test_delta_lake_is_the_one_for_the_installed_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     delta, pyspark = (metadata.version(name) for name in ("delta-spark", "pyspark"))
     assert f"io.delta:delta-spark_{pyspark.rpartition('.')[0]}_2.13:{delta}" == session.DELTA_PACKAGE
-    monkeypatch.setattr(session, "version", lambda name: "4.1.3")
-    assert session.delta_package() == f"io.delta:delta-spark_4.1_2.13:{delta}"
+    monkeypatch.setattr(session, "version", {"pyspark": "4.1.3", "delta-spark": "4.4.7"}.__getitem__)
+    assert session.delta_package() == "io.delta:delta-spark_4.1_2.13:4.4.7"
 
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)

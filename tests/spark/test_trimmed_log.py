@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from embermq.spark.lake.lake import Lake
+from embermq.lake.lake import Lake
 from embermq.store.log.reader import LogReader
 from support.pipeline_process import PipelineProcess, settings_beside
 from support.server_process import ServerProcess, client, persistent

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from embermq.sql.session import SqlSession, open_session
-from embermq.store.log.by_topic.topic_index import TopicIndex, build_topic_index, read_topic_index, topic_index_path
-from embermq.store.log.records import Group, Kind
+from embermq.store.log.by_topic.topic_index import topic_index_path
+from embermq.store.rows import Group, Kind
 from support.log_samples import NOW_US, open_log, segment_files
 
 MESSAGES = 20_000
@@ -120,20 +120,6 @@ def test_a_directory_that_cannot_be_written_is_read(tmp_path: Path) -> None:
         topic_index_path(tmp_path / "log", int(path.stem)).mkdir()  # nothing can be written there
     with open_session(tmp_path / "log", lambda as_of_us: iter(())) as session:
         assert answer(session, "select count(*) from messages where topic = 't/1'") == [[25]]
-
-
-def test_a_segment_with_too_many_topics_has_an_empty_index(tmp_path: Path) -> None:
-    import numpy as np
-    import pyarrow as pa
-
-    topics = [pa.array(["a", "b"]), pa.array(["a", "c"])]
-    index = TopicIndex(build_topic_index(iter(topics), np.array([1, 3]), 5))
-    assert index.is_complete and index.topics.to_pylist() == ["a", "b", "c"]
-    assert index.blocks_of(np.array([True, False, False])).tolist() == [0, 1]
-    assert index.blocks_of(np.array([False, False, True])).tolist() == [1]
-    full = TopicIndex(build_topic_index(iter(topics), np.array([1, 3]), 5, topics_max=2))
-    assert not full.is_complete and len(full.topics) == 0
-    assert read_topic_index(tmp_path / "none", 5) is None
 
 
 def test_trimming_removes_the_topic_index(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import embermq
 from embermq.protocol.topics import matches
 from embermq.sql.open_log import OpenLog
 from embermq.store.log.errors import LogCorrupt, NotALog
-from embermq.store.log.records import RETAIN_FLAG, Group, Kind
+from embermq.store.rows import RETAIN_FLAG, Group, Kind
 from support.ember_command import server, wire
 from support.log_samples import NOW_US, block_positions, flipped, open_log, segment_files
 

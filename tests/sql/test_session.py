@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from embermq.spark.errors import PipelineError
+from embermq.lake.errors import PipelineError
 from embermq.sql.session import RetainedRow, SqlSession, open_session
-from embermq.store.log.records import SESSION, SESSION_EXPIRY, SESSION_SEQUENCE, Group, Kind
+from embermq.store.records import SESSION, SESSION_EXPIRY, SESSION_SEQUENCE
+from embermq.store.rows import Group, Kind
 from support.log_samples import NOW_US, open_log
 
 EVENTS = [
@@ -60,6 +61,28 @@ def test_the_retained_set_of_now_and_as_of_an_instant(session: SqlSession) -> No
     assert answer(session, "select payload from retained_as_of('5')") == [[b"5000000"]]
     with pytest.raises(PipelineError, match="retained_as_of: 'soon' is not an instant such as"):
         session.rows("select * from retained_as_of('soon')")
+
+
+def test_what_only_looks_like_an_instant_is_left_as_it_is(session: SqlSession) -> None:
+    query = """select 'it''s retained_as_of(''5'')' as "retained_as_of('5')", $$retained_as_of('5')$$
+    -- retained_as_of('soon')
+    /* retained_as_of('soon') */"""
+    assert session.rows(query)[0][0] == "retained_as_of('5')"
+    assert answer(session, query) == [["it's retained_as_of('5')", "retained_as_of('5')"]]
+    assert answer(session, "select 'x' || payload::varchar from retained_as_of('5') -- 'it") == [["x5000000"]]
+
+
+def test_a_session_tells_what_a_query_has_read(session: SqlSession) -> None:
+    assert session.take_tables_read() == []
+    answer(session, "select count(*) from messages m join retained_as_of('5') r using (topic)")
+    assert session.take_tables_read() == ["messages", "retained_as_of(5)"]
+    answer(session, "select 'retained'")
+    assert session.take_tables_read() == []
+
+
+def test_a_lake_that_is_not_there_is_told(session: SqlSession) -> None:
+    with pytest.raises(PipelineError, match=r"retained_as_of: there is no lake: create one with `ember pipeline run`"):
+        session.rows("select * from lake.retained_as_of('5')")
 
 
 def test_what_clients_did(session: SqlSession) -> None:

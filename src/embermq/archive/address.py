@@ -1,4 +1,4 @@
-"""The address of an archive: which file system it means, and where in it.
+"""The address of an archive: which place it means.
 
 Owns: what an address may be. Credentials are no part of it: they come from the environment, as each file system's own
 tools take them.
@@ -6,25 +6,16 @@ tools take them.
 
 import os
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-from pyarrow import fs
-
+from embermq.archive.directory_place import DirectoryPlace
 from embermq.archive.errors import ArchiveError
+from embermq.archive.place import Place
+from embermq.extras import missing_extra
 
 EXPECTED: Final = "expected s3://BUCKET/PREFIX, gs://, abfs://, hdfs:// or a directory"
-CONNECT_TIMEOUT_S: Final = 5.0
-REQUEST_TIMEOUT_S: Final = 30.0
-S3_ATTEMPTS: Final = 3
-"""S3 is given up after so many attempts, in each of which nothing came for so long."""
-CLIENTS_TIMEOUT_S: Final = 10.0
-CLIENTS_ATTEMPTS: Final = 2
-"""As above, where clients wait for the answer: those behind them wait as well."""
-GS_RETRY_S: Final = 10.0
-"""How long a request to Google's store is repeated; by default pyarrow goes on for 15 minutes."""
 OPTIONS: Final = {
     "s3": ("endpoint_override", "region", "scheme"),
     "gs": ("anonymous", "endpoint_override", "scheme"),
@@ -35,12 +26,10 @@ _BY_URI: Final = ("abfs", "abfss", "hdfs", "viewfs")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an archive is. `directory` is set if that is a directory of this machine."""
+    """Where an archive is, and how messages show that."""
 
     shown: str
-    filesystem: fs.FileSystem
-    root: str
-    directory: Path | None
+    place: Place
 
 
 def check_address(text: str) -> str:
@@ -66,20 +55,23 @@ def check_address(text: str) -> str:
 
 
 def parse_address(text: str, for_clients: bool = False) -> Address:
-    """The file system and the place in it that an address means. `for_clients`: S3 is given up earlier."""
+    """The place that an address means. `for_clients`: S3 is given up earlier."""
     parts = _split(check_address(text))
     if parts.scheme in ("", "file"):
         directory = Path(os.path.abspath(unquote(parts.path) if parts.scheme else text))
-        return Address(str(directory), fs.LocalFileSystem(), str(directory), directory)
+        return Address(str(directory), DirectoryPlace(directory))
     shown = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
     try:
-        if parts.scheme in OPTIONS:
-            filesystem = _s3(parts, for_clients) if parts.scheme == "s3" else _gs(parts)
-            return Address(shown, filesystem, (parts.netloc + unquote(parts.path)).rstrip("/"), None)
-        filesystem, root = fs.FileSystem.from_uri(text)
+        from embermq.archive.remote_place import remote_place
+    except ModuleNotFoundError as error:
+        said = missing_extra(error, "archive")
+        if said is None:
+            raise
+        raise ArchiveError(f"the archive {shown} cannot be used: {said}") from None
+    try:
+        return Address(shown, remote_place(text, parts, for_clients))
     except (OSError, ValueError, ImportError, NotImplementedError) as error:
         raise ArchiveError(f"the archive {shown} cannot be used: {one_line(error)}") from None
-    return Address(shown, filesystem, root.rstrip("/"), None)
 
 
 def one_line(error: Exception) -> str:
@@ -94,29 +86,3 @@ def _split(text: str) -> SplitResult:
         return urlsplit(text) if "://" in text else SplitResult("", "", text, "", "")
     except ValueError:
         raise ArchiveError(f"{text} is not the address of an archive: {EXPECTED}") from None
-
-
-def _options(parts: SplitResult) -> dict[str, str]:
-    return {name: values[-1] for name, values in parse_qs(parts.query).items()}
-
-
-def _gs(parts: SplitResult) -> fs.GcsFileSystem:
-    options = _options(parts)
-    is_anonymous = options.pop("anonymous", "false") == "true"
-    return fs.GcsFileSystem(anonymous=is_anonymous, retry_time_limit=timedelta(seconds=GS_RETRY_S), **options)
-
-
-def _s3(parts: SplitResult, for_clients: bool) -> fs.S3FileSystem:
-    options = _options(parts)
-    is_elsewhere = "endpoint_override" in options or any(
-        os.environ.get(name) for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
-    )
-    if "region" not in options and not any(os.environ.get(name) for name in ("AWS_REGION", "AWS_DEFAULT_REGION")):
-        options["region"] = "us-east-1" if is_elsewhere else fs.resolve_s3_region(parts.netloc)
-    return fs.S3FileSystem(
-        **options,
-        connect_timeout=CONNECT_TIMEOUT_S,
-        request_timeout=CLIENTS_TIMEOUT_S if for_clients else REQUEST_TIMEOUT_S,
-        background_writes=False,
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=CLIENTS_ATTEMPTS if for_clients else S3_ATTEMPTS),
-    )

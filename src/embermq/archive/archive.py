@@ -64,8 +64,6 @@ def archived_log(objects: Objects) -> str | None:
 class Archive:
     """The archive of one log. Each call sees it as it is then; manifests are kept, since they never change."""
 
-    __slots__ = ("_manifests", "_objects", "log_id")
-
     def __init__(self, objects: Objects, log_id: str) -> None:
         self._objects: Final = objects
         self.log_id: Final = log_id

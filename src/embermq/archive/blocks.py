@@ -4,7 +4,7 @@ Owns: which segments lead without a gap to the beginning of the local log, and t
 Never: what the local log has. Any thread may use it; each call takes as long as the archive does.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,25 +13,18 @@ from threading import Lock
 from time import monotonic
 from typing import Final, final
 
-import numpy as np
-
 from embermq.archive.archive import Archive, open_archive
 from embermq.archive.errors import ArchiveDamaged, ArchiveError, NotArchived
 from embermq.archive.manifest import ArchivedSegment
 from embermq.store.errors import HistoryTrimmed
 from embermq.store.log.blocks import HEADER_BYTES
 from embermq.store.log.by_topic.topic_index import TopicIndex, parse_topic_index
+from embermq.store.log.entries import Entries, first_mismatch, runs
 from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.identity import LostRange, goes_on_at, read_identity
-from embermq.store.log.reader import runs
-from embermq.store.log.segments import (
-    FIRST_OFFSET,
-    INDEX_DTYPE,
-    SEGMENT_HEADER_BYTES,
-    Entries,
-    consistent,
-    first_mismatch,
-)
+from embermq.store.log.reader import ReadBlocks
+from embermq.store.log.segments import FIRST_OFFSET
+from embermq.store.segment import ENTRY_BYTES, SEGMENT_HEADER_BYTES
 
 READ_BYTES: Final = 1 << 20
 """What is read at once; a block may be larger."""
@@ -52,25 +45,16 @@ class BlockRun:
     entries: Entries
     data: bytes
 
+    def records(self, start: int, end: int) -> ReadBlocks:
+        """The records from an offset on and before another, of those that it has."""
+        first, following = self.entries.first_offset(0), self.entries.next_offset()
+        path = Path(f"{self.segment.name}.log")
+        return ReadBlocks(path, self.entries, self.data, max(start, first), min(end, following))
+
 
 @final
 class ArchivedBlocks:
     """The blocks of the archive of one log. Nothing is opened before the first question."""
-
-    __slots__ = (
-        "_address",
-        "_archive",
-        "_begins_us",
-        "_index_bytes",
-        "_indexes",
-        "_list_age_s",
-        "_listed_s",
-        "_lock",
-        "_log_directory",
-        "_lost",
-        "_segments",
-        "_unreached",
-    )
 
     def __init__(
         self, address: str, log_directory: Path, index_bytes: int = INDEX_BYTES, list_age_s: float = LIST_AGE_S
@@ -126,10 +110,10 @@ class ArchivedBlocks:
 
     def _offset_in(self, segment: ArchivedSegment, instant_us: int) -> int:
         entries = self.entries(segment)
-        block = int(entries["first_timestamp_us"].searchsorted(instant_us)) - 1
-        data = self.read(segment, entries[block : block + 1]).data
-        timestamps_us = np.frombuffer(data, "<i8", int(entries["records"][block]), HEADER_BYTES)
-        return int(entries["first_offset"][block]) + int(timestamps_us.searchsorted(instant_us))
+        block = entries.blocks_before(instant_us) - 1
+        data = self.read(segment, entries.part(block, block + 1)).data
+        timestamps_us = memoryview(data)[HEADER_BYTES : HEADER_BYTES + 8 * entries.records(block)].cast("q")
+        return entries.first_offset(block) + bisect_left(timestamps_us, instant_us)
 
     def is_over(self, segment: ArchivedSegment, log_begins: int) -> bool:
         """Whether a segment could not be read because its retention is over: the archive is listed again."""
@@ -166,9 +150,9 @@ class ArchivedBlocks:
 
     def _run(self, segment: ArchivedSegment, offset: int, size_bytes: int, before_offset: int) -> BlockRun:
         entries = self.entries(segment)
-        block = int(entries["first_offset"].searchsorted(offset, "right")) - 1
-        end = max(block + 1, int(entries["first_offset"].searchsorted(before_offset)))
-        return self.read(segment, next(runs(entries[block:end], OFFSET_MAX, size_bytes)))
+        block = entries.block_of(offset)
+        end = max(block + 1, entries.blocks_before_offset(before_offset))
+        return self.read(segment, next(runs(entries.part(block, end), OFFSET_MAX, size_bytes)))
 
     def topic_index(self, segment: ArchivedSegment) -> tuple[TopicIndex | None, int]:
         """Which topics a segment has in which blocks, if the archive knows it, and how many bytes were read for it."""
@@ -177,9 +161,7 @@ class ArchivedBlocks:
 
     def read(self, segment: ArchivedSegment, entries: Entries) -> BlockRun:
         """The blocks of neighbouring index entries."""
-        begin = int(entries["position"][0])
-        end = int(entries["position"][-1]) + int(entries["total_bytes"][-1])
-        data = self._opened().read(segment, begin, end)
+        data = self._opened().read(segment, entries.position(0), entries.end())
         bad = first_mismatch(data, entries, True)
         if bad is not None:
             raise ArchiveDamaged(
@@ -225,14 +207,15 @@ class ArchivedBlocks:
             if known is not None:
                 self._indexes.move_to_end(segment.name)
                 return known
-        entries = np.frombuffer(self._opened().read_index(segment), INDEX_DTYPE)
-        if not len(entries) or consistent(entries, SEGMENT_HEADER_BYTES, segment.first_offset) < len(entries):
+        entries = Entries(self._opened().read_index(segment))
+        sound = entries.consistent(SEGMENT_HEADER_BYTES, segment.first_offset)
+        if not sound or sound * ENTRY_BYTES < len(entries.data):
             raise ArchiveDamaged(
                 f"{segment.name}.idx of the archive {self._opened().shown} is damaged: it is not consistent in itself"
             )
         with self._lock:
             self._indexes[segment.name] = entries
-            while len(self._indexes) > 1 and sum(one.nbytes for one in self._indexes.values()) > self._index_bytes:
+            while len(self._indexes) > 1 and sum(len(one.data) for one in self._indexes.values()) > self._index_bytes:
                 self._indexes.popitem(last=False)
         return entries
 

@@ -22,8 +22,6 @@ CACHE_BYTES: Final = 1 << 30
 class SegmentCache:
     """Fetched segments, each as a log of its own. The one that was used the longest ago goes first."""
 
-    __slots__ = ("_archive", "_bytes_max", "_directory")
-
     def __init__(self, archive: Archive, directory: Path, bytes_max: int = CACHE_BYTES) -> None:
         self._archive: Final = archive
         self._directory: Final = directory

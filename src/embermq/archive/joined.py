@@ -7,16 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, final
 
-import pyarrow as pa
-
 from embermq.archive.blocks import ArchivedBlocks, BlockRun
 from embermq.archive.past.changes import ChangesPart, archived_changes
 from embermq.archive.past.rates import ArchivedOffsets, archived_offsets_at
 from embermq.archive.topic_runs import newest_topic_runs
-from embermq.store.log.arrow import SCHEMA, gather
 from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.identity import LostRange
-from embermq.store.log.reader import LogReader, cut
+from embermq.store.log.reader import LogReader, ReadBlocks
 
 
 @final
@@ -26,8 +23,6 @@ class JoinedLog:
     With an archive each call takes as long as that does, and may raise ArchiveError, and HistoryTrimmed for an instant
     that the archive does not reach back to; without one LogTrimmed says what the log no longer has.
     """
-
-    __slots__ = ("_archived", "_directory")
 
     def __init__(self, directory: Path, archived: ArchivedBlocks | None = None) -> None:
         self._directory: Final = directory
@@ -58,17 +53,17 @@ class JoinedLog:
             raise LogTrimmed(first - 1, first)
         return self._archived.offset_at(instant_us, first)
 
-    def batches(self, start: int, end: int, rows: int, size: int) -> Iterator[pa.RecordBatch]:
-        """The records from `start` up to, not including, `end`, which must be durable; as `LogReader.batches`.
+    def runs(self, start: int, end: int, rows: int, size: int) -> Iterator[ReadBlocks]:
+        """The records from `start` up to, not including, `end`, which must be durable; as `LogReader.runs`.
 
         If they are trimmed meanwhile, the archive is read from there on.
         """
         while start < end:
             reader = LogReader(self._directory)
             try:
-                for batch in reader.batches(start, end, rows=rows, bytes=size):
-                    start = batch.column("offset")[-1].as_py() + 1
-                    yield batch
+                for read in reader.runs(start, end, rows=rows, bytes=size):
+                    start = read.end
+                    yield read
                 return
             except LogTrimmed as error:
                 if self._archived is None:
@@ -76,8 +71,9 @@ class JoinedLog:
                 start = self._archived.goes_on_at(error.offset)
             run = self._archived.run(start, reader.bounds()[0], size)
             if run is not None:
-                yield from cut(_records(run, start, end), rows, size)
-                start = int(run.entries["first_offset"][-1]) + int(run.entries["records"][-1])
+                read = run.records(start, end)
+                yield read
+                start = read.end
 
     def archived_blocks(self, start: int, end: int, size_bytes: int) -> BlockRun | None:
         """The first blocks of those that hold the records from `start` on, before `end`; None if the log has them.
@@ -92,18 +88,18 @@ class JoinedLog:
 
     def archived_topic(
         self, topic_name: str, since_us: int, until_us: int, before_offset: int
-    ) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
-        """Records among which are all of one topic that only the archive has, before an offset, the newest batch first.
+    ) -> Iterator[tuple[int, int, ReadBlocks | None]]:
+        """Records among which are all of one topic that only the archive has, before an offset, newest blocks first.
 
-        Each batch with its lowest offset and the bytes that were read for it; None if nothing was found in these.
+        Each time with the lowest offset and the bytes that were read; None if nothing was found in these.
         """
         if self._archived is None:
             return
         log_begins = LogReader(self._directory).bounds()[0]
         before_offset = min(before_offset, log_begins)
         for found in newest_topic_runs(self._archived, topic_name, since_us, until_us, before_offset, log_begins):
-            batch = None if found.run is None else _records(found.run, 0, before_offset)
-            yield found.first_offset, found.read_bytes, batch
+            read = None if found.run is None else found.run.records(0, before_offset)
+            yield found.first_offset, found.read_bytes, read
 
     def archived_changes(
         self, topic_name: str, since_us: int, from_offset: int, before_offset: int
@@ -143,11 +139,3 @@ class JoinedLog:
 def _without_lost(lost: Sequence[LostRange], offset: int) -> int:
     """An offset, as if those that were lost with a machine had not been."""
     return offset - sum(following - first for first, following in lost if following <= offset)
-
-
-def _records(run: BlockRun, start: int, end: int) -> pa.RecordBatch:
-    """The records of a run from an offset on and before another."""
-    batch = gather(run.data, run.entries, SCHEMA.names)
-    first = int(run.entries["first_offset"][0])
-    skipped = max(0, start - first)
-    return batch.slice(skipped, max(0, min(batch.num_rows, end - first) - skipped))

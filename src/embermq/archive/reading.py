@@ -21,8 +21,6 @@ ATTEMPTS: Final = 3
 class ArchivedRecords:
     """The records of an archive. Segments are fetched into a cache, one after the other."""
 
-    __slots__ = ("_archive", "_cache")
-
     def __init__(self, archive: Archive, cache: SegmentCache) -> None:
         self._archive: Final = archive
         self._cache: Final = cache

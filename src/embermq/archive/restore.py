@@ -13,18 +13,16 @@ from pathlib import Path
 from typing import Final, final
 from uuid import uuid4
 
-import numpy as np
-
 from embermq.archive.address import parse_address
 from embermq.archive.archive import Archive, archived_log, missing, open_archive
 from embermq.archive.errors import ArchiveError
 from embermq.archive.manifest import ArchivedCheckpoint, ArchivedSegment
 from embermq.archive.objects import Objects
-from embermq.store.directory import DataDirectory
+from embermq.store.engines.directory import DataDirectory
+from embermq.store.engines.opening import JournalSettings, open_state
 from embermq.store.log.checkpoint import Checkpoint, CheckpointWriter, checkpoint_path
 from embermq.store.log.errors import LogCorrupt
 from embermq.store.log.identity import LogIdentity, write_identity
-from embermq.store.log.records import SESSION_SEQUENCE, Kind
 from embermq.store.log.segments import (
     FIRST_OFFSET,
     encode_segment_header,
@@ -34,7 +32,8 @@ from embermq.store.log.segments import (
     sync_directory,
 )
 from embermq.store.log.writer import Log
-from embermq.store.opening import JournalSettings, open_state
+from embermq.store.records import SESSION_SEQUENCE
+from embermq.store.rows import Kind
 from embermq.store.state.state import State
 
 LOST_OFFSETS_MIN: Final = 1_000_000_000
@@ -194,18 +193,17 @@ class _Restoration:
         self._archive.fetch_checkpoint(archived, self._log_directory)
         acknowledged: dict[int, int] = {}
         oldest: int | None = None
-        for found in Checkpoint(self._log_directory, archived.offset).groups():
-            group = found.group
-            for row, kind in enumerate(group.kinds):
-                if kind == Kind.ACKNOWLEDGED:
-                    session_id, sequence = SESSION_SEQUENCE.unpack_from(group.payloads[row])
+        for rows in Checkpoint(self._log_directory, archived.offset).rows():
+            for row in rows:
+                if row.kind == Kind.ACKNOWLEDGED:
+                    session_id, sequence = SESSION_SEQUENCE.unpack_from(row.payload)
                     acknowledged[session_id] = sequence
-                elif kind == Kind.QUEUED:
-                    session_id, first = SESSION_SEQUENCE.unpack_from(group.payloads[row])
-                    entries = np.frombuffer(group.payloads[row], "<u8", offset=SESSION_SEQUENCE.size)
+                elif row.kind == Kind.QUEUED:
+                    session_id, first = SESSION_SEQUENCE.unpack_from(row.payload)
+                    entries = memoryview(row.payload)[SESSION_SEQUENCE.size :].cast("Q")
                     owed = entries[max(0, acknowledged.get(session_id, 0) + 1 - first) :]
                     if len(owed):
-                        offset = int(owed.min()) >> 3  # `queue_entry`
+                        offset = min(owed) >> 3  # `queue_entry`
                         oldest = offset if oldest is None else min(oldest, offset)
         return oldest
 
@@ -228,8 +226,8 @@ class _Restoration:
             try:
                 writer = CheckpointWriter(self._log_directory, goes_on_at, log.last_timestamp_us)
                 try:
-                    for record in state.view().records(log.last_timestamp_us):
-                        writer.add(*record)
+                    for row in state.view().rows(log.last_timestamp_us):
+                        writer.add(row)
                     writer.finish()
                 finally:
                     writer.abandon()

@@ -21,18 +21,6 @@ MEMORY_BYTES: Final = 32 << 20
 class ArchivedStretches(TrimmedLog):
     """The stretches of the archive of one log."""
 
-    __slots__ = (
-        "_blocks",
-        "_fetched_bytes",
-        "_kept",
-        "_kept_bytes",
-        "_lock",
-        "_memory_bytes",
-        "_order",
-        "_past",
-        "_read_bytes",
-    )
-
     def __init__(
         self,
         blocks: ArchivedBlocks,
@@ -104,8 +92,4 @@ class ArchivedStretches(TrimmedLog):
 
 
 def _stretch(run: BlockRun) -> Stretch:
-    positions: list[int] = run.entries["position"].tolist()
-    offsets: list[int] = run.entries["first_offset"].tolist()
-    positions.append(positions[-1] + int(run.entries["total_bytes"][-1]))
-    offsets.append(offsets[-1] + int(run.entries["records"][-1]))
-    return Stretch(Path(f"{run.segment.name}.log"), run.data, offsets, positions)
+    return Stretch(Path(f"{run.segment.name}.log"), run.data, run.entries.offsets(), run.entries.positions())

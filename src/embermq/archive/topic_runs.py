@@ -1,16 +1,13 @@
 """The blocks of an archive that may have messages of one topic, newest or oldest first."""
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from embermq.archive.blocks import READ_BYTES, UNREACHED_US, ArchivedBlocks, BlockRun
 from embermq.archive.errors import NotArchived
 from embermq.archive.manifest import ArchivedSegment
-from embermq.store.log.segments import Entries
+from embermq.store.log.entries import Entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +54,10 @@ def _newest_of(
     chosen, read_bytes = _chosen(blocks, segment, topic_name)
     if chosen is None or len(chosen):
         entries = blocks.entries(segment)
-        read_bytes += entries.nbytes
-        chosen = np.arange(len(entries)) if chosen is None else chosen
+        read_bytes += len(entries.data)
         for part in _newest_parts(entries, _in_span(entries, chosen, since_us, until_us, before_offset)):
             run = blocks.read(segment, part)
-            yield TopicRun(int(part["first_offset"][0]), read_bytes + len(run.data), run)
+            yield TopicRun(part.first_offset(0), read_bytes + len(run.data), run)
             read_bytes = 0
     yield TopicRun(segment.first_offset, read_bytes, None)
 
@@ -76,53 +72,49 @@ def oldest_topic_runs(
         chosen, read_bytes = _chosen(blocks, segment, topic_name)
         if chosen is None or len(chosen):
             entries = blocks.entries(segment)
-            read_bytes += entries.nbytes
-            chosen = np.arange(len(entries)) if chosen is None else chosen
-            chosen = chosen[chosen >= int(entries["first_offset"].searchsorted(from_offset, "right")) - 1]
-            for part in _oldest_parts(entries, _in_span(entries, chosen, since_us, UNREACHED_US, log_begins)):
+            read_bytes += len(entries.data)
+            first = entries.block_of(from_offset)
+            found = _in_span(entries, chosen, since_us, UNREACHED_US, log_begins)
+            for part in _oldest_parts(entries, [number for number in found if number >= first]):
                 run = blocks.read(segment, part)
-                next_offset = int(part["first_offset"][-1]) + int(part["records"][-1])
-                yield OldTopicRun(next_offset, read_bytes + len(run.data), run)
+                yield OldTopicRun(part.next_offset(), read_bytes + len(run.data), run)
                 read_bytes = 0
         yield OldTopicRun(segment.next_offset, read_bytes, None)
 
 
-def _chosen(blocks: ArchivedBlocks, segment: ArchivedSegment, topic_name: str) -> tuple[NDArray[np.int64] | None, int]:
+def _chosen(blocks: ArchivedBlocks, segment: ArchivedSegment, topic_name: str) -> tuple[list[int] | None, int]:
     """The numbers of the blocks that have the topic, None if that is not known; and how many bytes were read."""
     index, read_bytes = blocks.topic_index(segment)
     if index is None or not index.is_complete:
         return None, read_bytes
-    wanted = np.asarray(pc.equal(index.topics, topic_name)).astype(np.bool_)
-    return index.blocks_of(wanted).astype(np.int64), read_bytes
+    number = index.number_of(topic_name.encode())
+    return [] if number is None else index.blocks_of((number,)), read_bytes
 
 
 def _in_span(
-    entries: Entries, chosen: NDArray[np.int64], since_us: int, until_us: int, before_offset: int
-) -> NDArray[np.int64]:
-    """Those of some blocks that may have records of a time before an offset."""
-    firsts_us = entries["first_timestamp_us"]
-    end = min(int(firsts_us.searchsorted(until_us)), int(entries["first_offset"].searchsorted(before_offset)))
-    begin = max(0, int(firsts_us.searchsorted(since_us)) - 1)  # the one before may end later
-    return chosen[(chosen >= begin) & (chosen < end)]
+    entries: Entries, chosen: list[int] | None, since_us: int, until_us: int, before_offset: int
+) -> Sequence[int]:
+    """Those of some blocks, or of all, that may have records of a time before an offset."""
+    end = min(entries.blocks_before(until_us), entries.blocks_before_offset(before_offset))
+    begin = max(0, entries.blocks_before(since_us) - 1)  # the one before may end later
+    return range(begin, end) if chosen is None else [number for number in chosen if begin <= number < end]
 
 
-def _newest_parts(entries: Entries, chosen: NDArray[np.int64]) -> Iterator[Entries]:
+def _newest_parts(entries: Entries, chosen: Sequence[int]) -> Iterator[Entries]:
     """Neighbouring entries that have the chosen blocks, newest first, each as many as are read at once."""
-    positions = entries["position"]
     last = len(chosen) - 1
     while last >= 0:
-        end = int(positions[chosen[last]]) + int(entries["total_bytes"][chosen[last]])
-        first = min(last, int(positions[chosen].searchsorted(end - READ_BYTES)))
-        yield entries[chosen[first] : chosen[last] + 1]
+        begin = entries.end(chosen[last]) - READ_BYTES
+        first = min(last, bisect_left(chosen, begin, key=entries.position))
+        yield entries.part(chosen[first], chosen[last] + 1)
         last = first - 1
 
 
-def _oldest_parts(entries: Entries, chosen: NDArray[np.int64]) -> Iterator[Entries]:
+def _oldest_parts(entries: Entries, chosen: Sequence[int]) -> Iterator[Entries]:
     """As `_newest_parts`, oldest first."""
-    ends = (entries["position"] + entries["total_bytes"])[chosen]
     first = 0
     while first < len(chosen):
-        begin = int(entries["position"][chosen[first]])
-        after = max(first + 1, int(ends.searchsorted(begin + READ_BYTES, "right")))
-        yield entries[chosen[first] : chosen[after - 1] + 1]
+        end = entries.position(chosen[first]) + READ_BYTES
+        after = max(first + 1, bisect_right(chosen, end, key=entries.end))
+        yield entries.part(chosen[first], chosen[after - 1] + 1)
         first = after

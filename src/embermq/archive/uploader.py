@@ -24,12 +24,13 @@ from embermq.archive.retention import ArchiveRetention, expired
 from embermq.archive.stretches import ArchivedStretches
 from embermq.archive.writer import ArchiveWriter
 from embermq.named_thread import NamedThread
+from embermq.store.engines.retention import Archiver
 from embermq.store.log.checkpoint import Checkpoint, checkpoint_offsets
 from embermq.store.log.errors import LogError
 from embermq.store.log.identity import log_identity
 from embermq.store.log.reader import LogReader
-from embermq.store.log.segments import SegmentInfo, first_offsets
-from embermq.store.retention import Archiver
+from embermq.store.log.segments import first_offsets
+from embermq.store.segment import Segment
 
 CHECK_S: Final = 10.0
 """How often the uploader looks for something to do without being told."""
@@ -214,7 +215,7 @@ class Uploader(Archiver):
             self._the_writer().claim()
         return True
 
-    def _is_new(self, info: SegmentInfo) -> bool:
+    def _is_new(self, info: Segment) -> bool:
         known = self._segments.get(info.first_offset)
         if known is None:
             return (".log", info.first_offset) not in self._damaged
@@ -237,7 +238,7 @@ class Uploader(Archiver):
             if offset <= up_to and offset not in self._checkpoints and (".ckpt", offset) not in self._damaged
         ]
 
-    def _upload_segment(self, reader: LogReader, info: SegmentInfo) -> None:
+    def _upload_segment(self, reader: LogReader, info: Segment) -> None:
         try:
             entries = reader.entries(info.first_offset, info.blocks)
             archived = self._the_writer().upload_segment(info, entries)
@@ -290,7 +291,7 @@ class Uploader(Archiver):
         self._worked_from_s = self._now_s()
         self._uploaded_bytes += size_bytes
 
-    def _count(self, segments: Sequence[SegmentInfo]) -> None:
+    def _count(self, segments: Sequence[Segment]) -> None:
         self._pending_bytes = sum(
             info.size_bytes
             for info in segments

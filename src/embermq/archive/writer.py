@@ -27,17 +27,16 @@ from embermq.archive.manifest import (
 from embermq.archive.objects import CHUNK_BYTES, Objects
 from embermq.store.log.by_topic.topic_index import read_topic_index
 from embermq.store.log.checkpoint import Checkpoint
+from embermq.store.log.entries import Entries, first_mismatch, runs
 from embermq.store.log.errors import LogCorrupt
 from embermq.store.log.identity import LogIdentity
-from embermq.store.log.reader import runs
 from embermq.store.log.segments import (
     SEGMENT_HEADER_BYTES,
     TOPIC_INDEX_SUFFIX,
-    Entries,
-    SegmentInfo,
     check_segment_header,
-    first_mismatch,
+    encode_segment_header,
 )
+from embermq.store.segment import Segment
 
 Pace = Callable[[int], None]
 """Is told the size of each piece before it is sent; may wait, or raise to give the upload up."""
@@ -46,8 +45,6 @@ Pace = Callable[[int], None]
 @final
 class ArchiveWriter:
     """The archive of one log, written. For one thread."""
-
-    __slots__ = ("_archive", "_identity", "_objects", "_pace")
 
     def __init__(self, objects: Objects, identity: LogIdentity, pace: Pace = lambda size_bytes: None) -> None:
         self._objects: Final = objects
@@ -72,7 +69,7 @@ class ArchiveWriter:
         if owner != log_id:
             raise ArchiveError(
                 f"{self._objects.shown} is the archive of another log ({owner}, this one is {log_id}): name another"
-                " prefix in store.archive"
+                " place in store.archive, or for the backup"
             )
         self._claim_generation()
 
@@ -98,19 +95,24 @@ class ArchiveWriter:
         claimed = Generation(own.generation, own.token, lost_from, first_offset, _now())
         self._objects.write_bytes(claimed.name + MANIFEST_SUFFIX, to_json(claimed))
 
-    def upload_segment(self, info: SegmentInfo, entries: Entries) -> ArchivedSegment:
-        """Upload a closed segment with its index; `entries` are its whole index. LogCorrupt if it is damaged here."""
-        name = object_name(SEGMENTS, info.first_offset, self._identity.generation)
+    def upload_segment(self, info: Segment, entries: Entries) -> ArchivedSegment:
+        """Upload a segment with its index. LogCorrupt if it is damaged here.
+
+        `entries` are its whole index, or the end of it: then the uploaded segment begins at the first block of these.
+        """
+        is_whole = len(entries) == info.blocks
+        first_offset = info.first_offset if is_whole else entries.first_offset(0)
+        name = object_name(SEGMENTS, first_offset, self._identity.generation)
         manifest = ArchivedSegment(
-            info.first_offset,
+            first_offset,
             info.next_offset,
-            info.first_timestamp_us,
+            info.first_timestamp_us if is_whole else entries.first_timestamp_us(0),
             info.last_timestamp_us,
-            info.blocks,
+            len(entries),
             self._identity.generation,
-            log=self._upload(f"{name}.log", _checked_blocks(info, entries)),
-            index=self._upload(f"{name}.idx", iter((entries.tobytes(),))),
-            topics=self._upload_topics(info, name),
+            log=self._upload(f"{name}.log", _checked_blocks(info, entries, first_offset)),
+            index=self._upload(f"{name}.idx", iter((entries.moved_to(SEGMENT_HEADER_BYTES).data,))),
+            topics=self._upload_topics(info, name) if is_whole else None,
         )
         self._objects.write_bytes(name + MANIFEST_SUFFIX, to_json(manifest))
         return manifest
@@ -148,7 +150,7 @@ class ArchiveWriter:
         self._objects.write(name, measured())
         return ArchivedFile(size_bytes, digest.hexdigest())
 
-    def _upload_topics(self, info: SegmentInfo, name: str) -> ArchivedFile | None:
+    def _upload_topics(self, info: Segment, name: str) -> ArchivedFile | None:
         """The topic index, if a reader has made one."""
         path = info.path.with_suffix(TOPIC_INDEX_SUFFIX)
         if read_topic_index(path, info.next_offset) is None:
@@ -156,16 +158,20 @@ class ArchiveWriter:
         return self._upload(name + TOPIC_INDEX_SUFFIX, _pieces(path))
 
 
-def _checked_blocks(info: SegmentInfo, entries: Entries) -> Iterator[bytes]:
-    """A segment file without what a failed write may have left at its end; each block is compared with its checksum."""
+def _checked_blocks(info: Segment, entries: Entries, first_offset: int) -> Iterator[bytes]:
+    """A segment file that begins at an offset, without what a failed write may have left at its end.
+
+    Each block is compared with its checksum.
+    """
     with open(info.path, "rb") as file:
         header = file.read(SEGMENT_HEADER_BYTES)
         check_segment_header(info.path, header, info.first_offset)
-        yield header
+        yield header if first_offset == info.first_offset else encode_segment_header(first_offset)
+        if len(entries):
+            file.seek(entries.position(0))
         for run in runs(entries, 1 << 62, CHUNK_BYTES):
-            position = int(run["position"][0])
-            data = file.read(int(run["total_bytes"].sum(dtype="i8")))
-            bad = position if len(data) < int(run["total_bytes"].sum(dtype="i8")) else first_mismatch(data, run, True)
+            data = file.read(run.end() - run.position(0))
+            bad = first_mismatch(data, run, True)
             if bad is not None:
                 raise LogCorrupt(str(info.path), bad, "the block does not match its checksum or its index entry")
             yield data

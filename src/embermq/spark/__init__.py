@@ -1,9 +1,10 @@
 """The data pipeline on Spark: the log as tables, the retained set as of any instant, and rows published to a server.
 
-source/   the log as rows                      lake/      the directory of tables
-sink/     rows published to a server           jobs/      streams from the log to the tables
-queries/  as of, SQL, audit, on Spark          local/     as of, SQL, report, without Spark
-pipeline  runs all jobs
+source/   the log as rows                      lake/      writing the tables of a lake
+sink/     rows published to a server           jobs/      from the log to the tables
+queries/  as of, SQL, audit                    pipeline   runs all jobs
+
+What needs no Spark is in `embermq.lake`.
 
 `register(spark)` adds the format "embermq" to a session; with the package installed Spark also finds it by itself, if
 it looks with this Python, which importing this package before the session is made sees to.
@@ -12,7 +13,8 @@ Importing this package imports no Spark, so that a command can say what is missi
 
 from typing import TYPE_CHECKING
 
-from embermq.spark.errors import JavaMissing, LakeError, OptionError, PipelineError, SparkMissing
+from embermq.lake.errors import LakeError, PipelineError
+from embermq.spark.errors import JavaMissing, OptionError, SparkMissing
 from embermq.spark.session import build_session, use_this_python, what_is_missing
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from embermq.instants import EPOCH
-from embermq.spark.errors import PipelineError
+from embermq.lake.checkpoint_rows import stage_checkpoint
+from embermq.lake.errors import PipelineError
+from embermq.lake.known import recorded
+from embermq.lake.lake import Lake
+from embermq.lake.logs.readable import ReadableLog
 from embermq.spark.jobs.reseeding import RESEEDS, Seed
 from embermq.spark.lake.gaps import record_gap
-from embermq.spark.lake.known import recorded
-from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.scratch import Scratch
 from embermq.spark.lake.tables import read_table
-from embermq.spark.source.checkpoint_rows import stage_checkpoint
-from embermq.spark.source.logs.readable import ReadableLog
 from embermq.store.log.checkpoint import Checkpoint
 from embermq.store.log.segments import FIRST_OFFSET
 

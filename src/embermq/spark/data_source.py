@@ -33,7 +33,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from embermq.spark.errors import PipelineError, bad_option
+from embermq.lake.errors import PipelineError
+from embermq.spark.errors import bad_option
 from embermq.spark.options import parse_sink_options, parse_source_options
 from embermq.spark.sink.writer import EmberStreamWriter, EmberWriter, check_sink_schema
 from embermq.spark.source.columns import source_schema

@@ -17,10 +17,11 @@ from embermq.archive.address import check_address
 from embermq.archive.errors import ArchiveError
 from embermq.instants import EXPECTED as INSTANT_EXPECTED
 from embermq.instants import instant_us
-from embermq.spark.errors import bad_option, is_url
-from embermq.spark.source.logs.location import TIMEOUT_S, LogLocation
-from embermq.spark.source.topic_masks import filter_problem
-from embermq.store.log.records import Kind
+from embermq.lake.errors import is_url
+from embermq.lake.logs.location import TIMEOUT_S, LogLocation
+from embermq.lake.topic_masks import filter_problem
+from embermq.spark.errors import bad_option
+from embermq.store.rows import Kind
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -132,6 +133,18 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
         min_partitions=read.one("minPartitions", _whole(1), os.cpu_count() or 1),
         fail_on_data_loss=read.one("failOnDataLoss", _flag, True),
     )
+
+
+def location_options(location: LogLocation, ca_file: Path) -> dict[str, str]:
+    """The options that name a location. Its authorities are written to a file."""
+    if location.authorities is not None:
+        ca_file.parent.mkdir(parents=True, exist_ok=True)
+        ca_file.write_text(location.authorities)
+    given = {"path": location.path, "server": location.server}
+    if location.server is not None:
+        given |= {"token": location.token, "timeoutSeconds": str(location.timeout_s)}
+        given |= {"caFile": None if location.authorities is None else str(ca_file)}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _location(read: "_Reader") -> LogLocation:

@@ -15,30 +15,36 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, final
 
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no types
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from embermq.lake.damage import check_tables
+from embermq.lake.definitions import check_definition, has_definition
+from embermq.lake.delta import claim_table, gap_identifiers, newest_epoch
+from embermq.lake.errors import LeaseLost, PipelineError
+from embermq.lake.lake import LOCK_WAIT_S, Lake
+from embermq.lake.logs.location import LogLocation, directory_location
+from embermq.lake.logs.opening import open_log
+from embermq.lake.logs.readable import ReadableLog
+from embermq.lake.positions import Positions, check_log
+from embermq.lake.progress import JobProgress, write_progress
+from embermq.lake.reserve import LakeReserve
+from embermq.lake.schema import GAPS
+from embermq.lake.stored_files import plain
+from embermq.spark import register
 from embermq.spark.after_gap import after_gap, is_at_gap
 from embermq.spark.batches import BatchContext, run_batch
-from embermq.spark.class_archive import make_archive
-from embermq.spark.errors import LeaseLost, PipelineError, failure_reason, whole_text
+from embermq.spark.errors import failure_reason, whole_text
 from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
 from embermq.spark.jobs.job import Job
 from embermq.spark.jobs.preparation import prepare_job, reset_job
-from embermq.spark.lake.damage import check_tables
-from embermq.spark.lake.definitions import check_definition, has_definition
-from embermq.spark.lake.gaps import NAME as GAPS
-from embermq.spark.lake.gaps import gap_transaction
-from embermq.spark.lake.lake import LOCK_WAIT_S, Lake
+from embermq.spark.lake.hadoop_files import use_spark
 from embermq.spark.lake.lease import LEASE_S, Lease
 from embermq.spark.lake.maintenance import Maintenance
-from embermq.spark.lake.positions import Positions
-from embermq.spark.lake.progress import JobProgress, write_progress
-from embermq.spark.lake.scratch import Scratch
-from embermq.spark.lake.tables import GAPS_SCHEMA, create_table
-from embermq.spark.lake.transactions import claim_table, newest_epoch
-from embermq.spark.lake_reserve import LakeReserve
+from embermq.spark.lake.scratch import Scratch, is_local
+from embermq.spark.lake.tables import create_table
 from embermq.spark.queries.registration import SchemaName, register_tables
 from embermq.spark.schedule import Plan, Turn, next_plan, pause_s
 from embermq.spark.session import (
@@ -50,9 +56,6 @@ from embermq.spark.session import (
     check_launch,
     launch_java,
 )
-from embermq.spark.source.logs.location import LogLocation, directory_location
-from embermq.spark.source.logs.opening import open_log
-from embermq.spark.source.logs.readable import ReadableLog
 from embermq.store.errors import StoreError
 from embermq.store.log.errors import LogLost, LogTrimmed
 from embermq.store.log.identity import past_lost
@@ -109,22 +112,21 @@ def run(
             inherited = (_lock(lake, opened, jobs, chosen, lock_wait_s, leaving),)
         leaving.enter_context(_signals(stopping))
         if session is None:
-            launch_java(master, session_settings, lake.java_log("pipeline"), inherited, makes_archive=once)
+            launch_java(master, session_settings, lake.java_log("pipeline"), inherited)
         with _reasons(lake.place):  # Spark opens the file system of the lake
             spark = session or build_session(master, "embermq pipeline", session_settings, source=False)
+            if not is_local(spark):
+                register(spark)
         lease = _take(spark, lake, opened, jobs, chosen, lease_s, leaving)
         if location.directory is not None:
             lake.keep_data_directory(location.directory)
         scratch = Scratch(spark, lake)
         leaving.callback(scratch.close)
-        positions = Positions(lake, opened)  # as they are now that no other pipeline writes
+        positions = Positions(lake, opened)
         named = {job.name: job for job in jobs}
         context = BatchContext(spark, location, opened, lake, named, positions, scratch)
         with _signals(stopping):  # once more: a Spark session brings a handler of its own
-            done = _Run(context, chosen, end, report, lease, catalog).run(stopping)
-    if not stopping.is_set():
-        make_archive(spark)
-    return done
+            return _Run(context, chosen, end, report, lease, catalog).run(stopping)
 
 
 def _lock(
@@ -135,8 +137,8 @@ def _lock(
     After kill -9 of this process Java may run a moment longer; with the descriptor it keeps the lock that long.
     """
     lake.open()
-    Positions(lake, log)  # refuses the lake of another log
     descriptor = leaving.enter_context(lake.lock(wait_s))
+    check_log(lake, log)
     _check_definitions(lake, jobs, settings.rebuild)
     check_tables(lake)
     return descriptor
@@ -154,19 +156,19 @@ def _take(
     """Become the writer of a lake: its epoch, and at a URL its lease."""
     leaving.callback(_leave, lake)
     if lake.is_local:
-        epochs = [newest_epoch(spark, lake.table(name)) for name in lake.table_names()]
+        epochs = [newest_epoch(lake, name) for name in lake.table_names()]
         # The lock keeps others away, so the epoch can stay, unless what was applied is to be forgotten.
         lake.epoch = max(epochs, default=0) + bool(settings.rebuild)
         return None
     with _reasons(lake.place):
-        lake.use(spark)
+        use_spark(lake, spark)
         lake.open()
-        Positions(lake, log)  # refuses the lake of another log
+        check_log(lake, log)
         lease = Lease(spark, lake, lease_s)
         leaving.callback(lease.end)
         check_tables(lake)
-        create_table(spark, lake, GAPS, GAPS_SCHEMA)
-        claim_table(spark, lake, GAPS, [gap_transaction(job.name) for job in jobs])
+        create_table(spark, lake, GAPS)
+        claim_table(lake, GAPS.name, [identifier for job in jobs for identifier in gap_identifiers(job.name)])
         _check_definitions(lake, jobs, settings.rebuild)
     return lease
 
@@ -307,7 +309,9 @@ class _Run:
         try:
             with _reasons(", ".join(plan.jobs)):
                 took_s, versions = run_batch(self._context, plan)
-        except LogTrimmed:  # by the server, since the batch was planned
+        except (LogTrimmed, PipelineError):  # trimmed by the server, since the batch was planned?
+            if not any(is_at_gap(self._log, self._turns[name].position) for name in plan.jobs):
+                raise
             for name in plan.jobs:
                 with _reasons(name):
                     self._turns[name].position = self._after_gap(name, self._turns[name].position)
@@ -355,6 +359,8 @@ def _reasons(names: str) -> Iterator[None]:
         raise PipelineError(f"{names}: {error}") from None
     except OSError as error:
         raise PipelineError(f"{names}: {error.strerror or error} ({error.filename or type(error).__name__})") from None
+    except DeltaError as error:
+        raise PipelineError(f"{names}: {plain(str(error))}") from None
     except (PySparkException, Py4JError) as error:
         raise PipelineError(f"{names}: {failure_reason(whole_text(error))}") from None
 

@@ -19,25 +19,30 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from embermq.spark.class_archive import archive_options, keep_jars, known_jars
-from embermq.spark.errors import JavaMissing, JavaNotStarted, PipelineError, SparkMissing
+from embermq.lake.errors import PipelineError
+from embermq.spark.errors import JavaMissing, JavaNotStarted, SparkMissing
+from embermq.spark.jars import archive_options, keep_jars, known_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TESTED_SPARK: Final = "4.2"
-DELTA: Final = "4.4.0"
+TESTED_DELTA: Final = "4.4.0"
 JAVA_VERSION_MIN: Final = 17
 DEFAULT_MASTER: Final = "local[*]"
 
 
 def delta_package() -> str:
-    """Delta Lake for the Spark that is installed: it has a package for each of its versions."""
+    """The Delta Lake that is installed, for the Spark that is: it has a package for each of Spark's versions."""
+    spark = ".".join(_installed("pyspark", TESTED_SPARK).split(".")[:2])
+    return f"io.delta:delta-spark_{spark}_2.13:{_installed('delta-spark', TESTED_DELTA)}"
+
+
+def _installed(package: str, otherwise: str) -> str:
     try:
-        spark = ".".join(version("pyspark").split(".")[:2])
+        return version(package)
     except PackageNotFoundError:
-        spark = TESTED_SPARK
-    return f"io.delta:delta-spark_{spark}_2.13:{DELTA}"
+        return otherwise
 
 
 DELTA_PACKAGE: Final = delta_package()
@@ -190,7 +195,7 @@ def what_is_missing() -> str | None:
 
 
 def _require_packages() -> None:
-    if find_spec("pyspark") is None or find_spec("delta") is None:
+    if any(find_spec(name) is None for name in ("pyspark", "delta", "deltalake")):
         raise SparkMissing("the pipeline needs Spark, which is an extra: pip install 'embermq[spark]'")
 
 
@@ -249,12 +254,8 @@ def launch_java(
     settings: Mapping[str, str] | None,
     log: Path,
     inherited: tuple[int, ...] = (),
-    makes_archive: bool = False,
 ) -> None:
-    """Start Spark's Java process unless it runs. It writes to `log`, and inherits the file descriptors `inherited`.
-
-    With `makes_archive`, `class_archive.make_archive` may follow.
-    """
+    """Start Spark's Java process unless it runs. It writes to `log`, and inherits the file descriptors `inherited`."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -267,8 +268,8 @@ def launch_java(
     jars = _jars_at_hand(master, chosen)
     if jars:
         chosen[_PACKAGES] = ""
-        archived = archive_options(os.environ["JAVA_HOME"], _spark_home(), jars, makes_archive)
-        chosen[_JAVA_OPTIONS] = f"{chosen[_JAVA_OPTIONS]} {archived}"
+        java = _java_version(Path(os.environ["JAVA_HOME"]) / "bin" / "java") or JAVA_VERSION_MIN
+        chosen[_JAVA_OPTIONS] = f"{chosen[_JAVA_OPTIONS]} {archive_options(java)}".rstrip()
     conf = SparkConf(loadDefaults=False)
     conf.setMaster(master)
     for key, value in chosen.items():

@@ -7,19 +7,18 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Self, final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-from numpy.typing import NDArray
 from pyarrow import fs
 
-from embermq.spark.source.arrow_columns import MESSAGES_ARROW
-from embermq.spark.source.rows import log_columns, of_kinds, shown_columns
+from embermq.lake.rows import log_columns, of_kinds, shown_columns
+from embermq.lake.schema import MESSAGES_ARROW
 from embermq.sql.scan import Scan
 from embermq.sql.whole_log import WholeLog
 from embermq.store.log.by_topic.chosen_blocks import BlockChooser, ReadCount
-from embermq.store.log.records import Kind
+from embermq.store.log.by_topic.topic_index import TopicIndex
+from embermq.store.rows import Kind
 
 _TIMESTAMP: Final = MESSAGES_ARROW.field("timestamp").type
 _NULL_SAFE: Final = re.compile(r"if_else\(is_valid\((\w+)\), is_in\(\1, ")
@@ -95,12 +94,19 @@ class ExpressionChooser(BlockChooser):
         possible = {int(file.path) for file in known.get_fragments(filter=self._filter)}
         return [number in possible for number in range(len(spans))]
 
-    def topics(self, names: pa.Array) -> NDArray[np.bool_] | None:
+    def topics(self, index: TopicIndex) -> list[int] | None:
         """A filter is false for a topic, whatever the other columns are, if it is false while they are null."""
         if not self._by_topic:
             return None
+        names = topic_names(index)
         unknown = {field.name: pa.nulls(len(names), field.type) for field in MESSAGES_ARROW}
         table = pa.table(unknown | {"topic": names}, schema=MESSAGES_ARROW)
         judged = pads.InMemoryDataset(table).scanner(columns={"kept": self._filter}).to_table()["kept"]
-        possible: NDArray[np.bool_] = np.asarray(pc.fill_null(judged, True)).astype(np.bool_)
+        possible: list[int] = pc.indices_nonzero(pc.fill_null(judged, True)).to_pylist()
         return possible
+
+
+def topic_names(index: TopicIndex) -> pa.Array:
+    """The topics of a segment, in their order in its index."""
+    buffers = [None, pa.py_buffer(index.columns.topic_ends), pa.py_buffer(index.columns.topics)]
+    return pa.Array.from_buffers(pa.string(), len(index), buffers, null_count=0)

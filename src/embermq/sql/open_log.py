@@ -13,16 +13,17 @@ from typing import Final, final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+import pyarrow.compute as pc
 
 from embermq.instants import instant_us, microseconds
-from embermq.spark.source.arrow_columns import MESSAGES_ARROW
-from embermq.spark.source.rows import log_columns, of_kinds, shown_columns
-from embermq.spark.source.topic_masks import arrow_mask, valid_filter
-from embermq.sql.dataset import MessagesDataset
+from embermq.lake.rows import log_columns, of_kinds, shown_columns
+from embermq.lake.schema import MESSAGES_ARROW
+from embermq.lake.topic_masks import arrow_mask, valid_filter
+from embermq.sql.dataset import MessagesDataset, topic_names
 from embermq.sql.whole_log import WholeLog
 from embermq.store.log.by_topic.chosen_blocks import BlockChooser, ReadCount
-from embermq.store.log.records import Kind
+from embermq.store.log.by_topic.topic_index import TopicIndex
+from embermq.store.rows import Kind
 
 Instant = datetime | str | None
 """A datetime (UTC unless it has a zone), or what `--since` of a command takes: `2026-01-31T14:03`, `15m`, `now`."""
@@ -123,11 +124,11 @@ class _Wanted(BlockChooser):
     def times(self, spans: Sequence[tuple[int, int]]) -> list[bool]:
         return [last >= self._since_us and first < self._until_us for first, last in spans]
 
-    def topics(self, names: pa.Array) -> NDArray[np.bool_] | None:
+    def topics(self, index: TopicIndex) -> list[int] | None:
         if self.topic_filter is None:
             return None
-        found: NDArray[np.bool_] = arrow_mask(names, self.topic_filter).to_numpy(zero_copy_only=False)
-        return found.astype(np.bool_)
+        found: list[int] = pc.indices_nonzero(arrow_mask(topic_names(index), self.topic_filter)).to_pylist()
+        return found
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Those of the messages that are wanted."""

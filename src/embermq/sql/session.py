@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from embermq.instants import instant_us
-from embermq.spark.errors import PipelineError
-from embermq.spark.lake.lake import Lake
-from embermq.spark.local.tables import open_connection, open_table, secure, sentence_of
+from embermq.instants import NOW, instant_us
+from embermq.lake.as_of import retained_as_of
+from embermq.lake.duck import add_history, open_all, open_connection, open_tables, secure, sentence_of
+from embermq.lake.errors import PipelineError
+from embermq.lake.lake import Lake
+from embermq.lake.schema import AS_OF_FUNCTION, CLIENTS, RETAINED
 from embermq.sql.dataset import MessagesDataset
-from embermq.sql.events import CLIENTS_ARROW, client_events
+from embermq.sql.events import client_events
 from embermq.sql.scan import Scan
 from embermq.sql.whole_log import WholeLog
 from embermq.store.log.by_topic.chosen_blocks import ReadCount
@@ -27,15 +29,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 LAKE_SCHEMA: Final = "lake"
-RETAINED_ARROW: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("payload", pa.binary()),
-        ("qos", pa.int8()),
-        ("offset", pa.int64()),
-        ("valid_from", pa.timestamp("us", "UTC")),
-    ]
-)
+RETAINED_ARROW: Final = RETAINED.arrow("topic", "payload", "qos", "offset", "valid_from")
 """The columns of `retained`, as in the lake."""
 RetainedRow = tuple[str, bytes, int, int, int]
 """Topic, payload, QoS, offset, microseconds since 1970."""
@@ -43,7 +37,12 @@ RetainedRows = Callable[[int | None], Iterator[RetainedRow]]
 """The retained messages of now, or as of an instant in microseconds."""
 
 _BATCH_ROWS: Final = 10_000
-_AS_OF: Final = re.compile(r"\bretained_as_of\s*\(\s*'((?:[^']|'')*)'\s*\)", re.IGNORECASE)
+# What is a text, a quoted name or a comment is found first, and stays as it is.
+_AS_OF: Final = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$
+    | \b(?P<lake>lake\s*\.\s*)?retained_as_of\s*\(\s*'(?P<instant>(?:[^']|'')*)'\s*\)""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
 
 
 class RowsDataset(pads.InMemoryDataset):  # type: ignore[misc] # untyped there
@@ -63,36 +62,68 @@ class RowsDataset(pads.InMemoryDataset):  # type: ignore[misc] # untyped there
         return Scan(self._made(), self.schema, self.schema.names if columns is None else columns, filter)
 
 
+class NotedDataset(pads.InMemoryDataset):  # type: ignore[misc] # untyped there
+    """A table that notes when a query reads it."""
+
+    _name: str
+    _table: pads.Dataset
+    _read: set[str]
+
+    @classmethod
+    def of(cls, name: str, table: pads.Dataset, read: set[str]) -> Self:
+        """A table that adds its name to a set."""
+        dataset = cls(table.schema.empty_table())
+        dataset._name, dataset._table, dataset._read = name, table, read
+        return dataset
+
+    def scanner(self, **options: Any) -> Any:
+        """What queries call."""
+        self._read.add(self._name)
+        return self._table.scanner(**options)
+
+
 @final
 class SqlSession:
-    """Queries over the tables of one server."""
+    """Queries over the tables of one server: of its log, and of its lake. Either may be missing."""
 
-    __slots__ = ("_connection", "_messages", "_retained", "_moments")
+    __slots__ = ("_connection", "_messages", "_retained", "_lake", "_moments", "_read")
 
     def __init__(
         self,
         connection: "DuckDBPyConnection",
-        log_directory: Path,
+        log_directory: Path | None,
         retained: RetainedRows,
         lake: Lake | None,
         archive: str | None = None,
     ) -> None:
-        log = WholeLog(log_directory, archive)  # says if it is none
         self._connection: Final = connection
-        self._retained: Final = retained
-        self._moments: Final[dict[int, str]] = {}
-        self._messages: Final = MessagesDataset.of(log)
-        connection.register("messages", self._messages)
-        connection.register("retained", RowsDataset.of(RETAINED_ARROW, lambda: _batches(retained(None))))
-        connection.register("clients", RowsDataset.of(CLIENTS_ARROW, lambda: client_events(log_directory)))
-        if lake is not None and lake.exists():
-            self._add_lake(lake)
+        self._retained: Final = None if log_directory is None else retained
+        self._lake: Final = lake if lake is not None and lake.exists() else None
+        self._moments: Final[set[str]] = set()
+        self._read: Final[set[str]] = set()
+        self._messages: MessagesDataset | None = None
+        if log_directory is not None:
+            self._messages = MessagesDataset.of(WholeLog(log_directory, archive))  # says if it is none
+            self._register("messages", self._messages)
+            self._register("retained", RowsDataset.of(RETAINED_ARROW, lambda: _batches(retained(None))))
+            self._register("clients", RowsDataset.of(CLIENTS.arrow(), lambda: client_events(log_directory)))
+        if self._lake is not None:
+            self._add_lake(self._lake)
         secure(connection)
+
+    def _register(self, name: str, table: pads.Dataset) -> None:
+        self._connection.register(name, NotedDataset.of(name, table, self._read))
 
     @property
     def count(self) -> ReadCount:
         """How much of the log the queries have read."""
-        return self._messages.count
+        return ReadCount() if self._messages is None else self._messages.count
+
+    def take_tables_read(self) -> list[str]:
+        """The names of the tables that queries have read since this was asked last, those of the lake with `lake.`."""
+        read = sorted(self._read)
+        self._read.clear()
+        return read
 
     def tables(self) -> list[str]:
         """The names of the tables, those of the lake with `lake.` before them."""
@@ -139,35 +170,69 @@ class SqlSession:
         """`retained_as_of('...')` as the name of a table, which is registered here."""
 
         def table(found: re.Match[str]) -> str:
-            text = found[1].replace("''", "'")
-            try:
-                moment_us = instant_us(text)
-            except ValueError as error:
-                raise PipelineError(f"retained_as_of: {error}") from None
-            if moment_us not in self._moments:
-                name = f"retained_as_of.{moment_us}"
-                rows = RowsDataset.of(RETAINED_ARROW, lambda: _batches(self._retained(moment_us)))
-                self._connection.register(name, rows)
-                self._moments[moment_us] = name
-            return f'"{self._moments[moment_us]}"'
+            if found["instant"] is None:
+                return found[0]
+            text = found["instant"].replace("''", "'")
+            is_of_lake = found["lake"] is not None or self._retained is None
+            name = f"{f'{LAKE_SCHEMA}.' if is_of_lake else ''}{AS_OF_FUNCTION}({text})"
+            if name not in self._moments:
+                self._register(name, self._as_of_in_lake(text) if is_of_lake else self._as_of(text))
+                self._moments.add(name)
+            quoted = name.replace('"', '""')
+            return f'"{quoted}"'
 
         return _AS_OF.sub(table, sql)
 
+    def _as_of(self, text: str) -> RowsDataset:
+        """The retained messages as of an instant, from the server."""
+        retained = self._retained
+        if retained is None:
+            raise PipelineError(f"{AS_OF_FUNCTION}: there is neither a log nor a lake: name one with --data or --lake")
+        try:
+            moment_us = instant_us(text)
+        except ValueError as error:
+            raise PipelineError(f"{AS_OF_FUNCTION}: {error}") from None
+        return RowsDataset.of(RETAINED_ARROW, lambda: _batches(retained(moment_us)))
+
+    def _as_of_in_lake(self, text: str) -> RowsDataset:
+        """The same from the tables of the lake; "now" is the last instant that is known there."""
+        lake = self._lake
+        if lake is None:
+            raise PipelineError(f"{AS_OF_FUNCTION}: there is no lake: create one with `ember pipeline run`")
+        is_now = text.strip() == NOW
+        try:
+            moment_us = instant_us(text)
+        except ValueError as error:
+            raise PipelineError(f"{AS_OF_FUNCTION}: {error}") from None
+        with open_tables(lake) as tables:
+            found = retained_as_of(tables, tables.retained_known().until_us if is_now else moment_us)
+        rows = found.cast(RETAINED.arrow())
+        return RowsDataset.of(rows.schema, lambda: iter(rows.to_batches()))
+
     def _add_lake(self, lake: Lake) -> None:
         self._connection.execute(f"create schema {LAKE_SCHEMA}")
-        for name in sorted(lake.table_names()):
+        tables = open_all(lake)
+        for name, table in tables.items():
             quoted = name.replace('"', '""')
-            self._connection.register(f"{LAKE_SCHEMA}.{name}", open_table(lake, name).to_pyarrow_dataset())
+            self._register(f"{LAKE_SCHEMA}.{name}", table.to_pyarrow_dataset())
             self._connection.execute(f'create view {LAKE_SCHEMA}."{quoted}" as select * from "{LAKE_SCHEMA}.{quoted}"')
+        add_history(self._connection, tables, LAKE_SCHEMA)
         self._connection.execute(f"set search_path = 'main,{LAKE_SCHEMA}'")
 
 
 @contextmanager
 def open_session(
-    log_directory: Path, retained: RetainedRows, lake: Lake | None = None, archive: str | None = None
+    log_directory: Path | None,
+    retained: RetainedRows,
+    lake: Lake | None = None,
+    archive: str | None = None,
+    memory: str | None = None,
 ) -> Iterator[SqlSession]:
-    """The tables of one server for queries; closed at the end. `archive` is the address of its archive."""
-    with open_connection() as connection:
+    """The tables of one server for queries; closed at the end. `archive` is the address of its archive.
+
+    With `memory`, such as 512MB, a query that needs more fails.
+    """
+    with open_connection(memory) as connection:
         yield SqlSession(connection, log_directory, retained, lake, archive)
 
 

@@ -8,9 +8,9 @@ import pytest
 from embermq.archive.archive import open_archive
 from embermq.archive.errors import ArchiveError
 from embermq.archive.past.retained import FREE_BYTES, STATES_MAX, ArchivedPast
+from embermq.store.engines.opening import JournalSettings
 from embermq.store.errors import HistoryTrimmed, NotWanted
 from embermq.store.interface import Retained, Store
-from embermq.store.opening import JournalSettings
 from support.archives import KEPT, engine_with, wait_until, writer_of
 from support.store_contract import Engine, expiring
 from support.trimmed_log import SETTINGS, STEP_US
@@ -68,7 +68,7 @@ def test_the_archive_knows_every_instant(place: str, tmp_path: Path, truth: Stor
     past = ArchivedPast(place, tmp_path / "cache", cache_bytes=100_000)
     for instant_us in instants:
         for topic_filter in ("#", "t/+/1"):
-            expected = shown(truth.retained_as_of(topic_filter, "", 1_000, instant_us))
+            expected = shown(truth.history.as_of(topic_filter, "", 1_000, instant_us))
             assert of_past(past, instant_us, topic_filter) == expected
         assert len(expected) > 3
         assert of_past(past, instant_us, "t/+/1", expected[1][0]) == expected[2:]  # type: ignore[index]
@@ -128,7 +128,7 @@ def test_a_restored_log_has_one_past(tmp_path: Path) -> None:
     engine = engine_with(tmp_path / "new", place, SETTINGS)
     engine.now_us = restored.last_timestamp_us
     fill(engine, 30, seed=9)
-    expected = shown(engine.store.retained_as_of("#", "", 1_000, engine.now_us - 5 * STEP_US))
+    expected = shown(engine.store.history.as_of("#", "", 1_000, engine.now_us - 5 * STEP_US))
     instant_us = engine.now_us - 5 * STEP_US
     engine.store.close()
     past = ArchivedPast(place, tmp_path / "cache")
@@ -144,11 +144,11 @@ def test_what_was_made_answers_for_other_instants_without_the_archive(tmp_path: 
     until_us = second.timestamp_us - 1
     past = ArchivedPast(str(place), tmp_path / "cache")
     assert not past.is_made(until_us)
-    assert of_past(past, until_us) == shown(truth.retained_as_of("#", "", 1_000, until_us))
+    assert of_past(past, until_us) == shown(truth.history.as_of("#", "", 1_000, until_us))
     place.rename(tmp_path / "away")
     for instant_us in range(first.timestamp_us, until_us, STEP_US // 2):
         assert past.is_made(instant_us)
-        assert of_past(past, instant_us) == shown(truth.retained_as_of("#", "", 1_000, instant_us))
+        assert of_past(past, instant_us) == shown(truth.history.as_of("#", "", 1_000, instant_us))
     assert len(list((tmp_path / "cache").glob("as-of-*"))) == 1
     with pytest.raises(ArchiveError, match="no server has written to it"):
         of_past(past, first.timestamp_us - 1)
@@ -177,7 +177,7 @@ def test_what_nobody_wants_any_more_is_given_up_and_goes_on_later(tmp_path: Path
         except NotWanted:
             given_up += 1
     assert 0 < given_up < len(asked)
-    assert shown(piece.found()) == shown(truth.retained_as_of("#", "", 1_000, instant_us))
+    assert shown(piece.found()) == shown(truth.history.as_of("#", "", 1_000, instant_us))
     past.close()
 
 

@@ -3,17 +3,16 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
-from embermq.store.log.records import SESSION, SESSION_EXPIRY, SESSION_SEQUENCE, WILL, Kind
+from embermq.store.records import SESSION, SESSION_EXPIRY, SESSION_SEQUENCE, WILL
+from embermq.store.rows import Kind
 from support.lakes import feed, job_named, new_lake, rows
 from support.recorded import Recorder
 
 Recorders = Callable[..., Recorder]
 
 
-@pytest.mark.long
 def test_clients_come_and_go_in_the_table(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:
     made = recorder()
     made.record(Kind.CONNECTED, 0, "", b"MQTT 3.1.1\n127.0.0.1:9\nan\nna\npersistent", "c1")

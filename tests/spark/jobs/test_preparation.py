@@ -3,18 +3,17 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
+from embermq.lake.lake import Lake
+from embermq.lake.schema import DAY, MESSAGES
 from embermq.spark.jobs.catalog import JobSettings
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.tables import DAY, MESSAGES_SCHEMA, read_table
+from embermq.spark.lake.tables import read_table
 from embermq.spark.pipeline import run
 from support.lakes import job_named, records
 from support.recorded import Recorder
 
 
-@pytest.mark.long
 def test_a_lake_of_an_earlier_version_is_continued(
     spark: SparkSession, recorder: Callable[..., Recorder], tmp_path: Path
 ) -> None:
@@ -30,7 +29,7 @@ def test_a_lake_of_an_earlier_version_is_continued(
     done = run(made.data, lake, once=True, settings=JobSettings(only=("messages",)))
     assert done[0].records == 10
     table = read_table(spark, lake, "messages")
-    assert sorted(table.columns) == sorted(MESSAGES_SCHEMA.names)
+    assert sorted(table.columns) == sorted(MESSAGES.names)
     rows = table.select("offset", "payload", DAY).orderBy("offset").collect()
     assert [(row["offset"], bytes(row["payload"])) for row in rows] == [(one[0], one[3]) for one in made.published]
     assert {str(row[DAY]) for row in rows} == {"2023-11-14"}

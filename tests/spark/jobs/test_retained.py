@@ -2,28 +2,29 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from embermq.instants import EPOCH
-from embermq.protocol.message_fields import FieldValue, message_properties
+from embermq.lake.as_of import retained_as_of as retained_as_of_local
+from embermq.lake.delta import applied_offset
+from embermq.lake.duck import open_tables
+from embermq.lake.errors import LakeError, NotKnown
+from embermq.lake.lake import Lake
+from embermq.lake.logs.directory import DirectoryLog
+from embermq.lake.positions import Positions
+from embermq.protocol.mqtt.message_fields import FieldValue, message_properties
 from embermq.protocol.topics import matches
-from embermq.spark.errors import LakeError, NotKnown
 from embermq.spark.jobs import retained
 from embermq.spark.jobs.preparation import prepare_job
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.positions import Positions
 from embermq.spark.lake.tables import create_table, read_table
-from embermq.spark.lake.transactions import append_once, applied_offset
-from embermq.spark.local.as_of import retained_as_of as retained_as_of_local
-from embermq.spark.local.tables import open_tables
+from embermq.spark.lake.transactions import append_once
 from embermq.spark.queries.as_of import create_history_view, retained_as_of, retained_known
-from embermq.spark.source.logs.directory import DirectoryLog
 from support.lakes import feed, job_named, new_lake, records, retained_of, rows
 from support.recorded import START_US, Recorder
 
@@ -79,7 +80,6 @@ def test_tables_equal_the_model_at_many_instants(spark: SparkSession, recorder: 
         assert as_of(spark, lake, at_us, topic_filter) == expected
 
 
-@pytest.mark.long
 def test_replayed_and_recut_batches_change_nothing(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:
     made = random_log(recorder(), 9, 200)
     job = job_named("retained")
@@ -96,7 +96,6 @@ def test_replayed_and_recut_batches_change_nothing(spark: SparkSession, recorder
     )
 
 
-@pytest.mark.long
 def test_a_crash_between_the_two_commits_is_not_seen(spark: SparkSession, recorder: Recorders, tmp_path: Path) -> None:
     made = random_log(recorder(), 13, 200)
     job = job_named("retained")
@@ -105,8 +104,10 @@ def test_a_crash_between_the_two_commits_is_not_seen(spark: SparkSession, record
     before_us = made.published[0][1] + 40_000
     events = retained.with_successors(retained.retained_events(records(spark, made.data, job, 100, 201)))
     last = events.agg(F.max("offset")).collect()[0][0]
-    append_once(retained._closed_by(spark, lake, events, 0), lake, "retained_closed", retained.NAME, last)
-    assert applied_offset(spark, lake, "retained_closed", retained.NAME) == last
+    append_once(
+        retained.closed_by(events, read_table(spark, lake, "retained")), lake, "retained_closed", retained.NAME, last
+    )
+    assert applied_offset(lake, "retained_closed", retained.NAME) == last
     assert retained_known(spark, lake).next_offset == 100
     with pytest.raises(NotKnown, match="the lake has read the log up to"):
         as_of(spark, lake, made.now_us, "#")
@@ -153,8 +154,9 @@ def test_a_lake_of_an_earlier_version_gets_the_properties_of_new_messages(
     job = job_named("retained")
     lake = new_lake(spark, tmp_path / "lake")
     earlier = ("topic", "payload", "qos", "offset", "valid_from", "valid_to", "offset_to")
-    for name, schema in job.tables.items():
-        create_table(spark, lake, name, StructType([field for field in schema if field.name in earlier]))
+    for table in job.tables:
+        columns = tuple(column for column in table.columns if column.name in earlier)
+        create_table(spark, lake, replace(table, columns=columns))
     old = records(spark, made.data, job, 1, 2).select("topic", "payload", "qos", "offset", "timestamp")
     append_once(old.withColumnRenamed("timestamp", "valid_from"), lake, "retained", retained.NAME, 1)
     append_once(read_table(spark, lake, "retained_closed"), lake, "retained_closed", retained.NAME, 1)

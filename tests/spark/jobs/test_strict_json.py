@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from embermq.spark.jobs.strict_json import DocumentReader
-from embermq.spark.jobs.typed_schema import parse_schema
+from embermq.lake.strict_json import DocumentReader
+from embermq.lake.typed_schema import parse_schema
 from support.pipeline_process import PipelineProcess
 from support.recorded import Recorder
 

@@ -8,20 +8,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from embermq.spark.errors import LakeError
+from embermq.lake.errors import LakeError
+from embermq.lake.logs.directory import DirectoryLog
+from embermq.lake.positions import Positions
 from embermq.spark.jobs.catalog import JobSettings
 from embermq.spark.jobs.preparation import prepare_job, reset_job
-from embermq.spark.lake.positions import Positions
 from embermq.spark.pipeline import _check_definitions
 from embermq.spark.queries.silences import silences
-from embermq.spark.source.logs.directory import DirectoryLog
 from support.lakes import feed, job_named, new_lake, rows
 from support.recorded import Recorder
 
 Recorders = Callable[..., Recorder]
 
 
-@pytest.mark.long
 def test_statistics_add_up_over_batches_that_cut_windows(
     spark: SparkSession, recorder: Recorders, tmp_path: Path
 ) -> None:

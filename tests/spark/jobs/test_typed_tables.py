@@ -3,19 +3,16 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
-from embermq.spark.errors import PipelineError
+from embermq.lake.typed_tables import TypedTable
 from embermq.spark.jobs.catalog import JobSettings
-from embermq.spark.jobs.typed_tables import TypedTable, read_typed_tables
 from support.lakes import feed, job_named, new_lake, rows
 from support.recorded import Recorder
 
 Recorders = Callable[..., Recorder]
 
 
-@pytest.mark.long
 def test_payloads_that_fit_are_typed_and_the_others_are_kept(
     spark: SparkSession, recorder: Recorders, tmp_path: Path
 ) -> None:
@@ -28,8 +25,10 @@ def test_payloads_that_fit_are_typed_and_the_others_are_kept(
     for payload in documents:
         made.publish("plant/7/status", payload)
     made.flush()
-    air = TypedTable("air", "air/+/+", "number", levels=("", "station", "measure"))
-    status = TypedTable("status", "plant/+/status", "json", "state string, load double")
+    air = TypedTable(name="air", topic_filter="air/+/+", format="number", levels=("", "station", "measure"))
+    status = TypedTable(
+        name="status", topic_filter="plant/+/status", format="json", columns="state string, load double"
+    )
     settings = JobSettings(typed_tables=(air, status))
     jobs = [job_named("air", settings), job_named("status", settings)]
     lake = new_lake(spark, tmp_path / "lake", *jobs)
@@ -49,31 +48,3 @@ def test_payloads_that_fit_are_typed_and_the_others_are_kept(
     rejects = rows(spark, lake, "status_rejects")
     assert ("load", "expected a number, found a string") in [(row["field"], row["reason"]) for row in rejects]
     assert sorted(bytes(row["payload"]) for row in rejects) == sorted(documents[3:])
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('name = "Messages"\nfilter = "a"\nformat = "number"', "name: 'Messages': expected small letters"),
-        ('name = "messages"\nfilter = "a"\nformat = "number"', "name: 'messages': expected"),
-        ('name = "x"\nfilter = "a#"\nformat = "number"', "filter: 'a#': expected an MQTT topic filter"),
-        ('name = "x"\nfilter = "a"\nformat = "xml"', "format: 'xml': expected one of json, number"),
-        ('name = "x"\nfilter = "a"\nformat = "json"', "schema: '': expected columns"),
-        ('name = "x"\nfilter = "a"\nformat = "json"\nschema = "a nosuchtype"', "schema: 'a nosuchtype'"),
-        ('name = "x"\nfilter = "a"\nformat = "number"\nlevels = ["topic"]', "the column 'topic' is used twice"),
-        ('name = "x"\nfilter = "a"\nformat = "number"\nsort = 1', "sort: expected one of name, filter"),
-    ],
-)
-def test_a_bad_typed_table_names_the_key(spark: SparkSession, tmp_path: Path, text: str, said: str) -> None:
-    config = tmp_path / "ember.toml"
-    config.write_text(f"[[pipeline.tables]]\n{text}\n")
-    with pytest.raises(PipelineError) as caught:
-        read_typed_tables(config)
-    assert said in str(caught.value) and "pipeline.tables[0]" in str(caught.value)
-
-
-def test_typed_tables_are_read_from_the_configuration(spark: SparkSession, tmp_path: Path) -> None:
-    config = tmp_path / "ember.toml"
-    config.write_text('[server]\nx = 1\n[[pipeline.tables]]\nname = "air"\nfilter = "air/+"\nformat = "number"\n')
-    assert read_typed_tables(config) == (TypedTable("air", "air/+", "number"),)
-    assert read_typed_tables(None) == ()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from embermq.spark.errors import LakeError
-from embermq.spark.lake.files import LakeFiles, LocalFiles, json_object
+from embermq.lake.errors import LakeError
+from embermq.lake.files import LakeFiles, LocalFiles, json_object
 from embermq.spark.lake.hadoop_files import HadoopFiles
 
 Opened = Callable[[Path], LakeFiles]

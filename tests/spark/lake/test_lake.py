@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from embermq.commands.pipeline import app
 from embermq.errors import ConfigError
-from embermq.spark.errors import LakeError
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.positions import Positions
-from embermq.spark.lake.progress import JobProgress, read_progress, write_progress
+from embermq.lake.errors import LakeError
+from embermq.lake.lake import Lake
+from embermq.lake.logs.directory import DirectoryLog
+from embermq.lake.logs.readable import LogEnd
+from embermq.lake.positions import Positions, check_log
+from embermq.lake.progress import JobProgress, read_progress, write_progress
 from embermq.spark.pipeline import run
-from embermq.spark.source.logs.directory import DirectoryLog
-from embermq.spark.source.logs.readable import LogEnd
 from support.recorded import Recorder
 
 
@@ -63,7 +63,7 @@ def test_a_lake_of_another_log_is_refused_before_spark_starts(tmp_path: Path) ->
         made.close()
     lake = Lake(tmp_path / "lake")
     lake.open()
-    Positions(lake, DirectoryLog(other.data))  # nothing was read yet
+    check_log(lake, DirectoryLog(other.data))  # nothing was read yet
     Positions(lake, DirectoryLog(mine.data)).save({"messages": 2}, {})
     with pytest.raises(LakeError, match="has the tables of another log"):
         run(other.data, lake, once=True, master="spark://nowhere.invalid:7077")

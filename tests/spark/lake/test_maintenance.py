@@ -10,14 +10,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from embermq.instants import EPOCH
-from embermq.spark.errors import REMOVED, InGap, PipelineError
+from embermq.lake import as_of as local
+from embermq.lake.duck import open_tables
+from embermq.lake.errors import REMOVED, InGap
+from embermq.lake.lake import Lake
 from embermq.spark.jobs.catalog import JobSettings
-from embermq.spark.jobs.maintenance_settings import read_maintenance
 from embermq.spark.lake import maintenance
-from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.maintenance import JOIN_ALL_EVERY, Maintenance, MaintenanceSettings
-from embermq.spark.local import as_of as local
-from embermq.spark.local.tables import open_tables
 from embermq.spark.pipeline import run
 from embermq.spark.queries.as_of import retained_as_of
 from support.lakes import feed, job_named, new_lake, retained_of
@@ -153,33 +152,3 @@ def local_as_of(lake: Lake) -> Callable[[int], dict[str, tuple[bytes, int, int]]
         return {row["topic"]: (row["payload"], row["qos"], row["offset"]) for row in found}
 
     return ask
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("compact_files = 1", "pipeline.compact_files: 1: expected a whole number of at least 2"),
-        ("vacuum_hours = 0.5", "pipeline.vacuum_hours: 0.5: expected a number of at least 1"),
-        ('retention = "90d"', "pipeline.retention: expected a section"),
-        ('[pipeline.retention]\nretained = "1d"', "pipeline.retention.retained: expected one of messages, "),
-        ("[pipeline.retention]\nmessages = 90", "pipeline.retention.messages: 90: expected an age such as '90d'"),
-        ("compaction = 1", "pipeline.compaction: expected one of tables, retention, compact_files, vacuum_hours"),
-    ],
-)
-def test_a_wrong_setting_is_named(tmp_path: Path, text: str, said: str) -> None:
-    config = tmp_path / "ember.toml"
-    config.write_text(f"[pipeline]\n{text}\n")
-    with pytest.raises(PipelineError) as caught:
-        read_maintenance(config)
-    assert said in str(caught.value)
-
-
-def test_settings_are_read_with_ages_for_typed_tables_too(tmp_path: Path) -> None:
-    config = tmp_path / "ember.toml"
-    typed = '[[pipeline.tables]]\nname = "air"\nfilter = "air/+"\nformat = "number"\n'
-    config.write_text(
-        f'[pipeline]\nvacuum_hours = 3\n[pipeline.retention]\nmessages = "90d"\nair_rejects = "36h"\n{typed}'
-    )
-    ages = {"messages": timedelta(days=90), "air_rejects": timedelta(hours=36)}
-    assert read_maintenance(config) == MaintenanceSettings(vacuum_hours=3, retention=ages)
-    assert read_maintenance(None) == MaintenanceSettings()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from embermq.spark.lake.lake import Lake
+from embermq.lake.lake import Lake
 from embermq.spark.queries.audit import RULES, audit
 from support.checkpoints import trim_with_checkpoint
 from support.lakes import feed, job_named, new_lake
@@ -43,12 +43,10 @@ def broken(spark: SparkSession, lake: Lake, data: Path) -> dict[str, tuple[str, 
     return {found.rule: (found.clause, found.examples) for found in audit(spark, lake, data, own_set)}
 
 
-@pytest.mark.long
 def test_a_good_lake_keeps_every_rule(spark: SparkSession, audited: tuple[Lake, Path]) -> None:
     assert broken(spark, *audited) == {}
 
 
-@pytest.mark.long
 def test_each_kind_of_violation_is_found(spark: SparkSession, audited: tuple[Lake, Path], tmp_path: Path) -> None:
     shutil.copytree(audited[0].directory, tmp_path / "lake")
     lake = Lake(tmp_path / "lake")

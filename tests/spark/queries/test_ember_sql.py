@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 
 from embermq.spark.jobs.clients import CLIENTS_JOB, client_events
 from embermq.sql.session import SqlSession, open_session
-from embermq.store.log.records import RETAIN_FLAG, SESSION, SESSION_EXPIRY, SESSION_SEQUENCE, Group, Kind
+from embermq.store.records import SESSION, SESSION_EXPIRY, SESSION_SEQUENCE
+from embermq.store.rows import RETAIN_FLAG, Group, Kind
 from support.log_samples import NOW_US, open_log
 
 PROPERTIES = b"\x02\x00\x00\x00\x3c\x03\x00\x04text\x26\x00\x01k\x00\x01v\x26\x00\x01k\x00\x02v2"

@@ -1,22 +1,26 @@
 """The tables of a lake in Spark's own catalog, in memory."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from embermq.instants import EPOCH
+from embermq.lake.lake import Lake
+from embermq.lake.logs.readable import LogEnd
+from embermq.lake.progress import PROGRESS_FILE, JobProgress, write_progress
+from embermq.lake.schema import CLIENTS, struct_json
+from embermq.spark.jobs import retained
 from embermq.spark.jobs.clients import CLIENTS_JOB
 from embermq.spark.jobs.retained import RETAINED_JOB
 from embermq.spark.lake.gaps import record_gap
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.progress import PROGRESS_FILE, JobProgress, write_progress
 from embermq.spark.lake.tables import create_table
 from embermq.spark.queries.registration import SchemaName, register_tables
-from embermq.spark.source.logs.readable import LogEnd
 from support.lakes import feed, new_lake, retained_of, say_all_is_known
 from support.recorded import START_US, Recorder
 
@@ -63,6 +67,38 @@ def test_the_function_answers_as_the_model_does(spark: SparkSession, registered:
     assert spark.sql(f"select count(*) from {NAME}.retained_history").collect()[0][0] == sum(
         1 for event in made.retained_events if event[3] is not None
     )
+
+
+def test_between_the_two_commits_of_a_batch_the_view_is_as_before_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Recorder(tmp_path / "data")
+    for topic, payload in (("t/old", b"1"), ("t/new", b"2"), ("t/new", b"3"), ("t/old", b"")):
+        made.publish(topic, payload, retain=True)
+    made.close()
+    lake = new_lake(spark, tmp_path / "lake", RETAINED_JOB)
+    feed(spark, lake, made.data, RETAINED_JOB, [1, 2])
+    write_progress(lake, [JobProgress("retained", offset=2)], LogEnd(5, made.now_us), "running")
+    name = SchemaName("spark_catalog", "between")
+
+    def intervals() -> list[tuple[str, int, int | None]]:
+        found = spark.sql(f"select topic, offset, offset_to from {name}.retained_history order by offset").collect()
+        return [tuple(row) for row in found]
+
+    def merge_fails(*_: object) -> None:
+        raise OSError("no merge")
+
+    try:
+        assert register_tables(spark, lake, name) == []
+        with monkeypatch.context() as patch:
+            patch.setattr(retained, "merge_once", merge_fails)
+            with pytest.raises(OSError, match="no merge"):
+                feed(spark, lake, made.data, RETAINED_JOB, [2, 5])
+        assert intervals() == [("t/old", 1, None)]
+        feed(spark, lake, made.data, RETAINED_JOB, [2, 5])  # which the pipeline has not reported yet
+        assert intervals() == [("t/old", 1, 4), ("t/new", 2, 3), ("t/new", 3, None)]
+    finally:
+        spark.sql(f"drop schema {name} cascade")
 
 
 @pytest.mark.newest_spark
@@ -117,8 +153,8 @@ def test_without_a_report_of_the_pipeline_the_rows_say_how_far_they_are(
 
 def test_a_table_of_an_earlier_version_gets_its_comments(spark: SparkSession, tmp_path: Path) -> None:
     lake = new_lake(spark, tmp_path)
-    (schema,) = CLIENTS_JOB.tables.values()
-    spark.createDataFrame([], schema).write.format("delta").save(lake.table("clients"))
+    columns = StructType.fromJson(struct_json(CLIENTS.arrow()))
+    spark.createDataFrame([], columns).write.format("delta").save(lake.table("clients"))
     other = SchemaName("spark_catalog", "earlier")
     try:
         assert register_tables(spark, lake, other) == []
@@ -133,6 +169,6 @@ def test_what_a_catalog_refuses_is_a_sentence_each(
     (said,) = register_tables(spark, registered[0], SchemaName("nowhere", "x"))
     assert said.startswith("the catalog has refused the schema `nowhere`.`x`: ") and "\n" not in said
     other = new_lake(spark, tmp_path)
-    create_table(spark, other, "gaps", CLIENTS_JOB.tables["clients"])
+    create_table(spark, other, replace(CLIENTS, name="gaps"))
     (said,) = register_tables(spark, other, NAME)
     assert said.startswith(f"the catalog has refused the table gaps in {NAME}: it is there already, and lies in ")

@@ -11,11 +11,11 @@ from embermq import Broker
 from embermq.access.file_access import FileAccess
 from embermq.access.passwords import write_password
 from embermq.broker.limits import Limits
+from embermq.certificates import Authority
 from embermq.protocol.mqtt.settings import Mqtt5Settings
 from embermq.spark.options import parse_sink_options
 from embermq.spark.sink.publisher import Publisher, PublishFailed, Refused, connect_with_retry, fail
 from embermq.store.log.reader import LogReader
-from support.certificates import Authority
 
 Row = tuple[str, bytes, int]
 CONNACK = bytes.fromhex("20 03 00 00 00")

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from embermq.protocol.message_fields import message_fields
+from embermq.protocol.mqtt.message_fields import message_fields
 from embermq.spark.sink.publisher import PublishFailed
 from embermq.spark.sink.rows import properties_of
 

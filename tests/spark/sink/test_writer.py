@@ -10,16 +10,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from embermq import Broker
-from embermq.broker.limits import PACKET_BYTES_MAX
+from embermq.broker.limits import Limits
 from embermq.spark.data_source import EmberDataSource
 from embermq.spark.errors import OptionError
-from embermq.spark.jobs.typed_schema import parse_schema
 from embermq.spark.options import parse_sink_options
 from embermq.spark.sink.publisher import PublishFailed
 from embermq.spark.sink.writer import EmberWriter, Published, check_sink_schema
 from embermq.store.log.reader import LogReader
-from embermq.store.log.records import Kind
+from embermq.store.rows import Kind
 from support.recorded import Recorder
+
+PACKET_BYTES_MAX = Limits().packet_bytes_max
+SINK_COLUMNS = StructType().add("topic", "string").add("payload", "string").add("n", "long")
 
 
 @pytest.fixture
@@ -187,8 +189,8 @@ def test_a_row_above_the_limit_of_the_server_is_named(url: str, qos: str, payloa
 @pytest.mark.parametrize("order_by", ["nosuch", "payload"])
 def test_rows_are_ordered_by_numbers_and_instants_only(order_by: str) -> None:
     with pytest.raises(OptionError, match=f"option 'orderBy' is '{order_by}': expected a column of the rows"):
-        check_sink_schema(parse_schema("topic string, payload string, n long"), order_by)
-    assert check_sink_schema(parse_schema("topic string, payload string, n long"), "n") == ("topic", "payload", "n")
+        check_sink_schema(SINK_COLUMNS, order_by)
+    assert check_sink_schema(SINK_COLUMNS, "n") == ("topic", "payload", "n")
 
 
 @pytest.mark.parametrize(

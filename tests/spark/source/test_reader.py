@@ -18,7 +18,7 @@ from embermq.spark.errors import OptionError
 from embermq.spark.source.columns import SOURCE_SCHEMA, source_schema
 from embermq.spark.source.reader import OffsetRange, split
 from embermq.store.log.errors import LogCorrupt, NewerFormat, NotALog
-from embermq.store.log.records import DUP_FLAG, Kind
+from embermq.store.rows import DUP_FLAG, Kind
 from support.recorded import Recorder
 
 Recorders = Callable[..., Recorder]

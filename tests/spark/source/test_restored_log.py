@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from embermq.archive.restore import Restored, restore
-from embermq.spark.errors import LakeError
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.positions import Positions
+from embermq.lake.errors import LakeError
+from embermq.lake.lake import Lake
+from embermq.lake.logs.location import directory_location
+from embermq.lake.logs.opening import open_log
+from embermq.lake.positions import Positions, check_log
+from embermq.lake.schema import LOG_ARROW
 from embermq.spark.options import parse_source_options
-from embermq.spark.source.arrow_columns import SOURCE_ARROW
-from embermq.spark.source.logs.location import directory_location
-from embermq.spark.source.logs.opening import open_log
 from embermq.spark.source.reader import EmberReader, OffsetRange
 from embermq.spark.source.staging import stage
 from embermq.store.log.errors import LogLost
@@ -45,7 +45,7 @@ def offsets(reader: EmberReader) -> list[int]:
 
 def test_a_read_has_the_records_on_both_sides_of_the_hole(tmp_path: Path, restored: Restored) -> None:
     options = parse_source_options({"path": str(tmp_path / "data")})
-    reader = EmberReader(options, SOURCE_ARROW)
+    reader = EmberReader(options, LOG_ARROW)
     assert len(reader.partitions()) == 2
     assert offsets(reader) == [*range(1, 81), *range(2_000_000_000, 2_000_000_012)]
 
@@ -55,7 +55,7 @@ def test_a_stream_passes_the_hole_in_one_step(tmp_path: Path, restored: Restored
     from embermq.spark.source.stream_reader import EmberStreamReader
 
     options = parse_source_options({"path": str(tmp_path / "data"), "maxRecordsPerTrigger": "50"})
-    reader = EmberStreamReader(options, SOURCE_ARROW)
+    reader = EmberStreamReader(options, LOG_ARROW)
     limit = reader.getDefaultReadLimit()
     start = reader.initialOffset()
     steps = [int(start["offset"])]
@@ -73,14 +73,14 @@ def test_a_stream_passes_the_hole_in_one_step(tmp_path: Path, restored: Restored
 def test_a_stream_that_has_read_lost_records_is_told(tmp_path: Path, restored: Restored) -> None:
     from embermq.spark.source.stream_reader import EmberStreamReader
 
-    old = EmberStreamReader(parse_source_options({"path": str(tmp_path / "old")}), SOURCE_ARROW)
+    old = EmberStreamReader(parse_source_options({"path": str(tmp_path / "old")}), LOG_ARROW)
     shutil.rmtree(tmp_path / "archive")
     engine = engine_with(tmp_path / "old", str(tmp_path / "archive"))
     publish(engine, 1)  # which the restored log does not have
     engine.store.close()
     position = old.reportLatestOffset()
     assert position["offset"] == 85
-    reader = EmberStreamReader(parse_source_options({"path": str(tmp_path / "data")}), SOURCE_ARROW)
+    reader = EmberStreamReader(parse_source_options({"path": str(tmp_path / "data")}), LOG_ARROW)
     with pytest.raises(LogLost, match="offset 85 was lost with the machine"):
         reader.latestOffset(position, reader.getDefaultReadLimit())
 
@@ -93,7 +93,7 @@ def test_a_lake_that_has_read_lost_records_is_refused_and_another_goes_on(tmp_pa
     assert Positions(lake, log).get("messages", {}) == 81
     (lake.state_directory / "positions.json").write_text('{"messages": {"offset": 85, "segment": 81, "since": 7}}')
     with pytest.raises(LakeError, match=r"has tables of records that .* does not have: offset 85 was lost"):
-        Positions(lake, log)
+        check_log(lake, log)
 
 
 def test_a_batch_of_the_pipeline_may_have_the_hole_in_it(tmp_path: Path, restored: Restored) -> None:

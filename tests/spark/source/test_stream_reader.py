@@ -11,8 +11,8 @@ pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark is older t
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from embermq.lake.errors import PipelineError
 from embermq.spark import data_source
-from embermq.spark.errors import PipelineError
 from embermq.spark.source.columns import SOURCE_SCHEMA
 from embermq.store.log.errors import LogTrimmed
 from spark.source.test_reader import filled, read, source

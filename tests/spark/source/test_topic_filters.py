@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from embermq.lake.topic_masks import arrow_mask, valid_filter
 from embermq.protocol import topics
 from embermq.spark.source.topic_filters import literal_prefix, matches, matches_column
-from embermq.spark.source.topic_masks import arrow_mask, valid_filter
 
 # Levels that expressions get wrong: empty, '$', line ends, and every character that means something to a regex or LIKE.
 LEVELS = [

@@ -3,15 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from embermq.archive.blocks import ArchivedBlocks, BlockRun
 from embermq.archive.topic_runs import oldest_topic_runs
 from embermq.protocol.message_expiry import message_expires_us
 from embermq.store.interface import Retained, RetainedChange
-from embermq.store.log.arrow import SCHEMA, gather
-from embermq.store.log.records import QOS_MASK, RETAIN_FLAG, Kind
+from embermq.store.rows import QOS_MASK, RETAIN_FLAG, Kind, LogRow
 
 
 class ChangesPart(NamedTuple):
@@ -37,31 +33,30 @@ def archived_changes(
 def _changes(
     run: BlockRun, topic_name: str, since_us: int, from_offset: int, before_offset: int
 ) -> list[RetainedChange]:
-    batch = gather(run.data, run.entries, SCHEMA.names)
-    rows = batch.filter(pc.equal(batch.column("topic"), pa.scalar(topic_name)))
     found: list[RetainedChange] = []
     topic = topic_name.encode()
-    columns = rows.set_column(1, "timestamp", rows.column("timestamp").cast(pa.int64())).to_pydict()
-    for offset, timestamp_us, kind, flags, payload, client_id, properties in zip(
-        columns["offset"],
-        columns["timestamp"],
-        columns["kind"],
-        columns["flags"],
-        columns["payload"],
-        columns["client_id"],
-        columns["properties"],
-        strict=True,
-    ):
-        is_message = kind == Kind.PUBLISH and flags & RETAIN_FLAG
-        if not is_message and kind != Kind.RETAINED_REMOVED:
-            continue
-        if timestamp_us < since_us or not from_offset <= offset < before_offset:
-            continue
-        message: Retained | None = None
-        if is_message and payload:
-            expires_us = message_expires_us(properties, timestamp_us) if properties else 0
-            message = Retained(
-                topic, payload, flags & QOS_MASK, properties, offset, timestamp_us, client_id.encode(), expires_us
-            )
-        found.append(RetainedChange(timestamp_us, offset, message))
+    read = run.records(from_offset, before_offset)
+    for block in read.blocks():
+        for offset in range(max(read.start, block.first_offset), min(read.end, block.next_offset)):
+            if not block.has_topic(offset, topic):
+                continue
+            record = block.record(offset)
+            is_message = record.kind == Kind.PUBLISH and record.flags & RETAIN_FLAG
+            if (not is_message and record.kind != Kind.RETAINED_REMOVED) or record.timestamp_us < since_us:
+                continue
+            message = _retained(record) if is_message and record.payload else None
+            found.append(RetainedChange(record.timestamp_us, offset, message))
     return found
+
+
+def _retained(record: LogRow) -> Retained:
+    return Retained(
+        record.topic,
+        record.payload,
+        record.flags & QOS_MASK,
+        record.properties,
+        record.offset,
+        record.timestamp_us,
+        record.client_id,
+        message_expires_us(record.properties, record.timestamp_us) if record.properties else 0,
+    )

@@ -63,5 +63,5 @@ def _estimated(segment: ArchivedSegment, instant_us: int) -> int:
 
 def _exact(blocks: ArchivedBlocks, segment: ArchivedSegment, instant_us: int) -> int:
     entries = blocks.entries(segment)
-    block = int(entries["first_timestamp_us"].searchsorted(instant_us))
-    return int(entries["first_offset"][block]) if block < len(entries) else segment.next_offset
+    block = entries.blocks_before(instant_us)
+    return entries.first_offset(block) if block < len(entries) else segment.next_offset

@@ -9,9 +9,9 @@ from typing import Final, final
 from embermq.archive.cache import SegmentCache
 from embermq.archive.errors import ArchiveError
 from embermq.archive.manifest import ArchivedSegment
-from embermq.store.log.blocks import Record
 from embermq.store.log.lookup import Lookup, Records
-from embermq.store.log.recovery import Segment
+from embermq.store.rows import LogRow
+from embermq.store.segment import Segment
 
 ATTEMPTS: Final = 3
 """A cached segment may be removed by another process between two reads so often."""
@@ -24,8 +24,6 @@ LOOKUP_BYTES: Final = 2 << 20
 class FetchedRecords(Records):
     """The records of some segments, each fetched when a record of it is first asked for. For one thread."""
 
-    __slots__ = ("_cache", "_firsts", "_lookups", "_segments")
-
     def __init__(self, cache: SegmentCache) -> None:
         self._cache: Final = cache
         self._segments: list[ArchivedSegment] = []
@@ -37,7 +35,7 @@ class FetchedRecords(Records):
         self._segments = list(segments)
         self._firsts = [segment.first_offset for segment in segments]
 
-    def read(self, offset: int) -> Record | None:
+    def read(self, offset: int) -> LogRow | None:
         number = bisect_right(self._firsts, offset) - 1
         if number < 0 or offset >= self._segments[number].next_offset:
             return None
@@ -64,7 +62,5 @@ class FetchedRecords(Records):
 
 
 def _as_local(archived: ArchivedSegment) -> Segment:
-    segment = Segment(archived.first_offset)
-    segment.next_offset = archived.next_offset
-    segment.size_bytes = archived.size_bytes
-    return segment
+    path = Path(archived.name)
+    return Segment(path, archived.first_offset, archived.next_offset, archived.blocks, archived.size_bytes)

@@ -6,7 +6,6 @@ Never: the state of the server. For one thread at a time.
 """
 
 import shutil
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,6 +19,8 @@ from embermq.archive.cache import CACHE_BYTES, SegmentCache
 from embermq.archive.errors import ArchiveError
 from embermq.archive.manifest import ArchivedCheckpoint, ArchivedSegment
 from embermq.archive.past.records import ATTEMPTS, FetchedRecords
+from embermq.store.engines.replay import merged
+from embermq.store.engines.retention import DISK_PART, disk_bytes
 from embermq.store.errors import HistoryTrimmed, NotWanted
 from embermq.store.history.pieces import HistoryReads
 from embermq.store.history.trimmed import TrimmedRetained
@@ -29,17 +30,13 @@ from embermq.store.log.checkpoint import Checkpoint
 from embermq.store.log.errors import BadBlock, LogCorrupt
 from embermq.store.log.identity import read_identity
 from embermq.store.log.reader import LogReader
-from embermq.store.log.records import Group
 from embermq.store.log.segments import FIRST_OFFSET, log_path
-from embermq.store.replay import merged
-from embermq.store.retention import DISK_PART, disk_bytes
-from embermq.store.state.as_of_piece import as_of_piece
-from embermq.store.state.history import OFFSET_MAX
+from embermq.store.rows import Group
+from embermq.store.state.changes import OFFSET_MAX
 from embermq.store.state.rocks import open_database
 from embermq.store.state.state import State, StateSettings
 from embermq.store.state.topic_sources import ComparedTopics, HistoryTopics
-from embermq.store.state.topic_walks import TopicSource
-from embermq.store.topic_tree import Moments
+from embermq.store.topic_tree import Moments, TopicSource
 
 PIECE_TOPICS: Final = 128
 PIECE_BYTES: Final = 1 << 20
@@ -72,8 +69,6 @@ def always() -> bool:
 class _Interval:
     """The history from a checkpoint on up to `until_us`, and where the records are that it names."""
 
-    __slots__ = ("place", "records", "state", "until_us")
-
     def __init__(self, state: State, place: Path, records: FetchedRecords) -> None:
         self.state: Final = state
         self.place: Final = place
@@ -91,17 +86,6 @@ class ArchivedPast(TrimmedRetained):
     A question may take as long as making a state does. HistoryTrimmed if the archive does not reach back to the
     instant, ArchiveError if it cannot be read.
     """
-
-    __slots__ = (
-        "_address",
-        "_archive",
-        "_begins_us",
-        "_cache_bytes",
-        "_directory",
-        "_first_us",
-        "_intervals",
-        "_log_directory",
-    )
 
     def __init__(
         self, address: str, directory: Path, cache_bytes: int = CACHE_BYTES, log_directory: Path | None = None
@@ -129,9 +113,8 @@ class ArchivedPast(TrimmedRetained):
         is_wanted: Callable[[], bool] = always,
     ) -> RetainedPiece:
         interval = self._at(instant_us, is_wanted)
-        history = interval.state.history
-        return as_of_piece(
-            history, interval.records, topic_filter, instant_us, OFFSET_MAX, after_topic_name, limit, bytes_max
+        return interval.state.history.piece(
+            interval.records, topic_filter, instant_us, OFFSET_MAX, after_topic_name, limit, bytes_max
         )
 
     def pieces(self, topic_filter: str, instant_us: int, after_topic_name: str = "") -> Iterator[list[Retained]]:
@@ -317,33 +300,19 @@ def _groups(directory: Path, segment: ArchivedSegment, start: int, instant_us: i
     path = log_path(directory, segment.first_offset)
     entries = LogReader(directory).entries(segment.first_offset, segment.blocks)
     with open(path, "rb") as file:
-        for position, size, first, records in zip(
-            entries["position"].tolist(),
-            entries["total_bytes"].tolist(),
-            entries["first_offset"].tolist(),
-            entries["records"].tolist(),
-            strict=True,
-        ):
-            if first + records <= start:
-                continue
+        for number in range(max(0, entries.block_of(start)), len(entries)):
+            position = entries.position(number)
             file.seek(position)
             try:
-                group = Block(file.read(size)).group(max(start, first))
+                group = Block(file.read(entries.total_bytes(number))).group(max(start, entries.first_offset(number)))
             except BadBlock as error:
                 raise LogCorrupt(str(path), position, str(error)) from None
-            kept = bisect_right(group.timestamps_us, instant_us)
-            if kept < len(group):
+            if group.rows[-1].timestamp_us > instant_us:
+                kept = [row for row in group.rows if row.timestamp_us <= instant_us]
                 if kept:
-                    yield _beginning(group, kept)
+                    yield Group(group.first_offset, kept)
                 return
             yield group
-
-
-def _beginning(group: Group, records: int) -> Group:
-    cut = Group(group.first_offset)
-    for row in range(records):
-        cut.append_row(group, row)
-    return cut
 
 
 def remove_leftovers(directory: Path) -> None:

@@ -6,44 +6,32 @@ go on.
 """
 
 import math
-import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from embermq.spark.errors import PipelineError
+from embermq.lake.errors import PipelineError
+from embermq.lake.settings import PipelineSettings, window_us
+from embermq.lake.typed_tables import TypedTable
 from embermq.spark.jobs.clients import CLIENTS_JOB
 from embermq.spark.jobs.job import Job
 from embermq.spark.jobs.messages import MESSAGES_JOB
 from embermq.spark.jobs.retained import RETAINED_JOB
-from embermq.spark.jobs.topic_stats import WINDOW, topic_stats_job
-from embermq.spark.jobs.typed_tables import TypedTable, typed_job
+from embermq.spark.jobs.topic_stats import topic_stats_job
+from embermq.spark.jobs.typed_tables import typed_job
 from embermq.spark.lake.maintenance import MaintenanceSettings
 
-FRESH_S: Final = 10.0
-RECORDS_MAX: Final = 1_000_000
-
-_UNIT_US: Final = {
-    "microsecond": 1,
-    "millisecond": 1_000,
-    "second": 1_000_000,
-    "minute": 60_000_000,
-    "hour": 3_600_000_000,
-    "day": 86_400_000_000,
-    "week": 604_800_000_000,
-}
-_LENGTH: Final = re.compile(rf"([0-9]{{1,9}})\s+({'|'.join(_UNIT_US)})s?(?:\s+|$)", re.IGNORECASE)
-"""A part of a window's length. Spark knows more forms; these mean the same to it."""
+DEFAULTS: Final = PipelineSettings()
 
 
 @dataclass(frozen=True)
 class JobSettings:
     """How the jobs run. PipelineError if they cannot run so."""
 
-    fresh_s: float = FRESH_S
+    fresh_s: float = DEFAULTS.fresh_s
     """How old the newest rows may be, where the cost allows it (`schedule`)."""
-    records_max: int = RECORDS_MAX
+    records_max: int = DEFAULTS.records_max
     """The most records of one batch."""
-    stats_window: str = WINDOW
+    stats_window: str = DEFAULTS.window
     typed_tables: tuple[TypedTable, ...] = ()
     only: tuple[str, ...] = ()
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
@@ -56,19 +44,6 @@ class JobSettings:
         if self.records_max < 1:
             raise PipelineError(f"--records {self.records_max}: expected at least 1")
         window_us(self.stats_window)
-
-
-def window_us(length: str) -> int:
-    """The length of a window in microseconds. PipelineError if the text is none."""
-    total_us, at, text = 0, 0, length.strip()
-    while found := _LENGTH.match(text, at):
-        total_us, at = total_us + int(found[1]) * _UNIT_US[found[2].lower()], found.end()
-    if at < len(text) or total_us == 0:
-        raise PipelineError(
-            f"--window {length!r}: expected a length such as '5 minutes', '1 hour 30 minutes' or '1 day' (units: "
-            f"{', '.join(_UNIT_US)})"
-        )
-    return total_us
 
 
 def all_jobs(settings: JobSettings) -> list[Job]:

@@ -8,18 +8,19 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from embermq.lake.delta import applied_offset
+from embermq.lake.lake import Lake
+from embermq.lake.schema import CLIENTS, spark_sql
 from embermq.spark.jobs.job import Batch, Job
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.tables import CLIENTS_SCHEMA
-from embermq.spark.lake.transactions import append_once, applied_offset
-from embermq.store.log.records import (
+from embermq.spark.lake.transactions import append_once
+from embermq.store.records import (
     NO_LOCAL_FLAG,
-    QOS_MASK,
     RETAIN_AS_PUBLISHED_FLAG,
     RETAIN_HANDLING_SHIFT,
     SESSION_EXPIRY,
     SESSION_SEQUENCE,
 )
+from embermq.store.rows import QOS_MASK
 
 NAME: Final = "clients"
 
@@ -43,7 +44,7 @@ def client_events(records: DataFrame) -> DataFrame:
         "event": kind,
         "client_id": F.col("client_id"),
         "persistent": F.when(connected, F.element_at(lines, -1) == "persistent"),
-        # A session's id is the offset of the record that opened it; that record itself says 0, as all say without one.
+        # In older logs a session's id is the offset of the record that opened it, and that record itself says 0.
         "session_id": F.when(opened & (session_id == 0), F.col("offset")).when(
             ~connected & (session_id > 0), session_id
         ),
@@ -58,7 +59,7 @@ def client_events(records: DataFrame) -> DataFrame:
         "address": F.when(connected, F.get(lines, 1)),
         "reason": F.when(kind == "disconnected", _text(SESSION_SEQUENCE.size)),
     }
-    return records.select(*(columns[field.name].cast(field.dataType).alias(field.name) for field in CLIENTS_SCHEMA))
+    return records.select(*(columns[one.name].cast(spark_sql(one.type)).alias(one.name) for one in CLIENTS.columns))
 
 
 def _number(at: int, length: int) -> Column:
@@ -76,13 +77,13 @@ def _text(at: int) -> Column:
 
 def apply_clients(batch: Batch, lake: Lake) -> None:
     """Append a batch's events."""
-    new = batch.rows.where(F.col("offset") > applied_offset(batch.rows.sparkSession, lake, NAME, NAME))
-    append_once(client_events(new), lake, NAME, NAME, batch.through)
+    new = batch.rows.where(F.col("offset") > applied_offset(lake, NAME, NAME))
+    append_once(client_events(new), lake, NAME, NAME, batch.through, batch.is_small)
 
 
 CLIENTS_JOB: Final = Job(
     name=NAME,
-    tables={"clients": CLIENTS_SCHEMA},
+    tables=(CLIENTS,),
     columns=("offset", "timestamp", "kind", "flags", "topic", "payload", "client_id"),
     kinds=(
         "connected",

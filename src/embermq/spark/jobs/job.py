@@ -3,15 +3,15 @@
 Owns: the form that every job has. Each module beside this one makes one job, or one for each typed table.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
-from embermq.spark.lake.definitions import Definition
-from embermq.spark.lake.lake import Lake
+from embermq.lake.definitions import Definition
+from embermq.lake.lake import Lake
+from embermq.lake.schema import Table
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class Batch:
     """The last offset of the batch, whether its record is of the job's kinds or not."""
     since: datetime
     """No record is older."""
+    is_small: bool = False
+    """Whether its rows fit in the memory of this process."""
 
 
 Apply = Callable[[Batch, Lake], None]
@@ -35,7 +37,7 @@ class Job:
     """What a job reads, the tables it writes, and how."""
 
     name: str
-    tables: Mapping[str, StructType]
+    tables: Sequence[Table]
     columns: Sequence[str]
     """The columns of the source that it reads."""
     kinds: Sequence[str]
@@ -48,6 +50,10 @@ class Job:
     """The settings that its tables are made from; None if no setting changes their rows."""
     found_definition: Callable[[SparkSession, Lake], Definition | None] | None = None
     """Finds in the rows what tables of an earlier version, which did not keep it, were made from; None: no rows."""
+
+    @property
+    def table_names(self) -> list[str]:
+        return [table.name for table in self.tables]
 
     def transaction_id(self, table: str) -> str:
         """The name under which a table remembers how far it has applied the log (`lake.transactions`)."""

@@ -7,24 +7,25 @@ from typing import Final
 
 from pyspark.sql import functions as F
 
+from embermq.lake.delta import applied_offset
+from embermq.lake.lake import Lake
+from embermq.lake.schema import DAY, MESSAGES, MESSAGES_ARROW
 from embermq.spark.jobs.job import Batch, Job
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.tables import DAY, MESSAGES_SCHEMA
-from embermq.spark.lake.transactions import append_once, applied_offset
+from embermq.spark.lake.transactions import append_once
 
 NAME: Final = "messages"
 
 
 def apply_messages(batch: Batch, lake: Lake) -> None:
     """Append a batch's messages."""
-    new = batch.rows.where(F.col("offset") > applied_offset(batch.rows.sparkSession, lake, NAME, NAME))
-    append_once(new.withColumn(DAY, F.to_date("timestamp")), lake, NAME, NAME, batch.through)
+    new = batch.rows.where(F.col("offset") > applied_offset(lake, NAME, NAME))
+    append_once(new.withColumn(DAY, F.to_date("timestamp")), lake, NAME, NAME, batch.through, batch.is_small)
 
 
 MESSAGES_JOB: Final = Job(
     name=NAME,
-    tables={NAME: MESSAGES_SCHEMA},
-    columns=[name for name in MESSAGES_SCHEMA.names if name != DAY],
+    tables=(MESSAGES,),
+    columns=MESSAGES_ARROW.names,
     kinds=("publish",),
     apply=apply_messages,
 )

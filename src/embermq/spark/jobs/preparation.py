@@ -8,37 +8,39 @@ from collections.abc import Iterable
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField
 
-from embermq.spark.errors import LakeError
+from embermq.lake.definitions import check_definition, has_definition, write_definition
+from embermq.lake.delta import applied, claim_table
+from embermq.lake.epochs import NOTHING_APPLIED
+from embermq.lake.errors import LakeError
+from embermq.lake.lake import Lake
+from embermq.lake.positions import Positions
+from embermq.lake.schema import Table
 from embermq.spark.jobs.job import Job
-from embermq.spark.lake.definitions import check_definition, has_definition, write_definition
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.positions import Positions
-from embermq.spark.lake.tables import DAY, add_columns, create_table, partition_by_day, read_table
-from embermq.spark.lake.transactions import NOTHING_APPLIED, applied, claim_table, reset_table
+from embermq.spark.lake.tables import add_columns, create_table, partition_by_day, read_table, spark_schema
+from embermq.spark.lake.transactions import reset_table
 
 
 def prepare_job(spark: SparkSession, job: Job, lake: Lake, positions: Positions) -> int | None:
     """Make a job's tables ready; the next offset that it reads, None if it has read nothing yet."""
-    present = [name for name in job.tables if lake.has_table(name)]
-    missing = ", ".join(name for name in job.tables if name not in present)
-    _claim(spark, job, lake, present)
-    found = {name: applied(spark, lake, name, job.transaction_id(name)) for name in present}
+    present = [name for name in job.table_names if lake.has_table(name)]
+    missing = ", ".join(name for name in job.table_names if name not in present)
+    _claim(job, lake, present)
+    found = {name: applied(lake, name, job.transaction_id(name)) for name in present}
     # A crash may have come while they were created: then none has rows.
     if missing and all(one.through == NOTHING_APPLIED for one in found.values()):
         positions.forget(job.name)
         if job.definition is not None:
             write_definition(lake, job.name, job.definition)
-        for name, schema in job.tables.items():
-            create_table(spark, lake, name, schema)
-        _claim(spark, job, lake, job.tables)
+        for table in job.tables:
+            create_table(spark, lake, table)
+        _claim(job, lake, job.table_names)
         return None
     if missing:
         raise LakeError(f"the table {missing} is missing beside {', '.join(present)}: {_advice(job)}")
     _keep_definition(spark, job, lake)
-    for name in job.tables:
-        _bring_up_to_date(spark, job, lake, name)
+    for table in job.tables:
+        _bring_up_to_date(spark, job, lake, table)
     through = min(one.through for one in found.values())
     if through == NOTHING_APPLIED and job.name == "messages":
         # Earlier versions wrote it with Delta's own sink, which keeps another transaction identifier.
@@ -53,18 +55,18 @@ def prepare_job(spark: SparkSession, job: Job, lake: Lake, positions: Positions)
 def reset_job(spark: SparkSession, job: Job, lake: Lake, positions: Positions) -> None:
     """Empty the tables of a job, so that it begins again. After a crash in between, its definition is still refused."""
     positions.forget(job.name)
-    for name, schema in job.tables.items():
-        if lake.has_table(name):
-            reset_table(spark, lake, name, job.transaction_id(name), schema)
+    for table in job.tables:
+        if lake.has_table(table.name):
+            reset_table(spark, lake, table, job.transaction_id(table.name))
     if job.definition is not None:
         write_definition(lake, job.name, job.definition)
 
 
-def _claim(spark: SparkSession, job: Job, lake: Lake, tables: Iterable[str]) -> None:
+def _claim(job: Job, lake: Lake, tables: Iterable[str]) -> None:
     """Where no lock keeps other writers away, refuse the commits of those before this one, from their first one on."""
     if not lake.is_local:
         for name in tables:
-            claim_table(spark, lake, name, [job.transaction_id(name)])
+            claim_table(lake, name, [job.transaction_id(name)])
 
 
 def _keep_definition(spark: SparkSession, job: Job, lake: Lake) -> None:
@@ -74,31 +76,28 @@ def _keep_definition(spark: SparkSession, job: Job, lake: Lake) -> None:
         check_definition(lake, job.name, job.definition)
 
 
-def _bring_up_to_date(spark: SparkSession, job: Job, lake: Lake, name: str) -> None:
+def _bring_up_to_date(spark: SparkSession, job: Job, lake: Lake, table: Table) -> None:
     """Add columns that an earlier version did not have; refuse other differences."""
-    wanted, found = job.tables[name], read_table(spark, lake, name).schema
+    name, found = table.name, read_table(spark, lake, table.name).schema
     types = {field.name: field.dataType for field in found}
-    if any(field.name in types and types[field.name] != field.dataType for field in wanted) or any(
-        column not in wanted.names for column in types
+    if any(field.name in types and types[field.name] != field.dataType for field in spark_schema(table)) or any(
+        column not in table.names for column in types
     ):
         raise LakeError(
             f"the table {name} in {lake.place} has other columns ({found.simpleString()}) than this version "
             f"or this configuration writes: {_advice(job)}"
         )
-    new = [field for field in wanted if field.name not in types and field.name != DAY]
+    new = [column for column in table.columns if column.name not in types and column.name != table.divided_by]
     if new and job.definition is not None and job.found_definition is None:
-        raise LakeError(f"the table {name} in {lake.place} lacks columns ({_names(new)}): {_advice(job)}")
+        lacking = ", ".join(column.name for column in new)
+        raise LakeError(f"the table {name} in {lake.place} lacks columns ({lacking}): {_advice(job)}")
     if new:
         add_columns(spark, lake, name, new)
-    if DAY in wanted.names and DAY not in types:
+    if table.divided_by is not None and table.divided_by not in types:
         partition_by_day(spark, lake, name)
-
-
-def _names(fields: list[StructField]) -> str:
-    return ", ".join(field.name for field in fields)
 
 
 def _advice(job: Job) -> str:
     if job.definition is not None:
         return f"`ember pipeline run --rebuild {job.name}` builds it again from the log"
-    return f"delete {' and '.join(job.tables)}, and the pipeline builds them again from the log"
+    return f"delete {' and '.join(job.table_names)}, and the pipeline builds them again from the log"

@@ -15,11 +15,13 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from embermq.lake.delta import applied_offset
+from embermq.lake.lake import Lake
+from embermq.lake.schema import CLIENTS, RETAINED, RETAINED_CLOSED, spark_sql
 from embermq.spark.jobs.clients import client_events
 from embermq.spark.jobs.retained import retained_columns
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.tables import CLIENTS_SCHEMA, RETAINED_CLOSED_SCHEMA, RETAINED_SCHEMA, read_table
-from embermq.spark.lake.transactions import append_once, applied_offset, merge_once
+from embermq.spark.lake.tables import read_table
+from embermq.spark.lake.transactions import append_once, merge_once
 
 GAP_REASON: Final = "gap"
 """The `reason` of rows of `clients` that stand for what happened in a gap."""
@@ -47,10 +49,10 @@ def reseed_retained(spark: SparkSession, lake: Lake, seed: Seed) -> None:
     """
     through = seed.offset - 1
     known = retained_columns(seed.rows.where(F.col("kind") == "publish"))
-    if applied_offset(spark, lake, "retained_closed", "retained") < through:
+    if applied_offset(lake, "retained_closed", "retained") < through:
         closed = _ended_in_gap(spark, lake, known, seed)
         append_once(closed, lake, "retained_closed", "retained", through)
-    values: dict[str, str | Column] = {name: f"s.{name}" for name in RETAINED_SCHEMA.names}
+    values: dict[str, str | Column] = {name: f"s.{name}" for name in RETAINED.names}
 
     def merge(table: DeltaTable) -> None:
         (
@@ -79,7 +81,7 @@ def _ended_in_gap(spark: SparkSession, lake: Lake, known: DataFrame, seed: Seed)
     ended = ended.join(known.select("topic", F.col("valid_from").alias("next_from")), "topic", "left")
     rows = ended.withColumn("valid_to", F.least(until, F.col("next_from")))
     rows = rows.withColumn("offset_to", F.lit(seed.from_offset).cast("long"))
-    return rows.select(*RETAINED_CLOSED_SCHEMA.names)
+    return rows.select(*RETAINED_CLOSED.names)
 
 
 def reseed_clients(spark: SparkSession, lake: Lake, seed: Seed) -> None:
@@ -91,9 +93,12 @@ def reseed_clients(spark: SparkSession, lake: Lake, seed: Seed) -> None:
     table = read_table(spark, lake, "clients")
     sessions = there.where(F.col("event") == "session_opened").select("session_id")
     subscriptions = there.where(F.col("event") == "subscribed").select("session_id", "topic_filter")
-    known = table.where(F.col("event").isin("session_opened", "subscribed")).select("event", "offset").distinct()
+    known = table.where(F.col("event") == "subscribed").select("event", "offset").distinct()
+    # A checkpoint does not know which record has opened a session.
+    known_sessions = table.where(F.col("event") == "session_opened").select("event", "session_id").distinct()
     left = table.where(F.col("event") == "disconnected").select("event", "client_id", "timestamp").distinct()
-    new = there.where(F.col("event") != "disconnected").join(known, ["event", "offset"], "left_anti")
+    new = there.where(F.col("event") != "disconnected")
+    new = new.join(known, ["event", "offset"], "left_anti").join(known_sessions, ["event", "session_id"], "left_anti")
     disconnected = there.where(F.col("event") == "disconnected").join(
         left, ["event", "client_id", "timestamp"], "left_anti"
     )
@@ -114,7 +119,7 @@ def reseed_clients(spark: SparkSession, lake: Lake, seed: Seed) -> None:
     whole = appended[0]
     for frame in appended[1:]:
         whole = whole.unionByName(frame, allowMissingColumns=True)
-    columns = [F.col(field.name).cast(field.dataType) for field in CLIENTS_SCHEMA]
+    columns = [F.col(column.name).cast(spark_sql(column.type)) for column in CLIENTS.columns]
     append_once(whole.select(*columns), lake, "clients", "clients", seed.offset - 1)
 
 

@@ -10,15 +10,17 @@ from typing import Final
 
 from delta.tables import DeltaTable
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from embermq.spark.errors import LakeError
+from embermq.lake.delta import applied_offset
+from embermq.lake.epochs import NOTHING_APPLIED
+from embermq.lake.errors import LakeError
+from embermq.lake.lake import Lake
+from embermq.lake.schema import PUBLISHED_COLUMNS, RETAINED, RETAINED_CLOSED
 from embermq.spark.jobs.job import Batch, Job
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.tables import RETAINED_CLOSED_SCHEMA, RETAINED_SCHEMA, read_table
-from embermq.spark.lake.transactions import NOTHING_APPLIED, append_once, applied_offset, merge_once
-from embermq.spark.source.arrow_columns import PUBLISHED_COLUMNS
+from embermq.spark.lake.tables import read_table
+from embermq.spark.lake.transactions import append_once, merge_once
 
 NAME: Final = "retained"
 
@@ -34,7 +36,7 @@ def retained_events(records: DataFrame) -> DataFrame:
 
 def retained_columns(records: DataFrame, *more: Column) -> DataFrame:
     """Records as rows of `retained`."""
-    return records.withColumn("valid_from", F.col("timestamp")).select(*RETAINED_SCHEMA.names, *more)
+    return records.withColumn("valid_from", F.col("timestamp")).select(*RETAINED.names, *more)
 
 
 def with_successors(events: DataFrame) -> DataFrame:
@@ -51,8 +53,8 @@ def with_successors(events: DataFrame) -> DataFrame:
 def apply_retained(batch: Batch, lake: Lake) -> None:
     """Bring both tables up to the end of a batch."""
     spark = batch.rows.sparkSession
-    closed_through = applied_offset(spark, lake, "retained_closed", NAME)
-    through = applied_offset(spark, lake, "retained", NAME)
+    closed_through = applied_offset(lake, "retained_closed", NAME)
+    through = applied_offset(lake, "retained", NAME)
     if closed_through < through:
         raise LakeError(
             f"retained_closed has applied the log up to {closed_through}, retained up to {through}: "
@@ -65,38 +67,38 @@ def apply_retained(batch: Batch, lake: Lake) -> None:
             return
         if batch.through > closed_through:
             # After a crash between the two commits some are there already: the next batches may have other bounds.
-            closed = _closed_by(spark, lake, events, through).where(F.col("offset_to") > closed_through)
+            current = None if through == NOTHING_APPLIED else read_table(spark, lake, "retained")
+            closed = closed_by(events, current).where(F.col("offset_to") > closed_through)
             append_once(closed, lake, "retained_closed", NAME, batch.through)
         if through == NOTHING_APPLIED:  # to an empty table they need only be appended
-            current = _last(events).where(~F.col("cleared")).drop("cleared")
-            append_once(current, lake, "retained", NAME, batch.through)
+            first = last_events(events).where(~F.col("cleared")).drop("cleared")
+            append_once(first, lake, "retained", NAME, batch.through)
             return
         merge_once(spark, lake, "retained", NAME, batch.through, lambda table: _merge_current(table, events))
     finally:
         events.unpersist()
 
 
-def _closed_by(spark: SparkSession, lake: Lake, events: DataFrame, through: int) -> DataFrame:
+def closed_by(events: DataFrame, current: DataFrame | None) -> DataFrame:
     """The intervals that end in a batch: those that began in it, and those of `retained` that its events replace."""
-    columns: list[str | Column] = [*RETAINED_CLOSED_SCHEMA.names]
+    columns: list[str | Column] = [*RETAINED_CLOSED.names]
     began_here = events.where(~F.col("cleared") & F.col("offset_to").isNotNull()).select(*columns)
-    if through == NOTHING_APPLIED:
+    if current is None:
         return began_here
     first = events.where("is_first").select(
         "topic", F.col("valid_from").alias("valid_to"), F.col("offset").alias("offset_to")
     )
-    current = read_table(spark, lake, "retained")
-    return began_here.unionByName(current.join(first, "topic").select(*columns))
+    return began_here.unionByName(current.select(*RETAINED.names).join(first, "topic").select(*columns))
 
 
-def _last(events: DataFrame) -> DataFrame:
+def last_events(events: DataFrame) -> DataFrame:
     """The last event of each topic."""
-    return events.where(F.col("offset_to").isNull()).select(*RETAINED_SCHEMA.names, "cleared")
+    return events.where(F.col("offset_to").isNull()).select(*RETAINED.names, "cleared")
 
 
 def _merge_current(table: DeltaTable, events: DataFrame) -> None:
-    last = _last(events)
-    values: dict[str, str | Column] = {name: f"s.{name}" for name in RETAINED_SCHEMA.names}
+    last = last_events(events)
+    values: dict[str, str | Column] = {name: f"s.{name}" for name in RETAINED.names}
     newer = "s.offset > t.offset"
     (
         table.alias("t")
@@ -110,7 +112,7 @@ def _merge_current(table: DeltaTable, events: DataFrame) -> None:
 
 RETAINED_JOB: Final = Job(
     name=NAME,
-    tables={"retained": RETAINED_SCHEMA, "retained_closed": RETAINED_CLOSED_SCHEMA},
+    tables=(RETAINED, RETAINED_CLOSED),
     columns=("offset", "timestamp", "kind", "topic", "payload", "qos", "retain", *PUBLISHED_COLUMNS),
     kinds=("publish", "retained_removed"),
     apply=apply_retained,

@@ -10,21 +10,23 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from embermq.lake.definitions import Definition
+from embermq.lake.delta import applied_offset
+from embermq.lake.epochs import NOTHING_APPLIED
+from embermq.lake.lake import Lake
+from embermq.lake.schema import TOPIC_STATS
 from embermq.spark.jobs.job import Batch, Job
-from embermq.spark.lake.definitions import Definition
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.tables import TOPIC_STATS_SCHEMA, read_table
-from embermq.spark.lake.transactions import NOTHING_APPLIED, append_once, applied_offset, merge_once
+from embermq.spark.lake.tables import read_table
+from embermq.spark.lake.transactions import append_once, merge_once
 
 NAME: Final = "topic_stats"
-WINDOW: Final = "5 minutes"
 
 
 def topic_stats_job(window: str, window_us: int) -> Job:
     """The job, with windows of a length that Spark understands, and the same in microseconds."""
     return Job(
         name=NAME,
-        tables={"topic_stats": TOPIC_STATS_SCHEMA},
+        tables=(TOPIC_STATS,),
         columns=("offset", "timestamp", "topic", "payload"),
         kinds=("publish",),
         apply=partial(apply_topic_stats, window=window),
@@ -46,7 +48,7 @@ def _found_definition(spark: SparkSession, lake: Lake) -> Definition | None:
     return None if found is None else _definition(found)
 
 
-def batch_stats(messages: DataFrame, window: str = WINDOW) -> DataFrame:
+def batch_stats(messages: DataFrame, window: str) -> DataFrame:
     """The statistics of messages, a row for each topic and window."""
     slot = F.window("timestamp", window)
     in_slot = Window.partitionBy("topic", "slot").orderBy("offset")
@@ -63,14 +65,14 @@ def batch_stats(messages: DataFrame, window: str = WINDOW) -> DataFrame:
             F.coalesce(F.max("silence_us"), F.lit(0)).cast("long").alias("longest_silence_us"),
         )
         .select("*", F.col("slot.start").alias("window_start"), F.col("slot.end").alias("window_end"))
-        .select(*TOPIC_STATS_SCHEMA.names)
+        .select(*TOPIC_STATS.names)
     )
 
 
-def apply_topic_stats(batch: Batch, lake: Lake, window: str = WINDOW) -> None:
+def apply_topic_stats(batch: Batch, lake: Lake, window: str) -> None:
     """Add a batch to the statistics."""
     spark = batch.rows.sparkSession
-    through = applied_offset(spark, lake, NAME, NAME)
+    through = applied_offset(lake, NAME, NAME)
     stats = batch_stats(batch.rows.where(F.col("offset") > through), window)
     if through == NOTHING_APPLIED:  # to an empty table they need only be appended
         append_once(stats, lake, NAME, NAME, batch.through)
@@ -79,7 +81,7 @@ def apply_topic_stats(batch: Batch, lake: Lake, window: str = WINDOW) -> None:
 
 
 def _add(table: DeltaTable, stats: DataFrame, window: str, since: object) -> None:
-    values: dict[str, str | Column] = {name: f"s.{name}" for name in TOPIC_STATS_SCHEMA.names}
+    values: dict[str, str | Column] = {name: f"s.{name}" for name in TOPIC_STATS.names}
     sums: dict[str, str | Column] = {
         "messages": "t.messages + s.messages",
         "bytes": "t.bytes + s.bytes",

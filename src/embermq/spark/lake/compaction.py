@@ -12,7 +12,7 @@ from typing import Final
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from embermq.spark.lake.lake import Lake
+from embermq.lake.lake import Lake
 from embermq.spark.lake.tables import table_names
 from embermq.spark.lake.transactions import CONFLICT_ATTEMPTS, CONFLICTS
 
@@ -27,6 +27,9 @@ class Compaction:
     table: str
     files_removed: int
     files_added: int
+
+    def __str__(self) -> str:
+        return f"{self.table}: {self.files_removed} files became {self.files_added}"
 
 
 def compact(
@@ -43,11 +46,17 @@ def _compact_table(spark: SparkSession, lake: Lake, name: str, keep_hours: float
     for attempt in range(1, CONFLICT_ATTEMPTS + 1):
         try:
             table = DeltaTable.forPath(spark, lake.table(name))
-            metrics = table.optimize().executeCompaction().select("metrics.*").collect()[0]
+            done = join_files(name, table)
             break
         except CONFLICTS:
             if attempt == CONFLICT_ATTEMPTS:
                 raise
             time.sleep(0.5 * attempt)
     table.vacuum(keep_hours)
+    return done
+
+
+def join_files(name: str, table: DeltaTable) -> Compaction:
+    """Join the small files of a table, in one commit."""
+    metrics = table.optimize().executeCompaction().select("metrics.*").collect()[0]
     return Compaction(name, int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"]))

@@ -8,24 +8,26 @@ from datetime import UTC, datetime
 from typing import Final
 
 from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, SparkSession
 
-from embermq.instants import in_utc
-from embermq.spark.errors import REMOVED, InGap
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.tables import GAPS_SCHEMA, create_table, read_table
+from embermq.instants import in_utc, microseconds
+from embermq.lake.delta import gap_identifiers
+from embermq.lake.errors import REMOVED, InGap
+from embermq.lake.history import gap_sql
+from embermq.lake.lake import Lake
+from embermq.lake.schema import GAPS
+from embermq.spark.lake.tables import create_table, read_table, spark_schema
 from embermq.spark.lake.transactions import merge_once
 from embermq.store.log.segments import FIRST_OFFSET
 
-NAME: Final = "gaps"
+NAME: Final = GAPS.name
 
 
 def record_gap(spark: SparkSession, lake: Lake, gap: dict[str, object]) -> None:
     """Add a gap, or extend the one of this job that began at the same offset: after a crash it may have grown."""
-    create_table(spark, lake, NAME, GAPS_SCHEMA)
-    row = spark.createDataFrame([gap], GAPS_SCHEMA)
-    values: dict[str, str | Column] = {name: f"s.{name}" for name in GAPS_SCHEMA.names}
+    create_table(spark, lake, GAPS)
+    row = spark.createDataFrame([gap], spark_schema(GAPS))
+    values: dict[str, str | Column] = {name: f"s.{name}" for name in GAPS.names}
 
     def merge(table: DeltaTable) -> None:
         (
@@ -36,7 +38,7 @@ def record_gap(spark: SparkSession, lake: Lake, gap: dict[str, object]) -> None:
             .execute()
         )
 
-    merge_once(spark, lake, NAME, gap_transaction(str(gap["job"])), int(str(gap["to_offset"])), merge)
+    merge_once(spark, lake, NAME, gap_identifiers(str(gap["job"]))[0], int(str(gap["to_offset"])), merge)
 
 
 def record_removal(spark: SparkSession, lake: Lake, table: str, through: int, known_from: datetime) -> None:
@@ -44,7 +46,7 @@ def record_removal(spark: SparkSession, lake: Lake, table: str, through: int, kn
 
     To be called before they are removed: a crash in between must not leave answers that are not whole.
     """
-    create_table(spark, lake, NAME, GAPS_SCHEMA)
+    create_table(spark, lake, GAPS)
     gap = {
         "job": "retained" if table == "retained_closed" else table,
         "from_offset": FIRST_OFFSET,
@@ -54,8 +56,8 @@ def record_removal(spark: SparkSession, lake: Lake, table: str, through: int, kn
         "why": REMOVED,
         "noticed": datetime.now(UTC),
     }
-    row = spark.createDataFrame([gap], GAPS_SCHEMA)
-    values: dict[str, str | Column] = {name: f"s.{name}" for name in GAPS_SCHEMA.names}
+    row = spark.createDataFrame([gap], spark_schema(GAPS))
+    values: dict[str, str | Column] = {name: f"s.{name}" for name in GAPS.names}
 
     def merge(table: DeltaTable) -> None:
         (
@@ -68,28 +70,14 @@ def record_removal(spark: SparkSession, lake: Lake, table: str, through: int, kn
 
     # In milliseconds, which have room in a version; a later removal may end at a lower offset, but never earlier.
     bound_ms = int(known_from.timestamp() * 1000)
-    merge_once(spark, lake, NAME, f"{NAME}-removed-{table}", bound_ms, merge)
-
-
-def gap_transaction(job: str) -> str:
-    """The transaction identifier under which the gaps of a job are recorded."""
-    return f"{NAME}-{job}"
-
-
-def retained_gaps(spark: SparkSession, lake: Lake) -> DataFrame | None:
-    """The gaps of `retained`; None if the lake has none."""
-    if not lake.has_table(NAME):
-        return None
-    return read_table(spark, lake, NAME).where(F.col("job") == "retained")
+    merge_once(spark, lake, NAME, gap_identifiers(table)[1], bound_ms, merge)
 
 
 def check_no_gap(spark: SparkSession, lake: Lake, instant: datetime) -> None:
     """InGap if the retained set at an instant is not known."""
-    found = retained_gaps(spark, lake)
-    if found is None:
+    if not lake.has_table(NAME):
         return
-    moment = F.lit(in_utc(instant))
-    after = F.col("from_timestamp").isNull() | (F.col("from_timestamp") < moment)
-    for row in found.where(after & (moment < F.col("to_timestamp"))).limit(1).collect():
+    found = read_table(spark, lake, NAME).where(gap_sql(f"timestamp_micros({microseconds(instant)})"))
+    for row in found.limit(1).collect():
         known_from = row["to_timestamp"].astimezone(UTC)
         raise InGap(in_utc(instant), row["from_offset"], row["to_offset"], known_from, row["why"])

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped] # it has no types
 
-from embermq.spark.errors import LakeError
-from embermq.spark.lake.files import LakeFiles, LocalFiles
+from embermq.lake.errors import LakeError
+from embermq.lake.files import LakeFiles, LocalFiles
+from embermq.lake.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +20,15 @@ _MISSING: Final = ("FileNotFoundException", "NoSuchFileException")
 _S3_STORE_JAR: Final = Path(__file__).parent / "java" / "s3-log-store.jar"
 _ATOMIC_CREATE: Final = ("s3a",)
 """Schemes where a file appears when it is closed, whole; elsewhere it is renamed when it is whole."""
+
+_S3A: Final = "spark.hadoop.fs.s3a."
+_S3_OPTIONS: Final = {
+    "access.key": "AWS_ACCESS_KEY_ID",
+    "secret.key": "AWS_SECRET_ACCESS_KEY",
+    "session.token": "AWS_SESSION_TOKEN",
+    "endpoint": "AWS_ENDPOINT_URL",
+    "endpoint.region": "AWS_REGION",
+}
 
 
 @final
@@ -153,3 +163,20 @@ def _reason(error: Exception) -> str:
         return str(error)
     said = str(error.java_exception.getMessage() or error.java_exception.getClass().getName()).splitlines()[0]
     return said.partition("; For more details")[0]
+
+
+def use_spark(lake: Lake, spark: "SparkSession") -> Lake:
+    """From now on the files of a lake at a URL are read and written with this session."""
+    if not lake.is_local:
+        files = HadoopFiles(spark, lake.place)
+        lake.use(files.root, files, _credentials(spark) if files.root.startswith("s3a:") else {})
+    return lake
+
+
+def _credentials(spark: "SparkSession") -> dict[str, str]:
+    """What the settings of a session say of S3, as options of delta-rs."""
+    settings = {key: value for key, value in spark.sparkContext.getConf().getAll() if key.startswith(_S3A)}
+    options = {option: settings[_S3A + key] for key, option in _S3_OPTIONS.items() if settings.get(_S3A + key)}
+    if options.get("AWS_ENDPOINT_URL", "").startswith("http:"):
+        options["AWS_ALLOW_HTTP"] = "true"
+    return options

@@ -18,13 +18,16 @@ from contextlib import suppress
 from typing import Any, Final, final
 
 from delta.tables import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from embermq.spark.errors import LakeError
-from embermq.spark.lake.files import json_object
-from embermq.spark.lake.lake import S3_STORE, S3_STORE_SETTING, STATE_DIRECTORY, Lake
-from embermq.spark.lake.transactions import CONFLICTS, claim_table, lost_to, newest_epoch, take_epoch
+from embermq.lake.delta import claim_table, lost_to, newest_epoch, open_table, take_epoch
+from embermq.lake.epochs import epoch_and_offset
+from embermq.lake.errors import LakeError
+from embermq.lake.files import json_object
+from embermq.lake.lake import S3_STORE, S3_STORE_SETTING, STATE_DIRECTORY, Lake
+from embermq.spark.lake.transactions import CONFLICTS
 
 LEASE_S: Final = 30.0
 POLL_S: Final = 0.5
@@ -56,7 +59,7 @@ class Lease:
         lake.epoch = _take_epoch(spark, lake, known)
         self._write(is_ended=False)
         for name in lake.table_names():
-            claim_table(spark, lake, name)
+            claim_table(lake, name)
         self._thread: Final = threading.Thread(target=self._keep, name="lease", daemon=True)
         self._thread.start()
 
@@ -66,9 +69,14 @@ class Lease:
             raise lost_to(self._lake, self._lost)
 
     def is_lost(self) -> bool:
-        """Whether another pipeline has taken over, by a look at the file."""
-        with suppress(OSError):
-            self._lost = max(self._lost, self._epoch_above())
+        """Whether another pipeline has taken over.
+
+        By the table: if this one stood still while it wrote the file, it may have replaced the other's newer one.
+        """
+        with suppress(LakeError, DeltaError):  # not known: what has failed already says why
+            found = _newest_taken(self._lake)
+            if found > (self._lake.epoch or 0):
+                self._lost = found
         return self._lost > 0
 
     def end(self) -> None:
@@ -76,7 +84,7 @@ class Lease:
         self._ended.set()
         self._thread.join()
         try:
-            if not self._lost and not self._epoch_above():
+            if not self.is_lost():
                 self._write(is_ended=True)
         except OSError as error:
             _logger.warning("the lease of %s could not be ended: %s", self._lake.place, error)
@@ -84,7 +92,7 @@ class Lease:
     def _keep(self) -> None:
         while not self._ended.wait(self._lease_s / BEATS):
             try:
-                self._lost = self._epoch_above()
+                self._lost = max(self._lost, self._epoch_above())
                 if self._lost:
                     return
                 self._write(is_ended=False)
@@ -151,11 +159,15 @@ def _take_epoch(spark: SparkSession, lake: Lake, known: int) -> int:
     path = lake.table(_WRITERS)
     with suppress(*CONFLICTS):  # another pipeline has made it
         DeltaTable.createIfNotExists(spark).location(path).addColumns(_NO_ROWS).execute()
-    before = newest_epoch(spark, path)
-    epoch = 1 + max([known, before, *(newest_epoch(spark, lake.table(name)) for name in lake.table_names())])
-    if not take_epoch(spark, path, _WRITER, before, epoch):
+    before = _newest_taken(lake)
+    epoch = 1 + max([known, before, *(newest_epoch(lake, name) for name in lake.table_names())])
+    if not take_epoch(lake, _WRITERS, _WRITER, before, epoch):
         raise LakeError(f"another pipeline writes to {lake.place}: it has taken over in this moment")
     return epoch
+
+
+def _newest_taken(lake: Lake) -> int:
+    return epoch_and_offset(open_table(lake, _WRITERS).transaction_version(_WRITER))[0]
 
 
 _NO_ROWS: Final = StructType([StructField("epoch", LongType())])

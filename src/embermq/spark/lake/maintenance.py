@@ -17,16 +17,19 @@ from typing import Any, Final, final
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from embermq.spark.lake.files import json_object
+from embermq.lake.delta import day_bytes, open_table, table_bytes
+from embermq.lake.files import json_object
+from embermq.lake.lake import STATE_DIRECTORY, Lake
+from embermq.lake.schema import DAY, definition_of
+from embermq.lake.settings import PipelineSettings
+from embermq.spark.lake.compaction import join_files
 from embermq.spark.lake.gaps import record_removal
-from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
-from embermq.spark.lake.tables import DAY, read_table
-from embermq.spark.lake.transactions import CONFLICTS, applied, day_bytes, table_bytes
+from embermq.spark.lake.tables import read_table
+from embermq.spark.lake.transactions import CONFLICTS
 
 logger = logging.getLogger(__name__)
 
-COMPACT_FILES: Final = 16
-VACUUM_HOURS: Final = 24.0
+DEFAULTS: Final = PipelineSettings()
 TIDY_EVERY_S: Final = 6 * 3600.0
 SMALL_FILE_BYTES: Final = 16 << 20
 """Larger files are joined once, when their day is over."""
@@ -34,14 +37,6 @@ RUNNING_DAY_BYTES_MAX: Final = 1 << 30
 JOIN_ALL_EVERY: Final = 3
 """Most compactions join only files that have come since the one before; every third joins all small ones. Joined each
 time, a table of a few hours would cost more than all the rest of the pipeline."""
-
-AGE_COLUMNS: Final = {
-    "messages": DAY,
-    "retained_closed": "valid_to",
-    "topic_stats": "window_end",
-    "clients": "timestamp",
-}
-"""The column that the age of a row is judged by; in typed tables it is `timestamp`."""
 
 _FILE: Final = f"{STATE_DIRECTORY}/maintenance.json"
 _MIN_FILE_SIZE: Final = "spark.databricks.delta.optimize.minFileSize"
@@ -52,9 +47,9 @@ _RETENTION_CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled
 class MaintenanceSettings:
     """How a lake is kept tidy."""
 
-    compact_files: int = COMPACT_FILES
+    compact_files: int = DEFAULTS.compact_files
     """The commits of a table after which its small files are joined."""
-    vacuum_hours: float = VACUUM_HOURS
+    vacuum_hours: float = DEFAULTS.vacuum_hours
     """How long files stay that no table version of now needs: queries that began earlier must have ended."""
     retention: Mapping[str, timedelta] = field(default_factory=dict)
     """The age at which rows of a table are removed; none without an entry."""
@@ -81,7 +76,7 @@ class Maintenance:
             if version < before or version - before >= self._settings.compact_files:  # lower: it was built again
                 with _unless_changed(name):
                     done += self._compact(name)
-                compacted[name] = self._version(name)
+                compacted[name] = open_table(self._lake, name).version()
                 self._write()
         if time.time() - float(self._state.setdefault("tidied", time.time())) >= TIDY_EVERY_S:
             done += self.tidy(datetime.now(UTC))
@@ -103,23 +98,19 @@ class Maintenance:
     def _table(self, name: str) -> DeltaTable:
         return DeltaTable.forPath(self._spark, self._lake.table(name))
 
-    def _version(self, name: str) -> int:
-        return applied(self._spark, self._lake, name, "").version
-
     def _compact(self, name: str) -> list[str]:
         """Join small files of a table: the new ones, or all of them."""
         numbers: dict[str, int] = self._state.setdefault("compactions", {})
         sizes: dict[str, int] = self._state.setdefault("sizes", {})
         numbers[name] = numbers.get(name, 0) + 1
         # A new file is at most about half of all that has come since, one that was made of as much before is about all.
-        new_file_bytes = max(1, 2 * (table_bytes(self._spark, self._lake, name) - sizes.get(name, 0)) // 3)
+        new_file_bytes = max(1, 2 * (table_bytes(self._lake, name) - sizes.get(name, 0)) // 3)
         is_for_all = numbers[name] % JOIN_ALL_EVERY == 0
         file_bytes = SMALL_FILE_BYTES if is_for_all else min(new_file_bytes, SMALL_FILE_BYTES)
         self._spark.conf.set(_MIN_FILE_SIZE, str(file_bytes))
-        metrics = self._table(name).optimize().executeCompaction().select("metrics.*").collect()[0]
-        sizes[name] = table_bytes(self._spark, self._lake, name)
-        removed, added = int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
-        return [f"{name}: {removed} files became {added}"] if removed else []
+        done = join_files(name, self._table(name))
+        sizes[name] = table_bytes(self._lake, name)
+        return [str(done)] if done.files_removed else []
 
     def _cluster_days(self, name: str) -> list[str]:
         """Put the messages of a topic side by side, once for each day that is over, and as far as it is for the last.
@@ -139,11 +130,11 @@ class Maintenance:
 
     def _cluster_last(self, name: str, day: str) -> list[str]:
         running: dict[str, list[Any]] = self._state.setdefault("running", {})  # a day, its bytes when it was laid out
-        size_bytes = day_bytes(self._spark, self._lake, name, day)
+        size_bytes = day_bytes(self._lake, name, day)
         if size_bytes > RUNNING_DAY_BYTES_MAX or running.get(name) == [day, size_bytes]:
             return []
         done = self._cluster(name, day)
-        running[name] = [day, day_bytes(self._spark, self._lake, name, day)]
+        running[name] = [day, day_bytes(self._lake, name, day)]
         return done
 
     def _cluster(self, name: str, day: str) -> list[str]:
@@ -154,7 +145,7 @@ class Maintenance:
         age = self._settings.retention.get(name)
         if age is None:
             return []
-        column = AGE_COLUMNS.get(name, "timestamp")
+        column = definition_of(name).age_column
         bound = (now - age).replace(microsecond=0)
         if column == DAY:
             bound = bound.replace(hour=0, minute=0, second=0)

@@ -1,4 +1,5 @@
-"""Files of a batch: written on this machine, read by Spark's tasks, then removed.
+"""Files that the pipeline writes on this machine, Spark's tasks read, and it then removes: a batch on one machine, and
+a checkpoint of the log.
 
 Owns: where they lie, and how tasks reach them: those of `local[...]` in place, those of a cluster in the lake itself if
 it is at a URL. With a lake that is a directory, a cluster has it mounted.
@@ -12,8 +13,14 @@ from typing import Final, final
 
 from pyspark.sql import SparkSession
 
+from embermq.lake.lake import STATE_DIRECTORY, Lake
 from embermq.spark.lake.hadoop_files import HadoopFiles
-from embermq.spark.lake.lake import STATE_DIRECTORY, Lake
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether the tasks of a session run on this machine, and not on a cluster."""
+    master = spark.sparkContext.master or ""
+    return master.startswith("local") and not master.startswith("local-cluster")
 
 
 @final
@@ -24,13 +31,11 @@ class Scratch:
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
         self._lake: Final = lake
-        is_local = lake.is_local
         self._directory: Final = (
-            lake.state_directory.absolute() if is_local else Path(tempfile.mkdtemp(prefix="embermq-"))
+            lake.state_directory.absolute() if lake.is_local else Path(tempfile.mkdtemp(prefix="embermq-"))
         )
-        is_cluster = not (spark.sparkContext.master or "").startswith("local")
         files = lake.files
-        self._uploads: Final = files if is_cluster and isinstance(files, HadoopFiles) else None
+        self._uploads: Final = files if isinstance(files, HadoopFiles) and not is_local(spark) else None
 
     def directory(self, name: str) -> Path:
         """A directory for files of one kind."""
@@ -53,6 +58,7 @@ class Scratch:
         """Remove all."""
         for name in ("batch", "seed"):
             self.clear(name)
+        self.directory("authorities.pem").unlink(missing_ok=True)
         if not self._lake.is_local:
             shutil.rmtree(self._directory, ignore_errors=True)
 

@@ -1,8 +1,7 @@
 """The retained set as of any instant, from `retained` and `retained_closed`.
 
-Owns: `retained_as_of`, up to which instant it is known, and the view `retained_history`.
-Between the two commits of a batch, intervals are closed whose successors are not in `retained` yet. An interval that
-was closed above the offset that `retained` has applied is left out, so the two tables always agree.
+Owns: `retained_as_of`, up to which instant it is known, and the view `retained_history`, on Spark. Which intervals they
+have is in `embermq.lake.history`.
 """
 
 from datetime import datetime, timedelta
@@ -10,21 +9,24 @@ from datetime import datetime, timedelta
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from embermq.instants import EPOCH, NOW, in_utc, instant_us, microseconds
-from embermq.spark.errors import NotKnown
+from embermq.instants import EPOCH, NOW, instant_us, microseconds
+from embermq.lake.delta import applied
+from embermq.lake.errors import LakeError, NotKnown
+from embermq.lake.history import SPARK, Part, applied_sql, as_of_sql, history_sql
+from embermq.lake.known import Known, RowInstants, recorded
+from embermq.lake.lake import Lake
+from embermq.lake.schema import HISTORY_VIEW, RETAINED
 from embermq.spark.jobs.retained import RETAINED_JOB
 from embermq.spark.lake.gaps import check_no_gap
-from embermq.spark.lake.known import Known, RowInstants, recorded
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.tables import (
-    HISTORY_VIEW,
-    RETAINED_CLOSED_SCHEMA,
-    RETAINED_SCHEMA,
-    read_table,
-    with_all_columns,
-)
-from embermq.spark.queries.applied import applied
+from embermq.spark.lake.tables import quoted
+from embermq.spark.session import is_connect
 from embermq.spark.source.topic_filters import matches
+
+
+def check_reached(spark: SparkSession, lake: Lake) -> None:
+    """LakeError if Spark Connect may reach a lake that this process does not: gaps and tables would be overlooked."""
+    if is_connect(spark) and not lake.exists():
+        raise LakeError(f"{lake.place} is no lake here: over Spark Connect the client must reach it as the server does")
 
 
 def retained_history(spark: SparkSession, lake: Lake) -> DataFrame:
@@ -32,19 +34,24 @@ def retained_history(spark: SparkSession, lake: Lake) -> DataFrame:
 
     It shows the tables as they are when it is called.
     """
+    check_reached(spark, lake)
     # The version first: a batch may be merged between this and the next line.
-    version, _, through = applied(spark, lake, "retained", RETAINED_JOB.name)
-    current = spark.read.format("delta").option("versionAsOf", version).load(lake.table("retained"))
-    closed = read_table(spark, lake, "retained_closed").where(F.col("offset_to") <= through)
-    whole = [with_all_columns(rows, RETAINED_CLOSED_SCHEMA) for rows in (closed, current)]
-    return whole[0].unionByName(whole[1])
+    version, _, through = applied(lake, "retained", RETAINED_JOB.name)
+    sources = (_path(lake, "retained_closed"), f"{_path(lake, 'retained')} version as of {version}")
+    closed, current = (Part(f"{one} c", spark.sql(f"select * from {one}").columns) for one in sources)
+    return spark.sql(history_sql(SPARK, closed, current, applied_sql(through)))
+
+
+def _path(lake: Lake, name: str) -> str:
+    return f"delta.{quoted(lake.table(name))}"
 
 
 def retained_known(spark: SparkSession, lake: Lake) -> Known:
     """Between which instants the retained set is known. NotKnown if the lake has read nothing yet."""
+    check_reached(spark, lake)
     before = recorded(lake)
-    table, closed = (applied(spark, lake, name, RETAINED_JOB.name) for name in RETAINED_JOB.tables)
-    versions = dict(zip(RETAINED_JOB.tables, (table.version, closed.version), strict=True))
+    table, closed = (applied(lake, name, RETAINED_JOB.name) for name in RETAINED_JOB.table_names)
+    versions = dict(zip(RETAINED_JOB.table_names, (table.version, closed.version), strict=True))
 
     def rows_us() -> RowInstants:
         oldest = F.min(F.unix_micros("valid_from"))
@@ -71,10 +78,9 @@ def retained_as_of(spark: SparkSession, lake: Lake, instant: datetime | str, top
         instant = EPOCH + timedelta(microseconds=asked_us)
     check_no_gap(spark, lake, instant)
     known.check(microseconds(instant))
-    moment = F.lit(in_utc(instant))
-    then = (F.col("valid_from") <= moment) & (F.col("valid_to").isNull() | (F.col("valid_to") > moment))
+    then = F.expr(as_of_sql(f"timestamp_micros({microseconds(instant)})"))
     history = retained_history(spark, lake)
-    return history.where(then & matches(F.col("topic"), topic_filter)).select(*RETAINED_SCHEMA.names)
+    return history.where(then & matches(F.col("topic"), topic_filter)).select(*RETAINED.names)
 
 
 def create_history_view(spark: SparkSession, lake: Lake) -> None:

@@ -14,16 +14,16 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from embermq.spark.errors import PipelineError
+from embermq.lake.checkpoint_rows import stage_checkpoint
+from embermq.lake.delta import applied
+from embermq.lake.errors import PipelineError
+from embermq.lake.lake import Lake
+from embermq.lake.schema import LOG_ARROW, spark_sql
 from embermq.spark.jobs.job import Job
 from embermq.spark.jobs.messages import MESSAGES_JOB
 from embermq.spark.jobs.retained import RETAINED_JOB, retained_columns, retained_events
-from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import read_table
-from embermq.spark.lake.transactions import applied
 from embermq.spark.queries.as_of import retained_history
-from embermq.spark.source.checkpoint_rows import stage_checkpoint
-from embermq.spark.source.columns import SOURCE_SCHEMA
 from embermq.store.log.checkpoint import Checkpoint, undamaged_checkpoint
 from embermq.store.log.reader import LogReader
 from embermq.store.log.segments import FIRST_OFFSET
@@ -67,7 +67,7 @@ class Evidence:
         self.lake = lake
         self.data = data
         self.own_set = own_set
-        version, _, self.through = applied(spark, lake, "retained", RETAINED_JOB.name)
+        version, _, self.through = applied(lake, "retained", RETAINED_JOB.name)
         self.current = spark.read.format("delta").option("versionAsOf", version).load(lake.table("retained"))
         self.history = retained_history(spark, lake)
         first, end = LogReader(data / "log").bounds()
@@ -81,7 +81,7 @@ class Evidence:
     def records(self, start: int, end: int, job: Job = RETAINED_JOB, columns: Sequence[str] = ()) -> DataFrame:
         """The records of the log that a job's tables are made from, from one offset up to another."""
         names = columns or job.columns
-        schema = ", ".join(f"{name} {SOURCE_SCHEMA[name].dataType.simpleString()}" for name in names)
+        schema = ", ".join(f"{name} {spark_sql(LOG_ARROW.field(name).type)}" for name in names)
         return (
             self.spark.read.format("embermq")
             .schema(schema)
@@ -213,7 +213,7 @@ def _not_there(evidence: Evidence) -> DataFrame:
     if not evidence.lake.has_table("messages"):
         return _nothing(evidence)
     table = read_table(evidence.spark, evidence.lake, "messages")
-    through = applied(evidence.spark, evidence.lake, "messages", MESSAGES_JOB.name).through
+    through = applied(evidence.lake, "messages", MESSAGES_JOB.name).through
     first, end = LogReader(evidence.data / "log").bounds()
     published = evidence.records(first, min(end, through + 1), MESSAGES_JOB, ("offset", "timestamp", "topic"))
     oldest = table.agg(F.min("timestamp").alias("oldest")).collect()[0]["oldest"]

@@ -5,7 +5,7 @@ Owns: the names there: a table each, with comments, the views `retained_history`
 Never: a row. The catalog has names and places; the pipeline alone writes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -14,35 +14,34 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from embermq.spark.errors import REMOVED, PipelineError
-from embermq.spark.lake.comments import column_comment, table_comment
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.progress import PROGRESS_FILE
-from embermq.spark.lake.tables import (
+from embermq.lake.errors import REMOVED, PipelineError
+from embermq.lake.history import SPARK, Part, as_of_sql, gap_sql, history_sql
+from embermq.lake.lake import Lake
+from embermq.lake.progress import PROGRESS_FILE
+from embermq.lake.schema import (
     AS_OF_FUNCTION,
-    GAPS_SCHEMA,
+    GAPS,
     HISTORY_VIEW,
     KNOWN_VIEW,
-    RETAINED_CLOSED_SCHEMA,
-    RETAINED_SCHEMA,
-    create_table,
-    quoted,
-    read_table,
-    table_names,
-    text_literal,
+    RETAINED,
+    RETAINED_CLOSED,
+    definition_of,
+    spark_sql,
 )
-from embermq.spark.queries.applied import check_reached
+from embermq.spark.lake.tables import create_table, quoted, read_table, table_names, text_literal
+from embermq.spark.queries.as_of import check_reached
 from embermq.spark.source.topic_filters import matches_function_sql
 
-# Of a topic that is retained now, intervals that end above its offset belong to a batch that has not ended.
 _HISTORY: Final = """
 create or replace view {schema}.{view} ({columns})
 comment 'Every interval in which a message was retained; valid_to is null while it still is.'
-as select {closed} from {schema}.retained_closed c left join {schema}.retained r on c.topic = r.topic
-where r.offset is null or c.offset_to <= r.offset
-union all
-select {current} from {schema}.retained c
+as {history}
 """
+# SQL cannot ask how far `retained` has applied the log. Of a topic that is retained now, intervals that end above its
+# offset belong to a batch that has not ended. Of another topic, those do that began after what the pipeline has
+# reported: one that began before it had a row in `retained`, which is gone only when the batch has ended.
+_HAS_ENDED: Final = """coalesce(c.offset_to <= r.offset, c.offset <
+    (select cast(get_json_object(value, '$.jobs.retained.offset') as bigint) from text.{file}), true)"""
 _AS_OF: Final = """
 create or replace function {functions}.{function}(
     instant timestamp comment 'The instant.',
@@ -50,13 +49,11 @@ create or replace function {functions}.{function}(
 returns table ({columns})
 comment 'The retained messages as of an instant, of the topics that a filter matches.'
 return select {names} from {schema}.{view}
-where valid_from <= {function}.instant and (valid_to is null or valid_to > {function}.instant)
-    and {functions}.mqtt_matches({function}.topic_filter, topic)
+where {holds} and {functions}.mqtt_matches({function}.topic_filter, topic)
 union all
 select {nulls}
 from {schema}.gaps
-where job = 'retained' and (from_timestamp is null or from_timestamp < {function}.instant)
-    and {function}.instant < to_timestamp
+where {in_gap}
     and raise_error(concat('the retained set at this instant is not known: offsets ', from_offset, ' to ', to_offset,
         ' were ', if(why = '{removed}', why, 'trimmed before the pipeline had read them'))) is not null
 union all
@@ -103,44 +100,39 @@ def register_tables(spark: SparkSession, lake: Lake, name: SchemaName) -> list[s
         spark.sql(f"create schema if not exists {name}")
     if refused:
         return refused
-    create_table(spark, lake, "gaps", GAPS_SCHEMA)  # the function asks it
+    create_table(spark, lake, GAPS)  # the function asks it
     for table in table_names(lake):
         with _unless_refused(f"the table {table} in {name}", refused):
             _register_table(spark, lake, name, table)
     if not refused and lake.has_table("retained") and lake.has_table("retained_closed"):
         with _unless_refused(f"the view {HISTORY_VIEW} in {name}", refused):
-            columns = ", ".join(
-                f"{one} comment {text_literal(column_comment('retained_closed', one))}"
-                for one in RETAINED_CLOSED_SCHEMA.names
+            if lake.files.read(PROGRESS_FILE) is None:  # both views ask it
+                lake.files.write(PROGRESS_FILE, "{}")
+            columns = ", ".join(f"{one.name} comment {text_literal(one.comment)}" for one in RETAINED_CLOSED.columns)
+            spark.sql(
+                _HISTORY.format(schema=name, view=HISTORY_VIEW, columns=columns, history=_history(spark, lake, name))
             )
-            closed, current = (
-                _history_columns(read_table(spark, lake, one).columns) for one in ("retained_closed", "retained")
-            )
-            spark.sql(_HISTORY.format(schema=name, view=HISTORY_VIEW, columns=columns, closed=closed, current=current))
         names = {"schema": name, "functions": name.of_functions, "view": HISTORY_VIEW, "known": KNOWN_VIEW}
         with _unless_refused(f"the view {KNOWN_VIEW} in {name}", refused):
-            if lake.files.read(PROGRESS_FILE) is None:  # the view asks it
-                lake.files.write(PROGRESS_FILE, "{}")
             spark.sql(_KNOWN.format(**names, file=quoted(lake.table(PROGRESS_FILE))))
         with _unless_refused(f"the function {AS_OF_FUNCTION} in {name}", refused):
             spark.sql(matches_function_sql(name.of_functions))
-            nulls = ", ".join(f"cast(null as {field.dataType.simpleString()})" for field in RETAINED_SCHEMA)
+            nulls = ", ".join(f"cast(null as {spark_sql(one.type)})" for one in RETAINED.columns)
             columns = ", ".join(
-                f"{field.name} {field.dataType.simpleString()} "
-                f"comment {text_literal(column_comment('retained', field.name))}"
-                for field in RETAINED_SCHEMA
+                f"{one.name} {spark_sql(one.type)} comment {text_literal(one.comment)}" for one in RETAINED.columns
             )
+            at = f"{AS_OF_FUNCTION}.instant"
             of_function = {"function": AS_OF_FUNCTION, "removed": REMOVED, "columns": columns, "nulls": nulls}
-            spark.sql(_AS_OF.format(**names, **of_function, names=", ".join(RETAINED_SCHEMA.names)))
+            of_function |= {"holds": as_of_sql(at), "in_gap": gap_sql(at)}
+            spark.sql(_AS_OF.format(**names, **of_function, names=", ".join(RETAINED.names)))
     return refused
 
 
-def _history_columns(found: Sequence[str]) -> str:
-    """The columns of the view as they are in a table; null where it has none."""
-    return ", ".join(
-        f"c.{field.name}" if field.name in found else f"cast(null as {field.dataType.simpleString()}) as {field.name}"
-        for field in RETAINED_CLOSED_SCHEMA
-    )
+def _history(spark: SparkSession, lake: Lake, name: SchemaName) -> str:
+    closed, current = (read_table(spark, lake, one).columns for one in ("retained_closed", "retained"))
+    joined = f"{name}.retained_closed c left join {name}.retained r on c.topic = r.topic"
+    has_ended = _HAS_ENDED.format(file=quoted(lake.table(PROGRESS_FILE)))
+    return history_sql(SPARK, Part(joined, closed), Part(f"{name}.retained c", current), has_ended)
 
 
 def _register_table(spark: SparkSession, lake: Lake, name: SchemaName, table: str) -> None:
@@ -156,9 +148,10 @@ def _add_comments(spark: SparkSession, lake: Lake, table: str) -> None:
     """A table of an earlier version gets its comments, in one commit."""
     lacking = [field.name for field in read_table(spark, lake, table).schema if not field.metadata.get("comment")]
     if lacking:
-        columns = ", ".join(f"{quoted(one)} comment {text_literal(column_comment(table, one))}" for one in lacking)
+        known = definition_of(table)
+        columns = ", ".join(f"{quoted(one)} comment {text_literal(known.comment_of(one))}" for one in lacking)
         spark.sql(f"alter table delta.{quoted(lake.table(table))} alter column {columns}")
-        spark.sql(f"comment on table delta.{quoted(lake.table(table))} is {text_literal(table_comment(table))}")
+        spark.sql(f"comment on table delta.{quoted(lake.table(table))} is {text_literal(known.comment)}")
 
 
 @contextmanager

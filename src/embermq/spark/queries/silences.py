@@ -7,7 +7,7 @@ Owns: `silences`. A silence is known exactly: within a window as a column, betwe
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from embermq.spark.lake.lake import Lake
+from embermq.lake.lake import Lake
 from embermq.spark.lake.tables import read_table
 
 

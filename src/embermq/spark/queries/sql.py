@@ -15,9 +15,11 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no 
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from embermq.spark.errors import LakeError, PipelineError, failure_reason, whole_text
-from embermq.spark.lake.damage import check_tables
-from embermq.spark.lake.lake import Lake
+from embermq.lake.damage import check_tables
+from embermq.lake.errors import LakeError, PipelineError
+from embermq.lake.lake import Lake
+from embermq.spark.errors import failure_reason, whole_text
+from embermq.spark.lake.hadoop_files import use_spark
 from embermq.spark.lake.tables import read_table, table_names
 from embermq.spark.queries.as_of import create_history_view
 from embermq.spark.session import DEFAULT_MASTER, build_session, launch_java
@@ -49,7 +51,7 @@ def query_session(lake: Lake, master: str = DEFAULT_MASTER) -> Iterator[SparkSes
     except Py4JError as error:  # Spark opens the file system of the lake
         raise PipelineError(f"{lake.place}: {failure_reason(whole_text(error))}") from None
     try:
-        lake.use(spark)
+        use_spark(lake, spark)
         check_exists(lake)
         if not lake.is_local:
             check_tables(lake)

@@ -1,6 +1,6 @@
-"""A publisher with many unacknowledged messages at a time: MQTT 5 over one socket, PUBACKs read in bulk.
+"""A publisher with many unacknowledged messages at a time: MQTT 5 over one socket.
 
-Owns: the connection of one sink task, its packet identifiers and its window.
+Owns: the socket of one sink task, and when to send and to wait. The packets are `protocol.mqtt.client_connection`'s.
 Never: Spark, subscribing, sessions, reconnecting: Spark runs a failed task again.
 """
 
@@ -8,43 +8,22 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from struct import Struct
 from typing import Final, final
 
-import numpy as np
-
-from embermq.protocol.mqtt.decode import Decoder
+from embermq.lake.errors import PipelineError
+from embermq.protocol import errors
+from embermq.protocol.mqtt.client_connection import Acknowledged, ClientConnection
 from embermq.protocol.mqtt.dialect import MQTT_5
-from embermq.protocol.mqtt.encode import encode
-from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX, variable_byte_integer
+from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX
 from embermq.protocol.mqtt.reason_codes import FAILURE, REASON_STRINGS
-from embermq.protocol.mqtt.writers_v5 import acknowledgement
-from embermq.protocol.packets import (
-    PUBREL,
-    Connack,
-    Connect,
-    Disconnect,
-    Packet,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Pubrec,
-)
-from embermq.protocol.reasons import CONNECT_REFUSALS
-from embermq.spark.errors import PipelineError
+from embermq.protocol.packets import Connack, Connect, Disconnect, Packet, Pingresp, Publish
+from embermq.protocol.reasons import CONNECT_REFUSALS, ReasonCode
 from embermq.spark.options import SinkOptions
 
 CHUNK_BYTES: Final = 256 << 10
 """Send when this much is waiting; a window of small messages is sent earlier."""
-
-_U16: Final = Struct(">H")
-_PUBACK: Final = 0x40
 _ANSWER_BYTES_MAX: Final = 1 << 20
-_CONNACK_TYPE: Final = 0x20
-_PUBACK_WORD: Final = _PUBACK << 8 | 2
-_PUBACK_WITH_REASON_BYTES: Final = 5
-_NO_PROPERTIES: Final = b"\x00"
+_READ_BYTES: Final = 65_536
 
 
 class PublishFailed(PipelineError):
@@ -74,29 +53,11 @@ class Publisher:
     `refused` is called with each row at QoS 1 or 2 that the server refuses.
     """
 
-    __slots__ = (
-        "_address",
-        "_socket",
-        "_window",
-        "_packet_bytes_max",
-        "_outgoing",
-        "_outgoing_bytes",
-        "_unacknowledged",
-        "_refused",
-        "_next_id",
-        "_in",
-    )
-
     def __init__(self, options: SinkOptions, client_id: str, refused: Callable[[Refused], None]) -> None:
         self._address: Final = f"{options.host}:{options.port}"
-        self._window = options.window
-        self._packet_bytes_max = min(options.packet_bytes_max, VARIABLE_BYTE_INTEGER_MAX)
-        self._outgoing: list[bytes] = []
-        self._outgoing_bytes = 0
-        self._unacknowledged: Final[dict[int, tuple[bytes, bytes]]] = {}
+        sent_bytes_max = min(options.packet_bytes_max, VARIABLE_BYTE_INTEGER_MAX)
+        self._client: Final = ClientConnection(options.window, sent_bytes_max, _ANSWER_BYTES_MAX)
         self._refused: Final = refused
-        self._next_id = 1
-        self._in = b""
         self._socket: Final = _connect(options, self._address)
         try:
             self._handshake(options, client_id)
@@ -111,35 +72,20 @@ class Publisher:
         payloads: Sequence[bytes | None],
         properties: Sequence[bytes] | None = None,
     ) -> None:
-        """One message a row; `headers` has the first byte of each: PUBLISH with its QoS and RETAIN.
-
-        Writes the PUBLISH packets here, not with `protocol.mqtt.encode`: topic names are bytes already, and a `Publish`
-        for each row would take longer than the rest.
-        """
-        outgoing = self._outgoing
-        unacknowledged = self._unacknowledged
-        pack = _U16.pack
+        """One message a row; `headers` has the first byte of each: PUBLISH with its QoS and RETAIN."""
+        client = self._client
         for place, (header, topic, payload) in enumerate(zip(headers, topics, payloads, strict=True)):
             body = payload or b""
-            section = _NO_PROPERTIES
-            if properties is not None and properties[place]:
-                section = variable_byte_integer(len(properties[place])) + properties[place]
-            length = 2 + len(topic) + len(section) + len(body)
-            if header & 0b110:
-                packet_id = self._take_id()
-                unacknowledged[packet_id] = (topic, body)
-                section = pack(packet_id) + section
-                length += 2
-            start = b"%c%b%b%b" % (header, variable_byte_integer(length), pack(len(topic)), topic)
-            if len(start) + len(section) + len(body) > self._packet_bytes_max:
-                raise PublishFailed(_too_long(topic, len(body)))
-            packet = b"%b%b%b" % (start, section, body)
-            outgoing.append(packet)
-            self._outgoing_bytes += len(packet)
-            if self._outgoing_bytes >= CHUNK_BYTES or len(unacknowledged) >= self._window:
+            section = properties[place] if properties is not None else b""
+            try:
+                client.publish(Publish(topic.decode(), body, header >> 1 & 3, header & 1 == 1, properties=section))
+            except errors.Refused:
+                raise PublishFailed(_too_long(topic, len(body))) from None
+            is_full = client.unacknowledged >= client.window
+            if is_full or client.pending_bytes >= CHUNK_BYTES:
                 self._send()
-                if len(unacknowledged) >= self._window:
-                    self._receive_until(self._window // 2)
+            if is_full:
+                self._receive_until(client.window // 2)
 
     def flush(self) -> None:
         """Wait until the server has acknowledged every message above QoS 0."""
@@ -150,11 +96,11 @@ class Publisher:
         """Wait until the server has received everything, then disconnect."""
         self.flush()
         # QoS 0 is not acknowledged; a PINGRESP shows that everything before the PINGREQ has arrived.
-        self._outgoing.append(encode(Pingreq(), MQTT_5))
+        self._client.ping()
         self._send()
         while not self._receive():
             pass
-        self._outgoing.append(encode(Disconnect(), MQTT_5))
+        self._client.disconnect()
         self._send()
         self.close()
 
@@ -162,19 +108,8 @@ class Publisher:
         """Close the connection without a DISCONNECT."""
         self._socket.close()
 
-    def _take_id(self) -> int:
-        packet_id = self._next_id
-        while packet_id in self._unacknowledged:
-            packet_id = packet_id % 65_535 + 1
-        self._next_id = packet_id % 65_535 + 1
-        return packet_id
-
     def _send(self) -> None:
-        if not self._outgoing:
-            return
-        data = b"".join(self._outgoing)
-        self._outgoing.clear()
-        self._outgoing_bytes = 0
+        data = self._client.data_to_send()
         try:
             self._socket.sendall(data)
         except TimeoutError:
@@ -183,45 +118,24 @@ class Publisher:
             raise PublishFailed(f"the server at {self._address} closed the connection: {error}") from None
 
     def _receive_until(self, unacknowledged_max: int) -> None:
-        while len(self._unacknowledged) > unacknowledged_max:
+        while self._client.unacknowledged > unacknowledged_max:
             self._receive()
 
     def _receive(self) -> bool:
         """Wait for data and process it; whether there was a PINGRESP in it."""
-        data = self._in + self._read()
-        self._in = b""
-        done = _plain_acknowledgements(data)
-        if done is not None:
-            for packet_id in done:
-                self._unacknowledged.pop(packet_id, None)
-            return False
-        decoder = Decoder(_ANSWER_BYTES_MAX, server=False, shortcuts=False, dialect=MQTT_5)
-        at = 0
-        packets: list[Packet] = []
-        while at < len(data):
-            end = _packet_end(data, at)
-            if end > len(data) or end < 0:
-                break
-            packets += decoder.feed(data[at:end])
-            if decoder.error is not None:
-                raise PublishFailed(f"the server at {self._address} sent a bad packet: {decoder.error}")
-            at = end
-        self._in = data[at:]
-        has_pingresp = False
+        packets = self._client.receive_data(self._read())
         for packet in packets:
-            has_pingresp |= isinstance(packet, Pingresp)
             self._take(packet)
+        if self._client.failure is not None:
+            raise PublishFailed(f"the server at {self._address} sent a bad packet: {self._client.failure}")
         self._send()
-        return has_pingresp
+        return any(isinstance(packet, Pingresp) for packet in packets)
 
     def _take(self, packet: Packet) -> None:
-        if isinstance(packet, Pubrec) and packet.reason < FAILURE:
-            self._outgoing.append(acknowledgement(PUBREL, packet.packet_id, 0))
-        elif isinstance(packet, (Puback, Pubrec, Pubcomp)):
-            row = self._unacknowledged.pop(packet.packet_id, None)
-            # A PUBCOMP without its PUBREL says only that the server has forgotten the identifier.
-            if row is not None and packet.reason >= FAILURE and not isinstance(packet, Pubcomp):
-                self._refused(Refused(row[0], row[1], packet.reason))
+        if isinstance(packet, Acknowledged):
+            if packet.reason >= FAILURE:
+                message = packet.message
+                self._refused(Refused(message.topic_name.encode(), message.payload, packet.reason))
         elif isinstance(packet, Disconnect):
             why = REASON_STRINGS.get(packet.reason, f"reason {packet.reason:#04x}")
             raise PublishFailed(f"the server at {self._address} ended the connection: {why}")
@@ -230,9 +144,9 @@ class Publisher:
 
     def _read(self) -> bytes:
         try:
-            data = self._socket.recv(65_536)
+            data = self._socket.recv(_READ_BYTES)
         except TimeoutError:
-            waiting = len(self._unacknowledged)
+            waiting = self._client.unacknowledged
             raise PublishFailed(f"the server at {self._address} leaves {waiting} messages unacknowledged") from None
         except OSError as error:
             raise PublishFailed(f"the connection to {self._address} broke: {error}") from None
@@ -244,52 +158,19 @@ class Publisher:
         password = options.password.encode() if options.password is not None else None
         # No keep alive: there is no bound on the time between two batches of rows.
         connect = Connect(client_id, user_name=options.username, password=password, protocol_level=MQTT_5.level)
-        self._outgoing.append(encode(connect, MQTT_5))
+        self._client.connect(connect)
         self._send()
-        data = self._read()
-        while (end := _packet_end(data, 0)) < 0 or end > len(data):
-            data += self._read()
-        if data[0] == _CONNACK_TYPE and data[1] == 2:  # the short form of an older version
-            raise PublishFailed(f"the server at {self._address} refused the connection: it does not support MQTT 5")
-        decoder = Decoder(_ANSWER_BYTES_MAX, server=False, shortcuts=False, dialect=MQTT_5)
-        packets = decoder.feed(data[:end])
-        if not packets or not isinstance(packets[0], Connack):
+        packets: list[Packet] = []
+        while not packets and self._client.failure is None:
+            packets = self._client.receive_data(self._read())
+        connack = packets[0] if packets else None
+        if not isinstance(connack, Connack):
             raise PublishFailed(f"the server at {self._address} refused the connection: no CONNACK came")
-        connack = packets[0]
         if connack.reason:
             why = CONNECT_REFUSALS.get(connack.reason) or REASON_STRINGS[connack.reason]
+            if connack.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
+                why = f"it does not support {MQTT_5.name}"
             raise PublishFailed(f"the server at {self._address} refused the connection: {why}")
-        self._window = min(self._window, connack.receive_maximum)
-        if connack.maximum_packet_size:
-            self._packet_bytes_max = min(self._packet_bytes_max, connack.maximum_packet_size)
-        self._in = data[end:]
-
-
-def _plain_acknowledgements(data: bytes) -> list[int] | None:
-    """The packet identifiers if these are PUBACKs that say success and nothing else: the usual case; else None.
-
-    All of them without a reason, or all with the reason that nobody has subscribed.
-    """
-    if len(data) % 4 == 0:
-        words = np.frombuffer(data, ">u2")
-        if (words[::2] == _PUBACK_WORD).all():
-            return list(words[1::2].tolist())
-    if len(data) % _PUBACK_WITH_REASON_BYTES == 0:
-        table = np.frombuffer(data, np.uint8).reshape(-1, _PUBACK_WITH_REASON_BYTES)
-        if ((table[:, 0] == _PUBACK) & (table[:, 1] == 3) & (table[:, 4] < FAILURE)).all():
-            return list((table[:, 2].astype(np.int64) << 8 | table[:, 3]).tolist())
-    return None
-
-
-def _packet_end(data: bytes, at: int) -> int:
-    """Where the packet that begins at `at` ends; -1 if its length has not come yet (5.0, 2.1.4)."""
-    length = shift = 0
-    for place in range(at + 1, min(at + 5, len(data))):
-        length |= (data[place] & 0x7F) << shift
-        shift += 7
-        if data[place] < 0x80:
-            return place + 1 + length
-    return -1
 
 
 def _too_long(topic: bytes, payload_bytes: int) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from embermq.protocol.message_fields import MESSAGE_FIELDS, USER_PROPERTIES, message_properties
+from embermq.protocol.mqtt.message_fields import MESSAGE_FIELDS, USER_PROPERTIES, message_properties
 from embermq.protocol.topics import TOPIC_BYTES_MAX
 from embermq.spark.options import SinkOptions
 from embermq.spark.sink.publisher import PublishFailed

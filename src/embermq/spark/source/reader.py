@@ -17,13 +17,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from embermq.lake.logs.opening import open_log
+from embermq.lake.logs.readable import ReadableLog
+from embermq.lake.rows import rows
+from embermq.lake.schema import LOG_ARROW
 from embermq.spark.errors import bad_option
 from embermq.spark.options import EARLIEST, SourceOptions
-from embermq.spark.source.arrow_columns import SOURCE_ARROW
 from embermq.spark.source.columns import SOURCE_SCHEMA, source_schema
-from embermq.spark.source.logs.opening import open_log
-from embermq.spark.source.logs.readable import ReadableLog
-from embermq.spark.source.rows import rows
 from embermq.store.log.errors import LogLost, LogTrimmed
 from embermq.store.log.identity import goes_on_at
 
@@ -67,7 +67,15 @@ class EmberReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
         prepare_worker()
-        return rows(self.options, self.columns, partition.start, partition.end)
+        return source_rows(self.options, self.columns, partition)
+
+
+def source_rows(options: SourceOptions, columns: pa.Schema, part: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The rows that one task reads."""
+    log, start = open_log(options.location), part.start
+    if not options.fail_on_data_loss:
+        start = min(part.end, max(start, log.bounds()[0]))
+    return rows(log, columns, start, part.end, options.kinds, options.topic_filter)
 
 
 @cache
@@ -98,13 +106,13 @@ def _print_unless_closed(print_exc: Callable[..., None]) -> Callable[..., None]:
 
 def wanted_columns(schema: StructType, options: SourceOptions) -> pa.Schema:
     """The columns that a reader must give, in their order."""
-    known = {field.name: field for field in source_schema(options.kinds, SOURCE_ARROW.names).fields}
+    known = {field.name: field for field in source_schema(options.kinds, LOG_ARROW.names).fields}
     for field in schema.fields:
         if field.name not in known or known[field.name].dataType != field.dataType:
             raise bad_option("schema", field.simpleString(), f"columns of {SOURCE_SCHEMA.simpleString()}")
         if known[field.name].nullable and not field.nullable:
             raise bad_option("schema", f"{field.name} NOT NULL", "a nullable column: not all records have one")
-    return pa.schema([SOURCE_ARROW.field(field.name).with_nullable(field.nullable) for field in schema.fields])
+    return pa.schema([LOG_ARROW.field(field.name).with_nullable(field.nullable) for field in schema.fields])
 
 
 def starting_offset(options: SourceOptions, log: ReadableLog) -> int:

@@ -5,22 +5,24 @@ Spark takes the rows of a Python source one by one and starts processes for it; 
 files are not durable: after a crash the range is read again.
 """
 
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from embermq.spark.options import KIND_NAMES, SourceOptions
-from embermq.spark.source.arrow_columns import SOURCE_ARROW
-from embermq.spark.source.logs.location import LogLocation
-from embermq.spark.source.logs.opening import open_log
+from embermq.lake.logs.location import LogLocation
+from embermq.lake.logs.opening import open_log
+from embermq.lake.rows import rows
+from embermq.lake.schema import LOG_ARROW
+from embermq.spark.options import KIND_NAMES
 from embermq.spark.source.reader import split
-from embermq.spark.source.rows import rows
 
 ROW_GROUP_ROWS: Final = 100_000
 _REPEATED: Final = ("kind", "topic", "client_id", "content_type", "response_topic")
@@ -34,6 +36,7 @@ class Staged:
     kinds: frozenset[str]
     since: datetime | None
     """The oldest timestamp; None if no record is of the wanted kinds."""
+    size_bytes: int
 
 
 def stage(location: LogLocation, start: int, end: int, kinds: Sequence[str], directory: Path, tasks: int) -> Staged:
@@ -41,26 +44,30 @@ def stage(location: LogLocation, start: int, end: int, kinds: Sequence[str], dir
     clear(directory)
     directory.mkdir(parents=True)
     ranges = split(open_log(location).ranges(start, end), tasks)
-    options = SourceOptions(location, kinds=tuple(int(KIND_NAMES[name]) for name in kinds))
+    numbers = tuple(int(KIND_NAMES[name]) for name in kinds)
 
     def write(number: int) -> tuple[set[str], list[datetime]]:
-        return _write(options, ranges[number].start, ranges[number].end, directory / f"{number}.parquet")
+        part, file = ranges[number], directory / f"{number}.parquet"
+        return _write(rows(open_log(location), LOG_ARROW, part.start, part.end, numbers), file)
 
     with ThreadPoolExecutor(tasks) as pool:
         written = list(pool.map(write, range(len(ranges))))
     since = [moment for _, moments in written for moment in moments]
+    files = tuple(str(directory / f"{number}.parquet") for number in range(len(ranges)))
     return Staged(
-        tuple(str(directory / f"{number}.parquet") for number in range(len(ranges))),
+        files,
         frozenset(kind for found, _ in written for kind in found),
         min(since) if since else None,
+        sum(map(os.path.getsize, files)),
     )
 
 
-def _write(options: SourceOptions, start: int, end: int, path: Path) -> tuple[set[str], list[datetime]]:
+def _write(batches: Iterator[pa.RecordBatch], path: Path) -> tuple[set[str], list[datetime]]:
+    """Write batches to a file; their kinds, and the oldest timestamp."""
     kinds: set[str] = set()
     since: list[datetime] = []
-    with pq.ParquetWriter(path, SOURCE_ARROW, compression="none", use_dictionary=list(_REPEATED)) as writer:
-        for batch in rows(options, SOURCE_ARROW, start, end):
+    with pq.ParquetWriter(path, LOG_ARROW, compression="none", use_dictionary=list(_REPEATED)) as writer:
+        for batch in batches:
             kinds.update(batch["kind"].unique().to_pylist())
             since = since or [batch["timestamp"][0].as_py()]  # they never decrease
             writer.write_batch(batch, ROW_GROUP_ROWS)

@@ -10,11 +10,18 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from embermq.lake.logs.opening import open_log
+from embermq.lake.stream_offsets import StreamOffset, check_same_log, stream_offset
 from embermq.spark.options import SourceOptions
-from embermq.spark.source.logs.opening import open_log
-from embermq.spark.source.reader import OffsetRange, behind_lost, prepare_worker, report_gap, split, starting_offset
-from embermq.spark.source.rows import rows
-from embermq.spark.source.stream_offsets import StreamOffset, check_same_log, stream_offset
+from embermq.spark.source.reader import (
+    OffsetRange,
+    behind_lost,
+    prepare_worker,
+    report_gap,
+    source_rows,
+    split,
+    starting_offset,
+)
 from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.identity import past_lost
 
@@ -73,4 +80,4 @@ class EmberStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
         prepare_worker()
-        return rows(self.options, self.columns, partition.start, partition.end)
+        return source_rows(self.options, self.columns, partition)

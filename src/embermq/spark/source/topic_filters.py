@@ -9,8 +9,8 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from embermq.lake.topic_masks import MATCHES_FUNCTION, levels_regex, valid_filter
 from embermq.protocol.topics import has_wildcard
-from embermq.spark.source.topic_masks import MATCHES_FUNCTION, levels_regex, valid_filter
 
 # Filter and name as SQL expressions. Slower than a literal filter, since it splits both: for joins and ad hoc SQL.
 _COLUMN_FORM: Final = """(

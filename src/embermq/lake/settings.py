@@ -1,0 +1,125 @@
+"""The settings of the pipeline, [pipeline], as one typed object; the server's settings have it as a section.
+
+Owns: every key, its default, and the sentence for a wrong value. Importing this module imports neither Spark nor
+pyarrow.
+"""
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from embermq.lake.errors import LakeError, PipelineError, is_url
+from embermq.lake.lake import Lake
+from embermq.lake.typed_tables import TypedTable
+from embermq.units import without_unit
+
+_AGE: Final = re.compile(r"([1-9][0-9]{0,5}) *([hd])")
+_UNIT_US: Final = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_LENGTH: Final = re.compile(rf"([0-9]{{1,9}})\s+({'|'.join(_UNIT_US)})s?(?:\s+|$)", re.IGNORECASE)
+"""A part of a window's length. Spark knows more forms; these mean the same to it."""
+
+
+def window_us(length: str) -> int:
+    """The length of a window in microseconds. PipelineError if the text is none."""
+    total_us, at, text = 0, 0, length.strip()
+    while found := _LENGTH.match(text, at):
+        total_us, at = total_us + int(found[1]) * _UNIT_US[found[2].lower()], found.end()
+    if at < len(text) or total_us == 0:
+        raise PipelineError(
+            f"--window {length!r}: expected a length such as '5 minutes', '1 hour 30 minutes' or '1 day' (units: "
+            f"{', '.join(_UNIT_US)})"
+        )
+    return total_us
+
+
+def _window(length: str) -> str:
+    try:
+        window_us(length)
+    except PipelineError:
+        raise ValueError("expected a length such as '5 minutes', '1 hour 30 minutes' or '1 day'") from None
+    return length
+
+
+def _age(value: object) -> object:
+    found = _AGE.fullmatch(value) if isinstance(value, str) else None
+    if found is None and not isinstance(value, timedelta):
+        raise ValueError("expected an age such as '90d' or '36h'")
+    return value if found is None else timedelta(hours=int(found[1]) * {"h": 1, "d": 24}[found[2]])
+
+
+def _place(text: str) -> str:
+    try:
+        return Lake(text).place if text else ""
+    except LakeError:
+        raise ValueError("expected a directory, or a URL of hdfs or s3a") from None
+
+
+class PipelineSettings(BaseModel):
+    """The tables of a lake: where they are, how fresh, and for how long."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    lake: Annotated[str, AfterValidator(_place), Field(min_length=1)] = "ember-lake"
+    master: str = "local[*]"
+    memory: Annotated[str, Field(pattern="^[1-9][0-9]*[kmgtKMGT]$")] = "1g"
+    fresh_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 10.0
+    records_max: Annotated[int, Field(ge=1)] = 1_000_000
+    window: Annotated[str, AfterValidator(_window)] = "5 minutes"
+    compact_files: Annotated[int, Field(ge=2)] = 16
+    vacuum_hours: Annotated[float, Field(ge=1, lt=1e6)] = 24.0
+    tables: tuple[TypedTable, ...] = ()
+    retention: dict[str, Annotated[timedelta, BeforeValidator(_age)]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_units(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or not isinstance(values.get("fresh_s"), str):
+            return values
+        return {**values, "fresh_s": without_unit("fresh_s", values["fresh_s"])}
+
+    @field_validator("tables")
+    @classmethod
+    def _check_names(cls, tables: tuple[TypedTable, ...]) -> tuple[TypedTable, ...]:
+        names = [name for table in tables for name in (table.name, table.rejects().name)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"the name {name!r} is used twice")
+        return tables
+
+    @field_validator("retention")
+    @classmethod
+    def _check_retention(cls, retention: dict[str, timedelta], info: ValidationInfo) -> dict[str, timedelta]:
+        if retention and "tables" in info.data:
+            from embermq.lake.schema import TABLES  # imports pyarrow
+
+            known = [table.name for table in TABLES.values() if table.has_age]
+            known += [name for table in info.data["tables"] for name in (table.name, table.rejects().name)]
+            for name in retention:
+                if name not in known:
+                    raise ValueError(f"{name}: expected one of {', '.join(known)}")
+        return retention
+
+    def check_tables(self) -> None:
+        """LakeError if the lake has typed tables made from other settings. At a URL the pipeline itself checks it."""
+        if not is_url(self.lake):
+            for table in self.tables:
+                table.check(Lake(self.lake))
