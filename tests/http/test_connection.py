@@ -16,6 +16,7 @@ from aiohttp import web
 
 from embermq import Broker
 from embermq.access.tokens import write_token
+from embermq.certificates import Authority
 from embermq.http import listener
 from embermq.http.connection import HEAD_BYTES_MAX
 from embermq.http.listener import ADDRESS_CONNECTIONS_MAX
@@ -24,7 +25,6 @@ from embermq.http.operation import OPERATOR
 from embermq.http.options import HttpOptions
 from embermq.http.refusal import HttpRefusal
 from embermq.http.unread import UnreadAnswer
-from support.certificates import Authority
 from support.http_place import Place, run
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -308,3 +308,39 @@ def test_a_client_that_goes_away_is_no_error_and_leaves_no_garbage(
     with caplog.at_level(logging.INFO):
         run(tmp_path, test)
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+class Endless(Login):
+    """Never knows who asks, and remembers whose requests were cancelled."""
+
+    def __init__(self) -> None:
+        self.methods: list[str] = []
+        self.cancelled: list[str] = []
+
+    async def actor(self, request: web.Request) -> Actor:
+        self.methods.append(request.method)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(request.method)
+            raise
+        raise AssertionError
+
+
+def test_a_question_is_cancelled_when_its_client_is_gone_and_a_change_is_not(tmp_path: Path) -> None:
+    login = Endless()
+
+    async def test(place: Place) -> None:
+        for request in (post(), STATISTICS):
+            _, writer = await asyncio.open_unix_connection(place.path)
+            writer.write(request)
+            while not login.methods:
+                await asyncio.sleep(0)
+            writer.close()
+            if login.methods.pop() == "POST":
+                continue
+            while not login.cancelled:  # else the test ends by its time limit
+                await asyncio.sleep(0)
+        assert login.cancelled == ["GET"]
+
+    run(tmp_path, test, login=login)

@@ -13,6 +13,7 @@ from embermq import Broker
 from embermq.access.tokens import write_token
 from embermq.http.catalog import OPERATIONS
 from embermq.http.openapi import document
+from embermq.http.operation import Operation
 from embermq.http.options import HttpOptions
 from support.ember_command import wire
 
@@ -61,6 +62,24 @@ def test_every_operation_is_described() -> None:
 
 def test_the_document_is_valid_and_so_are_its_defaults() -> None:
     assert [str(error) for error in OpenAPIV31SpecValidator(DOCUMENT).iter_errors()] == []
+
+
+def test_every_operation_has_a_tag_that_is_described() -> None:
+    known = {tag["name"]: tag["description"] for tag in DOCUMENT["tags"]}
+    assert all(text.endswith(".") for text in known.values())
+    used = [method["tags"] for methods in DOCUMENT["paths"].values() for method in methods.values()]
+    assert all(len(tags) == 1 for tags in used)
+    assert {tags[0] for tags in used} == set(known)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: f"{operation.method} {operation.path}")
+def test_every_parameter_has_a_description_and_an_example_that_is_accepted(operation: Operation[Any, Any]) -> None:
+    parameters = DOCUMENT["paths"][operation.path][operation.method.lower()].get("parameters", [])
+    assert {each["name"] for each in parameters} == set(operation.query.model_fields)
+    for each in parameters:
+        assert each["description"].endswith(".")
+    examples = {each["name"]: str(each["example"]) for each in parameters}
+    operation.query.model_validate(examples)
 
 
 LEFT_OUT = {

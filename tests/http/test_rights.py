@@ -23,7 +23,7 @@ from embermq.http.login import Actor
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.facts import Health
-from embermq.http.view import NO_RETAINING, NOT_ALL, NOT_THIS_TOPIC
+from embermq.http.view import NO_PUBLISHING, NO_RETAINING, NOT_ALL, NOT_THIS_TOPIC
 from support.http_place import Place, run
 from support.wire import Wire
 
@@ -126,7 +126,8 @@ ASKED: Final[dict[str, list[Query]]] = {
     "/api/v1/messages": MESSAGES_OF,
     "/api/v1/messages/rate": [{}, {"since": "1h", "buckets": 3}],
     "/api/v1/topic/values": [*each("topic", TOPIC_NAMES), *each("topic", TOPIC_NAMES, since="1h", limit=1)],
-    "/api/v1/messages/tail": each("filter", FILTERS),
+    "/api/v1/messages/tail": [*each("filter", FILTERS), *each("filter", FILTERS, from_offset=1)],
+    "/api/v1/access": [{"user": "ann", "topic": f"{B}/x"}, {"user": "olive", "verb": "retain", "topic": "a/x"}],
     "/api/v1/messages/latest": each("filter", FILTERS, every_ms=100),
     "/api/v1/log": [{}],
     "/api/v1/log/segments": [{}, {"limit": 1}],
@@ -147,6 +148,17 @@ CHANGES: Final[dict[str, list[Query]]] = {
     ],
     "/api/v1/retained/clear": [
         {"filter": topic_filter, "dry_run": dry_run} for dry_run in (True, False) for topic_filter in FILTERS
+    ],
+    "/api/v1/messages/publish": [
+        {"messages": [{"topic": topic, "payload": "new", "retain": retain} for topic in (f"{B}/x", f"{B}/new")]}
+        for retain in (True, False)
+    ],
+    "/api/v1/sql": [{"sql": "select 1"}],
+    "/api/v1/retained/restore": [
+        {"filter": topic_filter, "as_of": as_of, "dry_run": dry_run}
+        for dry_run in (True, False)
+        for as_of in ("0s", "1h")
+        for topic_filter in FILTERS
     ],
     "/api/v1/log/readers": [{"name": "reader", "next_offset": 0}],
 }
@@ -417,17 +429,39 @@ def test_an_operator_changes_nothing_without_a_right(filled: Served) -> None:
 def test_an_operator_changes_what_it_has_a_right_to(filled: Served) -> None:
     new = [{"topic": topic, "payload": "1"} for topic in ("a/new", f"{B}/new", "c")]
     answer = filled.json("olive", "/api/v1/retained/set", body={"messages": new})
+    undo_as_of = answer.pop("undo_as_of")
     assert answer == {"retained": 1, "refused": [{"place": place, "error": NO_RETAINING} for place in (1, 2)]}
     for dry_run in (True, False):
         cleared = filled.json("olive", "/api/v1/retained/clear", body={"filter": "#", "dry_run": dry_run})
-        assert cleared == {"cleared": 3, "is_done": not dry_run}
+        assert (cleared["cleared"], cleared["is_done"]) == (3, not dry_run)
+    for dry_run in (True, False):
+        body = {"filter": "#", "as_of": undo_as_of, "dry_run": dry_run}
+        restored = filled.json("olive", "/api/v1/retained/restore", body=body)
+        assert [restored[name] for name in ("set", "cleared", "refused")] == [2, 0, 0]
+    assert [each["topic"] for each in filled.json("olive", "/api/v1/retained")["items"]] == ["a/part/y", "a/x"]
+    live = [{"topic": topic, "payload": "1"} for topic in ("a/new", f"{B}/new")]
+    answer = filled.json("olive", "/api/v1/messages/publish", body={"messages": live})
+    assert answer == {"published": 1, "refused": [{"place": 1, "error": NO_PUBLISHING}]}
+
+
+def test_a_restore_counts_what_may_be_read_and_not_be_changed(filled: Served) -> None:
+    new = [{"topic": topic, "payload": "9"} for topic in ("a/x", "a/part/y")]
+    undo_as_of = filled.json("olive", "/api/v1/retained/set", body={"messages": new})["undo_as_of"]
+    changed = ACCESS_LIST.replace("read,write,retain a/#", "read a/#\nwrite,retain a/part/#")
+    (filled.place / "acl").write_text(changed)
+    assert filled.ask("root", "/api/v1/reload", body={})[0] == 200
+    for dry_run in (True, False):
+        body = {"filter": "#", "as_of": undo_as_of, "dry_run": dry_run}
+        answer = filled.json("olive", "/api/v1/retained/restore", body=body)
+        assert (answer["set"], answer["refusals"]) == (1, [{"topic": "a/x", "error": NO_RETAINING}])
+    assert {each["payload"] for each in filled.json("olive", "/api/v1/retained")["items"]} == {"9", "3"}
 
 
 def test_the_right_to_see_all_is_none_to_change_something(filled: Served) -> None:
     (filled.place / "acl").write_text("user root\nsee all\nwrite,retain a/#\n")
     assert filled.ask("root", "/api/v1/reload", body={})[0] == 200
     count = len(filled.json("root", "/api/v1/retained")["items"])
-    assert filled.json("root", "/api/v1/retained/clear", body={"filter": "#"}) == {"cleared": 2, "is_done": True}
+    assert filled.json("root", "/api/v1/retained/clear", body={"filter": "#"})["cleared"] == 2
     assert len(filled.json("root", "/api/v1/retained")["items"]) == count - 2
     set_b = {"messages": [{"topic": f"{B}/x", "payload": "changed"}]}
     assert filled.json("root", "/api/v1/retained/set", body=set_b)["refused"] == [{"place": 0, "error": NO_RETAINING}]
@@ -437,7 +471,7 @@ def test_an_operation_that_forgets_the_rights_refuses_a_user(tmp_path: Path) -> 
     """An operation is for callers who see all unless it says otherwise; if it says so, the whole service is refused."""
 
     async def forgetful(call: Call[Nothing, Nothing]) -> Answer:
-        return Health(status=str(call.service.server.store.retained_totals()))
+        return Health(status=str(call.service.server.store.retained.totals()))
 
     (tmp_path / "acl").write_text(ACCESS_LIST)
 

@@ -3,8 +3,10 @@
 import asyncio
 import socket
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from aiohttp import web
 
 from embermq.http.streaming import USUAL_SWITCH_S, SliceTurns, Stream, StreamPlaces
@@ -54,21 +56,34 @@ def test_other_threads_get_the_interpreter_sooner_as_long_as_there_are_slices() 
     asyncio.run(test())
 
 
-def test_a_reader_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
+async def sends_without_end(stream: Stream, _: web.Request) -> web.StreamResponse:
+    while True:
+        await stream.line("x" * 100_000)
+
+
+async def ends_behind_what_is_not_read(stream: Stream, request: web.Request) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.write(bytes(8 << 20))  # more than the socket takes: only the end of the answer waits
+    return await stream.complete()
+
+
+@pytest.mark.parametrize("answer", [sends_without_end, ends_behind_what_is_not_read])
+def test_a_reader_that_does_not_read_is_disconnected(
+    tmp_path: Path, answer: Callable[[Stream, web.Request], Awaitable[web.StreamResponse]]
+) -> None:
     places = StreamPlaces(1)
     ended = asyncio.Event()
 
     async def test() -> None:
-        async def endless(request: web.Request) -> web.StreamResponse:
+        async def handle(request: web.Request) -> web.StreamResponse:
             try:
                 async with Stream(request, places, stall_s=0.1) as stream:
-                    while True:
-                        await stream.line("x" * 100_000)
+                    return await answer(stream, request)
             finally:
                 ended.set()
 
         application = web.Application()
-        application.router.add_get("/", endless)
+        application.router.add_get("/", handle)
         runner = web.AppRunner(application)
         await runner.setup()
         await web.UnixSite(runner, str(tmp_path / "socket")).start()
@@ -78,7 +93,7 @@ def test_a_reader_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
             await asyncio.get_running_loop().sock_sendall(reader, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             async with asyncio.timeout(30):
                 await ended.wait()
-                assert places.count == 0
+                assert (places.count, places.unread.counts.streams_ended) == (0, 1)
                 while await asyncio.get_running_loop().sock_recv(reader, 1 << 20):
                     pass  # what was sent before; then the connection is at its end
         await runner.cleanup()

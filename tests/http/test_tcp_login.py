@@ -16,7 +16,8 @@ from embermq import Broker
 from embermq.access.file_access import FileAccess
 from embermq.access.passwords import write_password
 from embermq.access.tokens import ROLES, write_token
-from embermq.broker.limits import ADDRESS_LOGIN_FAILURES_MAX
+from embermq.broker.limits import Limits
+from embermq.certificates import Authority
 from embermq.config import load
 from embermq.errors import ConfigError
 from embermq.http import tcp_login
@@ -25,9 +26,8 @@ from embermq.http.catalog import OPERATIONS
 from embermq.http.operation import PUBLIC
 from embermq.http.options import HttpOptions
 from embermq.http.tcp_login import ROLE_NUMBERS
-from embermq.transport.bounds.address_bounds import WAIT_MAX_S
+from embermq.transport.address_bounds import WAIT_MAX_S
 from embermq.transport.rate_limited_log import RateLimitedLog
-from support.certificates import Authority
 
 
 class Served(NamedTuple):
@@ -138,7 +138,7 @@ def failed_logins(served: Served) -> int:
 def test_a_peer_that_fails_too_often_waits_but_what_is_right_is_accepted(served: Served) -> None:
     right = basic("ann", "secret:1")
     assert served.ask("/api/v1/statistics", Authorization=right)[0] == 200
-    for _ in range(ADDRESS_LOGIN_FAILURES_MAX):
+    for _ in range(Limits().address_login_failures_max):
         assert served.ask("/api/v1/statistics", "wrong")[0] == 401
     for wrong in ("Bearer wrong", basic("ann", "wrong")):
         status, answer, headers = served.ask("/api/v1/statistics", Authorization=wrong)
@@ -172,7 +172,7 @@ def test_addresses_that_many_share_do_not_wait(tmp_path: Path) -> None:
     tokens = {"viewer": write_token(tmp_path / "tokens", "a", "viewer")}
     with Broker.in_thread(http=HttpOptions(port=0, token_file=tmp_path / "tokens")) as broker:
         served = Served(broker, tokens)
-        for _ in range(ADDRESS_LOGIN_FAILURES_MAX + 2):
+        for _ in range(Limits().address_login_failures_max + 2):
             assert served.ask("/api/v1/statistics", "wrong")[0] == 401
 
 

@@ -1,11 +1,15 @@
 """What readers leave unread is bounded for all answers together, and those who read nothing are ended first."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import pytest
 from aiohttp import web
 
+from embermq.http import application, connection
 from embermq.http.streaming import PIECE_BYTES
 from embermq.http.unread import UnreadAnswer, UnreadAnswers
 from support.http_place import Place, run
@@ -86,6 +90,33 @@ def test_pages_and_lists_that_nobody_reads_are_counted_and_one_that_is_read_is_a
         assert place.service.counts.streams_ended == 2
 
     run(tmp_path, test, unread_bytes_max=9_000_000)
+
+
+@pytest.mark.parametrize(
+    ("module", "payload_bytes"), [(application, 8_000_000), (connection, 1_000)], ids=["large", "small"]
+)
+def test_an_answer_that_is_not_read_ends_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, payload_bytes: int
+) -> None:
+    """A large answer is sent in pieces. Of small ones many are asked for together, until one finds the socket full."""
+    monkeypatch.setattr(module, "stall_s", lambda request: 0.2)
+
+    async def test(place: Place) -> None:
+        await place.set("a", "x" * payload_bytes)
+        reader, writer = await asked(place, b"retained")
+        async with asyncio.timeout(30):
+            while not place.service.counts.streams_ended:
+                if payload_bytes == 1_000:
+                    writer.write(REQUEST % (b"retained", b""))
+                await asyncio.sleep(0.001)
+        with suppress(ConnectionError):
+            while await reader.read(1 << 20):
+                pass  # what was sent before; then the connection is at its end
+        assert place.service.unread.kept_bytes == 0
+        assert (place.service.counts.streams_ended, (await place.get("/healthz")).status) == (1, 200)
+        writer.close()
+
+    run(tmp_path, test)
 
 
 def test_a_large_answer_is_whole_and_an_answer_to_head_has_no_body(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from playwright.sync_api import BrowserContext, sync_playwright
 from support.lake_files import write_small_lake
 from support.page.browser import MISSING, Opened, chromium_path, started
 from support.page.plant import write_past
+from support.page.scenes import CLIENT
 from support.page.served import PageServer
 
 PAST_MINUTES = 30
@@ -52,3 +53,15 @@ def opened(context: BrowserContext, server: PageServer) -> Iterator[Opened]:
     yield opened
     page.close()
     assert opened.wrong == []
+
+
+@pytest.fixture
+def scada(server: PageServer) -> Iterator[None]:
+    """A client that subscribes, for what the page shows of one client."""
+    client = server.client(CLIENT)
+    client.subscribe([("plant/+/+/press/#", 1), ("a-filter/that-is-long/" + "level/" * 20, 2)])
+    while len(server.ask(f"subscriptions?client_id={CLIENT}")["items"]) < 2:
+        pass
+    yield
+    client.disconnect()
+    client.loop_stop()

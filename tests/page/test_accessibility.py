@@ -7,6 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, expect
 
 from support.page.browser import Opened
+from support.page.scenes import SCENES
 from support.page.served import PageServer
 
 TOPIC = "plant/hamburg/line-1/robot/status"
@@ -38,6 +39,22 @@ def test_axe_finds_nothing_serious(opened: Opened, scheme: Literal["light", "dar
         opened.page.get_by_role("link", name=view).click()
         expect(opened.page.locator(f"#view-{view.lower()} .explanation").first).not_to_be_empty()
         assert serious(opened) == []
+
+
+@pytest.mark.usefixtures("scada")
+@pytest.mark.parametrize("scene", SCENES)
+def test_axe_finds_nothing_serious_in_answers_forms_and_dialogs(opened: Opened, scene: str) -> None:
+    opened.page.emulate_media(reduced_motion="reduce")
+    SCENES[scene](opened)
+    found: dict[tuple[str, int], list[Any]] = {}
+    schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+    for scheme in schemes:
+        opened.page.emulate_media(color_scheme=scheme)
+        for width in (400, 768, 1280, 1920):
+            opened.page.set_viewport_size({"width": width, "height": 800})
+            if wrong := serious(opened):
+                found[scheme, width] = wrong
+    assert found == {}
 
 
 def test_a_walk_with_keys_only(opened: Opened, server: PageServer) -> None:
@@ -133,3 +150,13 @@ def test_rows_flash_unless_motion_is_unwanted(context: BrowserContext, server: P
         expect(opened.value("energy/grid/power")).to_have_text(motion)
         assert (page.evaluate("window.flashes") > 0) == is_flashing
         page.close()
+
+
+def test_help_opens_with_its_way_out_focused(opened: Opened) -> None:
+    opened.go()
+    expect(opened.row("plant")).to_be_visible()
+    opened.press("?")
+    expect(opened.page.locator("dialog.help").get_by_role("button", name="Close")).to_be_focused()
+    opened.press("Enter")
+    expect(opened.page.locator("dialog")).to_have_count(0)
+    expect(opened.page.locator("#login")).to_be_hidden()

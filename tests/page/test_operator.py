@@ -49,7 +49,7 @@ def test_publish_and_clear(opened: Opened, server: PageServer) -> None:
     server.publish("press/1/setpoint", "20")
     opened.go("#topics?topic=press/1/setpoint")
     expect(opened.page.locator("#topic-pane .number")).to_have_text("20")
-    opened.page.get_by_text("Publish a retained message").click()
+    opened.page.get_by_text("Publish a message").click()
     opened.page.get_by_label("Payload", exact=True).fill("25")
     opened.page.get_by_role("button", name="Publish retained").click()
     expect(opened.page.locator("#topic-pane .number")).to_have_text("25")
@@ -73,8 +73,8 @@ def test_a_branch_is_cleared_with_its_number_in_the_question(opened: Opened, ser
 
 def test_a_refused_change_is_said(opened: Opened) -> None:
     opened.go("#topics?topic=weather/hamburg/outside")
-    opened.page.get_by_text("Publish a retained message").click()
-    opened.page.get_by_label("Topic", exact=True).fill("not/+/allowed")
+    opened.page.get_by_text("Publish a message").click()
+    opened.page.locator("form.publish").get_by_label("Topic", exact=True).fill("not/+/allowed")
     opened.page.get_by_label("Payload", exact=True).fill("x")
     opened.page.get_by_role("button", name="Publish retained").click()
     expect(opened.page.locator("#notice")).to_contain_text("Not published: ")
@@ -114,3 +114,11 @@ def test_tables_have_their_rows_last_commit_lag_and_gaps(opened: Opened) -> None
     expect(gap).to_have_count(1)
     clock_time = re.compile(r"\d\d:\d\d:\d\d$")
     expect(gap.locator("td")).to_have_text(["messages", "0", "5", clock_time, clock_time, "trimmed"])
+
+
+def test_the_history_says_who_changed_a_topic_over_http(opened: Opened, server: PageServer) -> None:
+    server.publish("changed/over/http", "1")
+    server.ask("retained/set", {"messages": [{"topic": "changed/over/http", "payload": "2"}]})
+    opened.go("#topics?topic=changed/over/http")
+    expect(opened.page.locator("#topic-pane .origin")).to_contain_text("by ann (operator, over HTTP)")
+    expect(opened.page.locator(".history-client")).to_have_text(["ann (operator, over HTTP)", "publisher"])

@@ -2,9 +2,10 @@
 
 import re
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from page.conftest import PAST_MINUTES
 from support.page.browser import Opened
@@ -45,11 +46,11 @@ def test_the_tree_shows_the_values_of_then_and_says_so(opened: Opened, server: P
     expect(opened.page.locator("#moment-detail")).to_have_text(re.compile("10 min.* ago, read-only"))
     expect(opened.page.locator("#topic-pane .number")).to_have_text(value_as_of(server, TEMPERATURE, at))
     expect(opened.page.locator("#topic-pane")).to_contain_text("Publish and clear are possible when live.")
-    expect(opened.page.get_by_text("Publish a retained message")).to_have_count(0)
+    expect(opened.page.get_by_text("Publish a message")).to_have_count(0)
     opened.page.keyboard.press("l")
     expect(opened.page.locator("body")).to_have_attribute("data-time", "live")
     expect(opened.page.locator("#moment-state")).to_have_text("Live")
-    expect(opened.page.get_by_text("Publish a retained message")).to_be_visible()
+    expect(opened.page.get_by_text("Publish a message")).to_be_visible()
 
 
 def test_the_handle_is_dragged_and_the_address_follows(opened: Opened, server: PageServer) -> None:
@@ -197,3 +198,65 @@ def test_a_browser_that_refuses_to_change_the_address_gets_it_later(opened: Open
     expect(opened.page.locator("#view-health")).to_be_visible()
     opened.page.evaluate("isRefused = false")
     expect(opened.page).to_have_url(re.compile("#health$"))
+
+
+def test_an_instant_that_is_superseded_is_not_asked_for_any_longer(opened: Opened, server: PageServer) -> None:
+    at = instant(15)
+    opened.go(f"#topics?topic={TEMPERATURE}&at={at}")
+    expect(opened.value(TEMPERATURE)).to_have_text(value_as_of(server, TEMPERATURE, at))
+    held: list[Route] = []
+    failed: list[str] = []
+    opened.page.on("requestfailed", lambda request: failed.append(request.url))
+    asked = re.compile(r"/api/v1/(tree|retained)\?")
+    opened.page.route(asked, lambda route: held.append(route))
+    opened.page.locator("#handle-at").focus()
+    opened.press("PageUp")
+    wait_until(opened, lambda: len(held) == 2)  # the first level of the tree, and the topic
+    superseded = {route.request.url for route in held}
+    opened.press("PageUp")
+    wait_until(opened, lambda: superseded <= set(failed))
+    opened.page.unroute(asked)
+    shown = wait_for_address(opened)
+    expect(opened.value(TEMPERATURE)).to_have_text(value_as_of(server, TEMPERATURE, shown))
+
+
+def test_it_is_said_where_the_marks_of_the_messages_begin(opened: Opened, server: PageServer) -> None:
+    client = server.client("many")
+    for number in range(430):
+        sent = client.publish("marked/often", str(number), 1, True)
+    sent.wait_for_publish(20)
+    client.disconnect()
+    client.loop_stop()
+    opened.go("#topics?topic=marked/often")
+    hint = opened.page.locator("#marks-hint")
+    expect(hint).to_have_text("marks: the newest 400 messages; zoom in for others")
+    expect(opened.page.locator(".without-marks")).to_have_count(1)
+    opened.page.evaluate(f"location.hash = '#topics?topic={TEMPERATURE}'")
+    expect(hint).to_be_hidden()
+    expect(opened.page.locator(".without-marks")).to_have_count(0)
+
+
+def test_the_header_shows_no_rates_of_now_while_the_past_is_shown(opened: Opened) -> None:
+    opened.go()
+    expect(opened.page.locator("#fact-clients")).to_have_text(re.compile(r"^\d+$"))
+    expect(opened.page.locator("#fact-rate")).to_be_visible()
+    opened.page.locator("#handle-at").focus()
+    opened.press("PageDown")
+    expect(opened.page.locator("#fact-rate")).to_be_hidden()
+    expect(opened.page.locator("#fact-clients")).to_be_hidden()
+    opened.press("l")
+    expect(opened.page.locator("#fact-rate")).to_be_visible()
+
+
+def test_a_date_has_its_year(opened: Opened) -> None:
+    opened.go("#topics?at=2021-03-04T05:06:07Z")
+    expect(opened.page.locator("#moment-state")).to_have_text("As of 4 Mar 2021, 05:06:07")
+    expect(opened.page.locator("#handle-at")).to_have_attribute(
+        "aria-valuetext", re.compile("^Thu.? 4 Mar 2021 05:06:07$")
+    )
+
+
+def wait_until(opened: Opened, condition: Callable[[], bool]) -> None:
+    """Let the page go on until something is so; else the test ends by its time limit."""
+    while not condition():
+        opened.page.evaluate("() => new Promise(requestAnimationFrame)")

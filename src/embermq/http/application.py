@@ -9,7 +9,8 @@ from typing import Any, Final, final
 
 from aiohttp import web
 
-from embermq.http.connection import connection_of
+from embermq.http.compression import compressed
+from embermq.http.connection import connection_of, name_server
 from embermq.http.fields import Model, json_text
 from embermq.http.login import Actor, Login
 from embermq.http.operation import OPERATOR, PUBLIC, READER, VIEWER, Answer, Operation
@@ -17,9 +18,11 @@ from embermq.http.paging import json_response
 from embermq.http.refusal import SENTENCES, HttpRefusal
 from embermq.http.resources.page_files import PageFiles
 from embermq.http.service import Service
-from embermq.http.streaming import PIECE_BYTES, send_in_pieces
+from embermq.http.streaming import PIECE_BYTES, HeadAnswered, send_in_pieces
 from embermq.http.unread import stall_s
+from embermq.store.errors import HistoryTrimmed, NotWanted
 from embermq.store.interface import StoreError
+from embermq.store.log.errors import LogTrimmed
 
 REQUESTS_MAX: Final = 128
 """How many requests of one listener are answered at a time, streams included."""
@@ -50,15 +53,18 @@ class Application:
         self.web: Final = web.Application(middlewares=[self._answer], client_max_size=body_bytes_max)
         self.web.on_response_prepare.append(_begin)
         for operation in operations:
-            self.web.router.add_route(
-                operation.method, operation.path, self._handler(operation), expect_handler=_expect_nothing
-            )
+            for method in ("GET", "HEAD") if operation.method == "GET" else (operation.method,):
+                self.web.router.add_route(
+                    method, operation.path, self._handler(operation), expect_handler=_expect_nothing
+                )
         page_files = PageFiles()
         self.web.router.add_get("/", page_files.get)
         self.web.router.add_get("/page/{name:.+}", page_files.get)
 
     def _handler(self, operation: Operation[Any, Any]) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:
+            if operation.method == "GET":  # a change goes on: it may be half done
+                connection_of(request).end_with_client()
             if operation.role == PUBLIC:
                 answer = await operation.run(self._service, request, _ANYBODY)
             else:
@@ -81,6 +87,8 @@ class Application:
         self._requests += 1
         try:
             return await operation.run(self._service, request, actor)
+        except HeadAnswered as answered:
+            return answered.response
         finally:
             self._requests -= 1
 
@@ -97,7 +105,11 @@ class Application:
             refused = _refused(error.status, SENTENCES.get(error.status, error.reason), headers)
         except TimeoutError:
             refused = _refused(408, SENTENCES[408], {})
-        except StoreError as error:
+        except (HistoryTrimmed, LogTrimmed) as error:
+            refused = _refused(410, str(error), {})
+        except NotWanted:
+            refused = _refused(503, "nobody waits for the answer", {})  # and nobody gets this
+        except StoreError as error:  # also that of an archive which cannot be read
             refused = _refused(503, str(error), {})
         except Exception as error:
             if not _is_gone(request, error):
@@ -111,16 +123,17 @@ class Application:
 
     async def _send(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
         """What is large is sent here, at the pace of its reader; the library sends the rest at once."""
-        if not isinstance(response, web.Response) or request.method == "HEAD":
+        if not isinstance(response, web.Response):
             return response
-        body = response.body
-        if not isinstance(body, bytes) or len(body) <= PIECE_BYTES:
+        body = await compressed(request, response, self._service.on_thread)
+        if body is None or len(body) <= PIECE_BYTES or request.method == "HEAD":
             return response
         return await send_in_pieces(request, response, body, self._service.unread, stall_s(request))
 
 
 async def _begin(request: web.Request, response: web.StreamResponse) -> None:
     connection_of(request).begin_answer()
+    name_server(response)
 
 
 async def _expect_nothing(request: web.Request) -> None:

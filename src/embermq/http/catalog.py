@@ -4,15 +4,19 @@ from typing import Any, Final
 
 from embermq.http.operation import Operation
 from embermq.http.resources import (
+    access,
     clients,
     documents,
     facts,
     log,
     log_blocks,
     messages,
+    publishing,
     rate,
+    restoring,
     retained,
     sessions,
+    sql,
     statistics_history,
     subscriptions,
 )
@@ -27,7 +31,11 @@ OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *clients.OPERATIONS,
     *sessions.OPERATIONS,
     *subscriptions.OPERATIONS,
+    *access.OPERATIONS,
+    *sql.OPERATIONS,
     *retained.OPERATIONS,
+    *publishing.OPERATIONS,
+    *restoring.OPERATIONS,
     *changes.OPERATIONS,
     *tree.OPERATIONS,
     *search.OPERATIONS,

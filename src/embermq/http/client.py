@@ -15,7 +15,7 @@ from typing import Any, Final, Self, final
 from urllib.parse import urlencode
 
 from embermq.errors import ConfigError
-from embermq.transport.addresses import unix_address
+from embermq.transport.sockets.addresses import unix_address
 
 ANSWER_TIMEOUT_S: Final = 15.0
 READ_BYTES: Final = 256 * 1024

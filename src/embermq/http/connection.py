@@ -15,8 +15,8 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from embermq.http.unread import stall_s
-from embermq.transport.addresses import shown_peer
-from embermq.transport.http_log import http_log
+from embermq.transport.rate_limited_log import http_log
+from embermq.transport.sockets.addresses import shown_peer
 
 if TYPE_CHECKING:
     from embermq.http.listener import HttpListener
@@ -76,6 +76,7 @@ class HttpConnection(web.RequestHandler):
         "_stall_s",
         "_tail",
         "_timeout",
+        "_work",
         "address_key",
         "has_begun",
         "head_bytes",
@@ -105,6 +106,7 @@ class HttpConnection(web.RequestHandler):
         self._body_left = 0  # bytes of a body that have not come
         self._timeout: asyncio.TimerHandle | None = None
         self._stall_s = 0.0  # how long the reader of the last answer may take
+        self._work: asyncio.Task[object] | None = None  # is of no use without the connection
         self.address_key = ""
         self.has_begun = False  # the answer to the request of now
         self.is_logged_in = False
@@ -130,6 +132,9 @@ class HttpConnection(web.RequestHandler):
         self._stop_timeout()
         self._forget_body()
         self._held = b""
+        if self._work is not None:
+            self._work.cancel()
+            self._work = None
         super().connection_lost(exc)
 
     def abort(self) -> None:
@@ -146,6 +151,10 @@ class HttpConnection(web.RequestHandler):
     def log_in(self) -> None:
         """The request that is being answered has a login."""
         self.is_logged_in = True
+
+    def end_with_client(self) -> None:
+        """The request that is being answered only asks: if its client goes away, the task that answers is cancelled."""
+        self._work = asyncio.current_task()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -236,6 +245,8 @@ class HttpConnection(web.RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """The library's call when there is an answer: send it, and go on with the next request."""
+        self._work = None
+        name_server(resp)
         is_body_unread = request.body_exists and not request.content.is_eof()
         if is_body_unread:
             resp.force_close()
@@ -344,6 +355,11 @@ class TlsHandshake(asyncio.Protocol):
         """End it at once."""
         if self._transport is not None:
             self._transport.abort()
+
+
+def name_server(response: web.StreamResponse) -> None:
+    """Say which server answers, without versions: the library would add its own, and that of Python."""
+    response.headers["Server"] = "EmberMQ"
 
 
 def connection_of(request: web.BaseRequest) -> HttpConnection:

@@ -77,9 +77,9 @@ def _base64(text: str) -> str:
     return text
 
 
-def between(lowest: int, highest: int, description: str) -> Any:
+def between(lowest: int, highest: int, description: str, example: int) -> Any:
     """The bounds of a number; pydantic leaves them out of the schema of a type with a validator."""
-    bounds: Any = {"minimum": lowest, "maximum": highest}
+    bounds: Any = {"minimum": lowest, "maximum": highest, "examples": [example]}
     return Field(ge=lowest, le=highest, description=description, json_schema_extra=bounds)
 
 
@@ -88,7 +88,7 @@ TopicFilter = Annotated[
     AfterValidator(_topic_filter),
     Field(
         description="Topic filter, such as home/+/temperature or home/#.",
-        json_schema_extra={"minLength": 1, "pattern": _TOPIC_FILTER},
+        json_schema_extra={"minLength": 1, "pattern": _TOPIC_FILTER, "examples": ["plant/+/temperature"]},
     ),
 ]
 TopicName = Annotated[
@@ -96,7 +96,7 @@ TopicName = Annotated[
     AfterValidator(_topic_name),
     Field(
         description="Topic name, without wildcards.",
-        json_schema_extra={"minLength": 1, "pattern": _TOPIC_NAME},
+        json_schema_extra={"minLength": 1, "pattern": _TOPIC_NAME, "examples": ["plant/7/temperature"]},
     ),
 ]
 TopicPrefix = Annotated[
@@ -104,24 +104,30 @@ TopicPrefix = Annotated[
     AfterValidator(_topic_prefix),
     Field(
         description="The first levels of a topic name; an empty text is the empty first level of topics such as /a.",
-        json_schema_extra={"pattern": _TOPIC_PREFIX},
+        json_schema_extra={"pattern": _TOPIC_PREFIX, "examples": ["plant/7"]},
     ),
 ]
 Instant = Annotated[
     str,
     AfterValidator(_instant),
-    Field(description=f"{EXPECTED[0].upper()}{EXPECTED[1:]}.", json_schema_extra={"pattern": _INSTANT}),
+    Field(
+        description=f"{EXPECTED[0].upper()}{EXPECTED[1:]}.",
+        json_schema_extra={"pattern": _INSTANT, "examples": ["15m", "2026-01-31T14:03:07Z"]},
+    ),
 ]
 Base64 = Annotated[
     str,
     AfterValidator(_base64),
-    Field(json_schema_extra={"contentEncoding": "base64", "pattern": _BASE64}),
+    Field(
+        description="Bytes, as base64.",
+        json_schema_extra={"contentEncoding": "base64", "pattern": _BASE64, "examples": ["/wA="]},
+    ),
 ]
-Limit = Annotated[int, BeforeValidator(digits), between(1, PAGE_ITEMS_MAX, "How many items a page has at most.")]
-Offset = Annotated[int, BeforeValidator(digits), between(0, OFFSET_MAX, "An offset of the log.")]
-Size = Annotated[int, BeforeValidator(digits), between(0, OFFSET_MAX, "A number of bytes.")]
-ClientId = Annotated[str, Field(min_length=1)]
-Cursor = Annotated[str, Field(description="The `next` of the page before; empty for the first.")]
+Limit = Annotated[int, BeforeValidator(digits), between(1, PAGE_ITEMS_MAX, "How many items a page has at most.", 100)]
+Offset = Annotated[int, BeforeValidator(digits), between(0, OFFSET_MAX, "An offset of the log.", 1)]
+Size = Annotated[int, BeforeValidator(digits), between(0, OFFSET_MAX, "A number of bytes.", 200)]
+ClientId = Annotated[str, Field(min_length=1, description="Client identifier.", examples=["pump-7"])]
+Cursor = Annotated[str, Field(description="The `next` of the page before; empty for the first.", examples=[""])]
 Timestamp = Annotated[str, Field(description="UTC, with microseconds.")]
 
 

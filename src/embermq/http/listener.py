@@ -21,8 +21,8 @@ from embermq.http.connection import KEEP_ALIVE_S, HttpConnection, TlsHandshake
 from embermq.http.counts import HttpCounts
 from embermq.http.refusal import HttpRefusal
 from embermq.http.service import Service
-from embermq.transport.addresses import shown_peer, unix_address
-from embermq.transport.http_log import http_log
+from embermq.transport.rate_limited_log import http_log
+from embermq.transport.sockets.addresses import shown_peer, unix_address
 
 CONNECTIONS_MAX: Final = 256
 """How many connections one listener takes. For one more, the one that has waited longest for its client is closed."""

@@ -22,12 +22,14 @@ class Actor:
     """Who asks, for the audit log; `role` is PUBLIC, VIEWER, READER or OPERATOR.
 
     `identity` is that of a user, whose rights narrow what is seen; None: no access list does.
+    `login_name` is the name of the user or of the token, for the log; empty for the unix socket, which has no login.
     """
 
     name: str
     role: int
     address: str
     identity: Identity | None = None
+    login_name: str = ""
 
 
 class Login(ABC):

@@ -9,7 +9,26 @@ from embermq import __version__
 from embermq.http.fields import NDJSON, Nothing, Problem
 from embermq.http.operation import PUBLIC, Operation
 
+TAGS: Final = {
+    "server": "The server itself: whether it answers, its numbers and settings, and this document.",
+    "clients": "Connected clients.",
+    "sessions": "Sessions, and what they are owed.",
+    "subscriptions": "Subscriptions and share groups.",
+    "retained": "Retained messages, now and as of an instant; set and clear them.",
+    "tree": "The topic tree of retained messages, level by level.",
+    "messages": "Messages: those of the log and its archive, and those that are published now.",
+    "log": "The log itself: offsets, segments, blocks and checkpoints, for programs that read all of it.",
+    "sql": "Queries over the whole history.",
+    "pipeline": "The tables that the pipeline fills.",
+}
+"""What operations are about; each has one of these."""
+TAG_OF: Final = {"share-groups": "subscriptions", "topic": "messages"}
+"""By the part of a path behind /api/v1/, where that is not the tag itself; what has no tag is about the server."""
 REF: Final = "#/components/schemas/{model}"
+DESCRIPTION: Final = (
+    "The HTTP interface of an EmberMQ server. HEAD is answered wherever GET is, and large answers are compressed for"
+    " clients that accept gzip."
+)
 DESCRIPTIONS: Final = {
     400: "a parameter or the body is not as expected",
     401: "nobody is logged in",
@@ -43,7 +62,8 @@ def document(operations: Iterable[Operation[Any, Any]]) -> dict[str, Any]:
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, names)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "EmberMQ", "version": __version__, "description": "The HTTP interface of an EmberMQ server."},
+        "info": {"title": "EmberMQ", "version": __version__, "description": DESCRIPTION},
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
         "components": {
             "schemas": {name: _without_empty_defaults(each) for name, each in definitions.get("$defs", {}).items()},
@@ -65,6 +85,7 @@ def _operation(operation: Operation[Any, Any], names: Any) -> dict[str, Any]:
         kind = "object" if operation.media == "application/json" else "string"
         content[operation.media] = {"schema": {"type": kind}}
     described: dict[str, Any] = {
+        "tags": [_tag(operation.path)],
         "summary": operation.summary,
         "operationId": f"{operation.method} {operation.path}".lower()
         .replace("/api/v1", "")
@@ -83,6 +104,12 @@ def _operation(operation: Operation[Any, Any], names: Any) -> dict[str, Any]:
     return described
 
 
+def _tag(path: str) -> str:
+    part = path.removeprefix("/api/v1/").partition("/")[0]
+    tag = TAG_OF.get(part, part)
+    return tag if tag in TAGS else "server"
+
+
 def _refusals(operation: Operation[Any, Any], names: Any) -> dict[str, Any]:
     statuses = {400, 403, 421, 500, 503, *operation.statuses}
     if operation.role != PUBLIC:
@@ -99,10 +126,20 @@ def _refusals(operation: Operation[Any, Any], names: Any) -> dict[str, Any]:
 def _parameters(operation: Operation[Any, Any]) -> list[dict[str, Any]]:
     schema = operation.query.model_json_schema(ref_template=REF)
     required = schema.get("required", [])
-    return [
-        {"name": name, "in": "query", "required": name in required, "schema": _without_null(field)}
-        for name, field in schema.get("properties", {}).items()
-    ]
+    parameters: list[dict[str, Any]] = []
+    for name, field in schema.get("properties", {}).items():
+        described = _without_null(field)
+        parameters.append(
+            {
+                "name": name,
+                "in": "query",
+                "required": name in required,
+                "description": described.pop("description"),
+                "example": described.pop("examples")[0],
+                "schema": described,
+            }
+        )
+    return parameters
 
 
 def _without_empty_defaults(model: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from aiohttp import web
@@ -89,7 +90,12 @@ class Operation(Generic[Q, B]):
             raise HttpRefusal(403, NOT_ALL)
         query = read_query(self.query, request)
         body = await read_body(self.body, request)
-        return await self.handle(Call(view, request, actor, query, body))
+        call = Call(view, request, actor, query, body)
+        key = request.headers.get("Idempotency-Key")
+        if key is None or self.method == "GET":
+            return await self.handle(call)
+        work = partial(self.handle, call)
+        return await service.repeats.answer((actor.name, self.path, key), await request.read(), work)
 
 
 def read_query(model: type[Q], request: web.Request) -> Q:

@@ -1,7 +1,7 @@
 """Options of the HTTP interface, as a server is started with them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -25,6 +25,19 @@ class HttpOptions:
     lake: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ReloadReport:
+    """What was read again, which of it had changed, and which settings differ from those of the file.
+
+    The latter are sentences. `settings_problem` says why the settings cannot be compared; empty if they can.
+    """
+
+    read: list[str]
+    changed: list[str] = field(default_factory=list)
+    needs_restart: list[str] = field(default_factory=list)
+    settings_problem: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerCalls:
     """What the interface asks of the program that has started the server.
@@ -32,5 +45,5 @@ class BrokerCalls:
     `reload` reads files again and says which; a ConfigError if one is wrong. `listeners` are URLs of clients.
     """
 
-    reload: Callable[[], list[str]]
+    reload: Callable[[], ReloadReport]
     listeners: Callable[[], list[str]]

@@ -20,8 +20,8 @@ from embermq.http.options import BrokerCalls, HttpOptions
 from embermq.http.resources.statistics_history import Sampler
 from embermq.http.service import Service
 from embermq.http.tcp_login import TcpLogin
-from embermq.transport.addresses import is_loopback
 from embermq.transport.authentication import Authenticator
+from embermq.transport.sockets.addresses import is_loopback
 
 if TYPE_CHECKING:
     from embermq.transport.server import Server

@@ -11,16 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
-from embermq.broker.operator import retain
+from embermq.broker.operator import publish
 from embermq.http.counts import HttpCounts
 from embermq.http.options import BrokerCalls
 from embermq.http.past.as_of import Past
 from embermq.http.past.messages import ArchivedMessages
 from embermq.http.refusal import HttpRefusal
+from embermq.http.repeats import RepeatedRequests
 from embermq.http.resources.pipeline.lake_tables import LakeTables
 from embermq.http.resources.topics.level_cache import LevelCache
 from embermq.http.streaming import STREAMS_MAX, StreamPlaces
 from embermq.http.unread import UNREAD_BYTES_MAX, UnreadAnswers
+from embermq.instants import utc_text
 from embermq.protocol.packets import Publish
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ PAGES_MAX: Final = 64
 """How many pages may follow the newest messages at a time."""
 SAMPLES_MAX: Final = 360
 """How many samples of the statistics are kept: one hour."""
+QUERIES_MAX: Final = 2
+"""How many queries in SQL run at a time."""
 THREADS: Final = 2
 """For reading files."""
 
@@ -55,6 +59,8 @@ class Service:
         "log_directory",
         "page_places",
         "places",
+        "queries",
+        "repeats",
         "past",
         "samples",
         "server",
@@ -82,12 +88,14 @@ class Service:
         self.lake: Final = lake
         self.lake_tables: Final = LakeTables()
         self.counts: Final = HttpCounts()
-        server.core.counters.others.append(self.counts.values)
+        server.core.add_counts(self.counts.values)
         self.unread: Final = UnreadAnswers(self.counts, unread_bytes_max)
         self.places: Final = StreamPlaces(streams_max, self.unread)
         self.page_places: Final = StreamPlaces(PAGES_MAX, self.unread)
         self.latest_views: Final[dict[tuple[str | None, str, int], LatestView]] = {}  # by user, filter and interval
         self.levels: Final = LevelCache()
+        self.queries: Final = asyncio.Semaphore(QUERIES_MAX)
+        self.repeats: Final = RepeatedRequests()
         self.samples: Final[deque[Sample]] = deque(maxlen=SAMPLES_MAX)  # of the statistics, oldest first
         self.stopping: Final = asyncio.Event()
         self.failing_check_s: Final = failing_check_s
@@ -109,14 +117,19 @@ class Service:
         if self.archived is not None:
             self.archived.close()
 
-    def publish_retained(self, message: Publish, pending: "Pending") -> str:
-        """Retain a message, or clear its topic; returns why it was refused."""
+    def publish(self, message: Publish, pending: "Pending", login_name: str) -> str:
+        """Publish a message; returns why it was refused. The log has the name of the login."""
         server = self.server
         server.begin_turn()
-        refusal = retain(server.core, server.store, server.limits, message, pending.done)
+        refusal = publish(server.core, server.store, server.limits, message, pending.done, login_name)
         if not refusal:
             pending.count += 1
         return refusal
+
+    def before_changes(self) -> str:
+        """The instant just before what is changed from now on: a restore as of it takes the changes back."""
+        self.server.begin_turn()
+        return utc_text(self.server.turn_us() - 1)
 
     def when_durable(self, pending: "Pending") -> None:
         """Count what this turn has changed as pending until it is durable."""

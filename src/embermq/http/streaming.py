@@ -22,7 +22,7 @@ SLICE_S: Final = 0.0003
 """How long a long answer is worked on before the clients of the broker have their turn."""
 SLICES_TOGETHER: Final = 8
 REST_S: Final = 0.001
-"""After so many slices nothing is done for so long: the store's thread, and readers on the same cores, need them."""
+"""After SLICES_TOGETHER slices, pause REST_S so that the store's thread and readers on the same cores get CPU."""
 SWITCH_S: Final = 0.00005
 """While there is long work, this thread is seldom idle: so long may the store's thread wait for the interpreter."""
 SWITCH_CHECK_S: Final = 0.2
@@ -115,6 +115,15 @@ class Slices:
 
 
 @final
+class HeadAnswered(Exception):
+    """Only the head of a stream was asked for, and it is sent."""
+
+    def __init__(self, response: web.StreamResponse) -> None:
+        super().__init__()
+        self.response: Final = response
+
+
+@final
 class StreamPlaces:
     """How many streams are being read, and what is kept for their readers."""
 
@@ -157,6 +166,8 @@ class Stream:
         self._places.take()
         try:
             await self._response.prepare(self._request)
+            if self._request.method == "HEAD":
+                raise HeadAnswered(self._response)
         except BaseException:
             self._places.give_back()
             raise

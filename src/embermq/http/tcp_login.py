@@ -25,8 +25,8 @@ from embermq.http.operation import OPERATOR, READER, VIEWER
 from embermq.http.refusal import HttpRefusal
 from embermq.protocol.packets import Connect
 from embermq.protocol.reasons import ReasonCode
+from embermq.transport.address_bounds import AddressBounds
 from embermq.transport.authentication import Authenticator
-from embermq.transport.bounds.address_bounds import AddressBounds
 from embermq.transport.rate_limited_log import RateLimitedLog, shown_name
 
 ROLE_NUMBERS: Final = {"viewer": VIEWER, "reader": READER, "operator": OPERATOR}
@@ -100,7 +100,7 @@ class TcpLogin(Login):
             return await self._user(given, address, key, self._authenticator)
         holder = self.tokens.get(token_hash(given.strip())) if kind.lower() == "bearer" else None
         if holder is not None:
-            return Actor(holder.name, ROLE_NUMBERS[holder.role], address)
+            return Actor(holder.name, ROLE_NUMBERS[holder.role], address, login_name=holder.name)
         if self._addresses.must_wait(key):
             raise self._too_many_failures(key)
         raise self._failed(address, key, "an unknown token")
@@ -145,7 +145,7 @@ class TcpLogin(Login):
         role = self._users.get(user_name)
         if isinstance(outcome, ReasonCode) or role is None:
             raise self._failed(address, key, f"user {shown_name(user_name)}")
-        return Actor(user_name, role, address, outcome)
+        return Actor(user_name, role, address, outcome, user_name)
 
 
 def _is_link_to_page(request: web.Request) -> bool:

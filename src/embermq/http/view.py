@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.access import Identity
 from embermq.broker.operator import retained_message, retained_pieces
 from embermq.http.refusal import HttpRefusal
+from embermq.http.resources.topics.level_messages import LevelMessages, level_messages, store_order
 from embermq.http.resources.topics.levels import Levels, NarrowedLevels, found_levels
 from embermq.http.streaming import Slices, StreamPlaces
 from embermq.protocol.packets import Publish
@@ -23,15 +24,15 @@ from embermq.store.interface import Retained
 from embermq.store.topic_tree import Moments
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from embermq.broker.clientless import ClientlessSubscription, ReadingLink
     from embermq.http.past.log_reading import LogReading
-    from embermq.http.resources.live.clientless import ClientlessSubscription, ReadingLink
     from embermq.http.resources.live.latest import LatestView
     from embermq.http.service import Pending, Service
+    from embermq.store.rows import LogRow
 
 NOT_ALL: Final = "this shows more than single topics: the user needs the line 'see all' in the access list"
 NOT_THIS_TOPIC: Final = "the access list does not let this user read this topic"
+NO_PUBLISHING: Final = "the access list does not let this user publish to this topic"
 NO_RETAINING: Final = "the access list does not let this user retain messages on this topic"
 BUDGET_USED_UP: Final = "a budget for retained messages is used up"
 ROWS_TOGETHER: Final = 100
@@ -76,10 +77,10 @@ class View:
         identity = self._identity
         return identity is None or self.sees_all or self._access.may_subscribe(identity, topic_filter)
 
-    def may_retain(self, topic_name: str) -> bool:
-        """Whether a retained message may be set or cleared; the right to see all is none to change something."""
+    def may_publish(self, topic_name: str, retain: bool = True) -> bool:
+        """Whether a message may be published, and retained; the right to see all is none to change something."""
         identity = self._identity
-        return identity is None or self._access.unrestricted or self._access.may_publish(identity, topic_name, True)
+        return identity is None or self._access.unrestricted or self._access.may_publish(identity, topic_name, retain)
 
     # -- facts that say nothing about topics -------------------------------------------------------------------------
 
@@ -101,8 +102,10 @@ class View:
         How far back the archive reaches is known once it was asked.
         """
         store = self._service.server.store
-        first_us = min((each.first_timestamp_us for each in store.log_segments() if each.first_timestamp_us), default=0)
-        known_us = max(first_us, store.history_begins_us())
+        first_us = min(
+            (each.first_timestamp_us for each in store.history.log_segments() if each.first_timestamp_us), default=0
+        )
+        known_us = max(first_us, store.history.begins_us())
         archived_us = 0 if self._service.past is None else self._service.past.first_us()
         return min(known_us, archived_us) if archived_us else known_us
 
@@ -142,7 +145,7 @@ class View:
         """What a filter matches, may be read, and may be cleared."""
         async for piece in self.pieces(topic_filter):
             if self._identity is not None and not self._access.unrestricted:
-                yield [retained for retained in piece if self.may_retain(retained.topic_name)]
+                yield [retained for retained in piece if self.may_publish(retained.topic_name)]
             else:
                 yield piece
 
@@ -158,6 +161,18 @@ class View:
                 raise
             found = await service.past.message(topic_name, instant_us)
         return None if found is None else self.shown(found)
+
+    async def level_messages(
+        self, below: str | None, position: str, topic_names: list[str], instant_us: int, bytes_max: int
+    ) -> LevelMessages:
+        """The retained messages of some topics of one level, from a position on, at an instant, 0 being now."""
+        level_filter = None
+        if self.service_below(below) is not None:
+            level_filter = "+" if below is None else f"{below}/+"
+        level = position.removesuffix("\x01")  # a position is a level, or the one behind a level
+        after = level if below is None else f"{below}/{level}" if level else below
+        names = [name for name in topic_names if self.may_read(name)]
+        return await level_messages(self._service, level_filter, after, names, instant_us, bytes_max)
 
     def shown(self, retained: Retained) -> Retained:
         """A message without the client that published it, if the caller does not see clients."""
@@ -196,17 +211,21 @@ class View:
         narrowed = NarrowedLevels(self._service, filters, self.may_read, moments, work_max, is_wanted)
         return await narrowed.page(below, position, limit), None
 
-    def publish_retained(self, message: Publish, pending: "Pending") -> str:
-        """Retain a message, or clear its topic; returns why it was refused."""
+    def publish(self, message: Publish, pending: "Pending", login_name: str) -> str:
+        """Publish a message; returns why it was refused. The log has the name of the login."""
         service = self._service
-        if not self.may_retain(message.topic_name):
-            return NO_RETAINING
-        refusal = service.publish_retained(message, pending)
+        if not self.may_publish(message.topic_name, message.retain):
+            return NO_RETAINING if message.retain else NO_PUBLISHING
+        refusal = service.publish(message, pending, login_name)
         if not refusal or self.sees_all:
             return refusal
         # The sentence of a budget says how much other topics have.
-        is_over = service.server.store.retained_admits(message.topic_name, len(message.payload))
+        is_over = service.server.store.retained.admits(message.topic_name, len(message.payload))
         return BUDGET_USED_UP if is_over else refusal
+
+    def before_changes(self) -> str:
+        """The instant just before what is changed from now on."""
+        return self._service.before_changes()
 
     async def durable(self, pending: "Pending") -> None:
         """Wait until changes are durable."""
@@ -217,32 +236,28 @@ class View:
     def log_reading(self, topic_filter: str | None) -> "LogReading":
         """The messages of the log, and of its archive, that a filter matches and may be read."""
         from embermq.http.past.log_reading import LogReading
+        from embermq.store.log.message_filter import MessageFilter
 
         directory = self._service.log_directory
         if directory is None:
             raise HttpRefusal(409, "a store in memory keeps no log")
         narrow = None if self._identity is None else self.readable
-        return LogReading(self._service, directory, topic_filter, narrow)
+        return LogReading(self._service, directory, MessageFilter(topic_filter), narrow)
 
-    def readable(self, batch: "pa.RecordBatch") -> "pa.RecordBatch":
-        """The messages of a batch that may be read, without the clients that published them."""
+    def readable(self, records: "list[LogRow]") -> "list[LogRow]":
+        """Those of some messages that may be read, without the clients that published them."""
         if self.sees_all:
-            return batch
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        topics = [topic for topic in pc.unique(batch.column("topic")).to_pylist() if self.may_read(topic)]
-        batch = batch.filter(pc.is_in(batch.column("topic"), pa.array(topics, pa.string())))
-        place = batch.schema.get_field_index("client_id")
-        return batch.set_column(place, "client_id", pa.array([""] * batch.num_rows, pa.string()))
+            return records
+        readable = {topic for topic in {record.topic for record in records} if self.may_read(topic.decode())}
+        return [record.without_client_id() for record in records if record.topic in readable]
 
     def subscription(self, topic_filter: str, link: "ReadingLink") -> "ClientlessSubscription":
         """Messages as they are published, to a link; those that may not be read at that moment are left out."""
-        from embermq.http.resources.live.clientless import ClientlessSubscription
+        from embermq.broker.clientless import ClientlessSubscription
 
         if self._identity is not None:
             link.narrow(self.may_read)
-        return ClientlessSubscription(self._service, topic_filter, link)
+        return ClientlessSubscription(self._service.server.core, topic_filter, link)
 
     @property
     def latest_views(self) -> "dict[tuple[str | None, str, int], LatestView]":
@@ -274,7 +289,7 @@ class View:
             yield [
                 self.shown(retained)
                 for name, retained in zip(names, piece, strict=True)
-                if self.may_read(name) and _order(name) > _order(after_topic_name)
+                if self.may_read(name) and store_order(name) > store_order(after_topic_name)
             ]
 
     async def _rows(
@@ -309,7 +324,7 @@ async def _merged(streams: list[AsyncIterator[Retained]]) -> AsyncIterator[Retai
     for number, stream in enumerate(streams):
         first = await anext(stream, None)
         if first is not None:
-            heappush(heads, (_order(first.topic_name), number, first))
+            heappush(heads, (store_order(first.topic_name), number, first))
     last = ""
     while heads:
         order, number, retained = heappop(heads)
@@ -318,9 +333,4 @@ async def _merged(streams: list[AsyncIterator[Retained]]) -> AsyncIterator[Retai
             yield retained
         following = await anext(streams[number], None)
         if following is not None:
-            heappush(heads, (_order(following.topic_name), number, following))
-
-
-def _order(topic_name: str) -> str:
-    """Sorts as the store does: what is below a topic comes before its neighbours."""
-    return topic_name.replace("/", "\0")
+            heappush(heads, (store_order(following.topic_name), number, following))

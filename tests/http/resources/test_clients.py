@@ -18,6 +18,7 @@ def test_clients_are_listed_with_what_is_known_of_them(tmp_path: Path) -> None:
         (found,) = rest["items"]
         assert Client.model_validate(found).subscriptions == 2 and "next" not in rest
         assert (found["protocol"], found["is_persistent"], found["slowed_by"]) == ("MQTT 3.1.1", False, [])
+        assert found["listener"] == "tcp"
         peer.reads = False
         await (await joined(place.server, "c")).send(Publish("y", b"12345", 1, packet_id=1))
         (found,) = (await place.get("/api/v1/clients", client_id="b")).json["items"]

@@ -11,14 +11,14 @@ import pytest
 
 from embermq import Broker
 from embermq.access.tokens import write_token
+from embermq.certificates import Authority
 from embermq.http.options import HttpOptions
 from embermq.http.resources import file_range
 from embermq.http.resources.log_blocks import COUNT
 from embermq.store.log.checkpoint import checkpoint_path
 from embermq.store.log.reader import LogReader
 from embermq.store.log.segments import ENTRY_BYTES
-from embermq.transport.addresses import unix_address
-from support.certificates import Authority
+from embermq.transport.sockets.addresses import unix_address
 from support.checkpoints import trim_with_checkpoint
 from support.ember_command import wire
 from support.http_place import Place, run

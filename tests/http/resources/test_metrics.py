@@ -20,8 +20,8 @@ from support.http_place import Place, run
 from support.transports import joined
 
 ROOT = Path(__file__).parent.parent.parent.parent
-DASHBOARD = ROOT / "examples" / "monitoring" / "grafana-dashboard.json"
-ALERTS = ROOT / "examples" / "monitoring" / "alerts.yml"
+DASHBOARD = ROOT / "deploy" / "monitoring" / "grafana-dashboard.json"
+ALERTS = ROOT / "deploy" / "monitoring" / "alerts.yml"
 NAME = re.compile(r"\b(?:embermq|process)_[a-z_]+\b")
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

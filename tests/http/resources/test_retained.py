@@ -1,14 +1,21 @@
 """Retained messages over HTTP: paged, streamed, set and cleared, and answered when they are durable."""
 
 import asyncio
+import json
+import urllib.request
 from base64 import b64encode
 from pathlib import Path
+from typing import Any
 
+from embermq import Broker
+from embermq.access.tokens import write_token
 from embermq.broker.limits import Limits
+from embermq.http.client import HttpClient
+from embermq.http.options import HttpOptions
 from embermq.http.resources.message_models import RetainedMessage
 from embermq.protocol.packets import Publish
 from embermq.store.budgets import RetainedBudget
-from embermq.store.memory import MemoryStore
+from embermq.store.engines.memory import MemoryStore
 from support.http_place import Place, run
 from support.stores import ScriptedStore
 
@@ -117,7 +124,7 @@ def test_a_listing_waits_for_its_reader_and_no_other_waits(tmp_path: Path) -> No
             first = await response.content.read(1)
             for number in range(50):
                 assert (await place.set(f"b/{number}", "1")).status == 200
-            assert store.piece_messages < 1_000  # 40 MB wait to be read
+            assert store.read.piece_messages < 1_000  # 40 MB wait to be read
             size_bytes = len(first)
             async for chunk in response.content.iter_any():
                 size_bytes += len(chunk)
@@ -199,3 +206,24 @@ def test_a_body_that_is_too_large_is_not_gathered(tmp_path: Path) -> None:
         assert (answer.status, answer.error) == (413, "the request is larger than limits.packet_bytes_max allows")
 
     run(tmp_path, test, limits=Limits(packet_bytes_max=1_000))
+
+
+def test_the_log_has_the_name_of_the_login_that_changed_a_topic(tmp_path: Path) -> None:
+    token = write_token(tmp_path / "tokens", "ann", "operator")
+    data = tmp_path / "data"
+    http = HttpOptions(port=0, token_file=tmp_path / "tokens")
+    with Broker.in_thread(data=data, http=http) as broker, HttpClient(data / "control.sock") as local:
+
+        def post(path: str, body: dict[str, Any]) -> None:
+            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+            url = f"http://127.0.0.1:{broker.http_port}{path}"
+            with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)) as answer:
+                assert answer.status == 200
+
+        local.post("/api/v1/retained/set", {"messages": [{"topic": "a", "payload": "by a command"}]})
+        post("/api/v1/retained/set", {"messages": [{"topic": "a", "payload": "by ann"}]})
+        assert local.get("/api/v1/retained/message", topic="a")["client_id"] == "$operator/ann"
+        post("/api/v1/retained/clear", {"filter": "a"})
+        values = local.get("/api/v1/topic/values", topic="a")["items"]
+        senders = [(value["payload"], value["client_id"]) for value in values]
+        assert senders == [("", "$operator/ann"), ("by ann", "$operator/ann"), ("by a command", "$operator")]

@@ -5,7 +5,7 @@ from pathlib import Path
 from embermq import Broker
 from embermq.http.client import HttpClient
 from embermq.http.resources.sessions import LogHolds, SessionFacts
-from embermq.store.interface import LogSegment
+from embermq.store.interface import Segment
 from support.ember_command import wire
 
 
@@ -32,7 +32,13 @@ def test_a_session_that_never_returns_shows_how_much_log_it_holds(tmp_path: Path
 
 
 def test_the_log_from_a_segment_on_is_held() -> None:
-    holds = LogHolds([LogSegment(1, 10, 100, 5, 9), LogSegment(10, 20, 50, 10, 20), LogSegment(20, 20, 7, 0, 0)])
+    holds = LogHolds(
+        [
+            Segment(Path(), 1, 10, 0, 100, 5, 9),
+            Segment(Path(), 10, 20, 0, 50, 10, 20),
+            Segment(Path(), 20, 20, 0, 7),
+        ]
+    )
     assert holds.held(0) == (0, 0)
     assert holds.held(1) == holds.held(9) == (157, 5)
     assert holds.held(10) == (57, 10)

@@ -5,7 +5,7 @@ from pathlib import Path
 from embermq.http.resources.statistics_history import Sampler, StatisticsHistory
 from embermq.http.service import SAMPLES_MAX
 from embermq.protocol.packets import Publish
-from embermq.store.commit_times import CommitTimes
+from embermq.store.interface import CommitTimes
 from support.http_place import Place, run
 from support.stores import ScriptedStore
 from support.transports import joined

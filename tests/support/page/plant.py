@@ -8,9 +8,9 @@ from random import Random
 
 from embermq.protocol.packets import Publish
 from embermq.store.budgets import RetainedBudget
+from embermq.store.engines.disk import DiskStore
+from embermq.store.engines.opening import JournalSettings
 from embermq.store.interface import Store
-from embermq.store.journal import Journal
-from embermq.store.opening import JournalSettings
 from support.store_contract import Engine
 
 MINUTE_US = 60_000_000
@@ -26,7 +26,7 @@ def open_past(directory: Path, begins_us: int) -> Engine:
     """A store whose clock begins at an instant of the past."""
 
     def opener(call_soon: Callable[[Callable[[], None]], None], budgets: tuple[RetainedBudget, ...]) -> Store:
-        return Journal(directory, call_soon, JournalSettings(durability="os"))
+        return DiskStore(directory, call_soon, JournalSettings(durability="os"))
 
     engine = Engine(opener)
     engine.now_us = begins_us

@@ -1,4 +1,4 @@
-"""Messages of the log for one request, batch by batch: those that the log has, and those that only its archive has.
+"""Messages of the log for one request, piece by piece: those that the log has, and those that only its archive has.
 
 Owns: which threads read. The log is read on those for files; from where it was trimmed on, the request goes on to those
 for the archive.
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from embermq.http.service import Service
-from embermq.protocol.topics import matches
 from embermq.store.log.errors import LogTrimmed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from embermq.archive.joined import JoinedLog
+    from embermq.store.log.message_filter import MessageFilter
+    from embermq.store.log.reader import ReadBlocks
+    from embermq.store.rows import LogRow
 
-BATCH_RECORDS: Final = 2_000
-BATCH_BYTES: Final = 1024 * 1024
+PIECE_RECORDS: Final = 2_000
+PIECE_BYTES: Final = 1024 * 1024
 
 T = TypeVar("T")
 
@@ -29,13 +29,13 @@ class LogReading:
     """The log as one request reads it. LogTrimmed if neither the log nor an archive has what is asked for."""
 
     __slots__ = (
-        "_batches",
         "_directory",
         "_end",
+        "_filter",
         "_is_archived",
         "_narrow",
+        "_runs",
         "_service",
-        "_topic_filter",
         "following",
         "read_bytes",
     )
@@ -44,15 +44,15 @@ class LogReading:
         self,
         service: Service,
         directory: Path,
-        topic_filter: str | None,
-        narrow: "Callable[[pa.RecordBatch], pa.RecordBatch] | None",
+        filter: "MessageFilter",
+        narrow: "Callable[[list[LogRow]], list[LogRow]] | None",
     ) -> None:
         self._service: Final = service
         self._directory: Final = directory
-        self._topic_filter: Final = topic_filter
+        self._filter: Final = filter
         self._narrow: Final = narrow  # to what may be read
         self._is_archived = False
-        self._batches: Iterator[pa.RecordBatch] | None = None
+        self._runs: Iterator[ReadBlocks] | None = None
         self._end = 0
         self.following = 0
         """The offset after the last record that was read."""
@@ -71,8 +71,8 @@ class LogReading:
         """Ask the log for the first offset that is wanted, and the one after the last."""
         self.following, self._end = await self._ask(bounds)
 
-    async def next(self) -> "pa.RecordBatch | None":
-        """The messages of the next batch that the filter matches, perhaps none; None at the end."""
+    async def next(self) -> "list[LogRow] | None":
+        """The messages of the next piece that the filter matches, perhaps none; None at the end."""
         return await self._ask(self._next)
 
     async def _ask(self, call: "Callable[[JoinedLog], T]") -> T:
@@ -84,7 +84,7 @@ class LogReading:
                 if archived is None:
                     raise
             self._is_archived = True
-            self._batches = None
+            self._runs = None
         assert archived is not None
         return await archived.on_thread(lambda: call(archived.log()))
 
@@ -93,28 +93,13 @@ class LogReading:
 
         return call(JoinedLog(self._directory))
 
-    def _next(self, log: "JoinedLog") -> "pa.RecordBatch | None":
-        if self._batches is None:
-            self._batches = log.batches(self.following, self._end, BATCH_RECORDS, BATCH_BYTES)
-        batch = next(self._batches, None)
-        if batch is None:
+    def _next(self, log: "JoinedLog") -> "list[LogRow] | None":
+        if self._runs is None:
+            self._runs = log.runs(self.following, self._end, PIECE_RECORDS, PIECE_BYTES)
+        read = next(self._runs, None)
+        if read is None:
             return None
-        self.following = batch.column("offset")[-1].as_py() + 1
-        self.read_bytes += batch.nbytes
-        chosen = _chosen(batch, self._topic_filter)
+        chosen = self._filter.messages(read)
+        self.following = read.end
+        self.read_bytes += len(read.data)
         return chosen if self._narrow is None else self._narrow(chosen)
-
-
-def _chosen(batch: "pa.RecordBatch", topic_filter: str | None) -> "pa.RecordBatch":
-    """The messages of a batch that a filter matches."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from embermq.store.log.records import Kind
-
-    batch = batch.filter(pc.equal(batch.column("kind"), pa.scalar(int(Kind.PUBLISH), pa.int8())))
-    if topic_filter is not None:
-        topics = pc.unique(batch.column("topic")).to_pylist()
-        matching = [topic for topic in topics if matches(topic_filter, topic)]
-        batch = batch.filter(pc.is_in(batch.column("topic"), pa.array(matching, pa.string())))
-    return batch.set_column(1, "timestamp", batch.column("timestamp").cast(pa.int64()))

@@ -37,19 +37,23 @@ class ClientsQuery(Model):
 class Client(Model):
     """A connected client.
 
-    `queued` are messages that wait for it beside those in flight; `queued_bytes` what of them is in memory;
-    `unread_bytes` what was sent to it and not read. `slowed_by` says why it is served more slowly than it could be.
+    `listener` is the name of the listener that it has connected to. `queued` are messages that wait for it beside those
+    in flight; `queued_bytes` what of them is in memory; `unread_bytes` what was sent to it and not read. `slowed_by`
+    says why it is served more slowly than it could be.
+    `window`: how many messages may be in flight to it now.
     """
 
     client_id: str
     user_name: str
     address: str
+    listener: str
     protocol: str
     since: Timestamp
     is_persistent: bool
     keep_alive_s: int
     subscriptions: int
     in_flight: int
+    window: int
     queued: int
     queued_bytes: int
     unread_bytes: int
@@ -84,12 +88,14 @@ def client_of(service: Service, session: Session) -> Client | None:
         client_id=session.client_id,
         user_name=session.identity.user_name,
         address=session.address,
+        listener=link.listener_name(),
         protocol=session.protocol,
         since=utc_text(connected_us),
         is_persistent=session.session_id != 0,
         keep_alive_s=session.keep_alive_ms // 1000,
-        subscriptions=len(session.subscriptions) + (0 if session.history is None else len(session.history)),
+        subscriptions=len(session.subscriptions) + session.history_subscriptions,
         in_flight=in_flight,
+        window=outbound.window,
         queued=max(0, outbound.owed() - in_flight),
         queued_bytes=outbound.memory_bytes,
         unread_bytes=link.unread_bytes(),
@@ -104,9 +110,8 @@ def client_id_of(session: Session) -> str:
 async def list_clients(call: Call[ClientsQuery, Nothing]) -> Answer:
     service = call.service
     query = call.query
-    connections = service.server.core.connections
     if query.client_id is not None:
-        session = connections.sessions.get(query.client_id)
+        session = service.server.core.session(query.client_id)
         found = [] if session is None else [session]
     else:
         found = [session for session in service.server.core.sessions() if session.connection() is not None]
@@ -123,7 +128,7 @@ async def disconnect(call: Call[Nothing, ClientIds]) -> Answer:
     slices = Slices()
     unknown: list[str] = []
     for client_id in call.body.client_ids:
-        session = service.server.core.connections.sessions.get(client_id)
+        session = service.server.core.session(client_id)
         if session is None or session.connection() is None:
             unknown.append(client_id)
         else:

@@ -7,7 +7,7 @@ from aiohttp import web
 from embermq.http.fields import Nothing, json_text
 from embermq.http.operation import PUBLIC, VIEWER, Answer, Call, Operation
 from embermq.http.paging import json_response
-from embermq.http.resources.pipeline.progress import facts_of, read_progress
+from embermq.http.resources.pipeline.progress import facts_of, progress_in
 
 METRICS_TYPE: Final = "text/plain"
 
@@ -16,7 +16,7 @@ async def metrics(call: Call[Nothing, Nothing]) -> Answer:
     from embermq.http.resources.metrics import CONTENT_TYPE, metrics_text
 
     service = call.service
-    progress = await service.on_thread(lambda: read_progress(service.lake))
+    progress = await service.on_thread(lambda: progress_in(service.lake))
     text = await metrics_text(service, facts_of(progress, service.server.store.next_offset()))
     return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
 

@@ -1,6 +1,7 @@
 """Facts about the server: health, statistics, effective settings."""
 
 import os
+from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -69,9 +70,12 @@ class WhoAmI(Model):
 
 
 class Reloaded(Model):
-    """What was read again."""
+    """What was read again, what of it had changed, and which changed settings are in force after a restart only."""
 
     read: list[str]
+    changed: list[str]
+    needs_restart: list[str]
+    settings_problem: Annotated[str, Field(description="Why the settings file cannot be read; empty if it can.")]
 
 
 class SettingsAnswer(Model):
@@ -111,9 +115,9 @@ async def statistics(call: Call[Nothing, Nothing]) -> Answer:
 def statistics_of(service: Service) -> Statistics:
     server = service.server
     store = server.store
-    sessions = server.core.connections.sessions.values()
-    segments = store.log_segments()
-    count, size_bytes = store.retained_totals()
+    sessions = server.core.sessions()
+    segments = store.history.log_segments()
+    count, size_bytes = store.retained.totals()
     return Statistics(
         version=__version__,
         process=os.getpid(),
@@ -128,7 +132,7 @@ def statistics_of(service: Service) -> Statistics:
         retained_bytes=size_bytes,
         budgets=[
             Budget(filter=topic_filter, count=used, bytes=used_bytes)
-            for topic_filter, used, used_bytes in store.retained_budget_totals()
+            for topic_filter, used, used_bytes in store.retained.budget_totals()
         ],
         log=LogFacts(
             segments=len(segments),
@@ -147,14 +151,14 @@ async def reload(call: Call[Nothing, Nothing]) -> Answer:
         raise HttpRefusal(422, "this server reads no files")
     outcome = "failed"
     try:
-        read = calls.reload()
-        outcome = f"read {', '.join(read)} again"
+        found = calls.reload()
+        outcome = f"read {', '.join(found.read)} again"
     except ConfigError as error:
         outcome = f"not reloaded: {error}"
         raise HttpRefusal(422, f"not reloaded, the old settings stay in use: {error}") from None
     finally:
         call.audit("reload", "", outcome)
-    return Reloaded(read=read)
+    return Reloaded(**asdict(found))
 
 
 async def settings(call: Call[Nothing, Nothing]) -> Answer:

@@ -31,6 +31,8 @@ async def send_file_range(
     )
     response.content_length = len(head) + end - position
     await response.prepare(request)
+    if request.method == "HEAD":
+        return response
     transport = request.transport
     if transport is None:
         raise ConnectionResetError("the reader is gone")

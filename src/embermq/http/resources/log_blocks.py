@@ -22,7 +22,7 @@ from embermq.http.resources.log import directory_of
 from embermq.store.log.errors import LogTrimmed
 
 if TYPE_CHECKING:
-    from embermq.store.log.segments import Entries
+    from embermq.store.log.entries import Entries
 
 ANSWER_BYTES: Final = 4 << 20
 ANSWER_BYTES_MAX: Final = 16 << 20
@@ -59,12 +59,10 @@ async def blocks(call: Call[BlocksQuery, Nothing]) -> Answer:
             if archived is None:
                 raise
             found = await archived.on_thread(partial(_of_archive, archived, directory, query))
-    except LogTrimmed as error:
-        raise HttpRefusal(410, str(error)) from None
     except ValueError as error:
         raise HttpRefusal(422, str(error)) from None
     try:
-        head = COUNT.pack(len(found.entries)) + found.entries.tobytes()
+        head = COUNT.pack(len(found.entries)) + found.entries.data
         return await send_file_range(call, head, found.descriptor, found.position, found.end)
     finally:
         os.close(found.descriptor)

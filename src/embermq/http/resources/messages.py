@@ -1,17 +1,16 @@
 """Messages of the log, and of its archive: by filter, from an offset or an instant on.
 
-They are read on a thread, where Arrow chooses records; only what is chosen becomes Python objects, in slices.
+They are read on a thread, which chooses records; only what is chosen becomes JSON, in slices.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from json.encoder import encode_basestring_ascii as quoted
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from aiohttp import web
 from pydantic import Field
 
-from embermq.archive.errors import ArchiveError
 from embermq.http.fields import (
     PAGE_ITEMS,
     Instant,
@@ -38,9 +37,8 @@ from embermq.store.interface import StoreError
 from embermq.store.log.errors import LogTrimmed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from embermq.archive.joined import JoinedLog
+    from embermq.store.rows import LogRow
 
 SCANNED_MAX: Final = 200_000
 SCANNED_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -80,15 +78,10 @@ async def list_messages(call: Call[MessagesQuery, Nothing]) -> Answer:
     if query.since is not None and query.from_offset is not None:
         raise HttpRefusal(422, "from_offset and since: expected one of them")
     since_us, until_us = past_us("since", query.since), past_us("until", query.until)
-    try:
-        await reading.begin(partial(_bounds, query, since_us, until_us, reading.has_archive))
-        if wants_lines(call.request):
-            return await _stream(call, reading)
-        return await _page(call, reading)
-    except (LogTrimmed, HistoryTrimmed) as error:
-        raise HttpRefusal(410, str(error)) from None
-    except ArchiveError as error:
-        raise HttpRefusal(503, str(error)) from None
+    await reading.begin(partial(_bounds, query, since_us, until_us, reading.has_archive))
+    if wants_lines(call.request):
+        return await _stream(call, reading)
+    return await _page(call, reading)
 
 
 def _bounds(
@@ -116,26 +109,20 @@ def _bounds(
     return start, end
 
 
-def lines_of(batch: "pa.RecordBatch", payload_bytes_max: int | None, texts: InstantTexts) -> Iterator[tuple[int, str]]:
+def lines_of(
+    records: "Iterable[LogRow]", payload_bytes_max: int | None, texts: InstantTexts
+) -> Iterator[tuple[int, str]]:
     """The offset and the JSON of each message."""
-    columns: dict[str, list[Any]] = batch.to_pydict()
-    for offset, timestamp_us, flags, topic, payload, client_id, properties in zip(
-        columns["offset"],
-        columns["timestamp"],
-        columns["flags"],
-        columns["topic"],
-        columns["payload"],
-        columns["client_id"],
-        columns["properties"],
-        strict=True,
-    ):
+    for record in records:
+        payload, flags, properties = record.payload, record.flags, record.properties
         shown = beginning(payload, payload_bytes_max)
         line = (
-            f'{{"offset":{offset},"timestamp":"{texts.text(timestamp_us)}","topic":{quoted(topic)},{payload_json(shown)}'
+            f'{{"offset":{record.offset},"timestamp":"{texts.text(record.timestamp_us)}"'
+            f',"topic":{quoted(record.topic.decode())},{payload_json(shown)}'
             f',"payload_bytes":{len(payload)},"qos":{flags & 3},"retain":{"true" if flags & 4 else "false"}'
-            f',"client_id":{quoted(client_id)}'
+            f',"client_id":{quoted(record.client_id.decode())}'
         )
-        yield offset, f"{line},{properties_json(properties)}}}" if properties else f"{line}}}"
+        yield record.offset, f"{line},{properties_json(properties)}}}" if properties else f"{line}}}"
 
 
 async def _page(call: Call[MessagesQuery, Nothing], reading: LogReading) -> web.Response:
@@ -146,10 +133,10 @@ async def _page(call: Call[MessagesQuery, Nothing], reading: LogReading) -> web.
     size_bytes = 0
     start = reading.following
     while reading.following - start < SCANNED_MAX and reading.read_bytes < SCANNED_BYTES_MAX:
-        batch = await reading.next()
-        if batch is None:
+        piece = await reading.next()
+        if piece is None:
             return json_page(lines, None)
-        for offset, line in lines_of(batch, query.payload_bytes, texts):
+        for offset, line in lines_of(piece, query.payload_bytes, texts):
             if len(lines) == query.limit or size_bytes >= PAGE_BYTES_MAX:
                 return json_page(lines, str(offset))
             lines.append(line)
@@ -161,15 +148,15 @@ async def _page(call: Call[MessagesQuery, Nothing], reading: LogReading) -> web.
 async def _stream(call: Call[MessagesQuery, Nothing], reading: LogReading) -> web.StreamResponse:
     slices = Slices()
     texts = InstantTexts()
-    batch = await reading.next()  # an error must come before the status does
+    piece = await reading.next()  # an error must come before the status does
     async with Stream(call.request, call.view.places, stall_s(call.request)) as stream:
         try:
-            while batch is not None:
-                for _, line in lines_of(batch, call.query.payload_bytes, texts):
+            while piece is not None:
+                for _, line in lines_of(piece, call.query.payload_bytes, texts):
                     await stream.line(line)
                     await slices.rest()
                 stream.check_reader()
-                batch = await reading.next()
+                piece = await reading.next()
         except StoreError as error:
             return await stream.fail(str(error))
         return await stream.complete()

@@ -100,10 +100,8 @@ class ServerCollector(Collector):
         sizes = CounterMetricFamily(
             "embermq_publish_bytes", "Payloads of PUBLISH packets.", labels=("direction", "qos")
         )
-        for direction, counts, bytes_ in (
-            ("in", counters.received_by_qos(), counters.bytes_received_by_qos()),
-            ("out", counters.sent_by_qos(), counters.bytes_sent_by_qos()),
-        ):
+        for direction, by_qos in (("in", counters.received_by_qos()), ("out", counters.sent_by_qos())):
+            counts, bytes_ = by_qos
             for qos in range(3):
                 messages.add_metric((direction, str(qos)), counts[qos])
                 sizes.add_metric((direction, str(qos)), bytes_[qos])
@@ -127,9 +125,11 @@ class ServerCollector(Collector):
     def _clients(self) -> Iterator[Family]:
         server = self._service.server
         counters = server.core.counters
-        sessions = len(server.core.connections.sessions)
+        sessions = server.core.session_count()
         connected = counters.clients_connected
         yield _gauge("connections", "Connected clients.", connected)
+        streams_by_listener = ((each.name, each.connections) for each in server.listeners)
+        yield _gauges("listener_streams", "Streams, before CONNECT too.", "listener", streams_by_listener)
         refused = ((reason.name.lower(), count) for reason, count in counters.refusals.items())
         yield _counters("connections_refused", "Refused connections.", "reason", refused)
         yield _gauges(
@@ -164,10 +164,10 @@ class ServerCollector(Collector):
 
     def _store(self) -> Iterator[Family]:
         store = self._service.server.store
-        count, size_bytes = store.retained_totals()
+        count, size_bytes = store.retained.totals()
         yield _gauge("retained_messages", "Retained messages.", count)
         yield _gauge("retained_bytes", "Their topic names and payloads.", size_bytes)
-        budgets = store.retained_budget_totals()
+        budgets = store.retained.budget_totals()
         yield _gauges(
             "budget_messages", "Retained messages of a budget.", "filter", ((name, used) for name, used, _ in budgets)
         )
@@ -189,7 +189,7 @@ class ServerCollector(Collector):
 
     def _log(self) -> Iterator[Family]:
         store = self._service.server.store
-        segments = store.log_segments()
+        segments = store.history.log_segments()
         yield _gauge("log_bytes", "Size of the log.", sum(segment.size_bytes for segment in segments))
         yield _gauge("log_segments", "Files of the log.", len(segments))
         oldest_us = min((segment.first_timestamp_us for segment in segments if segment.first_timestamp_us), default=0)

@@ -24,7 +24,9 @@ BUCKETS_MAX: Final = 1_000
 ARCHIVE_S_MAX: Final = 3.0
 """So long it is waited for how far back the archive reaches, where the question names no instant."""
 
-Buckets = Annotated[int, BeforeValidator(digits), between(1, BUCKETS_MAX, "Into how many parts the time is divided.")]
+Buckets = Annotated[
+    int, BeforeValidator(digits), between(1, BUCKETS_MAX, "Into how many parts the time is divided.", 240)
+]
 
 
 class RateQuery(Model):
@@ -57,7 +59,7 @@ async def rate(call: Call[RateQuery, Nothing]) -> Answer:
     query = call.query
     if service.log_directory is None:
         raise HttpRefusal(409, "a store in memory keeps no log")
-    segments = [segment for segment in service.server.store.log_segments() if segment.first_timestamp_us]
+    segments = [segment for segment in service.server.store.history.log_segments() if segment.first_timestamp_us]
     local_us = segments[0].first_timestamp_us if segments else 0
     asked_us = past_us("until", query.until)
     until_us = now_us() if asked_us is None else asked_us
@@ -107,10 +109,7 @@ async def _offsets(service: Service, directory: Path, bounds: list[int], is_arch
     archived = service.archived
     if not is_archived or archived is None:
         return await service.on_thread(partial(_local_offsets, directory, bounds))
-    try:
-        found = await archived.on_thread(lambda: archived.log().block_offsets_at(bounds))
-    except ArchiveError as error:
-        raise HttpRefusal(503, str(error)) from None
+    found = await archived.on_thread(lambda: archived.log().block_offsets_at(bounds))
     archived.first_us = found.begins_us
     return found
 

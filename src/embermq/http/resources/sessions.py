@@ -15,7 +15,7 @@ from embermq.http.service import Pending, Service
 from embermq.http.streaming import Slices
 from embermq.instants import utc_text
 from embermq.protocol.packets import SESSION_NEVER_EXPIRES
-from embermq.store.interface import LogSegment
+from embermq.store.interface import Segment
 
 
 class SessionsQuery(Model):
@@ -62,7 +62,7 @@ class LogHolds:
 
     __slots__ = ("_firsts", "_segments", "_sizes")
 
-    def __init__(self, segments: list[LogSegment]) -> None:
+    def __init__(self, segments: list[Segment]) -> None:
         self._segments: Final = segments
         self._firsts: Final = [segment.first_offset for segment in segments]
         sizes = [0]
@@ -108,9 +108,9 @@ def facts_of(service: Service, session: Session, holds: LogHolds) -> SessionFact
 async def list_sessions(call: Call[SessionsQuery, Nothing]) -> Answer:
     service = call.service
     query = call.query
-    holds = LogHolds(service.server.store.log_segments())
+    holds = LogHolds(service.server.store.history.log_segments())
     if query.client_id is not None:
-        session = service.server.core.connections.sessions.get(query.client_id)
+        session = service.server.core.session(query.client_id)
         found = [] if session is None else [session]
     else:
         found = service.server.core.sessions()
@@ -134,7 +134,7 @@ async def end_sessions(call: Call[Nothing, ClientIds]) -> Answer:
     slices = Slices()
     unknown: list[str] = []
     for client_id in call.body.client_ids:
-        session = service.server.core.connections.sessions.get(client_id)
+        session = service.server.core.session(client_id)
         if session is None:
             unknown.append(client_id)
             call.audit("end session", client_id, "there is no such session")

@@ -14,12 +14,12 @@ from embermq.http.resources.metrics import DROPPED, SessionSums
 from embermq.http.service import SAMPLES_MAX, Service
 from embermq.instants import utc_text
 from embermq.store.interface import StoreError
-from embermq.transport.bounds.capacity import used_bytes
+from embermq.transport.capacity import used_bytes
 
 EVERY_S: Final = 10.0
 MINUTES_MAX: Final = int(SAMPLES_MAX * EVERY_S / 60)
 
-Minutes = Annotated[int, BeforeValidator(digits), between(1, MINUTES_MAX, "How many minutes back.")]
+Minutes = Annotated[int, BeforeValidator(digits), between(1, MINUTES_MAX, "How many minutes back.", 60)]
 
 
 class HistoryQuery(Model):
@@ -107,7 +107,7 @@ class Sampler:
             commit_p50_ms=self._within_ms(counts, 0.5),
             commit_p99_ms=self._within_ms(counts, 0.99),
             memory_bytes=used_bytes(),
-            log_bytes=sum(segment.size_bytes for segment in service.server.store.log_segments()),
+            log_bytes=sum(segment.size_bytes for segment in service.server.store.history.log_segments()),
             disk_free_bytes=free_bytes,
         )
 

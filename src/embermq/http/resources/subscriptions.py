@@ -6,14 +6,14 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from embermq.broker.history.history_filter import is_history, plain_filter
-from embermq.broker.queues.shared import ShareGroup, filter_of, is_shared
-from embermq.broker.routes import Subscription
+from embermq.broker.session import Subscription
+from embermq.broker.shared import ShareGroup
 from embermq.http.fields import PAGE_ITEMS, ClientId, Cursor, Limit, Model, Nothing, Page, TopicFilter, TopicName
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.paging import page_of, wants_lines
 from embermq.http.resources.listing import stream_models
 from embermq.http.resources.sessions import LogHolds
-from embermq.protocol.topics import covers, matches
+from embermq.protocol.topics import covers, filter_of_share, is_shared, matches
 
 
 class SubscriptionsQuery(Model):
@@ -59,7 +59,7 @@ def name_of(subscription: Subscription) -> str:
 def _is_chosen(query: SubscriptionsQuery, subscription: Subscription) -> bool:
     topic_filter = subscription.topic_filter
     if is_shared(topic_filter):
-        topic_filter = filter_of(topic_filter)
+        topic_filter = filter_of_share(topic_filter)
     elif is_history(topic_filter):
         topic_filter = plain_filter(topic_filter)
     if query.filter is not None and not covers(query.filter, topic_filter):
@@ -71,11 +71,10 @@ def _found(call: Call[SubscriptionsQuery, Nothing]) -> Iterator[Subscription | N
     """Those that are asked for; None for each of the others, so that a long search can be interrupted."""
     core = call.service.server.core
     client_id = call.query.client_id
-    session = core.connections.sessions.get(client_id) if client_id is not None else None
+    session = core.session(client_id) if client_id is not None else None
     sessions = core.sessions() if client_id is None else [] if session is None else [session]
     for each in sessions:
-        streams = [] if each.history is None else list(each.history.values())
-        for subscription in [*each.subscriptions.values(), *[stream.subscription for stream in streams]]:
+        for subscription in core.subscriptions_of(each):
             yield subscription if _is_chosen(call.query, subscription) else None
 
 
@@ -114,7 +113,7 @@ def group_facts(group: ShareGroup, holds: LogHolds) -> ShareGroupFacts:
 async def list_groups(call: Call[GroupsQuery, Nothing]) -> Answer:
     server = call.service.server
     groups = server.core.share_groups()
-    holds = LogHolds(server.store.log_segments())
+    holds = LogHolds(server.store.history.log_segments())
     if wants_lines(call.request):
         return await stream_models(call, groups, lambda group: None if group.has_ended else group_facts(group, holds))
     chosen, following = await page_of(groups, lambda group: group.share_filter, call.query.cursor, call.query.limit)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from embermq.http.resources.live.latest import PAYLOAD_BYTES, TOPICS_MAX, LatestLink
-from embermq.protocol.packets import Publish
+from embermq.protocol.packets import Delivery, Publish
 from support.http_events import event
 from support.http_place import Place, run
 from support.transports import joined
@@ -56,8 +56,8 @@ def test_thirty_pages_share_one_subscription(tmp_path: Path) -> None:
 def test_only_so_many_topics_and_so_much_of_a_payload(tmp_path: Path) -> None:
     link = LatestLink()
     for number in range(TOPICS_MAX + 5):
-        link.forward(Publish(f"{number}", b"x" * (2 * PAYLOAD_BYTES)))
-    link.forward(Publish("0", b"again"))
+        link.deliver(Delivery([Publish(f"{number}", b"x" * (2 * PAYLOAD_BYTES))]))
+    link.deliver(Delivery([Publish("0", b"again")]))
     newest, total, left_out = link.take()
     assert (len(newest), total, left_out) == (TOPICS_MAX, TOPICS_MAX + 6, 5)
     assert (newest["0"].payload, newest["0"].count) == (b"again", 2)

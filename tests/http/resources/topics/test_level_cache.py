@@ -1,6 +1,7 @@
 """Levels found a moment ago are given again, one walk at a time, and never for long."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -16,16 +17,22 @@ class Walk:
         self.clock_s = 0.0
         self.count = 0
         self._is_wrong = is_wrong
+        self.was_cancelled = False
         self.may_end = asyncio.Event()
         self.may_end.set()
 
     def now_s(self) -> float:
         return self.clock_s
 
-    async def find(self) -> Found:
+    async def find(self, is_wanted: Callable[[], bool]) -> Found:
         self.count += 1
+        self.is_wanted = is_wanted
         found: Found = ([], str(self.count))
-        await self.may_end.wait()
+        try:
+            await self.may_end.wait()
+        except asyncio.CancelledError:
+            self.was_cancelled = True
+            raise
         if self._is_wrong:
             raise ValueError("the walk failed")
         return found
@@ -55,6 +62,25 @@ def test_those_who_ask_together_wait_for_one_walk() -> None:
         walk.may_end.set()
         assert await asyncio.gather(*others) == [([], "1")] * 19
         assert walk.count == 1
+
+    asyncio.run(test())
+
+
+def test_a_walk_ends_with_the_last_of_those_who_wait_for_it() -> None:
+    async def test() -> None:
+        walk = Walk()
+        walk.may_end.clear()
+        cache = LevelCache(now_s=walk.now_s)
+        first, second = [asyncio.ensure_future(cache.get(THEN, walk.find)) for _ in range(2)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for waiting, is_cancelled in ((first, False), (second, True)):
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            await asyncio.sleep(0)
+            assert (walk.was_cancelled, walk.is_wanted()) == (is_cancelled, not is_cancelled)
+        walk.may_end.set()
+        assert await cache.get(THEN, walk.find) == ([], "2")
 
     asyncio.run(test())
 

@@ -1,14 +1,22 @@
 """The topic tree over HTTP: levels, counts, instants and what changed between two of them."""
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from embermq import Broker
+from embermq.http import view
 from embermq.http.client import HttpClient
+from embermq.http.resources.topics import level_messages
 from embermq.http.resources.topics.tree import TreePage
+from embermq.store.history.pieces import HistoryPiece
+from embermq.store.topic_tree import Moments, TreeLevel, TreeWalk
 from support.ember_command import wire
 from support.http_place import Place, run
+from support.stores import ScriptedRetained, ScriptedStore
 
 
 async def levels(place: Place, **query: Any) -> list[Any]:
@@ -130,6 +138,89 @@ def test_the_tree_of_then_and_what_has_changed_since(tmp_path: Path) -> None:
         count = {"topics": 3, "change": {"appeared": 1, "changed": 1, "vanished": 1}}
         assert http.get("/api/v1/tree/count", below="a", compare_with=then) == count
         assert http.get("/api/v1/tree/count", as_of=then) == {"topics": 4}
+
+
+def test_the_values_of_a_level_are_read_together_and_not_on_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    read = level_messages._read
+
+    async def counted(*given: Any) -> HistoryPiece:
+        piece = await read(*given)
+        reads.append(len(piece.retained))
+        return piece
+
+    def refuse(*given: Any) -> None:
+        raise AssertionError("a single read on the event loop")
+
+    monkeypatch.setattr(level_messages, "_read", counted)
+    monkeypatch.setattr(view, "retained_message", refuse)
+    data = tmp_path / "data"
+    names = sorted([f"a/{number}" for number in range(300)] + [f"a/{number}/below" for number in range(0, 300, 7)])
+    with Broker.in_thread(data=data) as broker, wire(broker, "c") as client, HttpClient(data / "control.sock") as http:
+        messages = [{"topic": name, "payload": name} for name in [*names, "$own"]]
+        http.post("/api/v1/retained/set", {"messages": messages})
+        then = f"{time.time():.6f}"
+        client.publish("a/299", b"", qos=1, retain=True)
+        for query in ({}, {"as_of": then}):
+            reads.clear()
+            found: dict[str, Any] = {}
+            cursor: dict[str, str] = {}
+            while True:
+                page = http.get("/api/v1/tree", below="a", limit=150, **query, **cursor)
+                found |= {item["topic"]: text_of(item["message"]) for item in page["items"]}
+                if "next" not in page:
+                    break
+                cursor = {"cursor": page["next"]}
+            wanted = {f"a/{number}" for number in range(300 if query else 299)}
+            assert {topic: value for topic, value in found.items() if value is not None} == {n: n for n in wanted}
+            assert len(reads) <= 300 // level_messages.READ_TOPICS + 4
+        roots = {item["topic"]: text_of(item["message"]) for item in http.get("/api/v1/tree")["items"]}
+        assert roots == {"$own": "$own", "a": None}
+
+
+class EndlessWalk(TreeWalk):
+    """Never comes to an end."""
+
+    def step(self) -> list[TreeLevel]:
+        return []
+
+    def is_done(self) -> bool:
+        return False
+
+    def is_exhausted(self) -> bool:
+        return False
+
+    def position(self) -> str:
+        return ""
+
+
+@pytest.mark.parametrize("query", ["", "?as_of=1h"])
+def test_a_walk_stops_when_its_client_is_gone(tmp_path: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    walks: list[TreeWalk] = []
+
+    def endless(
+        retained: ScriptedRetained, below: str | None, position: str, moments: Moments, work_max: int
+    ) -> TreeWalk:
+        walks.append(EndlessWalk())
+        return walks[-1]
+
+    monkeypatch.setattr(ScriptedRetained, "levels", endless)
+
+    async def test(place: Place) -> None:
+        before = asyncio.all_tasks()
+        _, writer = await asyncio.open_unix_connection(place.path)
+        writer.write(f"GET /api/v1/tree{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        while not walks:
+            await asyncio.sleep(0)
+        assert asyncio.all_tasks() > before
+        writer.close()
+        while asyncio.all_tasks() > before:  # else the test ends by its time limit
+            await asyncio.sleep(0)
+        assert len(walks) == 1
+
+    run(tmp_path, test, ScriptedStore(late=False), log_directory=tmp_path / "log")
 
 
 def text_of(message: Any) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from embermq.http.resources.messages import LogMessage
-from embermq.store.log.records import Group, Kind
 from embermq.store.log.writer import Log
+from embermq.store.rows import Group, Kind
 from support.http_place import Place, run
 
 

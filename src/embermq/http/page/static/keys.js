@@ -13,7 +13,7 @@ const LINES = [
   ["Space", "play the past forward, and pause"],
   ["L", "back to live"],
   ["C", "compare two instants, and end it"],
-  ["1 to 6", "the views"],
+  ["1 to 9, 0", "the views"],
   ["Esc", "close what is open"],
   ["?", "this help"],
 ];
@@ -34,7 +34,7 @@ export function startKeys(actions) {
       Escape: actions.back,
     };
     if (!isOnButton) keys[" "] = actions.play;
-    const act = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key] ?? (/^[1-6]$/.test(event.key) && event.target.id !== "tree" ? () => actions.view(Number(event.key) - 1) : null);
+    const act = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key] ?? (/^[0-9]$/.test(event.key) && event.target.id !== "tree" ? () => actions.view((Number(event.key) + 9) % 10) : null);
     if (!act) return;
     event.preventDefault();
     act();
@@ -42,14 +42,16 @@ export function startKeys(actions) {
 }
 
 function showHelp() {
+  const close = el("button", { type: "button", class: "primary", onclick: () => dialog.close() }, "Close");
   const dialog = el(
     "dialog",
     { class: "help", "aria-labelledby": "help-title", onclose: () => dialog.remove() },
     el("h2", { id: "help-title" }, "Keys"),
     el("dl", { class: "keys" }, LINES.map(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)]).flat()),
     el("p", { class: "hint" }, "The address of this page holds what you see: send it to a colleague to show the same topic at the same instant."),
-    el("div", { class: "buttons" }, el("button", { type: "button", onclick: () => byId("log-out").click() }, "Log out"), el("button", { type: "button", class: "primary", onclick: () => dialog.close() }, "Close")),
+    el("div", { class: "buttons" }, el("button", { type: "button", onclick: () => byId("log-out").click() }, "Log out"), close),
   );
   document.body.append(dialog);
   dialog.showModal();
+  close.focus();
 }

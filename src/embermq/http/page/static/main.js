@@ -13,14 +13,21 @@ import { askToLogIn, forget, storedAuthorization } from "./login.js";
 import { Timeline } from "./timeline/timeline.js";
 import { TopicPane } from "./topic/pane.js";
 import { TreePane } from "./tree/pane.js";
+import { AccessView } from "./views/access.js";
+import { ChartView } from "./views/chart.js";
 import { clientsView } from "./views/clients.js";
 import { groupsView } from "./views/groups.js";
 import { HealthView } from "./views/health.js";
 import { sessionsView } from "./views/sessions.js";
+import { SqlView } from "./views/sql.js";
 import { TablesView } from "./views/tables.js";
+import { TailView } from "./views/tail.js";
 
 const STATISTICS_MS = 5000;
-const NAMES = { topics: "Topics", clients: "Clients", sessions: "Sessions", groups: "Share groups", tables: "Tables", health: "Health" };
+const NAMES = { topics: "Topics", clients: "Clients", sessions: "Sessions", groups: "Share groups", tables: "Tables", health: "Health", tail: "Live tail", chart: "Chart", sql: "SQL", access: "Access" };
+/** These show single topics, and need no right to see everything. */
+const OF_TOPICS = ["topics", "tail", "chart"];
+const OF_OPERATORS = ["sql", "access"];
 
 async function logIn(reason) {
   const stored = storedAuthorization();
@@ -58,21 +65,26 @@ function wholeViews(api, who) {
     groups: groupsView(api, byId("view-groups")),
     tables: new TablesView(api, byId("view-tables")),
     health: new HealthView(api, byId("view-health")),
+    ...(who.role === "operator" ? { sql: new SqlView(api, byId("view-sql")), access: new AccessView(api, byId("view-access")) }
+      : refused(OF_OPERATORS, "This takes the role operator.")),
   };
 }
 
 /** In their place, for a user with rights on some topics. */
 function refusedViews() {
-  const names = VIEWS.filter((name) => name !== "topics");
-  for (const name of names) {
-    show(byId(`view-${name}`), el("div", { class: "listing-head" }, el("h2", {}, NAMES[name])), el("p", { class: "hint" }, "This is shown to users who may see everything; the access list lets you see some topics."));
-  }
+  return refused(VIEWS.filter((name) => !OF_TOPICS.includes(name)), "This is shown to users who may see everything; the access list lets you see some topics.");
+}
+
+function refused(names, why) {
+  for (const name of names) show(byId(`view-${name}`), el("div", { class: "listing-head" }, el("h2", {}, NAMES[name])), el("p", { class: "hint" }, why));
   return Object.fromEntries(names.map((name) => [name, { setShown: () => {} }]));
 }
 
 function startViews(api, who) {
   const views = {
     topics: { setShown: () => {} },
+    tail: new TailView(api, byId("view-tail")),
+    chart: new ChartView(api, byId("view-chart")),
     ...(who.sees_all ? wholeViews(api, who) : refusedViews()),
   };
   const links = VIEWS.map((name) => el("a", { href: `#${name}`, onclick: (event) => {
@@ -98,30 +110,26 @@ function startViews(api, who) {
 function startHeader(api, who) {
   setText(byId("host"), location.host);
   setText(byId("who"), `${visible(who.name)}, ${who.role}`);
+  byId("log-out").title = byId("who").textContent; // not every width has room for the name
   byId("log-out").addEventListener("click", () => {
     forget();
     location.reload();
   });
-  if (!who.sees_all) {
-    setText(byId("fact-clients"), "–");
-    return;
-  }
-  let before = null;
   const load = async () => {
+    if (!isLive() || !who.sees_all) return;
     try {
       const found = await api.get("statistics");
-      setText(byId("fact-clients"), count(found.clients));
-      if (!isLive()) {
-        const total = found.counters["publish/messages/received"];
-        const atMs = performance.now();
-        if (before && total !== undefined) setText(byId("fact-rate"), rate(Math.max(0, total - before.total) / ((atMs - before.atMs) / 1000)));
-        before = { total, atMs };
-      }
+      if (isLive()) setText(byId("fact-clients"), count(found.clients));
     } catch (error) {
       if (!isAborted(error) && error.status) setText(byId("fact-clients"), "–");
     }
   };
-  load();
+  const follow = () => {
+    byId("facts-now").hidden = !isLive(); // these are of now, and what is shown is not
+    load();
+  };
+  onChange((changed) => changed.has("at") && follow());
+  follow();
   setInterval(() => !api.hasEnded && load(), STATISTICS_MS);
 }
 

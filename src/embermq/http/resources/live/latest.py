@@ -11,12 +11,12 @@ from typing import Annotated, Final, final
 
 from pydantic import BeforeValidator
 
+from embermq.broker.clientless import ReadingLink
 from embermq.http.fields import Model, Nothing, TopicFilter, between, digits, now_us
 from embermq.http.messages_json import beginning, payload_json
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.listing import stall_s
-from embermq.http.resources.live.clientless import ReadingLink
 from embermq.http.resources.live.tail import EVENTS, QUIET_S
 from embermq.http.streaming import Slices, Stream
 from embermq.http.view import View
@@ -33,7 +33,9 @@ EVERY_MS: Final = 1_000
 EVERY_MS_MIN: Final = 100
 EVERY_MS_MAX: Final = 60_000
 
-Interval = Annotated[int, BeforeValidator(digits), between(EVERY_MS_MIN, EVERY_MS_MAX, "Milliseconds between events.")]
+Interval = Annotated[
+    int, BeforeValidator(digits), between(EVERY_MS_MIN, EVERY_MS_MAX, "Milliseconds between events.", 1000)
+]
 
 
 class LatestQuery(Model):

@@ -7,23 +7,29 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Final, final
+from typing import Annotated, Final, final
 
-from embermq.http.fields import Model, Nothing, TopicFilter
-from embermq.http.messages_json import payload_json, properties_json
+from pydantic import Field
+
+from embermq.broker.clientless import ReadingLink
+from embermq.http.fields import OFFSET_MAX, Model, Nothing, Offset, TopicFilter
+from embermq.http.messages_json import InstantTexts, payload_json, properties_json
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.listing import stall_s
-from embermq.http.resources.live.clientless import ReadingLink
+from embermq.http.resources.messages import lines_of
 from embermq.http.streaming import Slices, Stream
 from embermq.http.unread import UnreadAnswer
 from embermq.http.view import View
 from embermq.protocol.packets import Publish
+from embermq.store.log.errors import LogTrimmed
 
 EVENTS: Final = "text/event-stream"
 WAITING_MESSAGES_MAX: Final = 1_000
 WAITING_BYTES_MAX: Final = 4 * 1024 * 1024
 """How much waits for the reader of a tail, or one message; what comes beyond is left out."""
+FOLLOW_S: Final = 0.1
+"""How often a tail that follows the log looks for what is new."""
 PAUSE_S: Final = 0.05
 """How long messages gather before they are sent."""
 QUIET_S: Final = 15.0
@@ -32,6 +38,9 @@ QUIET_S: Final = 15.0
 
 class TailQuery(Model):
     filter: TopicFilter = "#"
+    from_offset: Annotated[
+        Offset | None, Field(description="From this offset of the log on; then each event has its offset as `id`.")
+    ] = None
 
 
 @final
@@ -114,6 +123,9 @@ async def tail(call: Call[TailQuery, Nothing]) -> Answer:
     view = call.view
     if call.query.filter.startswith("$share/"):
         raise HttpRefusal(422, "filter: a tail cannot be a member of a share group")
+    following = _following(call)
+    if following is not None:
+        return await follow(call, following)
     slices = Slices()
     async with Stream(call.request, view.places, stall_s(call.request), EVENTS) as stream:
         with Tail(view, call.query.filter, stream.unread) as link:
@@ -141,6 +153,56 @@ async def tail(call: Call[TailQuery, Nothing]) -> Answer:
         return await stream.complete()
 
 
+def _following(call: Call[TailQuery, Nothing]) -> int | None:
+    """The offset of the log to go on from: behind the event that a reader has seen last, or where it asks for."""
+    seen = call.request.headers.get("Last-Event-ID", "")
+    if not seen:
+        return call.query.from_offset
+    if not (seen.isascii() and seen.isdigit() and int(seen) < OFFSET_MAX):
+        raise HttpRefusal(400, "Last-Event-ID: expected the id of an event, which is an offset of the log")
+    return int(seen) + 1
+
+
+async def follow(call: Call[TailQuery, Nothing], following: int) -> Answer:
+    """The messages of the log from an offset on, and then each when it is durable: none is left out."""
+    view = call.view
+    reading = view.log_reading(call.query.filter)
+    await reading.begin(lambda log: _checked(log.bounds(), following))
+    texts = InstantTexts()
+    slices = Slices()
+    quiet_s = 0.0
+    async with Stream(call.request, view.places, stall_s(call.request), EVENTS) as stream:
+        await stream.line(": the tail begins\n")
+        await stream.flush()
+        while not view.is_stopping:
+            found = False
+            while (batch := await reading.next()) is not None:
+                for offset, line in lines_of(batch, None, texts):
+                    found = True
+                    await stream.line(f"id: {offset}\nevent: message\ndata: {line}\n")
+                    await slices.rest()
+            quiet_s = 0.0 if found else quiet_s + FOLLOW_S
+            if quiet_s >= QUIET_S:
+                quiet_s = 0.0
+                await stream.line(": quiet\n")
+            await stream.flush()
+            stream.check_reader()
+            await asyncio.sleep(FOLLOW_S)
+            following = reading.following
+            reading = view.log_reading(call.query.filter)
+            await reading.begin(lambda log, first=following: (first, max(first, log.bounds()[1])))  # type: ignore[misc]  # its type is that of `following`
+        return await stream.complete()
+
+
+def _checked(bounds: tuple[int, int], following: int) -> tuple[int, int]:
+    first, end = bounds
+    if following < first:
+        raise LogTrimmed(following, first)
+    if following > end:
+        raise HttpRefusal(422, f"from_offset: the log ends before {end}")
+    return following, end
+
+
 OPERATIONS: Final = (
     Operation(
         method="GET",
@@ -151,7 +213,7 @@ OPERATIONS: Final = (
         query=TailQuery,
         body=Nothing,
         media=EVENTS,
-        statuses=(422,),
+        statuses=(409, 410, 422),
         is_narrowed=True,
     ),
 )

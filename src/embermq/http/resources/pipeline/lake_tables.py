@@ -16,6 +16,7 @@ from pydantic import Field
 
 from embermq.http.fields import Model, Timestamp
 from embermq.instants import microseconds, utc_text
+from embermq.lake.lake import Lake
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -25,8 +26,6 @@ FRESH_PART: Final = 10.0
 """What was read is given again for FRESH_S, or for FRESH_PART times what the reading has taken, if that is longer."""
 TABLES_MAX: Final = 200
 GAPS_MAX: Final = 100
-GAPS: Final = "gaps"
-_GAP_COLUMNS: Final = ("job", "from_offset", "to_offset", "from_timestamp", "to_timestamp", "why", "noticed")
 
 
 class TableFacts(Model):
@@ -95,16 +94,13 @@ def read_tables(lake: Path | None) -> LakeFacts:
     except ImportError:
         return NOTHING_KNOWN
     try:
-        names = sorted(entry.name for entry in lake.iterdir() if _is_table(entry))
+        names = Lake(lake).table_names() if lake.is_dir() else None
     except OSError:
+        names = None
+    if names is None:
         return NOTHING_KNOWN
     tables = [_table_facts(lake / name, name) for name in names[:TABLES_MAX]]
-    return LakeFacts(tables=tables, gaps=_gaps(lake / GAPS) if GAPS in names else [])
-
-
-def _is_table(directory: Path) -> bool:
-    """A crash may leave a directory without a first commit: that is no table."""
-    return not directory.name.startswith("_") and any(directory.glob("_delta_log/*.json"))
+    return LakeFacts(tables=tables, gaps=_gaps(lake / "gaps") if "gaps" in names else [])
 
 
 def _table_facts(directory: Path, name: str) -> TableFacts:
@@ -143,8 +139,10 @@ def _gaps(directory: Path) -> list[GapFacts] | None:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
+    from embermq.lake.schema import GAPS  # imports pyarrow
+
     def rows() -> Iterator[dict[str, Any]]:
-        for batch in DeltaTable(directory).to_pyarrow_dataset().to_batches(columns=list(_GAP_COLUMNS)):
+        for batch in DeltaTable(directory).to_pyarrow_dataset().to_batches(columns=list(GAPS.names)):
             yield from batch.to_pylist()
 
     try:

@@ -1,6 +1,5 @@
 """The pipeline's progress, from the file that it writes in the lake, with what its tables hold."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -10,10 +9,8 @@ from embermq.http.fields import Model, Nothing, Timestamp
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.resources.pipeline.lake_tables import NOTHING_KNOWN, GapFacts, LakeFacts, TableFacts, read_tables
 from embermq.instants import utc_text
-
-PROGRESS: Final = "progress.json"
-STATE_DIRECTORY: Final = "_embermq"
-FILE_BYTES_MAX: Final = 1024 * 1024
+from embermq.lake.lake import Lake
+from embermq.lake.progress import read_progress
 
 
 class JobFacts(Model):
@@ -39,16 +36,12 @@ class PipelineFacts(Model):
     gaps: Annotated[list[GapFacts] | None, Field(description="The newest, at most 100.")] = None
 
 
-def read_progress(lake: Path | None) -> dict[str, Any]:
+def progress_in(lake: Path | None) -> dict[str, Any]:
     """The file as it is; empty if there is none that can be read."""
-    if lake is None:
-        return {}
     try:
-        with (lake / STATE_DIRECTORY / PROGRESS).open("rb") as file:
-            found = json.loads(file.read(FILE_BYTES_MAX))
+        return {} if lake is None else read_progress(Lake(lake))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def facts_of(progress: dict[str, Any], log_end: int, lake: LakeFacts = NOTHING_KNOWN) -> PipelineFacts:
@@ -83,7 +76,7 @@ def facts_of(progress: dict[str, Any], log_end: int, lake: LakeFacts = NOTHING_K
 
 async def pipeline(call: Call[Nothing, Nothing]) -> Answer:
     service = call.service
-    progress = await service.on_thread(lambda: read_progress(service.lake))
+    progress = await service.on_thread(lambda: progress_in(service.lake))
     lake = await service.lake_tables.get(lambda: service.on_thread(lambda: read_tables(service.lake)))
     return facts_of(progress, service.server.store.next_offset(), lake)
 

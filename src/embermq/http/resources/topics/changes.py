@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Final, final
 
 from pydantic import Field
 
-from embermq.archive.errors import ArchiveError
 from embermq.http.fields import (
     OFFSET_MAX,
     PAGE_ITEMS,
@@ -117,16 +116,14 @@ async def list_history(call: Call[HistoryQuery, Nothing]) -> Answer:
     store = service.server.store
     page = ChangesPage(call.view, query.limit, since_us, query.cursor if query.cursor is not None else -1)
     while True:
-        known_us = store.history_begins_us()
+        known_us = store.history.begins_us()
         page.begins_us = known_us
-        if service.archived is not None and known_us and since_us <= known_us:
-            try:
-                if await _archived(service, service.archived, query.topic, since_us, known_us, page):
-                    return page.answer(True)
-            except ArchiveError as error:
-                raise HttpRefusal(503, str(error)) from None
+        is_before = known_us and since_us <= known_us
+        archived = service.archived if is_before else None
+        if archived is not None and await _archived(service, archived, query.topic, since_us, known_us, page):
+            return page.answer(True)
         if await _local(service, query.topic, page, OFFSET_MAX, known_us):
-            return page.answer(page.is_full and bool(store.retained_changes(query.topic, page.after, 1)))
+            return page.answer(page.is_full and bool(store.history.changes(query.topic, page.after, 1)))
 
 
 async def _archived(
@@ -178,8 +175,8 @@ async def _local(service: Service, topic_name: str, page: ChangesPage, before: i
     store = service.server.store
     slices = Slices()
     while not page.is_full:
-        changes = store.retained_changes(topic_name, page.after, min(PIECE, page.room))
-        if known_us and service.archived is not None and store.history_begins_us() != known_us:
+        changes = store.history.changes(topic_name, page.after, min(PIECE, page.room))
+        if known_us and service.archived is not None and store.history.begins_us() != known_us:
             return False
         for change in changes:
             if change.offset >= before:

@@ -1,6 +1,7 @@
 """Levels of the topic tree in the past that were found a moment ago: many pages show the same, and counting takes long.
 
-Owns: how long levels are given again, and that those who ask at the same time wait for one walk.
+Owns: how long levels are given again, that those who ask at the same time wait for one walk, and that it ends when none
+of them waits any more.
 """
 
 import asyncio
@@ -20,6 +21,35 @@ Key = tuple[str | None, str, int, int, int]  # below, cursor, limit, the two ins
 Found = tuple[list[TreeLevel], str | None]  # the levels, and the cursor to go on
 
 
+Find = Callable[[Callable[[], bool]], Awaitable[Found]]
+"""Finds levels; the argument says, on any thread, whether somebody still waits for them."""
+
+
+@final
+class _Walk:
+    """Levels that are being found, or were. `until_s`: until when they are given again."""
+
+    __slots__ = ("_waiting", "task", "until_s")
+
+    def __init__(self, find: Find) -> None:
+        self._waiting = 0
+        self.until_s = 0.0
+        self.task: Final = asyncio.ensure_future(find(self.is_wanted))
+
+    def is_wanted(self) -> bool:
+        return self._waiting > 0
+
+    async def found(self) -> Found:
+        """Wait for the levels. When the last of those who wait is cancelled, so is the walk."""
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self.task)
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not self.task.done():
+                self.task.cancel()
+
+
 @final
 class LevelCache:
     """The levels of one server."""
@@ -29,29 +59,29 @@ class LevelCache:
     def __init__(self, levels_max: int = LEVELS_MAX, now_s: Callable[[], float] = time.monotonic) -> None:
         self._levels_max: Final = levels_max
         self._now_s: Final = now_s
-        self._kept: Final[OrderedDict[Key, tuple[asyncio.Future[Found], float]]] = OrderedDict()  # until when
+        self._kept: Final[OrderedDict[Key, _Walk]] = OrderedDict()
 
-    async def get(self, key: Key, find: Callable[[], Awaitable[Found]]) -> Found:
+    async def get(self, key: Key, find: Find) -> Found:
         """What was found for a key, or is being found, or else what `find` finds.
 
         The instants of the key are so long ago that all records of them are applied.
         """
         kept = self._kept.get(key)
-        if kept is not None and (not kept[0].done() or self._now_s() < kept[1]):
-            return await asyncio.shield(kept[0])
-        task = asyncio.ensure_future(find())
-        self._kept[key] = task, 0.0
+        if kept is not None and (kept.is_wanted() or (kept.task.done() and self._now_s() < kept.until_s)):
+            return await kept.found()
+        walk = _Walk(find)
+        self._kept[key] = walk
         self._kept.move_to_end(key)
         if len(self._kept) > self._levels_max:
             self._kept.popitem(last=False)
 
         def done(found: asyncio.Future[Found]) -> None:
-            is_kept = self._kept.get(key, (None, 0.0))[0] is found
+            is_kept = self._kept.get(key) is walk
             if found.cancelled() or found.exception() is not None:
                 if is_kept:
                     del self._kept[key]
             elif is_kept:
-                self._kept[key] = found, self._now_s() + FRESH_S
+                walk.until_s = self._now_s() + FRESH_S
 
-        task.add_done_callback(done)
-        return await asyncio.shield(task)
+        walk.task.add_done_callback(done)
+        return await walk.found()

@@ -47,9 +47,9 @@ async def found_levels(
     store = service.server.store
     slices = Slices()
     try:
-        walk = store.retained_levels(below, position, moments, work_max)
+        walk = store.retained.levels(below, position, moments, work_max)
     except HistoryTrimmed:
-        local = store.history()
+        local = store.history.reads()
         if service.past is None or local is None:
             raise
         return await service.past.levels(local, below, position, moments, limit, work_max, is_wanted)

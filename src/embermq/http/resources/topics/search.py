@@ -5,7 +5,6 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from embermq.archive.errors import ArchiveError
 from embermq.broker.operator import retained_message
 from embermq.http.fields import (
     PAGE_ITEMS,
@@ -27,7 +26,6 @@ from embermq.http.resources.retained import PAGE_BYTES_MAX, as_of_us
 from embermq.http.resources.topics.tree import PAYLOAD_BYTES
 from embermq.http.service import Service
 from embermq.http.streaming import Slices
-from embermq.store.errors import HistoryTrimmed, NotWanted
 from embermq.store.interface import Retained
 from embermq.store.topic_tree import Moments
 
@@ -49,7 +47,12 @@ Word = Annotated[
         min_length=1,
         max_length=WORD_CHARACTERS_MAX,
         description="A text that the topic name has in it, in upper or lower case; it may have a / in it.",
-        json_schema_extra={"minLength": 1, "maxLength": WORD_CHARACTERS_MAX, "pattern": "^[^\\u0000]+$"},
+        json_schema_extra={
+            "minLength": 1,
+            "maxLength": WORD_CHARACTERS_MAX,
+            "pattern": "^[^\\u0000]+$",
+            "examples": ["temperature"],
+        },
     ),
 ]
 
@@ -58,7 +61,7 @@ class SearchQuery(Model):
     filter: TopicFilter | None = None
     word: Word | None = None
     as_of: Instant | None = None
-    payload_bytes: Annotated[Size, Field(description="At most so many bytes of each payload.")] = PAYLOAD_BYTES
+    payload_bytes: Annotated[Size, Field(description="Truncate each payload to this many bytes.")] = PAYLOAD_BYTES
     cursor: Cursor = ""
     limit: Limit = PAGE_ITEMS
 
@@ -80,36 +83,29 @@ async def search(call: Call[SearchQuery, Nothing]) -> Answer:
     is_whole = call.view.sees_all
     if query.word is not None:
         by = _by_word(call, instant_us) if is_whole else _by_word_narrowed(call, query.word.lower(), instant_us)
-    try:
-        if is_whole and query.word is not None and instant_us is not None and _is_archived(call.service, instant_us):
-            return await _archived_by_word(call, query.word, instant_us)
-        async for message, after in by:
-            if len(lines) == query.limit or size_bytes >= PAGE_BYTES_MAX or steps >= STEPS_MAX:
-                return json_page(lines, following)
-            following = after
-            if message is None:
-                steps += 1
-            else:
-                lines.append(retained_json(message, query.payload_bytes))
-                size_bytes += len(message.payload)
-    except HistoryTrimmed as error:
-        raise HttpRefusal(410, str(error)) from None
-    except ArchiveError as error:
-        raise HttpRefusal(503, str(error)) from None
-    except NotWanted:
-        raise ConnectionResetError("nobody waits for the search") from None
+    if is_whole and query.word is not None and instant_us is not None and _is_archived(call.service, instant_us):
+        return await _archived_by_word(call, query.word, instant_us)
+    async for message, after in by:
+        if len(lines) == query.limit or size_bytes >= PAGE_BYTES_MAX or steps >= STEPS_MAX:
+            return json_page(lines, following)
+        following = after
+        if message is None:
+            steps += 1
+        else:
+            lines.append(retained_json(message, query.payload_bytes))
+            size_bytes += len(message.payload)
     return json_page(lines, None)
 
 
 def _is_archived(service: Service, instant_us: int) -> bool:
     """Whether only the archive has an instant."""
-    return service.past is not None and instant_us < service.server.store.history_begins_us()
+    return service.past is not None and instant_us < service.server.store.history.begins_us()
 
 
 async def _archived_by_word(call: Call[SearchQuery, Nothing], word: str, instant_us: int) -> Answer:
     query = call.query
     service = call.service
-    local = service.server.store.history()
+    local = service.server.store.history.reads()
     assert service.past is not None and local is not None
 
     def is_wanted() -> bool:
@@ -150,7 +146,7 @@ async def _by_word(call: Call[SearchQuery, Nothing], instant_us: int | None) -> 
     assert query.word is not None
     store = call.service.server.store
     slices = Slices()
-    found = store.retained_with_word(
+    found = store.retained.with_word(
         query.word, query.cursor, Moments(max(1, instant_us) if instant_us is not None else 0)
     )
     while not found.is_done():

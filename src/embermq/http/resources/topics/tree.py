@@ -7,7 +7,6 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from embermq.archive.errors import ArchiveError
 from embermq.http.fields import (
     PAGE_ITEMS,
     Cursor,
@@ -25,25 +24,27 @@ from embermq.http.fields import (
 from embermq.http.messages_json import retained_json
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.paging import json_response
-from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.message_models import RetainedMessage
 from embermq.http.resources.retained import PAGE_BYTES_MAX, as_of_us
+from embermq.http.resources.topics.level_messages import LevelMessages
 from embermq.http.resources.topics.levels import UNBOUNDED, Levels, found_levels
 from embermq.http.streaming import Slices
 from embermq.http.view import View
 from embermq.instants import utc_text
-from embermq.store.errors import HistoryTrimmed, NotWanted
-from embermq.store.topic_tree import UNKNOWN_COUNT, WORK_MAX, Moments, TreeLevel, position_after
+from embermq.store.topic_tree import (
+    APPEARED,
+    UNKNOWN_COUNT,
+    VANISHED,
+    WORK_MAX,
+    Moments,
+    TreeLevel,
+    position_after,
+)
 
 PAYLOAD_BYTES: Final = 200
 SIGNS: Final = ("", "+", "~", "-")  # by the numbers of `store.topic_tree`
 APPLIED_US: Final = 10_000_000
 """The records of an instant are applied so long after it, unless the disk fails."""
-
-
-def always() -> bool:
-    """Others may wait for the same levels."""
-    return True
 
 
 class MomentsQuery(Model):
@@ -53,7 +54,7 @@ class MomentsQuery(Model):
 
 
 class TreeQuery(MomentsQuery):
-    payload_bytes: Annotated[Size, Field(description="At most so many bytes of each payload.")] = PAYLOAD_BYTES
+    payload_bytes: Annotated[Size, Field(description="Truncate each payload to this many bytes.")] = PAYLOAD_BYTES
     cursor: Cursor = ""
     limit: Limit = PAGE_ITEMS
 
@@ -105,15 +106,8 @@ def moments_of(view: View, query: MomentsQuery) -> Moments:
 async def list_level(call: Call[TreeQuery, Nothing]) -> Answer:
     query = call.query
     moments = moments_of(call.view, query)
-    try:
-        levels, following = await _levels(call, moments)
-        lines, following = await _lines(call, moments, levels, following)
-    except HistoryTrimmed as error:
-        raise HttpRefusal(410, str(error)) from None
-    except ArchiveError as error:
-        raise HttpRefusal(503, str(error)) from None
-    except NotWanted:
-        raise ConnectionResetError("nobody waits for the levels") from None
+    levels, following = await _levels(call, moments)
+    lines, following = await _lines(call, moments, levels, following)
     text = f'{{"items":[{",".join(lines)}]'
     if following is not None:
         text += f',"next":{json_text(following)}'
@@ -128,7 +122,7 @@ async def _levels(call: Call[TreeQuery, Nothing], moments: Moments) -> Levels:
     whole = call.view.service_below(query.below)
     if whole is not None and 0 < moments.as_of_us < now_us() - APPLIED_US:
         key = query.below, query.cursor, query.limit, moments.as_of_us, moments.compare_us
-        return await whole.levels.get(key, lambda: _page(query, moments, partial(found_levels, whole), always))
+        return await whole.levels.get(key, partial(_page, query, moments, partial(found_levels, whole)))
     # Not kept: a page asks because something has changed, or the levels are those of one user.
     return await _page(query, moments, call.view.levels, lambda: call.request.transport is not None)
 
@@ -146,21 +140,34 @@ async def _lines(
     call: Call[TreeQuery, Nothing], moments: Moments, levels: list[TreeLevel], following: str | None
 ) -> tuple[list[str], str | None]:
     """The levels with their messages as JSON, and where to go on: payloads may fill the page before all are there."""
-    payload_bytes = call.query.payload_bytes
+    query = call.query
+    now = await _messages(call, [each for each in levels if each.sign != VANISHED], moments.as_of_us)
+    then: LevelMessages | None = None
+    if moments.compare_us:
+        then = await _messages(call, [each for each in levels if each.sign != APPEARED], moments.compare_us)
     slices = Slices()
     lines: list[str] = []
     size_bytes = 0
     for number, each in enumerate(levels):
-        messages: list[str] = []
-        for instant_us in (moments.as_of_us, moments.compare_us)[: 2 if moments.compare_us else 1]:
-            message = await call.view.message(each.topic_name, instant_us or None) if each.is_retained else None
-            messages.append("null" if message is None else retained_json(message, payload_bytes))
+        found = [now] if then is None else [now, then]
+        if number and not all(messages.has(each.topic_name) for messages in found):
+            return lines, position_after(levels[number - 1].level)
+        texts: list[str] = []
+        for messages in found:
+            message = messages.found.get(each.topic_name)
+            texts.append("null" if message is None else retained_json(call.view.shown(message), query.payload_bytes))
             size_bytes += 0 if message is None else len(message.payload)
-            await slices.rest()
-        lines.append(_line(each, messages))
+        lines.append(_line(each, texts))
+        await slices.rest()
         if size_bytes >= PAGE_BYTES_MAX and number + 1 < len(levels):
             return lines, position_after(each.level)
     return lines, following
+
+
+async def _messages(call: Call[TreeQuery, Nothing], levels: list[TreeLevel], instant_us: int) -> LevelMessages:
+    """What is retained at an instant on the topics of some levels, which may have a message then."""
+    names = [each.topic_name for each in levels if each.is_retained]
+    return await call.view.level_messages(call.query.below, call.query.cursor, names, instant_us, PAGE_BYTES_MAX)
 
 
 def _line(level: TreeLevel, messages: list[str]) -> str:
@@ -185,21 +192,14 @@ async def count_branch(call: Call[MomentsQuery, Nothing]) -> Answer:
     moments = moments_of(call.view, call.query)
     parent, separator, level = ("", "", "") if below is None else below.rpartition("/")
     limit = UNBOUNDED if below is None else 0  # one level is enough
-    try:
-        counted, _ = await call.view.levels(
-            parent if separator else None,
-            level,
-            moments,
-            limit,
-            UNBOUNDED,
-            lambda: call.request.transport is not None,
-        )
-    except HistoryTrimmed as error:
-        raise HttpRefusal(410, str(error)) from None
-    except ArchiveError as error:
-        raise HttpRefusal(503, str(error)) from None
-    except NotWanted:
-        raise ConnectionResetError("nobody waits for the count") from None
+    counted, _ = await call.view.levels(
+        parent if separator else None,
+        level,
+        moments,
+        limit,
+        UNBOUNDED,
+        lambda: call.request.transport is not None,
+    )
     if below is not None:
         counted = [each for each in counted[:1] if each.level == level]
     change = TreeChange(

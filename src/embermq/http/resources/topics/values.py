@@ -34,11 +34,13 @@ from embermq.http.streaming import Slices
 from embermq.http.view import View
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from embermq.store.log.message_filter import MessageFilter
+    from embermq.store.log.reader import ReadBlocks
+    from embermq.store.rows import LogRow
 
 PAYLOAD_BYTES: Final = 200
-BATCH_RECORDS: Final = 5_000
-BATCH_BYTES: Final = 1024 * 1024
+PART_RECORDS: Final = 5_000
+PART_BYTES: Final = 1024 * 1024
 READ_BYTES_MAX: Final = 32 * 1024 * 1024
 LOOKS_MAX: Final = 100
 """After so many bytes of the log, or so many reads of the archive, a page ends, whether or not it is full; `next` leads
@@ -85,7 +87,7 @@ class Wanted(NamedTuple):
     until_us: int
 
 
-Found = tuple[int, int, "pa.RecordBatch | None"]
+Found = tuple[int, int, "list[LogRow]"]
 """Some messages, newest first: the lowest offset that was looked at, the bytes that were read, and the messages."""
 
 
@@ -104,19 +106,17 @@ class ValuesPage:
     async def fill(
         self,
         on_thread: "Callable[[Callable[[], Found | None]], Awaitable[Found | None]]",
-        batches: "Iterator[Found]",
+        parts: "Iterator[Found]",
         looks_max: int = OFFSET_MAX,
     ) -> None:
         slices = Slices()
         texts = InstantTexts()
         size_bytes = read_bytes = looks = 0
-        while (found := await on_thread(partial(next, batches, None))) is not None:
-            self.lowest, part_bytes, batch = found
+        while (found := await on_thread(partial(next, parts, None))) is not None:
+            self.lowest, part_bytes, records = found
             read_bytes += part_bytes
             looks += 1
-            for offset, line in (
-                lines_of(self._view.readable(batch), self._payload_bytes, texts) if batch is not None else ()
-            ):
+            for offset, line in lines_of(self._view.readable(records), self._payload_bytes, texts):
                 if len(self.lines) == self._limit or size_bytes >= PAGE_BYTES_MAX:
                     self.following = offset + 1
                     return
@@ -146,47 +146,36 @@ def _log_begins(directory: Path, since_us: int) -> int:
 
 
 def _newest(directory: Path, wanted: Wanted, before_offset: int) -> Iterator[Found]:
-    """The messages of a topic that the log has, newest first, in batches."""
+    """The messages of a topic that the log has, newest first, in parts."""
     from embermq.http.resources.topics.one_topic import OneTopic
-    from embermq.store.log.arrow import SCHEMA
     from embermq.store.log.by_topic.chosen_blocks import ChosenBlocks
+    from embermq.store.log.message_filter import MessageFilter
 
     blocks = ChosenBlocks(directory, OneTopic(*wanted))
+    filter = MessageFilter(wanted.topic)
     read_bytes = 0
-    for batch in blocks.newest_batches(SCHEMA.names, before_offset, BATCH_RECORDS, BATCH_BYTES):
+    for read in blocks.newest(before_offset, PART_RECORDS, PART_BYTES):
         part_bytes = blocks.count.read_bytes - read_bytes
         read_bytes += part_bytes
-        yield batch.column("offset")[0].as_py(), part_bytes, _chosen(wanted, before_offset, batch)
+        yield read.start, part_bytes, _chosen(filter, wanted, before_offset, read)
 
 
 def _newest_archived(archived: ArchivedMessages, wanted: Wanted, before_offset: int) -> Iterator[Found]:
     """As `_newest`, of what only the archive has."""
-    for lowest, read_bytes, batch in archived.log().archived_topic(*wanted, before_offset):
-        yield lowest, read_bytes, None if batch is None else _chosen(wanted, before_offset, batch)
+    from embermq.store.log.message_filter import MessageFilter
+
+    filter = MessageFilter(wanted.topic)
+    for lowest, read_bytes, read in archived.log().archived_topic(*wanted, before_offset):
+        yield lowest, read_bytes, [] if read is None else _chosen(filter, wanted, before_offset, read)
 
 
-def _chosen(wanted: Wanted, before_offset: int, batch: "pa.RecordBatch") -> "pa.RecordBatch":
-    """The wanted messages of a batch, newest first."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from embermq.store.log.records import Kind
-
-    is_wanted = pc.and_(
-        pc.equal(batch.column("kind"), pa.scalar(int(Kind.PUBLISH), pa.int8())),
-        pc.equal(batch.column("topic"), pa.scalar(wanted.topic)),
-    )
-    chosen = batch.filter(is_wanted)
-    chosen = chosen.set_column(1, "timestamp", chosen.column("timestamp").cast(pa.int64()))
-    in_time = pc.and_(
-        pc.and_(
-            pc.greater_equal(chosen.column("timestamp"), wanted.since_us),
-            pc.less(chosen.column("timestamp"), wanted.until_us),
-        ),
-        pc.less(chosen.column("offset"), before_offset),
-    )
-    chosen = chosen.filter(in_time)
-    return chosen.take(pa.array(range(chosen.num_rows - 1, -1, -1), pa.int64()))
+def _chosen(filter: "MessageFilter", wanted: Wanted, before_offset: int, read: "ReadBlocks") -> "list[LogRow]":
+    """The wanted messages, newest first."""
+    return [
+        record
+        for record in reversed(filter.messages(read))
+        if wanted.since_us <= record.timestamp_us < wanted.until_us and record.offset < before_offset
+    ]
 
 
 OPERATIONS: Final = (

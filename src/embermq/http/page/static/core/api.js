@@ -51,17 +51,35 @@ export class Api {
         return await this.#json(response);
       }
       await pause(Number(response.headers.get("Retry-After")) * 1000 * (0.5 + Math.random()));
+      signal?.throwIfAborted();
     }
   }
 
-  async post(path, body) {
+  async post(path, body, signal = undefined) {
     const options = {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body),
-      signal: this.#signal(),
+      signal: this.#signal(signal),
     };
     return await this.#json(await this.#fetch(PREFIX + path, options));
+  }
+
+  /** All items of a list at once, as lines of JSON. */
+  async lines(path, query = {}) {
+    const response = await this.#fetch(`${PREFIX}${path}?${new URLSearchParams(query)}`, { signal: this.#signal(), headers: { Accept: "application/x-ndjson" } });
+    if (!response.ok) return await this.#json(response);
+    const lines = (await response.text()).split("\n").filter(Boolean);
+    this.onReached();
+    const last = lines.length ? JSON.parse(lines.at(-1)) : {};
+    if (Object.keys(last).join() === "error") throw new Refusal(503, last.error);
+    return lines;
+  }
+
+  /** An answer that is read as it comes. */
+  async stream(path, query, signal) {
+    const response = await this.#fetch(`${PREFIX}${path}?${new URLSearchParams(query)}`, { signal: this.#signal(signal) });
+    return response.ok ? response : await this.#json(response);
   }
 
   #signal(more) {

@@ -27,14 +27,18 @@ export function ask({ title, effects, action, body = [] }) {
   });
 }
 
-/** Say what happened, also to a screen reader. */
-export function notice(text, isError = false) {
+/** Say what happened, also to a screen reader. `undo` takes it back, if that is possible. */
+export function notice(text, isError = false, undo = null) {
   const place = byId("notice");
-  show(place, el("span", {}, text), el("button", { type: "button", class: "quiet", "aria-label": "Close this notice", onclick: hide }, "×"));
+  const act = () => {
+    hide();
+    undo();
+  };
+  show(place, el("span", {}, text), undo && el("button", { type: "button", class: "small", onclick: act }, "Undo"), el("button", { type: "button", class: "quiet", "aria-label": "Close this notice", onclick: hide }, "×"));
   place.classList.toggle("error", isError);
   place.hidden = false;
   clearTimeout(noticeTimer);
-  noticeTimer = setTimeout(hide, isError ? 12_000 : 6_000);
+  noticeTimer = setTimeout(hide, undo ? 30_000 : isError ? 12_000 : 6_000);
 }
 
 function hide() {

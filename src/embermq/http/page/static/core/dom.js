@@ -55,24 +55,3 @@ export function oncePerFrame(run) {
     });
   };
 }
-
-/** Run an asynchronous function, never twice at a time; asked for meanwhile, it runs once more afterwards. */
-export function oneAtATime(run) {
-  let isRunning = false;
-  let isAskedAgain = false;
-  return async function ask() {
-    if (isRunning) {
-      isAskedAgain = true;
-      return;
-    }
-    isRunning = true;
-    try {
-      do {
-        isAskedAgain = false;
-        await run();
-      } while (isAskedAgain);
-    } finally {
-      isRunning = false;
-    }
-  };
-}

@@ -1,9 +1,12 @@
 // Small plots over time, drawn as SVG by our own code.
 
 import { el, setText, svg } from "./dom.js";
-import { clockTime } from "./text.js";
+import { clockTime, minuteTime, shortDay } from "./text.js";
 
-const NUMBER = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 5 });
+/** As many digits as a number can have: two ends of an axis that differ must not look the same. */
+const MINUTE_US = 60_000_000;
+const HOUR_US = 60 * MINUTE_US;
+const NUMBER = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 15 });
 
 export function shownNumber(value) {
   return NUMBER.format(value);
@@ -11,16 +14,15 @@ export function shownNumber(value) {
 
 /**
  * A plot. `series`: [{name, points: [[us, value], ...] in order of time, className}]; `format` shows a value;
- * `label` names it for a screen reader; `onPick(us)` makes points clickable; `isStepped`: a value holds until the next.
+ * `label` names it for a screen reader; `range`: the ends of its axis; `onPick(us)` makes points clickable; `isStepped`: a value holds until the next.
  */
-export function plot({ series, height = 88, format = shownNumber, label, onPick = null, isFromZero = false, isStepped = false }) {
+export function plot({ series, height = 88, format = shownNumber, label, onPick = null, isFromZero = false, isStepped = false, range = null }) {
   const width = 640;
   const all = series.flatMap((one) => one.points);
   if (!all.length) return el("p", { class: "hint" }, "no values yet");
   const times = all.map(([us]) => us);
   const values = all.map(([, value]) => value);
-  const begin = least(times);
-  const end = Math.max(greatest(times), begin + 1);
+  const [begin, end] = range ?? [least(times), Math.max(greatest(times), least(times) + 1)];
   let low = isFromZero ? Math.min(0, least(values)) : least(values);
   let high = greatest(values);
   if (high === low) {
@@ -37,13 +39,13 @@ export function plot({ series, height = 88, format = shownNumber, label, onPick 
   const frame = el(
     "div",
     { class: `plot ${onPick ? "pickable" : ""}`, role: "img", "aria-label": described(label, series, format) },
+    scale(format(greatest(values)), format(isFromZero ? low : least(values))),
     drawing,
-    el("span", { class: "high" }, format(greatest(values))),
-    el("span", { class: "low" }, format(isFromZero ? low : least(values))),
+    el("div", { class: "times" }, axisTimes(begin, end).map((us) => el("span", {}, timeText(us, end - begin)))),
     read,
   );
   drawing.style.height = `${height}px`;
-  follow(frame, { series, begin, end, x, cursor, read, format, onPick });
+  follow(frame, drawing, { series, begin, end, x, cursor, read, format, onPick });
   return frame;
 }
 
@@ -61,10 +63,10 @@ function draw(drawing, one, x, y, height, isStepped) {
   );
 }
 
-function follow(frame, { series, begin, end, x, cursor, read, format, onPick }) {
+function follow(frame, drawing, { series, begin, end, x, cursor, read, format, onPick }) {
   let picked = null;
   frame.addEventListener("pointermove", (event) => {
-    const box = frame.getBoundingClientRect();
+    const box = drawing.getBoundingClientRect();
     const us = begin + ((event.clientX - box.left) / box.width) * (end - begin);
     const parts = [];
     for (const one of series) {
@@ -84,6 +86,21 @@ function follow(frame, { series, begin, end, x, cursor, read, format, onPick }) 
     setText(read, "");
   });
   if (onPick) frame.addEventListener("click", () => picked !== null && onPick(picked));
+}
+
+/** The highest and the lowest value, beside the drawing; one of them if they are the same. */
+function scale(high, low) {
+  return el("div", { class: "scale" }, el("span", { class: "high" }, high), high !== low && el("span", { class: "low" }, low));
+}
+
+function axisTimes(begin, end) {
+  return end - begin > 1 ? [begin, (begin + end) / 2, end] : [begin];
+}
+
+/** An instant on the axis of time, as exact as the axis is long. */
+function timeText(us, length) {
+  if (length > 20 * HOUR_US) return `${shortDay(us)} ${minuteTime(us)}`;
+  return length > 10 * MINUTE_US ? minuteTime(us) : clockTime(us);
 }
 
 function nearest(points, us) {

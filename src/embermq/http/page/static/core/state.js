@@ -3,10 +3,10 @@
 
 import { isoText, microseconds } from "./text.js";
 
-export const VIEWS = ["topics", "clients", "sessions", "groups", "tables", "health"];
+export const VIEWS = ["topics", "clients", "sessions", "groups", "tables", "health", "tail", "chart", "sql", "access"];
 
 /** `at` and `from` are microseconds since 1970. `at` null is live; `from` null is no comparison. */
-export const state = { view: "topics", search: "", topic: null, at: null, from: null, isOnlyDifferences: true };
+export const state = { view: "topics", search: "", topic: null, at: null, from: null, chart: "", isOnlyDifferences: true };
 
 /** Safari refuses more than 100 changes of the address in 30 s, and a slider that is moved makes 60 in a second. */
 const WRITE_MS = 500;
@@ -44,6 +44,7 @@ function fragment() {
   if (state.topic !== null) query.set("topic", state.topic);
   if (state.at !== null) query.set("at", isoText(state.at));
   if (state.from !== null) query.set("from", isoText(state.from));
+  if (state.chart) query.set("chart", state.chart);
   if (!state.isOnlyDifferences) query.set("all", "1");
   // Slashes and colons are allowed in a fragment, and are easier to read.
   const text = query.toString().replaceAll("%2F", "/").replaceAll("%3A", ":");
@@ -95,6 +96,7 @@ function read() {
     topic: query.get("topic"),
     at: Number.isNaN(at) ? null : at,
     from: Number.isNaN(from) ? null : from,
+    chart: query.get("chart") ?? "",
     isOnlyDifferences: query.get("all") !== "1",
   };
 }

@@ -4,8 +4,9 @@ const GROUPED = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const ONE_DECIMAL = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const MINUTE = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-const DAY = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
-const SHORT_DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const DAY = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short", year: "numeric" });
+const SHORT_DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
+const OPERATOR = "$operator"; // as `embermq.broker.access` has it
 const BINARY_UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 /** What a terminal or a browser would obey or hide: control characters, direction overrides, lone surrogates. */
@@ -123,6 +124,12 @@ export function visibleLines(text) {
 
 function escaped(character) {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}
+
+/** Who published a message: a client by its identifier, or an operator, whose login over HTTP the log names. */
+export function sender(clientId) {
+  if (clientId === OPERATOR) return "operator";
+  return clientId.startsWith(`${OPERATOR}/`) ? `${visible(clientId.slice(OPERATOR.length + 1))} (operator, over HTTP)` : visible(clientId);
 }
 
 /** A long text cut in its middle. */

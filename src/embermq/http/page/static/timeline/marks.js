@@ -1,9 +1,10 @@
 // The changes of the selected topic within the slider's range: ticks below the rate, and where the arrow keys lead.
 
 import { isAborted } from "../core/api.js";
-import { byId, el, oneAtATime } from "../core/dom.js";
+import { byId, el, setText } from "../core/dom.js";
+import { oneAtATime } from "../core/latest_run.js";
 import { state } from "../core/state.js";
-import { asked, microseconds } from "../core/text.js";
+import { asked, count, microseconds } from "../core/text.js";
 
 const MARKS_MAX = 400;
 
@@ -13,28 +14,34 @@ export class Marks {
   #instants = [];
   #nearby = [];
   #refused = null;
+  /** The instant from which on all messages have a mark; null: all of the range. */
+  #since = null;
 
   constructor(api, range) {
     this.#api = api;
     this.#range = range;
-    this.load = oneAtATime(() => this.#load());
+    this.load = oneAtATime((signal) => this.#load(signal));
   }
 
-  async #load() {
+  async #load(signal) {
     const { topic } = state;
     if (topic === null || topic === this.#refused) {
       this.#instants = this.#nearby = [];
+      this.#since = null;
       this.draw();
       return;
     }
     const query = { topic, since: asked(this.#range.start), limit: MARKS_MAX, payload_bytes: 0 };
     if (!this.#range.isFollowing) query.until = asked(this.#range.end);
     try {
-      const page = await this.#api.get("topic/values", query);
+      const page = await this.#api.get("topic/values", query, signal);
       if (topic !== state.topic) return;
       this.#instants = page.items.map((item) => microseconds(item.timestamp)).reverse();
+      this.#since = page.next && this.#instants.length ? this.#instants[0] : null;
     } catch (error) {
-      if (!isAborted(error)) this.#instants = [];
+      if (isAborted(error)) return;
+      this.#instants = [];
+      this.#since = null;
       if (error.status === 403) this.#refused = topic; // the pane says so; asking again would not help
     }
     this.draw();
@@ -48,7 +55,10 @@ export class Marks {
   /** A change that was just seen live. */
   add(us) {
     this.#instants.push(us);
-    if (this.#instants.length > MARKS_MAX) this.#instants.shift();
+    if (this.#instants.length > MARKS_MAX) {
+      this.#instants.shift();
+      this.#since = this.#instants[0];
+    }
     this.draw();
   }
 
@@ -72,6 +82,19 @@ export class Marks {
         mark.style.left = `${this.#range.fraction(us) * 100}%`;
         return mark;
       }),
+      ...this.#withoutMarks(),
     );
+  }
+
+  /** The part of the range whose messages have no marks, because there are too many: drawn as such, and said. */
+  #withoutMarks() {
+    const part = this.#since === null ? 0 : Math.min(1, this.#range.fraction(this.#since));
+    const hint = byId("marks-hint");
+    hint.hidden = part <= 0;
+    setText(hint, part > 0 ? `marks: the newest ${count(this.#instants.length)} messages; zoom in for others` : "");
+    if (part <= 0) return [];
+    const gap = el("span", { class: "without-marks" });
+    gap.style.width = `${part * 100}%`;
+    return [gap];
   }
 }

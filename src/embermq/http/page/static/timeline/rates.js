@@ -1,7 +1,8 @@
 // The message rate as the background of the slider.
 
 import { isAborted } from "../core/api.js";
-import { byId, oneAtATime, setText, svg } from "../core/dom.js";
+import { byId, setText, svg } from "../core/dom.js";
+import { oneAtATime } from "../core/latest_run.js";
 import { asked, microseconds, rate } from "../core/text.js";
 
 const BUCKETS = 240;
@@ -20,10 +21,10 @@ export class Rates {
     this.#api = api;
     this.#range = range;
     this.#onKnown = onKnown;
-    this.load = oneAtATime(() => this.#load());
+    this.load = oneAtATime((signal) => this.#load(signal));
   }
 
-  async #load() {
+  async #load(signal) {
     if (this.#isRefused) return;
     const range = this.#range;
     const query = { buckets: BUCKETS };
@@ -31,7 +32,7 @@ export class Rates {
     if (!range.isFollowing) query.until = asked(range.end);
     let answer;
     try {
-      answer = await this.#api.get("messages/rate", query);
+      answer = await this.#api.get("messages/rate", query, signal);
     } catch (error) {
       if (!isAborted(error) && error.status) setText(byId("rates-hint"), error.message);
       if (error.status === 403) await this.#refused();

@@ -12,6 +12,8 @@ import { Rates } from "./rates.js";
 
 const REFRESH_MS = 5000;
 const LOAD_DELAY_MS = 120;
+/** A label of the axis for which there is no room before its end is left out. */
+const LABEL_CHARACTER_PIXELS = 8;
 /** The first range is all that the log has, if that is not more than this. */
 const FIRST_RANGE_MAX_US = 24 * 3600 * 1_000_000;
 
@@ -85,8 +87,8 @@ export class Timeline {
     this.draw();
     clearTimeout(this.#loadTimer);
     this.#loadTimer = setTimeout(() => {
-      this.rates.load();
-      this.marks.load();
+      this.rates.load.instead();
+      this.marks.load.instead();
     }, LOAD_DELAY_MS);
   }
 
@@ -103,7 +105,7 @@ export class Timeline {
   }
 
   #changed(changed) {
-    if (changed.has("topic")) this.marks.load();
+    if (changed.has("topic")) this.marks.load.instead();
     if (changed.has("at") || changed.has("from")) {
       for (const us of [state.at, state.from]) {
         if (us !== null && this.#isPlaced && this.range.include(us)) this.#moved();
@@ -127,7 +129,8 @@ export class Timeline {
     this.marks.draw();
     this.#moment();
     const width = byId("track").clientWidth || 800;
-    show(byId("axis"), this.range.ticks(Math.max(2, width / 110)).map(({ us, label }) => {
+    const isWhole = ({ us, label }) => (1 - this.range.fraction(us)) * width > label.length * LABEL_CHARACTER_PIXELS;
+    show(byId("axis"), this.range.ticks(Math.max(2, width / 110)).filter(isWhole).map(({ us, label }) => {
       const tick = el("span", {}, label);
       tick.style.left = `${this.range.fraction(us) * 100}%`;
       return tick;

@@ -2,7 +2,7 @@
 
 import { nowUs } from "../core/clock.js";
 import { el } from "../core/dom.js";
-import { clockTimeExact, count, duration, instant, longDuration, microseconds, middleCut, size, utc, visible } from "../core/text.js";
+import { clockTimeExact, count, duration, instant, longDuration, microseconds, middleCut, sender, size, utc, visible } from "../core/text.js";
 
 const VALUE_CHARACTERS_MAX = 400;
 
@@ -17,7 +17,7 @@ export function origin(message, atUs) {
     { class: "origin" },
     el("time", { title: utc(us) }, `${day}${clockTimeExact(us)}`),
     `, ${longDuration((atUs - us) / 1000)} ${atUs >= now - 5_000_000 ? "ago" : "before"}`,
-    message.client_id ? [", by ", el("bdi", { class: "client" }, visible(message.client_id))] : null,
+    message.client_id ? [", by ", el("bdi", { class: "client" }, sender(message.client_id))] : null,
   );
 }
 

@@ -2,7 +2,7 @@
 
 import { nowUs } from "../core/clock.js";
 import { el } from "../core/dom.js";
-import { clockTimeExact, counted, microseconds, shortDay, utc, visible } from "../core/text.js";
+import { clockTimeExact, counted, microseconds, sender, shortDay, utc } from "../core/text.js";
 import { preview } from "./payload.js";
 
 const SHOWN_MAX = 100;
@@ -16,6 +16,7 @@ export function historyList(values, isAll, currentOffset, onPick) {
     const us = microseconds(value.timestamp);
     const isCleared = value.retain && value.payload_bytes === 0;
     const shownDay = shortDay(us);
+    const who = sender(value.client_id ?? "");
     return el(
       "li",
       { class: value.offset === currentOffset ? "current" : null },
@@ -25,7 +26,7 @@ export function historyList(values, isAll, currentOffset, onPick) {
         el("time", {}, shownDay === today ? clockTimeExact(us) : `${shownDay} ${clockTimeExact(us)}`),
         el("span", { class: isCleared ? "history-value cleared" : "history-value" }, isCleared ? "(cleared)" : el("bdi", {}, preview(value))),
         el("span", { class: "history-mark" }, value.retain ? "" : "not retained"),
-        el("bdi", { class: "history-client" }, isSameClient ? "" : visible(value.client_id ?? "")),
+        el("bdi", { class: "history-client", title: who }, isSameClient ? "" : who),
       ),
     );
   });

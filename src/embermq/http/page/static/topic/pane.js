@@ -3,29 +3,38 @@
 import { isAborted } from "../core/api.js";
 import { nowUs } from "../core/clock.js";
 import { notice } from "../core/dialog.js";
-import { byId, el, oneAtATime, show } from "../core/dom.js";
+import { byId, el, show } from "../core/dom.js";
+import { oneAtATime } from "../core/latest_run.js";
 import { change, isComparing, isLive, onChange, state } from "../core/state.js";
 import { microseconds, size, visible } from "../core/text.js";
-import { clear, publishForm } from "./change.js";
 import { comparison } from "./comparison.js";
 import { badges, details, origin } from "./facts.js";
 import { historyList } from "./history.js";
 import { loadTopic, loadWhole } from "./load.js";
 import { bytesOf, isCut, kindsOf } from "./payload.js";
+import { withSeries } from "../views/chart.js";
+import { publishForm } from "./publish_form.js";
 import { KIND_NAMES, kindFor, payloadView } from "./payload_view.js";
+import { clear, filterOf, restore } from "./restore.js";
+import { exportBranch, importFile, save } from "./transfer.js";
 import { ValuePlot } from "./value_plot.js";
 
 const WHOLE_IMAGE_BYTES_MAX = 8 * 1024 * 1024;
 const LIVE_RELOAD_MS = 900;
+/** Longer names may need to be scrolled, also with keys. */
+const SCROLLED_NAME = 80;
 
 export class TopicPane {
   #api;
   #who;
   #timeline;
   #found = null;
+  /** The last message that was loaded with its whole payload: what is loaded again must not cut it. */
+  #wholeMessage = null;
   #chosenKind = null;
   #reloadTimer = 0;
   #parts = null;
+  #actions = null;
 
   /** `tree` tells whether a topic has topics below it. */
   constructor(api, who, timeline, tree) {
@@ -33,14 +42,17 @@ export class TopicPane {
     this.#who = who;
     this.#timeline = timeline;
     this.tree = tree;
-    this.plot = new ValuePlot((us) => this.#goTo(us));
-    this.load = oneAtATime(() => this.#load());
+    this.plot = new ValuePlot((us) => this.#goTo(us), (path) => change({ view: "chart", chart: withSeries(state.chart, state.topic, path) }, { isStep: true }));
+    this.load = oneAtATime((signal) => this.#load(signal));
     onChange((changed) => {
-      if (changed.has("topic")) this.#begin();
-      if (["topic", "at", "from"].some((name) => changed.has(name))) this.load();
+      if (changed.has("topic") || (changed.has("at") && state.topic === null)) this.#begin();
+      if (["topic", "at", "from"].some((name) => changed.has(name))) this.load.instead();
       if (changed.has("at") || changed.has("from")) this.#drawChange();
     });
-    setInterval(() => this.#drawOrigin(), 1000);
+    setInterval(() => {
+      this.#drawOrigin();
+      this.#drawChange(); // the tree may know by now whether there are topics below
+    }, 1000);
     this.#begin();
     this.load();
   }
@@ -56,7 +68,7 @@ export class TopicPane {
     const pane = byId("topic-pane");
     document.body.dataset.topic = state.topic === null ? "none" : "chosen";
     if (state.topic === null) {
-      show(pane, welcome());
+      show(pane, welcome(), transferButtons(this.#api, null, true, this.#who.role === "operator" && isLive() ? () => this.tree.reload() : null));
       return;
     }
     const part = (name) => el("div", { class: name });
@@ -78,17 +90,18 @@ export class TopicPane {
       "div",
       { class: "topic-head" },
       el("button", { type: "button", class: "quiet back", onclick: () => change({ topic: null }, { isStep: true }) }, "‹ Topics"),
-      el("h2", {}, topicName(state.topic)),
+      el("h2", { tabindex: state.topic.length > SCROLLED_NAME ? "0" : null }, topicName(state.topic)),
       el("button", { type: "button", class: "quiet", onclick: copy, title: "Copy the topic name" }, "Copy"),
     );
   }
 
-  async #load() {
+  async #load(signal) {
     const { topic } = state;
     if (topic === null) return;
     try {
-      const found = await loadTopic(this.#api, topic);
+      const found = await loadTopic(this.#api, topic, signal);
       if (topic !== state.topic) return;
+      if (this.#isWhole(found.message)) found.message = this.#wholeMessage;
       this.#found = found;
       this.#timeline.marks.setNearby(found.values.map((value) => microseconds(value.timestamp)));
       this.#draw();
@@ -176,23 +189,24 @@ export class TopicPane {
   }
 
   async #whole() {
-    const found = this.#found;
     try {
-      const message = await loadWhole(this.#api, found.topic);
-      if (found !== this.#found) return;
-      this.#found = { ...found, message };
+      this.#wholeMessage = await loadWhole(this.#api, this.#found.topic);
+      if (!this.#isWhole(this.#found?.message)) return; // another message or topic is shown by now
+      this.#found = { ...this.#found, message: this.#wholeMessage };
       this.#drawValue();
     } catch (error) {
       if (!isAborted(error)) notice(error.message, true);
     }
   }
 
+  #isWhole(message) {
+    return Boolean(message) && message.topic === this.#wholeMessage?.topic && message.offset === this.#wholeMessage.offset;
+  }
+
   async #save() {
     try {
       const bytes = bytesOf(await loadWhole(this.#api, state.topic));
-      const link = el("a", { href: URL.createObjectURL(new Blob([bytes])), download: "payload.bin" });
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+      save(new Blob([bytes]), "payload.bin");
     } catch (error) {
       if (!isAborted(error)) notice(error.message, true);
     }
@@ -206,32 +220,63 @@ export class TopicPane {
   #drawChange() {
     const part = this.#parts?.change;
     if (!part || state.topic === null) return;
-    const canChange = this.#who.role === "operator" && isLive();
-    const isBranch = Boolean(this.#node()?.hasChildren);
-    const key = `${canChange} ${isBranch} ${Boolean(this.#found?.message)}`;
-    if (part.dataset.key === key) return;
-    part.dataset.key = key;
-    if (!canChange) {
-      show(part, el("p", { class: "hint" }, this.#who.role === "operator" ? "Publish and clear are possible when live." : "You may look; to publish and clear takes the role operator."));
-      return;
-    }
+    const isOperator = this.#who.role === "operator";
     const { topic } = state;
     const done = () => {
       this.load();
       this.tree.reload();
     };
-    show(
-      part,
-      el("h3", {}, "Change"),
-      el("details", {}, el("summary", {}, "Publish a retained message"), publishForm(this.#api, topic, done)),
+    if (part.dataset.key !== String(isLive())) { // what is typed stays otherwise
+      part.dataset.key = String(isLive());
+      this.#actions = el("div", { class: "actions" });
+      show(part, isOperator ? el("h3", {}, "Change") : el("p", { class: "hint" }, "You may look; to publish and clear takes the role operator."),
+        isOperator && isLive() && el("details", { class: "publishing" }, el("summary", {}, "Publish a message"), publishForm(this.#api, topic, () => this.#found?.message ?? null, done)),
+        this.#actions);
+    }
+    const isBranch = Boolean(this.#node()?.hasChildren);
+    const key = `${isBranch} ${Boolean(this.#found?.message)}`;
+    if (this.#actions.dataset.key === key) return;
+    this.#actions.dataset.key = key;
+    show(this.#actions, isOperator && (isLive() ? this.#liveChanges(topic, isBranch, done) : this.#pastChanges(topic, isBranch, done)),
+      transferButtons(this.#api, topic, isBranch, isOperator && isLive() ? done : null));
+  }
+
+  #liveChanges(topic, isBranch, done) {
+    const clearing = (whole) => () => clear(this.#api, topic, whole, done);
+    return el(
+      "div",
+      { class: "buttons" },
+      this.#found?.message && el("button", { type: "button", class: "danger", onclick: clearing(false) }, "Clear"),
+      isBranch && el("button", { type: "button", class: "danger", onclick: clearing(true) }, "Clear this branch"),
+    );
+  }
+
+  /** In the past: make now what was then. */
+  #pastChanges(topic, isBranch, done) {
+    const back = (whole) => async () => {
+      await restore(this.#api, filterOf(topic, whole), state.at, () => {
+        change({ at: null, from: null }, { isStep: true });
+        done();
+      });
+    };
+    return [
+      el("p", { class: "hint" }, "Publish and clear are possible when live. Here you can make now what was then; it shows first what changes."),
       el(
         "div",
         { class: "buttons" },
-        this.#found?.message && el("button", { type: "button", class: "danger", onclick: () => clear(this.#api, topic, false, done) }, "Clear"),
-        isBranch && el("button", { type: "button", class: "danger", onclick: () => clear(this.#api, topic, true, done) }, "Clear this branch"),
+        el("button", { type: "button", onclick: back(false) }, "Set this topic back to this instant"),
+        isBranch && el("button", { type: "button", onclick: back(true) }, "Set this branch back to this instant"),
       ),
-    );
+    ];
   }
+}
+
+/** Export, and import where that is possible. */
+function transferButtons(api, topic, isBranch, onImported) {
+  const filter = filterOf(topic, isBranch);
+  const exported = (format, word) => el("button", { type: "button", class: "quiet small", onclick: () => exportBranch(api, filter, format) }, word);
+  return el("div", { class: "buttons transfer" }, el("span", { class: "hint" }, isBranch ? "Export this branch" : "Export"), exported("json", "JSON"), exported("csv", "CSV"),
+    onImported && el("button", { type: "button", class: "quiet small", onclick: () => importFile(api, onImported) }, "Import a file …"));
 }
 
 /** The name of a topic; it may break after each level. */

@@ -20,7 +20,10 @@ function newness(node) {
 }
 
 export class Branches {
-  /** `load(node, cursor)` asks for one page of a branch; the root's node is `root`. `onChange` is called after changes. */
+  /**
+   * `load(node, cursor, signal)` asks for one page of a branch; the root's node is `root`. `onChange` is called after
+   * changes.
+   */
   constructor(load, onChange) {
     this.load = load;
     this.onChange = onChange;
@@ -38,6 +41,12 @@ export class Branches {
   }
 
   #rows;
+  #opening = new AbortController();
+
+  /** Ends what was asked for when branches were opened: `reload` asks for them, as of another instant. */
+  get signal() {
+    return this.#opening.signal;
+  }
 
   /** Forget everything. */
   clear() {
@@ -98,7 +107,7 @@ export class Branches {
     this.onChange();
     const generation = this.generation;
     try {
-      const page = await this.load(node, node.next);
+      const page = await this.load(node, node.next, this.signal);
       if (generation !== this.generation) return;
       this.#add(node, page);
       node.error = null;
@@ -132,34 +141,37 @@ export class Branches {
     branch.children.sort((a, b) => (a.level < b.level ? -1 : 1));
   }
 
-  /** Load all open branches again, those nearest the root first, and keep what is open. Resolves when all are there. */
-  async reload() {
+  /** Load all open branches again, those nearest the root first, and keep what is open. True when all are there. */
+  async reload(signal) {
     this.generation += 1;
+    this.#opening.abort();
+    const opening = (this.#opening = new AbortController());
+    signal.addEventListener("abort", () => opening.abort(), { once: true });
     const generation = this.generation;
     const waiting = [this.root];
     this.root.isLoading = true;
     this.onChange();
     const worker = async () => {
       for (let branch; generation === this.generation && (branch = waiting.shift()); ) {
-        await this.#reloadBranch(branch, generation);
-        if (generation !== this.generation) return;
+        await this.#reloadBranch(branch, generation, signal);
+        if (generation !== this.generation || signal.aborted) return;
         for (const node of branch.children ?? []) if (node.isOpen) waiting.push(node);
         this.changed();
       }
     };
     await worker();
     await Promise.all(Array.from({ length: AT_A_TIME_MAX }, worker));
-    return generation === this.generation;
+    return generation === this.generation && !signal.aborted;
   }
 
-  async #reloadBranch(branch, generation) {
+  async #reloadBranch(branch, generation, signal) {
     const pages = Math.min(RELOADED_PAGES_MAX, Math.max(1, Math.ceil((branch.children?.length ?? 0) / PAGE_ROWS)));
     const old = branch.byLevel ?? new Map();
     const items = [];
     let next = null;
     try {
       for (let page = 0; page < pages && (page === 0 || next !== null); page += 1) {
-        const answer = await this.load(branch, next);
+        const answer = await this.load(branch, next, signal);
         items.push(...answer.items);
         next = answer.next ?? null;
       }

@@ -1,7 +1,8 @@
 // The pane with the tree: search, sorting, what is loaded, and what is said when there is nothing to show.
 
 import { isAborted } from "../core/api.js";
-import { byId, el, oneAtATime, show } from "../core/dom.js";
+import { byId, el, show } from "../core/dom.js";
+import { oneAtATime } from "../core/latest_run.js";
 import { change, isComparing, isLive, onChange, state } from "../core/state.js";
 import { counted, instant, microseconds } from "../core/text.js";
 import { nowMs, nowUs } from "../core/clock.js";
@@ -25,7 +26,7 @@ export class TreePane {
 
   constructor(api) {
     this.#api = api;
-    this.branches = new Branches((node, cursor) => this.#load(node, cursor), () => this.#drawn());
+    this.branches = new Branches((node, cursor, signal) => this.#load(node, cursor, signal), () => this.#drawn());
     this.updates = new LiveUpdates(this.branches);
     this.rows = new Rows(byId("tree"), {
       rows: () => this.branches.rows(),
@@ -36,7 +37,7 @@ export class TreePane {
       context: (node) => this.#context(node),
       onVisible: (nodes) => this.#count(nodes),
     });
-    this.reload = oneAtATime(() => this.#reload());
+    this.reload = oneAtATime((signal) => this.#reload(signal));
     this.#controls();
     onChange((changed) => this.#changed(changed));
     this.#changed(new Set(["at", "from", "search"]));
@@ -71,9 +72,9 @@ export class TreePane {
     });
   }
 
-  async #load(node, cursor) {
-    if (state.search && node.parent === null) return await loadFound(this.#api, state.search, cursor);
-    const page = await loadBranch(this.#api, node, cursor);
+  async #load(node, cursor, signal) {
+    if (state.search && node.parent === null) return await loadFound(this.#api, state.search, cursor, signal);
+    const page = await loadBranch(this.#api, node, cursor, signal);
     if (page.begins) this.begins = microseconds(page.begins);
     return page;
   }
@@ -88,7 +89,7 @@ export class TreePane {
       this.branches.isFlat = Boolean(state.search);
       this.branches.isLive = isLive() && !state.search;
       this.branches.isOnlyDifferences = isComparing() && state.isOnlyDifferences;
-      this.reload();
+      this.reload.instead();
     }
     if (changed.has("topic")) {
       this.rows.draw();
@@ -96,8 +97,8 @@ export class TreePane {
     }
   }
 
-  async #reload() {
-    const isWhole = await this.branches.reload();
+  async #reload(signal) {
+    const isWhole = await this.branches.reload(signal);
     if (isWhole && !this.#isBegun && state.topic === null && !state.search) await this.#openFirst();
     this.#isBegun ||= isWhole;
     if (isWhole) await this.#reveal();
@@ -109,7 +110,10 @@ export class TreePane {
     if (topic === null || state.search || this.branches.root.children === null) return;
     if (this.#revealed === topic) return;
     this.#revealed = topic;
+    const { generation } = this.branches;
     const node = await this.branches.reveal(topic).catch(() => null);
+    // A reload cut it short before all branches were open, and reveals the topic when it is done.
+    if (!node && generation !== this.branches.generation && this.#revealed === topic) this.#revealed = null;
     if (node && state.topic === topic) this.rows.activate(node);
   }
 
@@ -154,7 +158,7 @@ export class TreePane {
     this.#counting = true;
     const { generation } = this.branches;
     try {
-      const answer = await countBelow(this.#api, node);
+      const answer = await countBelow(this.#api, node, this.branches.signal);
       if (generation === this.branches.generation) {
         node.topics = answer.topics;
         node.difference = answer.change ?? node.difference;

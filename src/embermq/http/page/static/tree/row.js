@@ -6,6 +6,9 @@ import { count, counted, duration, middleCut, microseconds, rate, utc, visible }
 import { preview } from "../topic/payload.js";
 
 const NAME_CHARACTERS_MAX = 90;
+/** A longer name keeps its end when there is no room for all of it: names of one branch often differ there. */
+const WHOLE_CHARACTERS_MAX = 20;
+const END_CHARACTERS = 8;
 const SIGNS = { "+": "appeared", "~": "changed", "-": "vanished" };
 const FLASH_MS = 900;
 
@@ -14,7 +17,7 @@ export class Row {
     this.node = node;
     this.twist = el("span", { class: "twist", "aria-hidden": "true" });
     this.sign = el("span", { class: "sign" });
-    this.name = el("span", { class: "name" }, el("bdi"));
+    this.name = el("span", { class: "name" });
     this.count = el("span", { class: "count" });
     this.differences = el("span", { class: "differences" });
     this.value = el("span", { class: "value" }, el("bdi"));
@@ -29,7 +32,7 @@ export class Row {
     this.element.node = node;
     this.flashedMs = node.flashedMs;
     const name = visible(node.level === "" ? "(empty)" : node.level);
-    setText(this.name.firstChild, middleCut(name, NAME_CHARACTERS_MAX));
+    this.name.append(...nameParts(middleCut(name, NAME_CHARACTERS_MAX)));
     setClass(this.name, "empty", node.level === "");
     this.name.title = visible(node.topic);
   }
@@ -88,6 +91,12 @@ export class Row {
     setText(this.age, isDated ? duration((context.asOfMs ?? nowMs()) - atUs / 1000) : "");
     if (isDated) this.age.title = utc(atUs);
   }
+}
+
+function nameParts(name) {
+  const characters = [...name];
+  const end = characters.length > WHOLE_CHARACTERS_MAX ? characters.splice(-END_CHARACTERS).join("") : "";
+  return [el("bdi", { class: "name-begin" }, characters.join("")), end && el("bdi", { class: "name-end" }, end)].filter(Boolean);
 }
 
 /** Published again with the same payload, as far as it is here. */

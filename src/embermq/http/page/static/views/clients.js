@@ -4,6 +4,7 @@ import { nowMs } from "../core/clock.js";
 import { ask, notice } from "../core/dialog.js";
 import { el } from "../core/dom.js";
 import { count, counted, duration, microseconds, middleCut, size, utc, visible } from "../core/text.js";
+import { showClient } from "./client_detail.js";
 import { Listing } from "./listing.js";
 
 export function clientsView(api, who, element) {
@@ -15,7 +16,7 @@ export function clientsView(api, who, element) {
     searchIn: (client) => `${client.client_id} ${client.user_name} ${client.address}`,
     summary: (clients, isMore) => summary(clients, isMore),
     columns: [
-      { name: "Client", of: (one) => named(one.client_id), by: (one) => one.client_id },
+      { name: "Client", isKept: true, of: (one) => detailButton(api, one.client_id), by: (one) => one.client_id },
       { name: "User", of: (one) => visible(one.user_name) || "–", by: (one) => one.user_name },
       { name: "Address", of: (one) => one.address, by: (one) => one.address },
       { name: "Protocol", of: (one) => one.protocol, by: (one) => one.protocol },
@@ -36,6 +37,11 @@ function summary(clients, isMore) {
   const first = isMore ? `The first ${counted(clients.length, "client")}.` : `${counted(clients.length, "client")} connected.`;
   if (!slow.length) return `${first} None is slowed.`;
   return [first, " ", el("strong", { class: "warning" }, `${counted(slow.length, "client")} slowed: `), visible(slow.slice(0, 3).map((one) => one.client_id).join(", ")), slow.length > 3 ? " …" : ""];
+}
+
+/** Its name opens what is known of it. */
+export function detailButton(api, clientId) {
+  return el("button", { type: "button", class: "quiet small link", title: "Connection, session and subscriptions", onclick: () => showClient(api, clientId) }, named(clientId));
 }
 
 export function named(clientId) {

@@ -1,7 +1,8 @@
 // Health: the server's numbers of the last hour as small plots, and what was dropped and why.
 
 import { isAborted } from "../core/api.js";
-import { el, oneAtATime, show } from "../core/dom.js";
+import { el, show } from "../core/dom.js";
+import { oneAtATime } from "../core/latest_run.js";
 import { plot, shownNumber } from "../core/plot.js";
 import { count, longDuration, microseconds, rate, size, visible } from "../core/text.js";
 import { nowNote } from "./listing.js";

@@ -1,7 +1,8 @@
 // A list of the server as a table: loaded page by page, refreshed while it is shown, sorted by any column.
 
 import { isAborted } from "../core/api.js";
-import { el, oneAtATime, show } from "../core/dom.js";
+import { el, show } from "../core/dom.js";
+import { oneAtATime } from "../core/latest_run.js";
 import { refreshWhileShown } from "./refresh.js";
 
 const PAGE_ITEMS = 200;

@@ -4,7 +4,7 @@ import { ask, notice } from "../core/dialog.js";
 import { el } from "../core/dom.js";
 import { count, counted, duration, longDuration, microseconds, middleCut, size, utc, visible } from "../core/text.js";
 import { nowMs } from "../core/clock.js";
-import { ago, named } from "./clients.js";
+import { ago, detailButton, named } from "./clients.js";
 import { Listing } from "./listing.js";
 
 export function sessionsView(api, who, element) {
@@ -16,7 +16,7 @@ export function sessionsView(api, who, element) {
     searchIn: (session) => `${session.client_id} ${session.user_name}`,
     summary: (sessions, isMore) => summary(sessions, isMore),
     columns: [
-      { name: "Client", of: (one) => named(one.client_id), by: (one) => one.client_id },
+      { name: "Client", isKept: true, of: (one) => detailButton(api, one.client_id), by: (one) => one.client_id },
       { name: "User", of: (one) => visible(one.user_name) || "–", by: (one) => one.user_name },
       { name: "State", of: (one) => presence(one), by: (one) => one.disconnected_since ?? "" },
       { name: "Persistent", of: (one) => (one.is_persistent ? "yes" : "no"), by: (one) => one.is_persistent },

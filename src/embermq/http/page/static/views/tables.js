@@ -2,7 +2,8 @@
 
 import { isAborted } from "../core/api.js";
 import { nowMs, nowUs } from "../core/clock.js";
-import { el, oneAtATime, show } from "../core/dom.js";
+import { el, show } from "../core/dom.js";
+import { oneAtATime } from "../core/latest_run.js";
 import { count, counted, duration, instant, microseconds, rate, utc, visible } from "../core/text.js";
 import { nowNote } from "./listing.js";
 import { refreshWhileShown } from "./refresh.js";

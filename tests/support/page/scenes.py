@@ -1,0 +1,143 @@
+"""What can be on the page besides its plain views: their answers, forms and dialogs. Tests of the layout open each."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
+
+from playwright.sync_api import expect
+
+from support.page.browser import Opened
+
+CLIENT = "hamburg-scada-of-the-northern-hall"
+"""A client with a long name and subscriptions; the scenes of clients need it connected (the fixture `scada`)."""
+PRESS = "plant/hamburg/line-1/press"
+LONG_TOPIC = "seen/" + "/".join(["a-level-with-a-long-name-of-a-hall"] * 4)
+LONG_PAYLOAD = json.dumps({"state": "running", "note": "a-word-that-cannot-be-broken-" * 8})
+
+
+ROWS = (
+    f"select timestamptz '2026-01-01' as timestamp, '{LONG_TOPIC}/' || range as topic, '{LONG_PAYLOAD}' as value,\n"
+    f"'{CLIENT}' as client_id, null as nothing, range * 1000003 as number from range(40)"
+)
+NUMBERS = "select timestamptz '2026-01-01' + to_minutes(range) as minute, range as messages from range(40)"
+"""These read no table: that of the lake of these tests has nothing but offsets."""
+
+
+def publish_form(opened: Opened) -> None:
+    """With its properties open and a retained value of JSON to edit."""
+    opened.go(f"#topics?topic={PRESS}/status")
+    expect(opened.page.locator("#topic-pane .payload")).to_be_visible()
+    opened.page.get_by_text("Publish a message", exact=True).click()
+    form = opened.page.locator("form.publish")
+    form.get_by_role("button", name="Edit the retained value").click()
+    form.get_by_text("Properties", exact=True).click()
+    expect(form.get_by_label("Content type")).to_be_visible()
+
+
+def file_form(opened: Opened) -> None:
+    opened.go(f"#topics?topic={PRESS}/status")
+    opened.page.get_by_text("Publish a message", exact=True).click()
+    opened.page.locator("form.publish").get_by_role("button", name="File").click()
+    expect(opened.page.locator("form.publish input[type=file]")).to_be_visible()
+
+
+def restore_preview(opened: Opened) -> None:
+    opened.server.publish(LONG_TOPIC, LONG_PAYLOAD)
+    then = (datetime.now(UTC) - timedelta(minutes=10)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    opened.go(f"#topics?topic={PRESS.split('/')[0]}&at={then}")
+    opened.page.get_by_role("button", name="Set this branch back to this instant").click()
+    expect(opened.page.locator("dialog .changes li").first).to_be_visible()
+
+
+def undo_offer(opened: Opened) -> None:
+    opened.server.publish(LONG_TOPIC, LONG_PAYLOAD)
+    opened.go(f"#topics?topic={LONG_TOPIC}")
+    opened.page.get_by_text("Publish a message", exact=True).click()
+    opened.page.get_by_label("Payload", exact=True).fill("1")
+    opened.page.get_by_role("button", name="Publish retained").click()
+    expect(opened.page.locator("#notice").get_by_role("button", name="Undo")).to_be_visible()
+
+
+def undo_preview(opened: Opened) -> None:
+    undo_offer(opened)
+    opened.page.locator("#notice").get_by_role("button", name="Undo").click()
+    expect(opened.page.locator("dialog .changes li")).to_have_count(1)
+
+
+def client_detail(opened: Opened) -> None:
+    opened.go("#clients")
+    opened.page.get_by_role("button", name=CLIENT, exact=True).click()
+    expect(opened.page.locator("dialog .filters li")).to_have_count(2)
+
+
+def tail(opened: Opened) -> None:
+    opened.go("#tail")
+    expect(opened.page.locator("#view-tail .explanation")).to_have_text("0 messages.")
+    for topic, payload in (("seen/a", "1"), (LONG_TOPIC, LONG_PAYLOAD), ("seen/b", "off")):
+        opened.server.publish(topic, payload)
+    expect(opened.page.locator(".tail li")).to_have_count(3)
+    opened.page.get_by_role("button", name="Pause").click()
+
+
+def chart(opened: Opened) -> None:
+    series = [[f"plant/{site}/line-1/press/temperature", ""] for site in ("hamburg", "lyon")]
+    series += [[f"{PRESS}/status", "motor.current"], ["energy/grid/power", ""]]
+    series += [[LONG_TOPIC, "motor.current.of.the.second.phase"]]  # it has no numbers
+    opened.go(f"#chart?chart={quote(json.dumps(series))}")
+    expect(opened.page.locator("#view-chart .curve")).to_have_count(4)
+    expect(opened.page.locator("#view-chart .chips li")).to_have_count(5)
+
+
+def ask_sql(opened: Opened, query: str) -> None:
+    opened.go("#sql")
+    opened.page.get_by_label("Query").fill(query)
+    opened.page.get_by_role("button", name="Run", exact=True).click()
+
+
+def sql_rows(opened: Opened) -> None:
+    ask_sql(opened, ROWS)
+    expect(opened.page.locator("#view-sql tbody tr")).to_have_count(40)
+
+
+def sql_chart(opened: Opened) -> None:
+    ask_sql(opened, NUMBERS)
+    expect(opened.page.locator("#view-sql .curve")).to_have_count(1)
+
+
+def sql_failure(opened: Opened) -> None:
+    ask_sql(opened, f"select {'a_column_that_is_not_there' * 6}")
+    expect(opened.page.locator("#view-sql .failure")).to_contain_text("a_column")
+
+
+def access(opened: Opened) -> None:
+    opened.go("#access")
+    opened.page.get_by_label("Topic or filter").fill(LONG_TOPIC)
+    opened.page.get_by_role("button", name="Check").click()
+    expect(opened.page.locator(".access-result")).to_contain_text("Allowed")
+
+
+def keys_help(opened: Opened) -> None:
+    opened.go("#sql")
+    opened.page.get_by_role("button", name="Help and keys").click()
+    expect(opened.page.get_by_role("dialog", name="Keys")).to_be_visible()
+
+
+SCENES: dict[str, Callable[[Opened], None]] = {
+    scene.__name__: scene
+    for scene in (
+        publish_form,
+        file_form,
+        restore_preview,
+        undo_offer,
+        undo_preview,
+        client_detail,
+        tail,
+        chart,
+        sql_rows,
+        sql_chart,
+        sql_failure,
+        access,
+        keys_help,
+    )
+}
