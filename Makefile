@@ -1,17 +1,26 @@
-# make run    set up and start the server, with the pipeline on local Spark beside it
+# make run    install what running needs and start the server; Spark is installed beside it, and the pipeline joins then
 # make test   set up and run every check: ruff, mypy --strict, pytest in WORKERS=4 processes
+# make check  format, types and the tests of what has changed since main, in less than a minute; for every edit
 # make setup  install everything into .venv, and compile the hot modules where a C compiler is; EMBERMQ_PURE=1: do not
 # make wheel  build a source distribution, and from it a wheel for this platform, into dist
+# make test-all  everything: make test, what it leaves out, and the oldest Spark
+# make test-wheel  install the wheel into a fresh environment and try it there
 # make test-spark  all tests of the pipeline; make test leaves out those that are marked as long
 # make test-oldest-spark  the tests of the pipeline with the oldest Spark that is supported, in an environment of their own
 # make test-page  all tests of the page in a browser; make screenshots writes the pictures of README and docs
+# make docs   build the site of docs/ into build/site
 # make bench  measure beside Mosquitto
 # make crash  kill a server under load, ROUNDS=500 times; SEED=n repeats a run
 # make conformance  write docs/conformance.md from the marks on the tests
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# What is installed: for the server, for the pipeline, for the compiler, and everything, for the tests.
+SERVER := $(VENV)/.server
+SPARK  := $(VENV)/.spark
+MYPYC  := $(VENV)/.mypyc
 STAMP  := $(VENV)/.installed
+INSTALL = EMBERMQ_PURE=1 $(BIN)/uv pip install --quiet --python $(VENV) -c constraints.txt
 # What clients of Spark Connect need, pandas for one: nothing else may be tested with it.
 CONNECT := $(VENV)/connect
 
@@ -26,36 +35,63 @@ HOT      := setup.py $(shell find src/embermq/protocol src/embermq/broker src/em
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-page-and-sources test-pipeline test-spark test-oldest-spark test-page screenshots setup compile wheel bench crash lint conformance clean
+.PHONY: run beside check docs test test-others test-all test-pipeline test-spark test-wheel test-oldest-spark test-page screenshots setup compile wheel bench crash lint conformance clean
 
 setup: $(STAMP) compile
 
-$(STAMP): pyproject.toml constraints.txt
-	@echo "setting up $(VENV): once, several minutes (Spark alone is more than 400 MB)"
+$(SERVER): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	EMBERMQ_PURE=1 $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev,spark,sql]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	$(INSTALL) -e .
+	@touch $@
+
+# Java first and delta-spark last, each by itself: `ember up` starts the pipeline when it finds both packages and Java.
+$(SPARK): $(SERVER)
+	@echo "installing Spark for the pipeline, more than 400 MB; the server needs none of it"
+	@tools/java
+	@$(INSTALL) -e '.[sql]' pyspark
+	@$(INSTALL) -e '.[spark]'
+	@echo "Spark is installed"
+	@touch $@
+
+$(MYPYC): $(SERVER)
+	@$(INSTALL) mypy 'setuptools>=77'
+	@touch $@
+
+$(STAMP): $(SERVER)
+	@echo "installing what the tests need: Spark, a browser, Mosquitto's clients"
+	$(INSTALL) -e '.[dev,docs,spark,sql]'
 	tools/java
 	tools/mosquitto
 	tools/chromium
+	@for stamp in $(SPARK) $(MYPYC); do [ -e $$stamp ] || touch $$stamp; done  # one that is newer would compile again
 	@touch $@
 
 ifdef EMBERMQ_PURE
-compile: $(STAMP)
+compile: $(SERVER)
 	rm -rf src/embermq/_compiled
 else
 compile: $(COMPILED)
 endif
 
 # Not by pip, which would begin again with every C file.
-$(COMPILED): $(STAMP) $(HOT)
-	@echo "compiling the hot modules: two minutes at first, then what has changed"
-	$(BIN)/python setup.py --quiet build_ext --inplace
+$(COMPILED): $(MYPYC) $(HOT)
+	@echo "compiling the hot modules: a minute or two at first, then what has changed"
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@echo "compiled: the next start uses it"
 
 wheel: $(STAMP)
 	$(BIN)/python -m build
 
-run: setup
-	$(BIN)/ember up $(ARGS)
+# The server first, interpreted where nothing is compiled yet; the rest is made beside it.
+run: $(SERVER)
+	@$(MAKE) --no-print-directory beside >&2 & exec $(BIN)/ember up $(ARGS)
+
+beside: $(SPARK) compile
+	@:
+
+check: $(STAMP)
+	@$(BIN)/python tools/check
 
 lint: setup
 	$(BIN)/ruff check .
@@ -64,17 +100,22 @@ lint: setup
 
 # Everything in the form that `make setup` has made, and the packages that are compiled once more as sources.
 # The page's tests start a browser for each module, so a module stays in one process.
-# The pipeline's tests share one Spark session, so they run in one process, beside those of the page and the sources.
-test: lint
-	$(BIN)/python -m pytest -m 'not spark and not long' --ignore tests/page -n $(WORKERS) --dist worksteal
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-page-and-sources test-pipeline
+# The pipeline's tests share one Spark session, so they run in one process, from the beginning on and beside all others.
+test: setup
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-pipeline test-others
 
-test-page-and-sources:
+test-others: lint
+	$(BIN)/python -m pytest -m 'not spark and not long' --ignore tests/page -n $(WORKERS) --dist worksteal
 	$(BIN)/python -m pytest -m 'not long' tests/page -n 2 --dist loadfile
 	EMBERMQ_PURE=1 $(BIN)/python -m pytest tests/protocol tests/broker tests/store -n 2 --dist worksteal
 
 test-pipeline:
 	$(BIN)/python -m pytest -m 'spark and not long' tests/spark
+
+# What `make test` leaves out: S3, HDFS, clusters, Spark Connect, full disks, and the oldest Spark.
+test-all: test $(CONNECT)/.installed
+	$(BIN)/python -m pytest -m long tests
+	$(MAKE) test-oldest-spark
 
 test-page: setup
 	$(BIN)/python -m pytest tests/page
@@ -91,8 +132,15 @@ $(CONNECT)/.installed: $(STAMP)
 test-spark: setup $(CONNECT)/.installed
 	$(BIN)/python -m pytest -m spark tests/spark
 
+test-wheel: $(STAMP)
+	$(BIN)/python -m pytest tests/test_wheel.py
+
 test-oldest-spark:
 	PYTHON=$(PYTHON) tools/oldest-spark
+
+docs: $(SERVER)
+	@$(INSTALL) -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict  # a notice about the next version of MkDocs
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)

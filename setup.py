@@ -34,21 +34,21 @@ HOT = (
 # Parts of them that run at the start or for commands only, and errors: those cross processes, and what mypyc compiles
 # cannot be pickled.
 INTERPRETED = (
-    "store/checkpointer.py",
-    "store/directory.py",
+    "broker/limits.py",
+    "store/engines/checkpointer.py",
+    "store/engines/directory.py",
     "store/errors.py",
     "store/log/arrow.py",
+    "store/log/by_topic/index_file.py",
     "store/log/by_topic/indexer.py",
     "store/log/checkpoint.py",
     "store/log/errors.py",
     "store/log/identity.py",
     "store/log/recovery.py",
     "store/log/verify.py",
-    "store/opening.py",
-    "store/replay.py",
-    "store/state/from_checkpoint.py",
+    "store/engines/opening.py",
+    "store/engines/replay.py",
     "transport/listeners.py",
-    "transport/multicast.py",
     "transport/sockets/loop.py",
     "transport/tls.py",
 )

@@ -110,8 +110,8 @@ def continuous(rate: int, warm_up_s: float, seconds: float) -> None:
 
 def once(records: int, before: str | None) -> None:
     """Measure runs over a log that is there already. `before`: the `ember` command of another version."""
-    from embermq.store.log.records import RETAIN_FLAG, Group, Kind
     from embermq.store.log.writer import Log
+    from embermq.store.rows import RETAIN_FLAG, Group, Kind
 
     with tempfile.TemporaryDirectory(prefix="bench-cost-") as place:
         log = Log(Path(place) / "data" / "log", segment_bytes=1 << 27, segment_age_s=10**9, sync=False)

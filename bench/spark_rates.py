@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Final
 
 from bench.machine import Cores, facts
 from embermq.instants import EPOCH
+from embermq.lake.lake import Lake
+from embermq.lake.schema import MESSAGES_ARROW
 from embermq.spark import build_session
 from embermq.spark.jobs.catalog import JobSettings, all_jobs
 from embermq.spark.jobs.job import Batch
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.tables import MESSAGES_SCHEMA, create_table
+from embermq.spark.lake.tables import create_table
 from embermq.spark.queries.as_of import retained_as_of
 from embermq.spark.source.columns import source_schema
-from embermq.store.log.records import RETAIN_FLAG, Group, Kind
 from embermq.store.log.writer import Log
+from embermq.store.rows import RETAIN_FLAG, Group, Kind
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -60,13 +61,10 @@ def write_log(
     for start in range(0, count, group_records):
         size = min(group_records, count - start)
         group = Group(log.next_offset)
-        group.timestamps_us = list(range(START_US + start, START_US + start + size))
-        group.kinds = [int(Kind.PUBLISH)] * size
-        group.flags = [1 | RETAIN_FLAG] * size
-        group.topics = source.choices(names, k=size)
-        group.payloads = said[start : start + size] if payloads == count else source.choices(said, k=size)
-        group.client_ids = [b"gateway-1"] * size
-        group.properties = [b""] * size
+        chosen = source.choices(names, k=size)
+        values = said[start : start + size] if payloads == count else source.choices(said, k=size)
+        for at, (topic, value) in enumerate(zip(chosen, values, strict=True), START_US + start):
+            group.append_unapplied(at, Kind.PUBLISH, 1 | RETAIN_FLAG, topic, value, b"gateway-1", b"")
         log.append(group, START_US)
     log.close()
 
@@ -111,7 +109,7 @@ def ceiling_rows(spark: "SparkSession", data: Path, rows: int) -> "DataFrame":
 
 def message_columns() -> "StructType":
     """The columns of `messages` that come from the log: the pipeline adds the day."""
-    return source_schema((Kind.PUBLISH,), [name for name in MESSAGES_SCHEMA.names if name != "day"])
+    return source_schema((Kind.PUBLISH,), MESSAGES_ARROW.names)
 
 
 def register_ceiling(spark: "SparkSession") -> None:
@@ -132,7 +130,7 @@ def register_ceiling(spark: "SparkSession") -> None:
             return [InputPartition(0), InputPartition(1)]
 
         def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
-            from embermq.spark.source.rows import BATCH_ROWS
+            from embermq.lake.rows import BATCH_ROWS
 
             batch = next(iter(self.log.read(OffsetRange(1, BATCH_ROWS + 1))))
             for _ in range(self.rows // 2 // batch.num_rows):
@@ -215,8 +213,8 @@ def feed_retained(spark: "SparkSession", data: Path, lake: Lake, publishes: int,
     """Apply the retained job batch by batch; the seconds of each."""
     (job,) = [job for job in all_jobs(JobSettings()) if job.name == "retained"]
     lake.open()
-    for name, schema in job.tables.items():
-        create_table(spark, lake, name, schema)
+    for table in job.tables:
+        create_table(spark, lake, table)
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     seconds = []
     columns = "offset long, timestamp timestamp, kind string, topic string, payload binary, qos byte, retain boolean"

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embermq import Broker
+from embermq.lake.lake import Lake
+from embermq.lake.plots import STYLE, Point, duration, line_plot
+from embermq.lake.report import write_report
+from embermq.lake.typed_tables import TypedTable
 from embermq.spark import build_session
 from embermq.spark.jobs.catalog import JobSettings
-from embermq.spark.jobs.typed_tables import TypedTable
-from embermq.spark.lake.lake import Lake
 from embermq.spark.lake.tables import read_table
-from embermq.spark.local.plots import STYLE, Point, duration, line_plot
-from embermq.spark.local.report import write_report
 from embermq.spark.options import parse_sink_options
 from embermq.spark.pipeline import run
 from embermq.spark.queries.as_of import retained_as_of
@@ -40,7 +40,7 @@ MEASURES = ("pm25", "pm10", "so2", "no2", "co", "o3", "temp", "pres", "dewp", "r
 CLOCK = "air/clock"  # says which hour of the file is being replayed
 QOS1_RETAINED = 0x33
 HOURS_A_DAY = 24
-AIR = TypedTable("air", "air/+/+", "number", levels=("", "station", "measure"))
+AIR = TypedTable(name="air", topic_filter="air/+/+", format="number", levels=("", "station", "measure"))
 
 Readings = list[tuple[str, str]]
 

@@ -15,10 +15,10 @@ import pytest
 
 from embermq import __version__
 from embermq.access.passwords import write_password
+from embermq.certificates import Authority
 from embermq.cli import main
-from embermq.compiled import form
+from embermq.compiled import PURE_VARIABLE, form
 from embermq.settings import sample
-from support.certificates import Authority
 from support.wire import Connack, Wire
 
 EMBER = (sys.executable, "-m", "embermq")
@@ -26,7 +26,10 @@ TIMEOUT_S = 30
 
 
 def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("EMBERMQ_")}
+    """That of this process without settings; it still says which form of the modules runs."""
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith("EMBERMQ_") or name == PURE_VARIABLE
+    }
 
 
 def ember(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -95,9 +98,10 @@ class Served:
 
 
 @contextmanager
-def serving(*arguments: str | Path) -> Iterator[Served]:
+def serving(*arguments: str | Path, directory: Path | None = None) -> Iterator[Served]:
     process = subprocess.Popen(
         [*EMBER, "serve", "--port", "0", *map(str, arguments)],
+        cwd=directory,
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -141,11 +145,23 @@ def test_the_check_reads_the_files_that_the_settings_name(tmp_path: Path, refusa
     assert "acl, line 2: expected 'read'" in refusal("config", "check", path)
 
 
+def test_serve_says_which_settings_file_it_has_found(tmp_path: Path) -> None:
+    settings = tmp_path / "ember.toml"
+    settings.write_text("[store]\nmemory = true\n")
+    with serving(directory=tmp_path) as server:
+        assert server.lines[1] == "settings: ember.toml"
+        assert "store: memory, nothing outlives the server" in server.lines
+    settings.unlink()
+    with serving("--memory", directory=tmp_path) as server:
+        assert server.lines[1] == "settings: defaults, since no ember.toml was found"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serve_says_what_it_does_and_stops_cleanly(number: int) -> None:
     with serving("--memory") as server:
         assert server.lines == [
             f"ember {__version__} ({form()})",
+            "settings: defaults, since no ember.toml was found",
             f"listening on mqtt://127.0.0.1:{server.port('mqtt')}",
             "store: memory, nothing outlives the server",
             "access: anonymous clients; everything allowed",
@@ -282,3 +298,15 @@ def test_a_hangup_puts_new_users_and_rights_in_force(tmp_path: Path) -> None:
         with server.wire() as alice:
             assert alice.connect("c2", user_name="alice", password=b"two") == Connack(0, 0)
         assert server.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("token", "--help")])
+def test_only_the_module_of_the_called_command_is_imported(arguments: tuple[str, ...]) -> None:
+    heavy = ("aiohttp", "argon2", "asyncio", "numpy", "pyarrow", "rich", "rocksdict", "embermq.settings")
+    code = (
+        "import sys; from embermq.cli import main\n"
+        "try: main()\n"
+        f"finally: print([name for name in ({heavy!r} + ('embermq.commands.serve',)) if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], env=environment(), capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from embermq import config
 from embermq.broker.limits import Limits
 from embermq.config import load
 from embermq.errors import ConfigError
+from embermq.http.resources.facts import is_secret
 from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS
 from embermq.protocol.packets import SESSION_NEVER_EXPIRES
 from embermq.settings import BudgetSettings, Settings, all_keys, sample
-from embermq.transport.addresses import is_loopback, shown
+from embermq.transport.sockets.addresses import is_loopback, shown
 from support.attributes import attributes_of
 
 
@@ -40,10 +42,12 @@ def sentence(path: Path | None = None, flags: dict[str, dict[str, Any]] | None =
     return text
 
 
-def test_the_part_of_the_pipeline_is_left_to_the_pipeline(tmp_path: Path) -> None:
+def test_a_server_reads_its_settings_without_those_of_the_pipeline_if_these_are_wrong(tmp_path: Path) -> None:
     path = tmp_path / "ember.toml"
     path.write_text('[server]\nsys_interval_s = 3\n[[pipeline.tables]]\nname = "air"\n')
-    assert load(path).server.sys_interval_s == 3
+    assert load(path, without=("pipeline",)).server.sys_interval_s == 3
+    with pytest.raises(ConfigError, match=r"pipeline\.tables\.0\.filter is missing"):
+        load(path)
 
 
 def test_nothing_set_gives_the_defaults() -> None:
@@ -125,20 +129,19 @@ def test_sizes_and_durations_may_have_units(tmp_path: Path, monkeypatch: pytest.
 
 def test_limits_reach_the_core_with_the_same_defaults(tmp_path: Path) -> None:
     core = Limits()
-    configured = Settings().limits.limits()
+    configured = Settings().limits
     assert attributes_of(core) == attributes_of(configured)
-    assert load(written(tmp_path, "[limits]\npacket_bytes_max = 1000")).limits.limits().packet_bytes_max == 1000
+    assert load(written(tmp_path, "[limits]\npacket_bytes_max = 1000")).limits.packet_bytes_max == 1000
 
 
 def test_settings_of_mqtt_5_reach_the_protocol_with_the_same_defaults(tmp_path: Path) -> None:
     configured = Settings().mqtt5.settings()
     expected, found_defaults = attributes_of(DEFAULT_SETTINGS), attributes_of(configured)
-    assert expected.keys() == found_defaults.keys()
-    assert {name for name in expected if expected[name] != found_defaults[name]} <= {"property_bounds"}
+    assert expected == found_defaults
     text = "[mqtt5]\nreceive_maximum = 7\nproperties_max = 20\nproperties_bytes_max = 2000\nserver_reference = 'other'"
     found = load(written(tmp_path, text)).mqtt5.settings()
     assert (found.receive_maximum, found.server_reference) == (7, "other")
-    assert (found.property_bounds.properties_max, found.property_bounds.bytes_max) == (20, 2_000)
+    assert (found.properties_max, found.properties_bytes_max) == (20, 2_000)
 
 
 @pytest.mark.parametrize(
@@ -261,3 +264,29 @@ def test_a_keep_alive_cap_holds_clients_that_asked_for_more_or_none() -> None:
 def test_a_session_expiry_cap_holds_sessions_that_asked_for_more() -> None:
     assert Limits(session_expiry_max_s=SESSION_NEVER_EXPIRES).session_expiry_s(SESSION_NEVER_EXPIRES) == 0xFFFF_FFFF
     assert [Limits(session_expiry_max_s=10).session_expiry_s(asked) for asked in (0, 5, 11)] == [0, 5, 10]
+
+
+def test_the_settings_file_is_found_in_the_usual_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, system, here = tmp_path / "home", tmp_path / "etc" / "ember.toml", tmp_path / "here"
+    user = home / ".config" / "embermq" / "ember.toml"
+    for directory in (here, user.parent, system.parent):
+        directory.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr(config, "SYSTEM_FILE", system)
+    assert config.found_file() is None
+    system.touch()
+    assert config.found_file() == system
+    user.touch()
+    assert config.found_file() == user
+    Path("ember.toml").touch()
+    assert config.found_file() == Path("ember.toml")
+    Path("ember.toml").unlink()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    assert config.found_file() == system
+
+
+def test_no_setting_is_a_secret_itself() -> None:
+    """Passwords and tokens are in files that a setting names, so settings can be shown and be in the environment."""
+    assert [key for key in all_keys() if is_secret(key)] == []

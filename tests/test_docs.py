@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "bench" / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), ROOT / "bench" / "README.md", *(ROOT / "docs").rglob("*.md")])
 CODE = sorted(path for folder in ("src", "tests", "bench", "examples") for path in (ROOT / folder).rglob("*.py"))
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
-CITED_PAGE = re.compile(r"\bdocs/([\w-]+\.md)(?:,\s+\"([^\"\n]+)\")?")
-CITED_FILE = re.compile(r"`((?:src|tests|bench|examples|docs|tools)/[\w./-]+)`")
+CITED_PAGE = re.compile(r"\bdocs/([\w/-]+\.md)(?:,\s+\"([^\"\n]+)\")?")
+CITED_FILE = re.compile(r"`((?:src|tests|bench|examples|deploy|docs|tools)/[\w./-]+)`")
 CITED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 DOTTED_NAME = re.compile(r"`(embermq(?:\.\w+)+)`")
 NOT_IN_THE_REPOSITORY = re.compile(r"\b(?:digest(?: section)?|decisions?|style,? section|review,? section) \d", re.I)

@@ -16,9 +16,9 @@ from embermq import Broker
 from embermq.access.file_access import FileAccess
 from embermq.broker.access import AllowAll
 from embermq.broker.limits import Limits
+from embermq.certificates import Authority
 from embermq.errors import ConfigError
-from embermq.store.memory import MemoryStore
-from support.certificates import Authority
+from embermq.store.engines.memory import MemoryStore
 from support.wire import Connack, Wire, connect
 
 pytest_plugins = ("pytester",)
@@ -269,3 +269,13 @@ def test_a_broker_is_ready_in_well_under_a_tenth_of_a_second() -> None:
         if best_s < 0.1:
             break
     assert best_s < 0.1
+
+
+def test_the_package_shows_what_it_has() -> None:
+    assert dir(embermq) == ["Broker", "__version__", "open_log"]
+    assert all(getattr(embermq, name) for name in dir(embermq))
+
+
+def test_a_broker_says_its_url() -> None:
+    with Broker.in_thread() as broker:
+        assert broker.url == f"mqtt://127.0.0.1:{broker.port}"

@@ -27,8 +27,7 @@ def segments(directory: Path) -> list[Path]:
 
 def end_of_blocks(log: Path) -> int:
     """Where the last block of a segment ends; zeros may follow it."""
-    last = read_entries(log.with_suffix(".idx"), int(log.stem))[-1]
-    return int(last["position"]) + int(last["total_bytes"])
+    return read_entries(log.with_suffix(".idx"), int(log.stem)).end()
 
 
 def test_a_torn_last_block_is_cut_and_everything_before_it_is_there(server: ServerProcess, tmp_path: Path) -> None:

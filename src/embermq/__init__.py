@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from embermq.embed import Broker
     from embermq.sql.open_log import open_log
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Broker", "__version__", "open_log"]
 
 compiled.choose()  # before any import of a module that has a compiled form
@@ -21,7 +21,15 @@ def __getattr__(name: str) -> object:
 
         return Broker
     if name == "open_log":
-        from embermq.sql.open_log import open_log
+        try:
+            from embermq.sql.open_log import open_log
+        except ModuleNotFoundError as error:
+            from embermq.extras import missing_extra
 
+            raise ImportError(missing_extra(error) or str(error), name=error.name) from error
         return open_log
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

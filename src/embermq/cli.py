@@ -6,51 +6,43 @@ Never: what a command does; each has a module in `embermq.commands`.
 """
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperArgument, TyperGroup
 from typer.exceptions import TyperException
 
 from embermq import __version__
-from embermq.commands import config, log, pipeline, retained, store
 from embermq.commands.errors import print_error
-from embermq.commands.live.clients import clients, sessions
-from embermq.commands.live.reload import reload
-from embermq.commands.live.top import top
-from embermq.commands.mqtt_client.pub import pub
-from embermq.commands.mqtt_client.sub import sub
-from embermq.commands.passwd import passwd
-from embermq.commands.serve import serve
-from embermq.commands.sql import sql
-from embermq.commands.token import token
-from embermq.commands.up import up
+from embermq.commands.groups import GroupedCommands
 from embermq.compiled import form
 from embermq.errors import ConfigError
+from embermq.extras import missing_extra
 
-app = typer.Typer(
-    help="EmberMQ: an MQTT server whose retained messages and history are durable, complete and queryable.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,  # it imports rich and shows local variables, passwords among them
-)
-app.command()(serve)
-app.command()(up)
-app.command()(passwd)
-app.command()(token)
-app.command()(pub)
-app.command()(sub)
-app.command()(sql)
-app.command()(clients)
-app.command()(sessions)
-app.command()(top)
-app.command()(reload)
-app.add_typer(config.app, name="config")
-app.add_typer(retained.app, name="retained")
-app.add_typer(log.app, name="log")
-app.add_typer(store.app, name="store")
-app.add_typer(pipeline.app, name="pipeline")
+PLACES: Final = {
+    "init": "init",
+    "serve": "serve",
+    "up": "up",
+    "passwd": "passwd",
+    "token": "token",
+    "pub": "mqtt_client.pub",
+    "sub": "mqtt_client.sub",
+    "sql": "sql",
+    "clients": "live.clients",
+    "sessions": "live.clients",
+    "top": "live.top",
+    "reload": "live.reload",
+    "backup": "backup",
+    "restore": "backup",
+    "config": "config",
+    "retained": "retained",
+    "log": "log",
+    "store": "store",
+    "pipeline": "pipeline",
+}
+"""Each command, and the module in `embermq.commands` that has it as a function of its name, or a group as `app`."""
 
 
 def version_text() -> str:
@@ -64,7 +56,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
@@ -73,17 +64,44 @@ def options(
     """EmberMQ: an MQTT server whose retained messages and history are durable, complete and queryable."""
 
 
-@app.command()
 def version() -> None:
     """Print the version, and whether the hot modules run compiled or interpreted."""
     print(version_text())
 
 
-def command_tree() -> Any:
-    """All commands, as Typer runs them: the root of a tree of commands and groups."""
-    root = typer.main.get_command(app)
+def app_of(names: Iterable[str] = PLACES) -> typer.Typer:
+    """The commands of some names, of which only the modules are imported."""
+    app = typer.Typer(
+        cls=GroupedCommands,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        pretty_exceptions_enable=False,  # it imports rich and shows local variables, passwords among them
+    )
+    app.callback()(options)
+    for name in names:
+        module = import_module(f"embermq.commands.{PLACES[name]}")
+        if hasattr(module, name):
+            app.command(name)(getattr(module, name))
+        else:
+            app.add_typer(module.app, name=name)
+    app.command()(version)
+    return app
+
+
+def command_tree(names: Iterable[str] = PLACES) -> Any:
+    """Commands as Typer runs them: the root of a tree of commands and groups."""
+    root = typer.main.get_command(app_of(names))
     _name_values(root)
     return root
+
+
+def _called(arguments: Sequence[str]) -> Iterable[str]:
+    """Which commands are needed: the one that is called; all for the help, and for what is no command."""
+    first = arguments[0] if arguments else ""
+    if first in ("--version", "version"):
+        return ()
+    return (first,) if first in PLACES else PLACES
 
 
 def _name_values(command: Any) -> None:
@@ -102,9 +120,15 @@ def _name_values(command: Any) -> None:
 def main() -> None:
     """The entry point of the `ember` command."""
     try:
-        code = command_tree().main(prog_name="ember", standalone_mode=False)
+        code = command_tree(_called(sys.argv[1:])).main(prog_name="ember", standalone_mode=False)
     except ConfigError as error:
         print_error(str(error))
+        code = 2
+    except ModuleNotFoundError as error:
+        said = missing_extra(error)
+        if said is None:
+            raise
+        print_error(said)
         code = 2
     except TyperException as error:
         _print_usage_error(error)

@@ -6,7 +6,8 @@ Never: what is done with a setting; `embed` joins the parts.
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,27 +17,53 @@ from pydantic_settings.exceptions import SettingsError
 
 from embermq.errors import ConfigError
 from embermq.settings import ENVIRONMENT_PREFIX, Settings, all_keys
-from embermq.settings_names import nearest
 from embermq.units import DURATION_EXPECTED, SIZE_EXPECTED, unit_of
+
+FILE_NAME: Final = "ember.toml"
+SYSTEM_FILE: Final = Path("/etc/embermq") / FILE_NAME
 
 # The flags of `ember serve` that are not called like their setting.
 FLAGS: Final = {"certificate": "cert", "directory": "data", "unix_path": "unix"}
 
 
-def load(path: Path | None = None, flags: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:
+def usual_files() -> tuple[Path, Path, Path]:
+    """Where the settings file is looked for: in the current directory, then the user's, then the system's."""
+    user = Path(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"))
+    return Path(FILE_NAME), user / "embermq" / FILE_NAME, SYSTEM_FILE
+
+
+def found_file() -> Path | None:
+    """The settings file of a command that names none: the first of the usual ones that exists."""
+    return next((path for path in usual_files() if _exists(path)), None)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a directory that this user may not look into
+        return False
+
+
+def load(
+    path: Path | None = None, flags: Mapping[str, Mapping[str, Any]] | None = None, without: Collection[str] = ()
+) -> Settings:
     """The settings of a file, under those of the environment, under flags given as {section: {key: value}}.
 
-    Raises a `ConfigError` that names where the first wrong value came from.
+    Raises a `ConfigError` that names where the first wrong value came from. The file's sections that `without` names
+    are not read.
     """
-    settings = load_unchecked(path, flags)
+    settings = load_unchecked(path, flags, without)
     _check_together(settings)
     return settings
 
 
-def load_unchecked(path: Path | None = None, flags: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:
+def load_unchecked(
+    path: Path | None = None, flags: Mapping[str, Mapping[str, Any]] | None = None, without: Collection[str] = ()
+) -> Settings:
     """As `load`, but settings are not checked together: for commands that do not start a server."""
     in_file = read_toml(path) if path is not None else {}
-    in_file.pop("pipeline", None)  # for `ember pipeline`, which checks it itself (docs/pipeline.md)
+    for section in without:
+        in_file.pop(section, None)
     _check_environment()
 
     class Sources(Settings):
@@ -55,7 +82,9 @@ def load_unchecked(path: Path | None = None, flags: Mapping[str, Mapping[str, An
     try:
         settings = Sources(**given)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        found = error.errors(include_url=False)
+        # A misspelt setting is the likely reason why another one is missing.
+        first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
         key = tuple(first["loc"])
         place = _place(key, given, in_file, path)
         raise ConfigError(f"{place}: {_expected(key, first['type'], first['msg'], first['input'])}") from error
@@ -80,7 +109,7 @@ def _check_environment() -> None:
     for name in os.environ:
         section, separator, _ = name.upper().removeprefix(ENVIRONMENT_PREFIX).partition("__")
         if name.upper().startswith(ENVIRONMENT_PREFIX) and separator and section.lower() not in Settings.model_fields:
-            near = nearest((section.lower(),), all_keys())
+            near = _nearest((section.lower(),), all_keys())
             meant = f"did you mean {near}?" if near else f"expected one of {', '.join(Settings.model_fields)}"
             raise ConfigError(f"environment variable {name}: there is no section {section.lower()}, {meant}")
 
@@ -109,7 +138,7 @@ def _expected(key: tuple[int | str, ...], kind: str, message: str, value: object
     """What was expected of a setting, in a few words."""
     name = ".".join(str(part) for part in key)
     if kind == "extra_forbidden":
-        near = nearest(key, all_keys())
+        near = _nearest(key, all_keys())
         what = "section" if len(key) == 1 else "setting"
         return f"there is no {what} {name}" + (f", did you mean {near}?" if near else "")
     unit = unit_of(str(key[-1]))
@@ -121,6 +150,8 @@ def _expected(key: tuple[int | str, ...], kind: str, message: str, value: object
         return f"{name}: expected a table of settings, not {value!r}"
     wanted = message.removeprefix("Value error, ").removesuffix(", unable to parse string as an integer")
     wanted = wanted.replace("Input should be", "expected").replace("String should", "must")
+    if kind == "value_error" and not wanted.startswith("expected"):
+        return f"{name}: {wanted}"
     return f"{name}: {wanted}, not {value!r}"
 
 
@@ -167,3 +198,20 @@ def _check_http(settings: Settings) -> None:
         )
     if http.tls and (settings.listeners.certificate is None or settings.listeners.key is None):
         raise ConfigError("http.tls needs listeners.certificate and listeners.key (--cert, --key)")
+
+
+def _nearest(key: tuple[int | str, ...], known: Sequence[str]) -> str:
+    """The section or setting that was probably meant; empty if none is near. `known` are all as `section.key`."""
+    places = [(section, name) for section, _, name in (each.partition(".") for each in known)]
+    if len(key) == 1:
+        sections = list(dict.fromkeys(section for section, _ in places))
+        return next(iter(get_close_matches(str(key[0]), sections, n=1)), "")
+    section, name = str(key[0]), str(key[-1])
+    names = [other for part, other in places if part == section]
+    elsewhere = [f"{part}.{other}" for part, other in places if other == name]
+    if elsewhere and not get_close_matches(name, names, n=1, cutoff=0.8):
+        return elsewhere[0]
+    near = get_close_matches(name, names, n=1)
+    if near:
+        return f"{section}.{near[0]}"
+    return next(iter(get_close_matches(f"{section}.{name}", known, n=1)), "")

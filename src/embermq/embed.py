@@ -14,7 +14,6 @@ import asyncio
 import errno
 import logging
 import os
-import ssl
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,16 +27,18 @@ from embermq.broker.access import READ, Access, AllowAll, Grant
 from embermq.broker.limits import Limits
 from embermq.engines import CONTROL_SOCKET, OpenStore, embedded_store, open_store
 from embermq.errors import ConfigError
-from embermq.http.options import BrokerCalls, HttpOptions
+from embermq.http.options import BrokerCalls, HttpOptions, ReloadReport
 from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS, Mqtt5Settings
 from embermq.protocol.sn.settings import SnSettings
+from embermq.reloading import ReadSettings, Reloading
 from embermq.store.interface import Store, StoreError
-from embermq.transport.addresses import is_loopback, shown
-from embermq.transport.bounds.address_bounds import SHARED_ADDRESSES
-from embermq.transport.listeners import HAS_POLL
+from embermq.transport.address_bounds import SHARED_ADDRESSES
+from embermq.transport.listener import Group, Kind, Listener
+from embermq.transport.listeners import HAS_POLL, listen
 from embermq.transport.server import GROUP_BYTES_MAX, Server
+from embermq.transport.sockets.addresses import is_loopback, shown
 from embermq.transport.sockets.loop import SocketLoop
-from embermq.transport.tls import CertificateError, load_certificate, server_context
+from embermq.transport.tls import CertificateError, ServerTls
 
 if TYPE_CHECKING:
     from embermq.http.server import HttpServer
@@ -49,6 +50,8 @@ P = ParamSpec("P")
 logger: Final = logging.getLogger("embermq")
 
 LOOPBACK: Final = "127.0.0.1"
+PORTS: Final[dict[Kind, str]] = {"tcp": "port", "tls": "tls_port", "ws": "ws_port", "wss": "wss_port", "udp": "sn_port"}
+"""The field of `Broker` that has the port of a listener."""
 
 
 @final
@@ -76,7 +79,7 @@ class Broker:
     unix_mode: int = 0o660
     sn_port: int | None = None
     sn: SnSettings | None = None
-    sn_group: tuple[str, int] | None = None
+    sn_group: Group | None = None
     data: Path | str | None = None
     store: Store | None = None
     access: Access | None = None
@@ -98,19 +101,24 @@ class Broker:
         ):
             raise ConfigError("tls_port, wss_port and http.tls need certificate and key")
         self._access: Access = self.access or AllowAll()
+        self._limits: Limits = self.limits or Limits()
         self._response_information: Grant | None = None
         if self.response_information:
             self._response_information = parse_grant(READ, self.response_information, "response_information")
         self._open_store: OpenStore = embedded_store(self.data, self.store)
         self._opened: Store | None = None
         self._server: Server | None = None
-        self._tls: ssl.SSLContext | None = None
+        self._tls: ServerTls | None = None
         self._http: HttpServer | None = None
         self._settings: dict[str, Any] = {}
+        self._reloading = Reloading({}, {})
 
     @classmethod
-    def from_settings(cls, settings: "Settings") -> Self:
-        """The broker that a settings tree describes; reads its access files, opens nothing else yet."""
+    def from_settings(cls, settings: "Settings", read_settings: ReadSettings | None = None) -> Self:
+        """The broker that a settings tree describes; reads its access files, opens nothing else yet.
+
+        `read_settings` reads the settings again, so that a reload can say what needs a restart.
+        """
         listeners = settings.listeners.model_dump(exclude={"tcp", "port", "unix_mode"})  # the rest has our names
         broker = cls(
             **listeners,
@@ -121,15 +129,26 @@ class Broker:
             sn_group=settings.sn.group(),
             data=None if settings.store.memory else settings.store.directory,
             access=access_of(settings),
-            limits=settings.limits.limits(),
+            limits=settings.limits,
             mqtt5=settings.mqtt5.settings(),
             response_information=settings.mqtt5.response_information,
             sys_interval_s=settings.server.sys_interval_s,
             group_bytes_max=settings.store.group_bytes_max,
-            http=HttpOptions(**settings.http.model_dump(), has_users=settings.access.password_file is not None),
+            http=HttpOptions(
+                **settings.http.model_dump(exclude={"lake"}),
+                lake=settings.lake_directory(),
+                has_users=settings.access.password_file is not None,
+            ),
         )
         broker._open_store = partial(open_store, settings.store)
         broker._settings = settings.model_dump(mode="json")
+        files = {
+            "users": (settings.access.password_file,),
+            "rights": (settings.access.acl_file,),
+            "tokens": (settings.http.token_file,),
+            "certificate": (settings.listeners.certificate, settings.listeners.key),
+        }
+        broker._reloading = Reloading(files, broker._settings, read_settings)
         return broker
 
     @classmethod
@@ -157,7 +176,7 @@ class Broker:
             self._server = Server(
                 store=self._opened,
                 access=self._access,
-                limits=self.limits or Limits(),
+                limits=self._limits,
                 sys_interval_s=self.sys_interval_s,
                 group_bytes_max=self.group_bytes_max,
                 mqtt5=self.mqtt5,
@@ -170,39 +189,49 @@ class Broker:
             await self.stop()
             raise
 
-    def check(self) -> ssl.SSLContext | None:
+    def check(self) -> ServerTls | None:
         """Read the certificates; a `ConfigError` says what is wrong with one."""
         if self.certificate is None or self.key is None:
             return None
         client_ca = Path(self.client_ca) if self.client_ca is not None else None
         try:
-            return server_context(Path(self.certificate), Path(self.key), client_ca, self.require_client_certificate)
+            return ServerTls(Path(self.certificate), Path(self.key), client_ca, self.require_client_certificate)
         except CertificateError as error:
             raise ConfigError(str(error)) from error
 
     async def _listen(self, server: Server) -> None:
-        host = self.host
-        listeners = server.listeners
-        if self.port is not None:
-            self.port = await _bound(listeners.listen_tcp(host, self.port), shown(host, self.port))
-        if self.tls_port is not None:
-            self.tls_port = await _bound(
-                listeners.listen_tcp(host, self.tls_port, self._tls), shown(host, self.tls_port)
-            )
-        if self.ws_port is not None:
-            listening = listeners.listen_websocket(host, self.ws_port, None, self.ws_path, self.ws_origins)
-            self.ws_port = await _bound(listening, shown(host, self.ws_port))
-        if self.wss_port is not None:
-            listening = listeners.listen_websocket(host, self.wss_port, self._tls, self.ws_path, self.ws_origins)
-            self.wss_port = await _bound(listening, shown(host, self.wss_port))
-        if self.unix_path is not None:
-            path = str(self.unix_path)
-            await _bound(listeners.listen_unix(path, self.unix_mode), path)
+        for listener in self._described_listeners():
+            group = listener.sn_group
+            place = listener.address() + (f" and in the group {shown(*group)}" if group is not None else "")
+            await _bound(listen(server, listener), place)
+            if listener.kind in PORTS:
+                setattr(self, PORTS[listener.kind], listener.port)
         await self._listen_http(server)
-        if self.sn_port is not None:
-            listening = listeners.listen_sn(host, self.sn_port, self.sn or SnSettings(), self.sn_group)
-            group = f" and in the group {shown(*self.sn_group)}" if self.sn_group is not None else ""
-            self.sn_port = await _bound(listening, shown(host, self.sn_port) + group)
+
+    def _described_listeners(self) -> list[Listener]:
+        """The listeners that the fields describe: at most one of each kind."""
+        made: list[Listener] = []
+        for kind, field_name in PORTS.items():
+            port: int | None = getattr(self, field_name)
+            if port is not None:
+                made.append(self._listener(kind, port))
+        return made if self.unix_path is None else [*made, self._listener("unix", 0)]
+
+    def _listener(self, kind: Kind, port: int) -> Listener:
+        return Listener(
+            kind=kind,
+            limits=self._limits,
+            access=self._access,
+            host=self.host,
+            port=port,
+            path=Path(self.unix_path) if kind == "unix" and self.unix_path is not None else None,
+            mode=self.unix_mode,
+            tls=self._tls if kind in ("tls", "wss") else None,
+            ws_path=self.ws_path if kind in ("ws", "wss") else None,
+            ws_origins=self.ws_origins,
+            sn=(self.sn or SnSettings()) if kind == "udp" else None,
+            sn_group=self.sn_group if kind == "udp" else None,
+        )
 
     async def _listen_http(self, server: Server) -> None:
         """The HTTP interface: on the socket in the data directory and, where asked for, on a port."""
@@ -211,7 +240,7 @@ class Broker:
         from embermq.http.server import HttpServer  # aiohttp is slow to load, and a broker in memory needs none
 
         log_directory = Path(self.data) / "log" if self.data is not None else None
-        calls = BrokerCalls(reload=self.reload, listeners=self.listeners)
+        calls = BrokerCalls(reload=self.reload, listeners=self._stream_urls)
         http = HttpServer(server, self.http, log_directory, self._settings, calls)
         self._http = http
         server.before_stop.append(http.close)
@@ -222,7 +251,8 @@ class Broker:
             except OSError as error:  # some file systems have no sockets; clients do not need this one
                 logger.warning("commands cannot reach this server: %s", error)
         if self.http.port is not None:
-            listening = http.listen_tcp(self._tls if self.http.tls else None)
+            tls = self._tls if self.http.tls else None
+            listening = http.listen_tcp(tls)
             self.http_port = await _bound(listening, shown(self.http.host, self.http.port))
 
     async def stop(self) -> None:
@@ -234,28 +264,39 @@ class Broker:
         elif store is not None:
             store.close()
 
-    def listeners(self) -> list[str]:
-        """Where clients of MQTT can connect, as URLs."""
-        ports = (("mqtt", self.port), ("mqtts", self.tls_port))
-        found = [f"{scheme}://{shown(self.host, port)}" for scheme, port in ports if port is not None]
-        return found if self.unix_path is None else [*found, f"unix://{Path(self.unix_path).absolute()}"]
+    @property
+    def url(self) -> str:
+        """Where clients of plain TCP connect: `mqtt://host:port`."""
+        assert self.port is not None, "the broker has no listener for plain TCP"
+        return f"mqtt://{shown(self.host, self.port)}"
 
-    def reload(self) -> list[str]:
-        """Read the certificate, the users and the rights again; after a `ConfigError` the old ones stay in use.
+    @property
+    def server(self) -> Server:
+        """The running server; its objects may be used on the thread of its event loop only."""
+        assert self._server is not None, "the broker does not run"
+        return self._server
 
-        Returns what there was to read.
-        """
+    def listeners(self) -> list[Listener]:
+        """The listeners of a broker that runs."""
+        return [] if self._server is None else list(self._server.listeners)
+
+    def _stream_urls(self) -> list[str]:
+        """Where the commands of this machine can connect."""
+        return [listener.url() for listener in self.listeners() if listener.kind in ("tcp", "tls", "unix")]
+
+    def reload(self) -> ReloadReport:
+        """Read the certificate, the users and the rights again; after a `ConfigError` the old ones stay in use."""
         self._access.reload()
         read = ["users and rights"]
         if self._http is not None and self._http.reload():
             read.append("tokens")
-        if self._tls is not None and self.certificate is not None and self.key is not None:
+        if self._tls is not None:
             try:
-                load_certificate(self._tls, Path(self.certificate), Path(self.key))
+                self._tls.reload()
             except CertificateError as error:
                 raise ConfigError(str(error)) from error
             read.append("certificate")
-        return read
+        return self._reloading.report(read)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -270,8 +311,6 @@ class Broker:
 @final
 class BrokerThread:
     """A broker that runs on a thread with its own event loop, from entering to leaving the context."""
-
-    __slots__ = ("_broker", "_failure", "_loop", "_ready", "_stop", "_thread")
 
     def __init__(self, broker: Broker) -> None:
         self._broker: Final = broker
@@ -297,6 +336,15 @@ class BrokerThread:
         self._thread.join()
         if self._failure is not None and error is None:
             raise self._failure
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a function on the broker's thread, between two turns; returns what it returns."""
+        assert self._loop is not None
+
+        async def answer() -> T:
+            return function()
+
+        return asyncio.run_coroutine_threadsafe(answer(), self._loop).result()
 
     def _run(self) -> None:
         try:

@@ -1,18 +1,19 @@
 """The engines: the one place that names them, and turns settings into an open store."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from embermq.errors import ConfigError
 from embermq.store.budgets import RetainedBudget
+from embermq.store.engines.memory import MemoryStore
 from embermq.store.interface import Store
-from embermq.store.memory import MemoryStore
 
 if TYPE_CHECKING:
     from embermq.settings import StoreSettings
-    from embermq.store.opening import JournalSettings
-    from embermq.store.retention import Archiver
+    from embermq.store.engines.opening import JournalSettings
+    from embermq.store.engines.retention import Archiver
 
 CallSoon = Callable[[Callable[[], None]], None]
 """Runs a function on the broker's thread, from any other."""
@@ -30,18 +31,18 @@ def open_store(settings: "StoreSettings", call_soon: CallSoon) -> Store:
     if settings.memory:
         return MemoryStore(_budgets(settings))
     # Imports RocksDB and numpy, which a broker in memory does not need.
-    from embermq.store.journal import Journal
+    from embermq.store.engines.disk import DiskStore
 
     archiver = _archiver(settings) if settings.archive else None
-    return Journal(settings.directory, call_soon, journal_settings(settings), archiver=archiver)
+    return DiskStore(settings.directory, call_soon, journal_settings(settings), archiver=archiver)
 
 
 def open_stopped_store(settings: "StoreSettings", call_soon: CallSoon, progress: Progress | None = None) -> Store:
-    """The store of a server that does not run, for a command. Nothing is trimmed, whatever the settings: servers do."""
-    from embermq.store.journal import Journal
+    """The store of a stopped server, for a command. Nothing is trimmed: only servers do that."""
+    from embermq.store.engines.disk import DiskStore
 
     kept = settings.model_copy(update={"retention_bytes": FOR_EVER, "retention_age_s": FOR_EVER // 1_000_000})
-    return Journal(settings.directory, call_soon, journal_settings(kept), progress)
+    return DiskStore(settings.directory, call_soon, journal_settings(kept), progress)
 
 
 def rebuild_state(settings: "StoreSettings", progress: Progress | None = None, accept_loss: bool = False) -> int:
@@ -49,27 +50,16 @@ def rebuild_state(settings: "StoreSettings", progress: Progress | None = None, a
 
     `accept_loss`: even if the log was trimmed and no undamaged checkpoint has what was before.
     """
-    from embermq.store.opening import rebuild
+    from embermq.store.engines.opening import rebuild
 
     return rebuild(settings.directory, journal_settings(settings), progress, accept_loss)
 
 
 def journal_settings(settings: "StoreSettings") -> "JournalSettings":
-    from embermq.store.opening import JournalSettings
+    from embermq.store.engines.opening import JournalSettings
 
-    return JournalSettings(
-        durability=settings.durability,
-        recording=settings.recording,
-        recording_filters=settings.recording_filters,
-        segment_bytes=settings.segment_bytes,
-        segment_age_s=settings.segment_age_s,
-        retention_bytes=settings.retention_bytes,
-        retention_age_s=settings.retention_age_s,
-        unread_bytes_max=settings.unread_bytes_max,
-        unarchived_bytes_max=settings.unarchived_bytes_max,
-        disk_reserve_bytes=settings.disk_reserve_bytes,
-        budgets=_budgets(settings),
-    )
+    names = {field.name for field in fields(JournalSettings)} - {"budgets"}  # the settings have the same names
+    return JournalSettings(**settings.model_dump(include=names), budgets=_budgets(settings))
 
 
 def _archiver(settings: "StoreSettings") -> "Archiver":

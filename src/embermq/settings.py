@@ -5,6 +5,7 @@ Never: where a value comes from; `config` reads files, the environment and flags
 """
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from ipaddress import IPv4Address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -13,15 +14,16 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from embermq.access.access_list import parse_grant
-from embermq.broker import limits
 from embermq.broker.access import READ
+from embermq.broker.limits import Count, Limits
 from embermq.errors import ConfigError
+from embermq.lake.errors import is_url
+from embermq.lake.settings import PipelineSettings
 from embermq.protocol.mqtt import settings as mqtt5_settings
-from embermq.protocol.mqtt.fields import PROPERTIES_BYTES_MAX, PROPERTIES_MAX
 from embermq.protocol.sn import settings as sn_settings
 from embermq.protocol.topics import check_topic_filter, check_topic_name
-from embermq.transport.addresses import is_loopback
-from embermq.transport.bounds.address_bounds import SHARED_ADDRESSES
+from embermq.transport.address_bounds import SHARED_ADDRESSES
+from embermq.transport.sockets.addresses import is_loopback
 from embermq.units import without_unit
 
 ENVIRONMENT_PREFIX: Final = "EMBERMQ_"
@@ -68,7 +70,7 @@ def _multicast_group(text: str) -> str:
 def _archive(text: str) -> str:
     if not text:
         return text
-    from embermq.archive.address import check_address  # imports pyarrow
+    from embermq.archive.address import check_address
     from embermq.archive.errors import ArchiveError
 
     try:
@@ -90,8 +92,14 @@ def _directory(value: object) -> object:
     return value
 
 
+def _without_units(values: Any) -> Any:
+    """Sizes and durations with a unit as numbers; what is none is left for the message about numbers."""
+    if not isinstance(values, Mapping):
+        return values
+    return {key: without_unit(key, value) if isinstance(value, str) else value for key, value in values.items()}
+
+
 Port = Annotated[int, Field(ge=0, le=65_535)]
-Count = Annotated[int, Field(ge=1)]
 Directory = Annotated[Path, BeforeValidator(_directory)]
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
 Network = Annotated[str, AfterValidator(_network)]
@@ -106,10 +114,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read_units(cls, values: Any) -> Any:
-        """Sizes and durations with a unit as numbers; what is none is left for the message about numbers."""
-        if not isinstance(values, Mapping):
-            return values
-        return {key: without_unit(key, value) if isinstance(value, str) else value for key, value in values.items()}
+        return _without_units(values)
 
 
 class ListenerSettings(Section):
@@ -149,43 +154,6 @@ class AccessSettings(Section):
     allow_anonymous: bool | None = None
 
 
-class LimitSettings(Section):
-    """The limits for clients; the defaults are those of the core."""
-
-    packet_bytes_max: Annotated[int, Field(ge=128, le=268_435_460)] = limits.PACKET_BYTES_MAX
-    connections_max: Count = limits.CONNECTIONS_MAX
-    sessions_max: Count = limits.SESSIONS_MAX
-    inflight_max: Annotated[int, Field(ge=1, le=65_535)] = limits.INFLIGHT_MAX
-    queue_messages_max: Count = limits.QUEUE_MESSAGES_MAX
-    queue_log_bytes_max: Count = limits.QUEUE_LOG_BYTES_MAX
-    queue_bytes_max: Count = limits.QUEUE_BYTES_MAX
-    output_bytes_max: Annotated[int, Field(ge=4096)] = limits.OUTPUT_BYTES_MAX
-    all_queue_bytes_max: Annotated[int, Field(ge=0)] = limits.ALL_QUEUE_BYTES_MAX
-    topic_levels_max: Count = limits.TOPIC_LEVELS_MAX
-    subscriptions_max: Count = limits.SUBSCRIPTIONS_MAX
-    subscription_bytes_max: Count = limits.SUBSCRIPTION_BYTES_MAX
-    all_subscription_bytes_max: Count = limits.ALL_SUBSCRIPTION_BYTES_MAX
-    share_groups_max: Annotated[int, Field(ge=0)] = limits.SHARE_GROUPS_MAX
-    history_subscriptions_max: Annotated[int, Field(ge=0)] = limits.HISTORY_SUBSCRIPTIONS_MAX
-    all_history_subscriptions_max: Annotated[int, Field(ge=0)] = limits.ALL_HISTORY_SUBSCRIPTIONS_MAX
-    keep_alive_max_s: Annotated[int, Field(ge=1, le=65_535)] = limits.KEEP_ALIVE_MAX_S
-    connect_timeout_s: Count = limits.CONNECT_TIMEOUT_S
-    session_expiry_max_s: Annotated[int, Field(ge=1, le=0xFFFF_FFFF)] = limits.SESSION_EXPIRY_MAX_S
-    will_grace_s: Annotated[int, Field(ge=0, le=86_400)] = limits.WILL_GRACE_S
-    files_reserved: Annotated[int, Field(ge=0)] = limits.FILES_RESERVED
-    memory_bytes_max: Annotated[int, Field(ge=0)] = limits.MEMORY_BYTES_MAX
-    client_connect_rate_max: Annotated[int, Field(ge=0)] = limits.CLIENT_RATE_MAX
-    client_publish_rate_max: Annotated[int, Field(ge=0)] = limits.CLIENT_RATE_MAX
-    client_subscribe_rate_max: Annotated[int, Field(ge=0)] = limits.CLIENT_RATE_MAX
-    client_bytes_rate_max: Annotated[int, Field(ge=0)] = limits.CLIENT_RATE_MAX
-    address_connections_max: Annotated[int, Field(ge=0)] = limits.ADDRESS_CONNECTIONS_MAX
-    address_login_failures_max: Annotated[int, Field(ge=0)] = limits.ADDRESS_LOGIN_FAILURES_MAX
-
-    def limits(self) -> limits.Limits:
-        """The limits as the core takes them."""
-        return limits.Limits(**self.model_dump())
-
-
 class Mqtt5Section(Section):
     """What only clients of MQTT 5 are told or bounded by."""
 
@@ -193,8 +161,10 @@ class Mqtt5Section(Section):
     topic_alias_maximum: Annotated[int, Field(ge=0, le=65_535)] = mqtt5_settings.TOPIC_ALIAS_MAXIMUM
     topic_alias_bytes_max: Annotated[int, Field(ge=65_535)] = mqtt5_settings.TOPIC_ALIAS_BYTES_MAX
     outgoing_aliases_max: Annotated[int, Field(ge=0, le=65_535)] = mqtt5_settings.OUTGOING_ALIASES_MAX
-    properties_max: Annotated[int, Field(ge=16, le=PROPERTIES_MAX)] = PROPERTIES_MAX
-    properties_bytes_max: Annotated[int, Field(ge=1024, le=PROPERTIES_BYTES_MAX)] = PROPERTIES_BYTES_MAX
+    properties_max: Annotated[int, Field(ge=16, le=mqtt5_settings.PROPERTIES_MAX)] = mqtt5_settings.PROPERTIES_MAX
+    properties_bytes_max: Annotated[int, Field(ge=1024, le=mqtt5_settings.PROPERTIES_BYTES_MAX)] = (
+        mqtt5_settings.PROPERTIES_BYTES_MAX
+    )
     reauthentications_max: Annotated[int, Field(ge=0)] = mqtt5_settings.REAUTHENTICATIONS_MAX
     server_reference: Annotated[str, Field(max_length=1_000)] = ""
     response_information: Annotated[str, AfterValidator(_response_information)] = ""
@@ -279,7 +249,7 @@ class HttpSettings(Section):
     token_file: Path | None = None
     viewers: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
-    lake: Directory = Path("ember-lake")
+    lake: Directory | None = None
 
 
 class ServerSettings(Section):
@@ -299,11 +269,21 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     listeners: ListenerSettings = ListenerSettings()
     access: AccessSettings = AccessSettings()
-    limits: LimitSettings = LimitSettings()
+    limits: Annotated[Limits, BeforeValidator(_without_units)] = Limits()
     mqtt5: Mqtt5Section = Mqtt5Section()
     store: StoreSettings = StoreSettings()
     sn: SnListenerSettings = SnListenerSettings()
     http: HttpSettings = HttpSettings()
+    pipeline: PipelineSettings = PipelineSettings()
+
+    def lake_place(self) -> str:
+        """Where the tables are: `pipeline.lake`, or `http.lake` of files that have only that."""
+        return self.pipeline.lake if self.http.lake is None else str(self.http.lake)
+
+    def lake_directory(self) -> Path | None:
+        """The same for the page; None if the tables are at a URL."""
+        place = self.lake_place()
+        return None if is_url(place) else Path(place)
 
     def anonymous_allowed(self) -> bool:
         """The setting; if it is not set, only where no other machine can connect and there are no users."""
@@ -323,9 +303,12 @@ def sample() -> str:
 
 def all_keys() -> list[str]:
     """Every setting as `section.key`, in the order of the sample."""
-    return [
-        f"{section}.{key}"
-        for section, field in Settings.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
-        for key in field.annotation.model_fields
-    ]
+    return [f"{section}.{key}" for section in Settings.model_fields for key in keys_of(section)]
+
+
+def keys_of(section: str) -> list[str]:
+    """The settings of a section."""
+    kind = Settings.model_fields[section].annotation
+    if is_dataclass(kind):
+        return [field.name for field in fields(kind)]
+    return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []

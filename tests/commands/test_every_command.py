@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from embermq.cli import command_tree
+from embermq.commands.groups import HEADINGS
 from support.ember_command import ember, sentence
 
 WIDTH = 80
 WITHOUT_JSON = {
+    "backup",
     "config check",
     "config sample",
+    "init",
     "log restore",
     "log verify",
     "passwd",
@@ -25,6 +28,7 @@ WITHOUT_JSON = {
     "retained export",
     "retained import",
     "retained set",
+    "restore",
     "serve",
     "store rebuild",
     "token",
@@ -63,6 +67,17 @@ def test_help_says_everything_and_fits(path: tuple[str, ...], command: Any) -> N
         assert "".join(parameter.help.split()) in "".join(words.split())
 
 
+def test_every_command_is_under_one_heading() -> None:
+    under = [name for names in HEADINGS.values() for name in names]
+    assert sorted(under) == sorted(command_tree().commands)
+    lines = ember("--help", environment={"COLUMNS": str(WIDTH)}).lines
+    assert [line.strip(": ") for line in lines if line.endswith(":") and not line.startswith(" ")] == [
+        "Options",
+        *HEADINGS,
+    ]
+    assert [line.split()[0] for line in lines[lines.index("Start a server:") :] if line.startswith("  ")] == under
+
+
 @EVERY
 def test_a_wrong_option_is_one_sentence(path: tuple[str, ...], command: Any) -> None:
     said = sentence(ember(*path, "--no-such-option"))
@@ -82,7 +97,7 @@ def test_a_command_that_needs_a_server_finds_it_in_one_way(path: tuple[str, ...]
     found = {option: parameter for parameter in command.params for option in parameter.opts}
     if "--data" in found:
         assert found["--data"].metavar == "DIR"
-    groups = ("retained", "log", "store", "sql", "clients", "sessions", "top", "reload")
+    groups = ("retained", "log", "store", "sql", "clients", "sessions", "top", "reload", "backup", "restore")
     if path[0] in groups or path in (("pipeline", "status"), ("pipeline", "audit"), ("pipeline", "query")):
         assert {"--data", "--config"} <= set(found)
         assert found["--config"].envvar == "EMBERMQ_CONFIG"

@@ -14,18 +14,8 @@ from typer.testing import CliRunner
 from embermq.commands.log import app
 from embermq.errors import ConfigError
 from embermq.instants import instant_us, utc_text
-from embermq.store.log.records import (
-    DUP_FLAG,
-    RETAIN_FLAG,
-    SESSION,
-    SESSION_EXPIRY,
-    SESSION_PACKET,
-    SESSION_POSITION,
-    SESSION_SEQUENCE,
-    WILL,
-    Group,
-    Kind,
-)
+from embermq.store.records import SESSION, SESSION_EXPIRY, SESSION_PACKET, SESSION_POSITION, SESSION_SEQUENCE, WILL
+from embermq.store.rows import DUP_FLAG, RETAIN_FLAG, Group, Kind
 from support.log_samples import NOW_US, block_positions, fill, flipped, open_log, segment_files
 
 RECORDS = [

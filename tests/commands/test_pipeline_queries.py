@@ -26,7 +26,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The settings of the server `a` of two."""
     recorded(tmp_path / "a", 2)
     recorded(tmp_path / "b", 3)
-    file = tmp_path / "ember.toml"
+    file = tmp_path / "settings.toml"
     file.write_text('[store]\ndirectory = "a/data"\n[http]\nlake = "a/lake"\n')
     monkeypatch.chdir(tmp_path)
     return file

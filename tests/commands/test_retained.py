@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from embermq.transport.addresses import unix_address
+from embermq.transport.sockets.addresses import unix_address
 from support.ember_command import DataPlace, ember, sentence, server, wire
 from support.server_process import ServerProcess
 

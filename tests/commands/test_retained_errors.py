@@ -13,8 +13,8 @@ import pytest
 
 from embermq.commands.server_access.running import connect
 from embermq.errors import ConfigError
-from embermq.store.directory import DataDirectory
-from embermq.transport.addresses import unix_address
+from embermq.store.engines.directory import DataDirectory
+from embermq.transport.sockets.addresses import unix_address
 from support.ember_command import DataPlace, ember, sentence, server
 from support.server_process import ServerProcess
 

@@ -21,19 +21,18 @@ def test_every_thread_that_may_wait_for_an_archive_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hard", "connections_max", "is_chosen", "expected"),
+    ("hard", "connections_max", "expected"),
     [
-        (20_000, 100_000, False, 0),  # room enough for a newcomer
-        (1_024_000, 100_000, True, 0),
-        (20_000, 100_000, True, 1),
-        (4_096, 100_000, False, 1),
-        (4_096, 1_000, True, 0),
+        (20_000, 100_000, 0),  # the default, and room enough for a newcomer
+        (1_024_000, 110_000, 0),
+        (20_000, 110_000, 1),
+        (4_096, 100_000, 1),
+        (4_096, 1_000, 0),
     ],
 )
 def test_a_limit_of_files_is_said_only_where_it_matters(
     hard: int,
     connections_max: int,
-    is_chosen: bool,
     expected: int,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -42,7 +41,7 @@ def test_a_limit_of_files_is_said_only_where_it_matters(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1_024, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
     with caplog.at_level(logging.INFO, "embermq"):
-        _raise_file_limit(connections_max, is_chosen)
+        _raise_file_limit(connections_max)
     assert raised == [(min(hard, connections_max + FILES_OF_THE_SERVER), hard)]
     assert len(caplog.records) == expected
     for record in caplog.records:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from embermq.protocol.packets import Publish
-from embermq.store.log.records import RETAIN_FLAG, Group, Kind
+from embermq.store.engines.opening import JournalSettings, rebuild
 from embermq.store.log.writer import Log
-from embermq.store.opening import JournalSettings, rebuild
+from embermq.store.rows import RETAIN_FLAG, Group, Kind
 from support.ember_command import ember, sentence, server, wire
 from support.log_samples import flipped
 from support.trimmed_log import everything, fill_trimmed, first_offset

@@ -1,15 +1,16 @@
 """A history of retained messages in a log that was trimmed and archived, and in one that was not, served over HTTP."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from queue import SimpleQueue
 from random import Random
 from typing import Any
 
+from embermq.store.engines.disk import DiskStore
 from embermq.store.interface import Store
-from embermq.store.journal import Journal
+from embermq.store.records import RetainedRemoved
 from support.archives import KEPT, engine_with, wait_until
-from support.http_place import run
+from support.http_place import Place, run
 from support.store_contract import Engine, expiring
 from support.trimmed_log import SETTINGS, STEP_US, first_offset
 
@@ -42,7 +43,7 @@ def _fill(engine: Engine) -> None:
             properties = expiring(random.randrange(3 << 30, 1 << 32)) if payload and random.random() < 0.3 else b""
             engine.publish(random.choice(TOPICS), payload, retain=random.random() < 0.8, properties=properties)
         if number % 15 == 0:
-            engine.store.append_retained_removed(random.choice(TOPICS), "expired")
+            engine.store.append(RetainedRemoved(random.choice(TOPICS), "expired"))
         engine.commit()
         if number % 10 == 0:  # what is slow to archive or to trim would still be there at the end
             wait_until(lambda: engine.store.counts()["archive/pending-bytes"] == 0)
@@ -51,12 +52,20 @@ def _fill(engine: Engine) -> None:
 
 def _has_trimmed(store: Store) -> bool:
     """Whether the committer is not trimming; it goes on with that while it has no other work."""
-    assert isinstance(store, Journal)
+    assert isinstance(store, DiskStore)
     return store._committer._trimming is None
 
 
 def served(data: Path, test: Any, archive: str = "", **options: Any) -> None:
     """Run a test against a server on a data directory."""
-    calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-    journal = Journal(data, calls.put, KEPT)  # nothing is changed, so nobody waits for a commit
-    run(data.parent, test, journal, log_directory=data / "log", settings={"store": {"archive": archive}}, **options)
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def call_soon(call: Callable[[], None]) -> None:
+        loops[0].call_soon_threadsafe(call)
+
+    async def in_loop(place: Place) -> None:
+        loops.append(asyncio.get_running_loop())
+        await test(place)
+
+    store = DiskStore(data, call_soon, KEPT)
+    run(data.parent, in_loop, store, log_directory=data / "log", settings={"store": {"archive": archive}}, **options)

@@ -15,11 +15,11 @@ from embermq.archive.objects import Objects
 from embermq.archive.uploader import Uploader, UploadSettings
 from embermq.archive.writer import ArchiveWriter
 from embermq.store.budgets import RetainedBudget
+from embermq.store.engines.disk import DiskStore
+from embermq.store.engines.opening import JournalSettings
 from embermq.store.interface import Store
-from embermq.store.journal import Journal
 from embermq.store.log.identity import LogIdentity, log_identity
 from embermq.store.log.reader import LogReader
-from embermq.store.opening import JournalSettings
 from support.log_samples import fill, open_log
 from support.store_contract import Engine
 
@@ -93,7 +93,7 @@ def engine_with(data: Path, place: str, settings: JournalSettings = KEPT, **opti
 
     def opener(call_soon: Callable[[Callable[[], None]], None], budgets: tuple[RetainedBudget, ...]) -> Store:
         upload = UploadSettings(place, check_s=0.05, retry_first_s=0.05, stop_s=90, **options)  # type: ignore[arg-type]
-        return Journal(data, call_soon, settings, archiver=Uploader(upload))
+        return DiskStore(data, call_soon, settings, archiver=Uploader(upload))
 
     return Engine(opener)
 

@@ -15,10 +15,10 @@ def trim_with_checkpoint(made: Recorder, near: int, scratch: Path) -> int:
     for group in made.whole:
         if group.first_offset + len(group) <= offset:
             state.apply(group)
-            timestamp_us = group.timestamps_us[-1]
+            timestamp_us = group.rows[-1].timestamp_us
     writer = CheckpointWriter(made.data / "log", offset, timestamp_us)
-    for record in state.view().records(timestamp_us):
-        writer.add(*record)
+    for row in state.view().rows(timestamp_us):
+        writer.add(row)
     writer.finish()
     state.close()
     made.log.trim(offset)

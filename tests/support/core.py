@@ -6,115 +6,82 @@ from queue import SimpleQueue
 
 from embermq.broker.access import Access, AllowAll, Grant, Identity
 from embermq.broker.admission import Refusal, ignore_refusal
+from embermq.broker.clock import Clock
+from embermq.broker.context import Context
 from embermq.broker.core import Core
 from embermq.broker.counters import Counters
-from embermq.broker.limits import SESSION_EXPIRY_MAX_S, Limits
-from embermq.broker.link import Link
-from embermq.broker.queues.outbound import Outbound
+from embermq.broker.delivery import RUN_MESSAGES_MAX
+from embermq.broker.limits import Limits
+from embermq.broker.outbound import Outbound
 from embermq.broker.retained_delivery import COMPARISONS_MAX
-from embermq.broker.session import Session
+from embermq.broker.session import ClientLink, Session
 from embermq.protocol.message_expiry import message_expires_us
 from embermq.protocol.packets import (
-    PUBACK,
-    PUBCOMP,
-    PUBREC,
-    PUBREL,
+    Acknowledgement,
     Connack,
     Connect,
     Delivery,
     Packet,
-    Puback,
-    Pubcomp,
     Publish,
-    Pubrec,
-    Pubrel,
     Suback,
     Subscribe,
     SubscriptionRequest,
     Will,
 )
 from embermq.protocol.reasons import ReasonCode
+from embermq.store.engines.disk import DiskStore
+from embermq.store.engines.memory import MemoryStore
+from embermq.store.engines.opening import JournalSettings
+from embermq.store.engines.retention import Archiver
 from embermq.store.interface import Store
-from embermq.store.journal import Journal
-from embermq.store.memory import MemoryStore
-from embermq.store.opening import JournalSettings
-from embermq.store.retention import Archiver
+from support.acknowledgements import singles
 from support.crashed_directory import copy_as_crashed
 from support.stores import ScriptedStore
 
-ACKNOWLEDGEMENTS: dict[int, Callable[[int, int], Packet]] = {
-    PUBACK: Puback,
-    PUBREC: Pubrec,
-    PUBREL: Pubrel,
-    PUBCOMP: Pubcomp,
-}
 
-
-class ScriptedLink(Link):
+class ScriptedLink(ClientLink):
     """What a client got, in order, until the test takes it."""
 
-    def __init__(self, room: int = 1_000_000, supervises_keep_alive: bool = False) -> None:
+    def __init__(self, room: int = 1_000_000, supervises_keep_alive: bool = False, is_v5: bool = False) -> None:
         super().__init__(supervises_keep_alive)
+        self.is_v5 = is_v5
         self.got: list[Packet] = []
         self.ids: list[tuple[int, ...]] = []  # the Subscription Identifiers of each message
         self.closed: ReasonCode | None = None
         self.closed_detail = ""
         self.room = room  # how many more messages the client takes before it is a slow reader
-        self.sent_in_runs = 0  # how many messages at QoS 1 and 2 came many at a time
+        self.runs: list[int] = []  # how many messages each call has brought
+        self.sent_in_runs = 0  # how many messages at QoS 1 and 2 came several at a time
+        self.run_max = 1_000_000  # how many messages at QoS 1 and 2 it takes at a time
         self.is_open = False
         self.is_held_back = False
-        self.takes_runs = False  # whether it takes retained messages at QoS 0 many at a time
-        self.runs: list[int] = []
         self.on_open: Callable[[], None] = lambda: None
 
-    def deliver(self, delivery: Delivery) -> bool:
-        qos, message = delivery.qos, delivery.message
-        if qos == 0 and self.room <= 0:
-            return False
-        self.room -= 1
-        self.ids.append(delivery.subscription_ids)
-        self.got.append(
-            Publish(message.topic_name, message.payload, qos, delivery.retain, delivery.dup, delivery.packet_id)
-        )
-        return True
+    def has_properties(self) -> bool:
+        return self.is_v5
 
-    def deliver_retained(self, topics: list[bytes], payloads: list[bytes], qos: int, packet_id: int) -> bool:
-        if qos:
-            messages = [Publish(topic.decode(), payload) for topic, payload in zip(topics, payloads, strict=True)]
-            return self._deliver_many(messages, qos, True, packet_id, ())
-        if self.takes_runs:
-            self.runs.append(len(topics))
-            for topic, payload in zip(topics, payloads, strict=True):
-                self.deliver(Delivery(Publish(topic.decode(), payload, 0, True), 0, True))
-        return self.takes_runs
+    def tells_reasons(self) -> bool:
+        return self.is_v5
 
-    def deliver_all(self, deliveries: list[Delivery]) -> int:
-        count = 0
-        for delivery in deliveries:
-            if not self.has_room() or not self.deliver(delivery):
+    def deliver(self, delivery: Delivery) -> int:
+        qos = delivery.qos
+        taken = 0
+        for message in delivery.unpacked():
+            is_full = self.room <= 0 if taken or not qos else False
+            if is_full or (qos and taken >= self.run_max):
                 break
-            count += 1
-        self.sent_in_runs += count
-        return count
+            self.room -= 1
+            self.ids.append(delivery.subscription_ids)
+            packet_id = delivery.packet_id + taken if qos else 0
+            self.got.append(Publish(message.topic_name, message.payload, qos, delivery.retain, delivery.dup, packet_id))
+            taken += 1
+        self.runs.append(taken)
+        if qos and taken > 1:
+            self.sent_in_runs += taken
+        return taken
 
-    def deliver_run(self, messages: list[Publish], qos: int, packet_id: int, ids: tuple[int, ...]) -> bool:
-        return self._deliver_many(messages, qos, False, packet_id, ids)
-
-    def _deliver_many(
-        self, messages: list[Publish], qos: int, retain: bool, packet_id: int, ids: tuple[int, ...]
-    ) -> bool:
-        if len(messages) > self.room:
-            return False
-        for number, message in enumerate(messages):
-            self.deliver(Delivery(message, qos, retain, False, packet_id + number, ids))
-        self.sent_in_runs += len(messages)
-        return True
-
-    def forward(self, message: Publish) -> bool:
-        return self.deliver(Delivery(message))
-
-    def acknowledge(self, packet_type: int, packet_id: int, reason: int) -> None:
-        self.got.append(ACKNOWLEDGEMENTS[packet_type](packet_id, reason))
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        self.got += singles([acknowledgement])
 
     def send(self, packet: Packet) -> None:
         self.got.append(packet)
@@ -175,7 +142,12 @@ class ScriptedAccess(Access):
 
 def new_session(client_id: str = "c") -> Session:
     """A session that belongs to no core."""
-    return Session(client_id, 0, Identity("", client_id), Outbound(None, 10, 10, Counters()))
+    return Session(client_id, 0, Identity("", client_id), Outbound(None, 10, Limits(), Counters(), Clock()))
+
+
+def new_context(limits: Limits | None = None) -> Context:
+    """What a part of a core needs that belongs to no core."""
+    return Context(MemoryStore(), AllowAll(), limits or Limits(), lambda: None)
 
 
 class Bench:
@@ -188,7 +160,7 @@ class Bench:
         access: Access | None = None,
         *,
         report_refusal: Callable[[Refusal], None] = ignore_refusal,
-        shortcuts: bool = True,
+        run_max: int = RUN_MESSAGES_MAX,
         comparisons_max: int = COMPARISONS_MAX,
         now_ms: int = 1_000_000,
         wake_in_us: Callable[[int, Callable[[], None]], None] | None = None,
@@ -196,6 +168,7 @@ class Bench:
     ) -> None:
         self.store = store if store is not None else MemoryStore()
         self.now_ms = now_ms
+        self.run_max = run_max
         self.store.begin_turn(now_ms * 1000)
         self.core = Core(
             self.store,
@@ -206,7 +179,7 @@ class Bench:
             "test",
             "seed",
             report_refusal=report_refusal,
-            shortcuts=shortcuts,
+            run_max=run_max,
             comparisons_max=comparisons_max,
             wake_in_us=wake_in_us,
             response_information=response_information,
@@ -230,12 +203,13 @@ class Bench:
         user: str = "",
     ) -> ScriptedLink:
         link = ScriptedLink(room)
+        link.run_max = self.run_max
         connect = Connect(
             client_id,
             clean,
             keep_alive_s,
             will,
-            session_expiry_s=expiry_s if expiry_s is not None else 0 if clean else SESSION_EXPIRY_MAX_S,
+            session_expiry_s=expiry_s if expiry_s is not None else 0 if clean else Limits().session_expiry_max_s,
             receive_maximum=receive_maximum,
         )
         self.core.connect(link, connect, Identity(user, client_id), "MQTT 3.1.1", "test")
@@ -345,7 +319,7 @@ class DiskBench(Bench):
         self.directory = directory
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         settings = settings or JournalSettings(durability="os")
-        self.journal = Journal(directory, self.calls.put, settings, archiver=archiver)
+        self.journal = DiskStore(directory, self.calls.put, settings, archiver=archiver)
         super().__init__(self.journal, limits, access, now_ms=now_ms)
 
     def commit(self) -> None:

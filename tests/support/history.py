@@ -6,19 +6,10 @@ from pathlib import Path
 from embermq.broker.access import Access
 from embermq.broker.history.stream import LIVE
 from embermq.broker.limits import Limits
-from embermq.protocol.packets import (
-    Delivery,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    SubscriptionRequest,
-)
-from embermq.store.opening import JournalSettings
-from embermq.store.retention import Archiver
+from embermq.protocol.packets import Acknowledgement, Delivery, Publish, Suback, Subscribe, SubscriptionRequest
+from embermq.store.engines.opening import JournalSettings
+from embermq.store.engines.retention import Archiver
+from support.acknowledgements import is_pubrel, puback, pubcomp, pubrec
 from support.core import DiskBench, ScriptedLink
 
 START_MS = 1_700_000_000_000
@@ -27,15 +18,14 @@ START_MS = 1_700_000_000_000
 class HistoryLink(ScriptedLink):
     """Keeps the properties of messages too."""
 
-    def __init__(self, room: int = 1_000_000) -> None:
-        super().__init__(room)
+    def __init__(self, room: int = 1_000_000, is_v5: bool = False) -> None:
+        super().__init__(room, is_v5=is_v5)
         self.properties: list[bytes] = []
 
-    def deliver(self, delivery: Delivery) -> bool:
-        is_sent = super().deliver(delivery)
-        if is_sent:
-            self.properties.append(delivery.message.properties)
-        return is_sent
+    def deliver(self, delivery: Delivery) -> int:
+        taken = super().deliver(delivery)
+        self.properties += [message.properties for message in delivery.messages[:taken]]
+        return taken
 
 
 class HistoryBench(DiskBench):
@@ -75,21 +65,21 @@ class HistoryBench(DiskBench):
     def is_live(self, link: ScriptedLink) -> bool:
         session = link.session
         assert session is not None
-        streams = session.history
-        return streams is not None and all(stream.state == LIVE for stream in streams.values())
+        streams = self.core.history.streams_of(session)
+        return bool(streams) and all(stream.state == LIVE for stream in streams)
 
     def acknowledge(self, link: ScriptedLink) -> list[bytes]:
         """Answer what a client got, until nothing more comes; returns the payloads, each message once."""
         payloads: list[bytes] = []
         while True:
-            answers: list[Puback | Pubrec | Pubcomp] = []
+            answers: list[Acknowledgement] = []
             for packet in link.take():
                 if isinstance(packet, Publish):
                     payloads.append(packet.payload)
                     if packet.qos:
-                        answers.append(Puback(packet.packet_id) if packet.qos == 1 else Pubrec(packet.packet_id))
-                elif isinstance(packet, Pubrel):
-                    answers.append(Pubcomp(packet.packet_id))
+                        answers.append(puback(packet.packet_id) if packet.qos == 1 else pubrec(packet.packet_id))
+                elif is_pubrel(packet):
+                    answers.append(pubcomp(packet.packet_id))
             if not answers:
                 return payloads
             self.send(link, *answers)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from embermq.lake.lake import LAKE_FORMAT
+
 NOTICED = datetime(2026, 1, 31, 14, 3, 7, tzinfo=UTC)
 _INSTANT = pa.timestamp("us", "UTC")
 _GAPS = pa.schema(
@@ -46,6 +48,7 @@ def write_small_lake(lake: Path) -> None:
     jobs = {"messages": {"offset": 4, "records": 3, "rate": 1.5}}
     progress = {"state": "stopped", "written": time.time(), "jobs": jobs}
     (lake / "_embermq" / "progress.json").write_text(json.dumps(progress))
+    (lake / "_embermq" / "lake.json").write_text(json.dumps({"format": LAKE_FORMAT}))
     for name, rows in (("messages", 3), ("retained_closed", 2)):
         write_deltalake(lake / name, pa.table({"offset": list(range(rows))}))
     write_gaps(lake, 1, "messages")

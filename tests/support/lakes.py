@@ -8,14 +8,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from embermq.instants import EPOCH
+from embermq.lake.lake import Lake
+from embermq.lake.logs.directory import DirectoryLog
+from embermq.lake.positions import Positions
+from embermq.lake.progress import JobProgress, write_progress
+from embermq.lake.schema import LOG, spark_sql
 from embermq.spark.jobs.catalog import JobSettings, all_jobs
 from embermq.spark.jobs.job import Batch, Job
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.positions import Positions
-from embermq.spark.lake.progress import JobProgress, write_progress
 from embermq.spark.lake.tables import create_table, read_table
-from embermq.spark.source.columns import SOURCE_SCHEMA
-from embermq.spark.source.logs.directory import DirectoryLog
 from support.recorded import START_US, Recorder
 
 
@@ -28,14 +28,14 @@ def new_lake(spark: SparkSession, directory: Path, *jobs: Job) -> Lake:
     lake = Lake(directory)
     lake.open()
     for job in jobs:
-        for name, schema in job.tables.items():
-            create_table(spark, lake, name, schema)
+        for table in job.tables:
+            create_table(spark, lake, table)
     return lake
 
 
 def records(spark: SparkSession, data: Path, job: Job, start: int, end: int) -> DataFrame:
     """What a batch from one offset to another is for a job."""
-    types = {field.name: field.dataType.simpleString() for field in SOURCE_SCHEMA.fields} | {"flags": "tinyint"}
+    types = {column.name: spark_sql(column.type) for column in LOG.columns}
     reader = (
         spark.read.format("embermq")
         .schema(", ".join(f"{name} {types[name]}" for name in job.columns))
@@ -52,7 +52,7 @@ def feed(spark: SparkSession, lake: Lake, data: Path, job: Job, edges: Iterable[
     """Apply the batches between neighbouring offsets."""
     positions = Positions(lake, DirectoryLog(data))
     for start, end in pairwise(edges):
-        job.apply(Batch(records(spark, data, job, start, end), end - 1, EPOCH), lake)
+        job.apply(Batch(records(spark, data, job, start, end), end - 1, EPOCH, is_small=True), lake)
         positions.save({job.name: end}, {})
 
 

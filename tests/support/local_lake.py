@@ -10,9 +10,9 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from embermq.instants import EPOCH
-from embermq.spark.lake.lake import Lake
-from embermq.spark.lake.positions import Positions
-from embermq.spark.source.logs.directory import DirectoryLog
+from embermq.lake.lake import Lake
+from embermq.lake.logs.directory import DirectoryLog
+from embermq.lake.positions import Positions
 from support.recorded import Recorder
 
 INSTANT = pa.timestamp("us", "UTC")

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import aiohttp
-import numpy as np
 
 from embermq.http.resources.log_blocks import COUNT
+from embermq.store.log.entries import Entries, first_mismatch
 from embermq.store.log.reader import LogReader
-from embermq.store.log.segments import ENTRY_BYTES, INDEX_DTYPE, first_mismatch
+from embermq.store.segment import ENTRY_BYTES
 
 
 async def bytes_of(session: aiohttp.ClientSession, url: str, **query: int) -> bytes:
@@ -22,12 +22,12 @@ async def all_blocks(session: aiohttp.ClientSession, url: str, start: int, end: 
     while start < end:
         data = await bytes_of(session, f"{url}/api/v1/log/blocks", from_offset=start, to_offset=end, **query)
         (count,) = COUNT.unpack_from(data)
-        entries = np.frombuffer(data, INDEX_DTYPE, count, COUNT.size)
+        entries = Entries(data[COUNT.size : COUNT.size + count * ENTRY_BYTES])
         blocks = data[COUNT.size + count * ENTRY_BYTES :]
-        assert int(entries["first_offset"][0]) <= start < int(entries["first_offset"][0] + entries["records"][0])
-        assert len(blocks) == int(entries["total_bytes"].sum())
+        assert entries.first_offset(0) <= start < entries.next_offset(0)
+        assert len(blocks) == sum(entries.total_bytes(number) for number in range(count))
         assert first_mismatch(blocks, entries, True) is None
-        start = int(entries["first_offset"][-1] + entries["records"][-1])
+        start = entries.next_offset()
         gathered += blocks
         answers += 1
     return gathered, answers

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from embermq.store.log.blocks import Record
-from embermq.store.log.records import Group, Kind
+from embermq.store.log.blocks import SECTION_BYTES_MAX, Block, BlockHeader, block_of, read_header
 from embermq.store.log.writer import Log
+from embermq.store.rows import Group, Kind, LogRow
 
 TESTS = Path(__file__).parent.parent
 """Where another process finds `support`."""
@@ -50,23 +50,10 @@ def fill(log: Log, sizes: Sequence[int], now_us: int = NOW_US) -> list[Row]:
 
 
 def rows_of(group: Group) -> list[Row]:
-    offsets = range(group.first_offset, group.first_offset + len(group))
-    return list(
-        zip(
-            offsets,
-            group.timestamps_us,
-            group.kinds,
-            group.flags,
-            group.topics,
-            group.payloads,
-            group.client_ids,
-            group.properties,
-            strict=True,
-        )
-    )
+    return [row_of(row) for row in group.rows]
 
 
-def row_of(record: Record) -> Row:
+def row_of(record: LogRow) -> Row:
     return (
         record.offset,
         record.timestamp_us,
@@ -99,3 +86,21 @@ def block_positions(directory: Path, segment: int = 0) -> Iterator[tuple[int, in
     for number in range(index.count):
         entry = index.entry(number)
         yield entry.position, entry.position + entry.total_bytes
+
+
+def read_many(log: Log, offsets: Sequence[int]) -> list[LogRow]:
+    """The records at some offsets; those that are not there are left out."""
+    return [record for record in map(log.read, offsets) if record is not None]
+
+
+def encode_block(group: Group, bytes_max: int = SECTION_BYTES_MAX) -> tuple[BlockHeader, bytearray]:
+    """A group as one block: its header, and all its bytes."""
+    block = block_of(group, bytes_max)
+    header = read_header(block)
+    assert header is not None
+    return header, block
+
+
+def read_block(data: bytes | bytearray) -> Group:
+    """The group that `encode_block` was given."""
+    return Block(data).group()

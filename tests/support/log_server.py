@@ -16,7 +16,7 @@ from embermq.http.catalog import OPERATIONS
 from embermq.http.listener import HttpListener
 from embermq.http.service import Service
 from embermq.http.tcp_login import TcpLogin
-from embermq.store.memory import MemoryStore
+from embermq.store.engines.memory import MemoryStore
 from embermq.transport.server import Server
 
 TOKEN = "ember_of-a-test"

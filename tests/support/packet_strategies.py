@@ -14,11 +14,7 @@ from embermq.protocol.packets import (
     Packet,
     Pingreq,
     Pingresp,
-    Puback,
-    Pubcomp,
     Publish,
-    Pubrec,
-    Pubrel,
     Suback,
     Subscribe,
     SubscriptionRequest,
@@ -27,6 +23,7 @@ from embermq.protocol.packets import (
     Will,
 )
 from embermq.protocol.reasons import ReasonCode
+from support.acknowledgements import puback, pubcomp, pubrec, pubrel
 
 texts: Final = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
 # Few letters, so that names and filters meet; the empty level and the level of a `$` topic are among them.
@@ -82,7 +79,7 @@ def connects(draw: st.DrawFn) -> Connect:
     )
 
 
-_acks: Final = [st.builds(ack, packet_ids) for ack in (Puback, Pubrec, Pubrel, Pubcomp)]
+_acks: Final = [st.builds(ack, packet_ids) for ack in (puback, pubrec, pubrel, pubcomp)]
 _requests: Final = st.builds(SubscriptionRequest, topic_filters, qos_levels)
 _refusals: Final = [
     ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,

@@ -5,7 +5,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from embermq.protocol.mqtt import properties as codec
-from embermq.protocol.mqtt.readers_v5 import WirePublish
+from embermq.protocol.mqtt.readers import WirePublish
 from embermq.protocol.packets import (
     Auth,
     Connack,
@@ -14,11 +14,7 @@ from embermq.protocol.packets import (
     Packet,
     Pingreq,
     Pingresp,
-    Puback,
-    Pubcomp,
     Publish,
-    Pubrec,
-    Pubrel,
     Suback,
     Subscribe,
     SubscriptionRequest,
@@ -26,6 +22,7 @@ from embermq.protocol.packets import (
     Unsubscribe,
     Will,
 )
+from support.acknowledgements import puback, pubcomp, pubrec, pubrel
 from support.packet_strategies import packet_ids, payloads, qos_levels, texts, topic_filters, topic_names
 from support.properties_v5 import CLIENT_DISCONNECT_CODES, REASON_CODES
 
@@ -105,7 +102,7 @@ def _connects(draw: st.DrawFn) -> Connect:
 
 _acks: Final = [
     st.builds(ack, packet_ids, st.sampled_from(REASON_CODES[name]))
-    for ack, name in ((Puback, "PUBACK"), (Pubrec, "PUBREC"), (Pubrel, "PUBREL"), (Pubcomp, "PUBCOMP"))
+    for ack, name in ((puback, "PUBACK"), (pubrec, "PUBREC"), (pubrel, "PUBREL"), (pubcomp, "PUBCOMP"))
 ]
 
 

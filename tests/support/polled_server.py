@@ -10,12 +10,12 @@ from embermq.broker.access import AllowAll
 from embermq.broker.limits import Limits
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Packet
-from embermq.store.memory import MemoryStore
+from embermq.store.engines.memory import MemoryStore
 from embermq.transport.server import Server
+from embermq.transport.sockets.interface import CLOSED
 from embermq.transport.sockets.poll import EVENTS_MAX, Poll
 from embermq.transport.sockets.stream_socket import StreamSocket
-from embermq.transport.sockets.watched import CLOSED
-from embermq.transport.stream import StreamConnection
+from support.transports import connection_of
 
 TIMEOUT_S = 5.0
 PEER = ("127.0.0.1", 1883)
@@ -56,7 +56,7 @@ class Pair:
         served.setblocking(False)
         served.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)  # so that little fills it
         self._poll = poll
-        self.connection = StreamConnection(server)
+        self.connection = connection_of(server)
         self.stream = StreamSocket(poll, served.detach(), PEER, self.connection)
         poll.add(self.stream)
         self.connection.connection_made(self.stream)

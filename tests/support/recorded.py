@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from embermq.store.log.records import RETAIN_FLAG, Group, Kind
 from embermq.store.log.writer import Log
+from embermq.store.rows import RETAIN_FLAG, Group, Kind
 
 START_US = 1_700_000_000_000_000
 

@@ -26,13 +26,23 @@ class ServerEnded(Exception):
 class ServerProcess:
     """One server at a time on one directory; `start` it again after it was killed."""
 
-    def __init__(self, directory: Path, log_path: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        log_path: Path,
+        settings: dict[str, str] | None = None,
+        config: Path | None = None,
+        ember: tuple[str, ...] = EMBER,
+    ) -> None:
         """`settings` as `{"store.segment_bytes": "1048576"}`. All that the servers log is gathered in `log_path`."""
+        self._ember = ember
         self._directory = directory
         self._log_path = log_path
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("EMBERMQ_")}
         for name, value in (settings or {}).items():
             self._environment["EMBERMQ_" + name.replace(".", "__").upper()] = value
+        if config is not None:
+            self._environment["EMBERMQ_CONFIG"] = str(config)
         self.process: subprocess.Popen[str] | None = None
         self.port = 0
         self.http_port = 0
@@ -52,7 +62,7 @@ class ServerProcess:
         assert self.process is None
         with self._log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [*EMBER, "serve", "--port", "0", "--data", str(self._directory)],
+                [*self._ember, "serve", "--port", "0", "--data", str(self._directory)],
                 env=self._environment,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -117,7 +127,7 @@ class ServerProcess:
     def refused(self) -> str:
         """Start it where it must not start: its one sentence, after an exit with code 2."""
         ended = subprocess.run(
-            [*EMBER, "serve", "--port", "0", "--data", str(self._directory)],
+            [*self._ember, "serve", "--port", "0", "--data", str(self._directory)],
             env=self._environment,
             capture_output=True,
             text=True,

@@ -5,6 +5,8 @@ from random import Random
 import pytest
 
 from embermq.protocol import packets as core
+from embermq.protocol.sn.connection import VirtualConnection
+from embermq.protocol.sn.engine import Engine
 from embermq.protocol.sn.events import (
     ClientLost,
     ClientWritable,
@@ -12,18 +14,15 @@ from embermq.protocol.sn.events import (
     Event,
     PacketReceived,
     RuleViolation,
-    SendDatagram,
     SessionlessPublish,
     WillChange,
 )
-from embermq.protocol.sn.session.connection import VirtualConnection
-from embermq.protocol.sn.session.engine import Engine
 from embermq.protocol.sn.settings import SnSettings
-from embermq.protocol.sn.wire import packets as sn
-from embermq.protocol.sn.wire.decode import decode
-from embermq.protocol.sn.wire.encode import encode
+from embermq.protocol.sn.wire.codec import decode, encode
 from embermq.protocol.sn.wire.layouts import Profile
 from embermq.protocol.sn.wire.profiles import PROFILES, V12, A, B, W
+from support import sn_packets as sn
+from support.acknowledgements import is_pubrec, is_pubrel
 
 ALL = pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 TWO = pytest.mark.parametrize("profile", [A, B], ids=lambda profile: profile.name)
@@ -36,7 +35,7 @@ class Harness:
     """Packets in, packets out; `events` keeps what the core would hear."""
 
     def __init__(self, **options: object) -> None:
-        self.engine = Engine(SnSettings(**options), Random(7))  # type: ignore[arg-type]  # named by the test
+        self.engine = Engine(SnSettings(**options), Random(7), lambda: self.now_ms)  # type: ignore[arg-type]  # named by the test
         self.now_ms = 1_000_000
         self.events: list[Event] = []
         self.sent: list[tuple[object, bytes]] = []
@@ -61,42 +60,39 @@ class Harness:
         return self._carry_out(self.engine.take_events())
 
     def _carry_out(self, events: list[Event]) -> list[bytes]:
-        sent: list[bytes] = []
         while events:
             for event in events:
-                if isinstance(event, SendDatagram):
-                    sent.append(event.datagram)
-                    self.sent.append((event.address, event.datagram))
-                    continue
                 self.events.append(event)
                 if isinstance(event, ConnectRequest):
                     older = self.open.get(event.connect.client_id)
                     if older is not None:
-                        older.close(0 if event.sleeper is older else 0x8E, self.now_ms)
+                        older.close(0 if event.sleeper is older else 0x8E)
                     self.open[event.connect.client_id] = event.connection
-                    event.connection.send(core.Connack(self.session_present), self.now_ms)
-                    event.connection.opened(self.now_ms)
+                    event.connection.send(core.Connack(self.session_present))
+                    event.connection.opened()
                 elif isinstance(event, RuleViolation):
-                    event.connection.close(event.error.reason, self.now_ms)
+                    event.connection.close(event.error.reason)
                 elif isinstance(event, PacketReceived):
                     self._answer(event)
             events = self.engine.take_events()
-        return sent
+        sent = self.engine.data_to_send()
+        self.sent += [(address, datagram) for datagram, address in sent]
+        return [datagram for datagram, _ in sent]
 
     def _answer(self, event: PacketReceived) -> None:
         connection, packet = event.connection, event.packet
         if isinstance(packet, core.Subscribe):
-            connection.send(core.Suback(packet.packet_id, [packet.requests[0].qos]), self.now_ms)
+            connection.send(core.Suback(packet.packet_id, [packet.requests[0].qos]))
         elif isinstance(packet, core.Unsubscribe):
-            connection.send(core.Unsuback(packet.packet_id, [0]), self.now_ms)
+            connection.send(core.Unsuback(packet.packet_id, [0]))
         elif isinstance(packet, core.Publish) and packet.qos:
-            connection.acknowledge(3 + packet.qos, packet.packet_id, 0, self.now_ms)
-        elif isinstance(packet, core.Pubrel):
-            connection.acknowledge(7, packet.packet_id, 0, self.now_ms)
-        elif isinstance(packet, core.Pubrec) and packet.reason < 0x80:
-            connection.acknowledge(6, packet.packet_id, 0, self.now_ms)
+            connection.acknowledge(core.Acknowledgement(3 + packet.qos, packet.packet_id))
+        elif is_pubrel(packet):
+            connection.acknowledge(core.Acknowledgement(core.PUBCOMP, packet.packet_id))
+        elif is_pubrec(packet) and packet.reason < 0x80:
+            connection.acknowledge(core.Acknowledgement(core.PUBREL, packet.packet_id))
         elif isinstance(packet, core.Disconnect):
-            connection.close(0, self.now_ms)
+            connection.close(0)
 
     # -- shorthand ---------------------------------------------------------------------------------------------------
 
@@ -105,7 +101,7 @@ class Harness:
     ) -> VirtualConnection:
         """A connected client."""
         version = profile.version
-        connect = sn.Connect(client_id, version=version, **options)  # type: ignore[arg-type]  # named by the test
+        connect = sn.connect(client_id, version=version, **options)  # type: ignore[arg-type]  # named by the test
         self.feed(encode(connect, profile), address)
         return self.connection()
 
@@ -117,7 +113,7 @@ class Harness:
         self, connection: VirtualConnection, topic_name: str, payload: bytes = b"x", qos: int = 0, packet_id: int = 0
     ) -> list[sn.SnPacket]:
         """The core hands over a message; returns the packets that leave."""
-        connection.deliver(core.Delivery(core.Publish(topic_name, payload, qos), qos, packet_id=packet_id), self.now_ms)
+        connection.deliver(core.Delivery([core.Publish(topic_name, payload, qos)], qos, packet_id=packet_id))
         return [decode(data, connection.peer.profile) for data in self.settle()]
 
     def ask(self, connection: VirtualConnection, packet: sn.SnPacket) -> list[sn.SnPacket]:
@@ -131,12 +127,12 @@ class Harness:
 
     def will_dialogue(self, clean: bool, topic: str, message: bytes = b"bye") -> core.Will | None:
         """CONNECT with a will, as 1.2 asks for it; an empty topic deletes it. Returns the will that the core gets."""
-        connect = sn.Connect("dev1", clean, version=1, will_flag=True, keep_alive_s=len(self.sent) + 1)
+        connect = sn.connect("dev1", clean, version=1, will_flag=True, keep_alive_s=len(self.sent) + 1)
         assert self.feed(encode(connect, V12)) == [bytes.fromhex("02 06")]
-        answer = self.feed(encode(sn.WillTopic(topic, 1, True), V12))
+        answer = self.feed(encode(sn.will_topic(topic, 1, True), V12))
         if topic:
             assert answer == [bytes.fromhex("02 08")]
-            answer = self.feed(encode(sn.WillMsg(message), V12))
+            answer = self.feed(encode(sn.will_message(message), V12))
         assert answer == [bytes.fromhex("03 05 00")]
         return self.connects()[-1].will
 
@@ -169,8 +165,8 @@ def registered(
 ) -> list[sn.SnPacket]:
     """Answer the one REGISTER; returns what follows."""
     register = one(packets)
-    assert isinstance(register, sn.Register)
-    return harness.ask(connection, sn.Regack(register.packet_id, register.topic_alias, reason))
+    assert register.kind == sn.REGISTER
+    return harness.ask(connection, sn.regack(register.packet_id, register.topic_alias, reason))
 
 
 def fall_asleep(
@@ -178,20 +174,20 @@ def fall_asleep(
 ) -> None:
     """Let a client sleep, as its profile has it."""
     if connection.peer.profile.sleeps_by_disconnect:
-        answer = harness.ask(connection, sn.Disconnect(session_expiry_s=seconds, retain_aliases=retain_aliases))
-        assert answer == [sn.Disconnect()]
+        answer = harness.ask(connection, sn.disconnect(session_expiry_s=seconds, retain_aliases=retain_aliases))
+        assert answer == [sn.disconnect()]
     else:
-        assert harness.ask(connection, sn.Sleepreq(9, seconds, retain_aliases)) == [sn.Sleepresp(9)]
+        assert harness.ask(connection, sn.sleepreq(9, seconds, retain_aliases)) == [sn.sleepresp(9)]
 
 
-def ping_of(connection: VirtualConnection, packet_id: int = 5) -> sn.Pingreq:
+def ping_of(connection: VirtualConnection, packet_id: int = 5) -> sn.SnPacket:
     """The PINGREQ by which a sleeping client wakes."""
     profile = connection.peer.profile
-    return sn.Pingreq(0 if profile in (V12, W) else packet_id, "" if profile is B else connection.client_id)
+    return sn.pingreq(0 if profile in (V12, W) else packet_id, "" if profile is B else connection.client_id)
 
 
-def pingresp(profile: Profile, remaining: int, packet_id: int = 5) -> sn.Pingresp:
+def pingresp(profile: Profile, remaining: int, packet_id: int = 5) -> sn.SnPacket:
     """The PINGRESP that sends a client back to sleep."""
     if profile is V12:
-        return sn.Pingresp()
-    return sn.Pingresp(0 if profile is W else packet_id, remaining)
+        return sn.pingresp()
+    return sn.pingresp(0 if profile is W else packet_id, remaining)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
-from embermq.store.log.records import RETAIN_FLAG, Group, Kind
+from embermq.store.rows import RETAIN_FLAG, Group, Kind
+from embermq.store.state.changes import OFFSET_MAX, Change
 from embermq.store.state.rocks import open_database
 from embermq.store.state.state import State
 
@@ -20,6 +21,17 @@ def write(state: State, *messages: tuple[bytes, bytes]) -> None:
     for topic, payload in messages:
         retained(group, topic, payload, 1_000 + group.first_offset)
     state.apply(group)
+
+
+def changes_as_of(state: State, topic_filter: str, limit: int, instant_us: int) -> list[Change]:
+    """The changes of all messages that were retained at an instant, found `limit` topics at a time."""
+    found: list[Change] = []
+    after_key, is_done = b"", False
+    while not is_done:
+        made = state.history.changes_as_of(topic_filter, after_key, instant_us, OFFSET_MAX, limit)
+        found += made.changes
+        after_key, is_done = made.after_key, made.is_done
+    return found
 
 
 class WrappedDatabase:

@@ -11,10 +11,17 @@ from embermq.broker.limits import Limits
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.packets import Connect, Packet, Publish, Subscribe, SubscriptionRequest
+from embermq.store.engines.memory import MemoryStore
 from embermq.store.interface import Store
-from embermq.store.memory import MemoryStore
+from embermq.transport.listener import Listener
 from embermq.transport.server import GROUP_BYTES_MAX, Server
 from embermq.transport.stream import StreamConnection
+from support.acknowledgements import singles
+
+
+def connection_of(server: Server, listener: Listener | None = None) -> StreamConnection:
+    """A new connection to a listener, or to a plain one with the rules of the server."""
+    return StreamConnection(server, listener or Listener(kind="tcp", limits=server.limits, access=server.access))
 
 
 class Peer:
@@ -24,13 +31,13 @@ class Peer:
     `writes` are the parts that were written since the last `packets`; `ended` is how the server ended the connection.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, listener: Listener | None = None) -> None:
         self.reads = True
         self.is_read_from = True
         self.writes: list[bytes] = []
         self.unread_bytes = 0
         self.ended = ""
-        self.connection = StreamConnection(server)
+        self.connection = connection_of(server, listener)
         self.connection.connection_made(self)
 
     # -- the transport ---------------------------------------------------------------------------------------------
@@ -89,7 +96,7 @@ class Peer:
         """What was sent to the client since the last time."""
         found = Decoder(1 << 28, server=False).feed(b"".join(self.writes))
         self.writes.clear()
-        return found
+        return singles(found)
 
     def messages(self) -> list[Publish]:
         return [packet for packet in self.packets() if isinstance(packet, Publish)]

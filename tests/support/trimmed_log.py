@@ -5,9 +5,11 @@ from pathlib import Path
 
 from embermq.protocol.packets import Publish, SubscriptionRequest, Will
 from embermq.store.budgets import RetainedBudget
+from embermq.store.engines.disk import DiskStore
+from embermq.store.engines.opening import JournalSettings
 from embermq.store.interface import Store
-from embermq.store.journal import Journal
-from embermq.store.opening import JournalSettings
+from embermq.store.records import Disconnected, SessionEnded, Subscribed, WillSet
+from support.store_calls import open_session, open_shared_queue, retained_scan
 from support.store_contract import Engine
 
 SETTINGS = JournalSettings(durability="os", segment_bytes=16 * 1024, retention_bytes=64 * 1024)
@@ -17,7 +19,7 @@ STEP_US = 20_000_000
 
 def open_journal(data: Path, settings: JournalSettings = SETTINGS) -> Engine:
     def opener(call_soon: Callable[[Callable[[], None]], None], budgets: tuple[RetainedBudget, ...]) -> Store:
-        return Journal(data, call_soon, settings)
+        return DiskStore(data, call_soon, settings)
 
     return Engine(opener)
 
@@ -45,11 +47,11 @@ def fill_trimmed(data: Path) -> None:
     engine.turn()
     for number in range(20):
         engine.publish(f"old/{number}", b"from the beginning %d" % number)
-    session = store.open_session("device", "user", 3_600)
-    other = store.open_session("other", "", 60)
-    store.append_subscribed("device", session.session_id, SubscriptionRequest("a/#", 1, subscription_id=7), 1, True)
-    store.append_will("device", session.session_id, "user", Will("will", b"gone", 1, True, 30, b""))
-    queue_id, shared = store.open_shared_queue("$share/group/a/#")
+    session = open_session(store, "device", "user", 3_600)
+    other = open_session(store, "other", "", 60)
+    store.append(Subscribed("device", session.session_id, SubscriptionRequest("a/#", 1, subscription_id=7), True))
+    store.append(WillSet("device", session.session_id, "user", Will("will", b"gone", 1, True, 30, b"")))
+    queue_id, shared = open_shared_queue(store, "$share/group/a/#")
     assert queue_id and session.queue is not None
     received = Publish("a/2", b"exactly once", 2, packet_id=77)
     store.append_publish(received, "device", session.session_id)
@@ -68,8 +70,8 @@ def fill_trimmed(data: Path) -> None:
     session.queue.acknowledge(1)
     engine.publish("old/3", b"")
     engine.publish("old/4", b"replaced")
-    store.append_disconnected("device", session.session_id, "gone", 3)
-    store.end_session(other.session_id, "other")
+    store.append(Disconnected("device", session.session_id, "gone", 3))
+    store.append(SessionEnded(other.session_id, "other"))
     engine.commit()
     store.close()
 
@@ -78,14 +80,14 @@ def everything(data: Path, instants: int = 40) -> object:
     """All that a store says about its directory, the past included."""
     engine = open_journal(data)
     journal = engine.store
-    assert isinstance(journal, Journal)
+    assert isinstance(journal, DiskStore)
     journal.begin_turn(1)
-    end_us = max(retained.timestamp_us for retained in journal.retained_scan("#", "", 100_000)) + 1
+    end_us = max(retained.timestamp_us for retained in retained_scan(journal, "#", "", 100_000)) + 1
     past: list[object] = []
     for number in range(1, instants + 1):
         instant_us = end_us * number // instants
         try:
-            found = journal.retained_as_of("#", "", 100_000, instant_us)
+            found = journal.history.as_of("#", "", 100_000, instant_us)
             past.append([(r.topic_name, r.payload, r.offset, r.timestamp_us) for r in found])
         except Exception as error:
             past.append(str(error))
@@ -97,17 +99,17 @@ def everything(data: Path, instants: int = 40) -> object:
             [(p.topic_filter, p.qos, p.before_offset, p.after_topic_name) for p in saved.positions],
             [repr(delivery) for delivery in saved.queue.read(0, 1_000)] if saved.queue else None,
         )
-        for saved in journal.sessions()
+        for saved in journal.sessions.load()
     ]
     shared = [
         (saved.queue_id, saved.share_filter, saved.queue.acknowledged(), saved.queue.last())
-        for saved in journal.shared_queues()
+        for saved in journal.sessions.shared_queues()
     ]
-    wills = [(saved.client_id, saved.user_name, repr(saved.will), saved.ended_us) for saved in journal.wills()]
+    wills = [(saved.client_id, saved.user_name, repr(saved.will), saved.ended_us) for saved in journal.sessions.wills()]
     retained = [
         (r.topic_name, r.payload, r.qos, r.properties, r.offset, r.timestamp_us, r.client_id)
-        for r in journal.retained_scan("#", "", 100_000)
+        for r in retained_scan(journal, "#", "", 100_000)
     ]
-    totals = journal.retained_totals()
+    totals = journal.retained.totals()
     journal.close()
     return retained, past, sessions, shared, wills, totals

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from embermq.archive.uploader import Uploader, UploadSettings
+from embermq.store.engines.retention import Archiver
 from embermq.store.history.trimmed import TrimmedLog
-from embermq.store.retention import Archiver
 
 
 class WrappedUploader(Archiver):

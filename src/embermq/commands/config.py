@@ -19,10 +19,8 @@ def sample() -> None:
 @app.command()
 def check(file: Annotated[Path, typer.Argument(help="The settings file.")]) -> None:
     """Check a settings file, the environment, and the files that they name, without starting anything."""
-    from embermq.commands.options import check_pipeline_tables
     from embermq.config import load
     from embermq.embed import Broker
 
     Broker.from_settings(load(file)).check()
-    check_pipeline_tables(file)
     print(f"{file}: all settings are valid")

@@ -26,7 +26,7 @@ def errors_as_sentences() -> Iterator[None]:
 
     An output that is closed early, as by `| head`, is no error.
     """
-    from embermq.spark.errors import PipelineError
+    from embermq.lake.errors import PipelineError
     from embermq.store.errors import StoreError
     from embermq.store.log.errors import LogCorrupt
 

@@ -1,4 +1,4 @@
-"""Options that several commands share: directories, past instants, the pipeline's settings, a progress bar.
+"""Options that several commands share: the settings file, directories, past instants, a progress bar.
 
 Owns: how such an option is read and shown, and the sentence for a value that cannot be used.
 """
@@ -7,14 +7,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import typer
 
 from embermq.errors import ConfigError
 from embermq.instants import EXPECTED, instant_us
+
+DEFAULT_LAKE: Final = "the settings' pipeline.lake"
+
+SHOWN_AGAIN_S: Final = 0.1
 
 Step = Callable[[int, int], None]
 """How much is done, and of how much; 0 if that is not known."""
@@ -24,7 +27,7 @@ def named_directory(name: str) -> Callable[[str | Path], Path]:
     """Reads the directory that an option or argument of this name was given."""
 
     def read(text: str | Path) -> Path:
-        from embermq.spark.errors import is_url
+        from embermq.lake.errors import is_url
 
         if text == "":
             raise ConfigError(f"{name}: expected a directory, not ''")
@@ -40,12 +43,25 @@ def directory_option(name: str, help: str, default: str | bool = True) -> Any:
     return typer.Option(name, parser=named_directory(name), metavar="DIR", show_default=default, help=help)
 
 
+def config_option(help: str) -> Any:
+    """The option --config. Without it the settings file is looked for where one usually is."""
+
+    def find(given: Path | None) -> Path | None:
+        from embermq.config import found_file
+
+        return given if given is not None else found_file()
+
+    return typer.Option(
+        "--config", envvar="EMBERMQ_CONFIG", callback=find, show_default="ember.toml, if there is one", help=help
+    )
+
+
 def lake_option(help: str, default: str | bool = True) -> Any:
     """The option --lake: a directory, or a URL of a scheme that a lake can have, as text. `default` as above."""
 
     def read(text: str | Path) -> str:
-        from embermq.spark.errors import LakeError
-        from embermq.spark.lake.lake import Lake
+        from embermq.lake.errors import LakeError
+        from embermq.lake.lake import Lake
 
         if str(text) == "":
             raise ConfigError("--lake: expected a directory or a URL, not ''")
@@ -69,38 +85,25 @@ def past_instant_us(option: str, text: str) -> int:
     return asked_us
 
 
-def check_pipeline_tables(config: Path, lake: Path | str | None = None) -> None:
-    """ConfigError if the pipeline would refuse the typed tables of a file, or those that a lake has would not fit them.
-
-    Not checked where Spark is not installed.
-    """
-    if find_spec("pyspark") is None:
-        return
-    from embermq.spark.errors import PipelineError
-    from embermq.spark.jobs.maintenance_settings import read_maintenance
-    from embermq.spark.jobs.typed_tables import check_typed_tables, read_typed_tables
-    from embermq.spark.lake.lake import Lake
-
-    try:
-        read_maintenance(config)
-        if lake is None or not Lake(lake).is_local:  # at a URL the pipeline itself checks them
-            read_typed_tables(config)
-        else:
-            check_typed_tables(config, Lake(lake))
-    except PipelineError as error:
-        raise ConfigError(str(error)) from None
-
-
 @contextmanager
 def bar(title: str, unit: str = "") -> Iterator[Step]:
-    """A progress bar inside the context; it appears with the first step, and only on a terminal."""
+    """A line that says how far something is; it appears with the first step, only on a terminal, and is gone at the
+    end."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    shown_s = 0.0
 
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as progress:
-        task = progress.add_task(title, total=None, visible=False)
-        yield lambda done, total: progress.update(task, completed=done, total=total or None, visible=True)
+    def step(done: int, total: int) -> None:
+        nonlocal shown_s
+        now_s = time.monotonic()
+        if now_s - shown_s >= SHOWN_AGAIN_S or done == total:
+            shown_s = now_s
+            of_all = f" of {total:,}, {100 * done // total} %" if total else ""
+            print(f"\r\033[K{title} {done:,}{of_all} {unit}".rstrip(), end="", file=sys.stderr, flush=True)
+
+    try:
+        yield step
+    finally:
+        if shown_s:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

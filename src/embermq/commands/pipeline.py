@@ -14,16 +14,21 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from embermq.commands import pipeline_queries
-from embermq.commands.cluster.log_location import ArchiveAddress, CaFile, LogData, Server, TokenFile, log_location
+from embermq.commands.cluster.log_location import (
+    ArchiveAddress,
+    CaFile,
+    LogData,
+    Server,
+    TokenFile,
+    default_data,
+    log_location,
+)
 from embermq.commands.cluster.submit import submit
-from embermq.commands.options import directory_option
+from embermq.commands.options import config_option, directory_option
 from embermq.commands.output import Json, json_line, print_table, printable
 from embermq.commands.pipeline_queries import (
-    DATA,
-    LAKE,
     LOCAL,
     KnownLake,
-    LakePlace,
     Master,
     errors_as_sentences,
     known_data,
@@ -34,13 +39,18 @@ from embermq.commands.server_access.target import Config
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
+    from embermq.lake.logs.location import LogLocation
+    from embermq.lake.progress import JobProgress
+    from embermq.lake.settings import PipelineSettings
     from embermq.spark.jobs.catalog import JobSettings
-    from embermq.spark.lake.progress import JobProgress
     from embermq.spark.queries.registration import SchemaName
-    from embermq.spark.source.logs.location import LogLocation
 
 app = typer.Typer(help="The log as tables on Spark: run the pipeline, query its tables.", no_args_is_help=True)
 
+KnownMaster = Annotated[
+    str | None,
+    typer.Option(show_default="pipeline.master", help="Where Spark runs: local[*], or the URL of a cluster."),
+]
 KnownData = Annotated[
     Path | None,
     directory_option("--data", "The server's data directory.", "the settings', or what the tables were made from"),
@@ -61,51 +71,73 @@ def run(
     server: Server = None,
     token_file: TokenFile = None,
     ca_file: CaFile = None,
-    lake_place: LakePlace = LAKE,
+    lake_place: KnownLake = None,
     once: Annotated[
         bool, typer.Option("--once/--continuous", help="Stop where the log ends now, or go on with new records.")
     ] = False,
-    master: Master = LOCAL,
-    config: Annotated[
-        Path | None,
-        typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file, TOML: section pipeline, typed tables."),
-    ] = None,
+    master: KnownMaster = None,
+    config: Annotated[Path | None, config_option("Settings file, TOML: section pipeline, typed tables.")] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only this job (messages, retained, ...); repeatable.")] = None,
     rebuild: Annotated[
         list[str] | None,
         typer.Option(metavar="TABLE", help="Build this typed table, or topic_stats, again from the log; repeatable."),
     ] = None,
-    memory: Annotated[str, typer.Option(help="The most memory for Java's objects, as in 1g.")] = "1g",
+    memory: Annotated[
+        str | None, typer.Option(show_default="pipeline.memory", help="The most memory for Java's objects, as in 1g.")
+    ] = None,
     fresh: Annotated[
-        str, typer.Option(metavar="TIME", help="How old rows may be when they can be read, where the cost allows it.")
-    ] = "10s",
-    records: Annotated[int, typer.Option(min=1, help="The most records that one batch takes.")] = 1_000_000,
-    window: Annotated[str, typer.Option(help="The length of a window of topic_stats.")] = "5 minutes",
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            show_default="pipeline.fresh_s",
+            help="How old rows may be when they can be read, where the cost allows it.",
+        ),
+    ] = None,
+    records: Annotated[
+        int | None,
+        typer.Option(min=1, show_default="pipeline.records_max", help="The most records that one batch takes."),
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option(show_default="pipeline.window", help="The length of a window of topic_stats.")
+    ] = None,
     catalog: CatalogName = None,
     schema: NameOfSchema = None,
     submitted: Annotated[bool, typer.Option("--submitted", help="Run in the Spark session of spark-submit.")] = False,
 ) -> None:
     """Bring all tables up to date, and with --continuous keep them so. SIGTERM and Ctrl-C stop cleanly."""
     with errors_as_sentences(needs_spark=not submitted):
-        settings = _job_settings(config, fresh, records, window, only, rebuild)
+        chosen = _pipeline_settings(config)
+        settings = _job_settings(chosen, fresh, records, window, only, rebuild)
         location = log_location(data, archive, server, token_file, ca_file)
-        _run(location, lake_place, once, None if submitted else master, memory, settings, _schema_name(catalog, schema))
+        place = known_lake(lake_place, config)
+        at = None if submitted else master or chosen.master
+        _run(location, place, once, at, memory or chosen.memory, settings, _schema_name(catalog, schema))
+
+
+def _pipeline_settings(config: Path | None) -> "PipelineSettings":
+    from embermq.config import load_unchecked
+
+    return load_unchecked(config).pipeline
 
 
 def _job_settings(
-    config: Path | None, fresh: str, records: int, window: str, only: list[str] | None, rebuild: list[str] | None
+    chosen: "PipelineSettings",
+    fresh: str | None,
+    records: int | None,
+    window: str | None,
+    only: list[str] | None,
+    rebuild: list[str] | None,
 ) -> "JobSettings":
-    """The settings of the jobs. PipelineError if one is wrong, before Spark is started."""
+    """The settings, with the options that were given. PipelineError if one is wrong, before Spark is started."""
     from embermq.spark.jobs.catalog import JobSettings, chosen_jobs
-    from embermq.spark.jobs.maintenance_settings import read_maintenance
-    from embermq.spark.jobs.typed_tables import read_typed_tables
+    from embermq.spark.lake.maintenance import MaintenanceSettings
 
     settings = JobSettings(
-        fresh_s=_seconds("--fresh", fresh),
-        records_max=records,
-        stats_window=window,
-        typed_tables=read_typed_tables(config),
-        maintenance=read_maintenance(config),
+        fresh_s=chosen.fresh_s if fresh is None else _seconds("--fresh", fresh),
+        records_max=records or chosen.records_max,
+        stats_window=window or chosen.window,
+        typed_tables=chosen.tables,
+        maintenance=MaintenanceSettings(chosen.compact_files, chosen.vacuum_hours, chosen.retention),
         only=tuple(only or ()),
         rebuild=tuple(rebuild or ()),
     )
@@ -123,8 +155,8 @@ def _run(
     names: "SchemaName | None",
 ) -> None:
     """Run the pipeline on a master; on None in the session that spark-submit has prepared."""
-    from embermq.spark.lake.lake import Lake
-    from embermq.spark.lake.progress import progress_line
+    from embermq.lake.lake import Lake
+    from embermq.lake.progress import progress_line
     from embermq.spark.pipeline import run as run_pipeline
     from embermq.spark.session import check_launch, submitted_session
 
@@ -162,10 +194,10 @@ def status(
     """Show how far the tables are, without starting Spark."""
     with errors_as_sentences(needs_spark=False):
         from embermq.instants import utc_seconds_text
-        from embermq.spark.lake.lake import Lake
-        from embermq.spark.lake.positions import Positions
-        from embermq.spark.lake.progress import read_progress
-        from embermq.spark.source.logs.opening import open_log
+        from embermq.lake.lake import Lake
+        from embermq.lake.logs.opening import open_log
+        from embermq.lake.positions import check_log
+        from embermq.lake.progress import read_progress
 
         lake = Lake(known_lake(lake_place, config))
         if not lake.exists():
@@ -174,7 +206,7 @@ def status(
             data = known_data(data, config) or lake.data_directory()
         log = open_log(log_location(data, archive, server, token_file, ca_file))
         end = log.bounds()[1]
-        Positions(lake, log)  # refuses the lake of another log
+        check_log(lake, log)
         progress = read_progress(lake)
         written = progress.get("written")
         if lake.is_local:
@@ -207,27 +239,28 @@ app.command("submit")(submit)
 
 @app.command()
 def compact(
-    lake_place: LakePlace = LAKE,
+    lake_place: KnownLake = None,
+    config: Config = None,
     master: Master = LOCAL,
     keep_hours: Annotated[float, typer.Option(min=0.0, help="Keep files that were needed in the last hours.")] = 168.0,
 ) -> None:
     """Join small files and remove unneeded ones; safe while the pipeline runs."""
     with errors_as_sentences():
+        from embermq.lake.lake import Lake
         from embermq.spark.lake.compaction import compact as compact_tables
-        from embermq.spark.lake.lake import Lake
         from embermq.spark.queries.sql import query_session
 
-        lake = Lake(lake_place)
+        lake = Lake(known_lake(lake_place, config))
         with starting_spark(master), query_session(lake, master) as spark:
             for done in compact_tables(spark, lake, keep_hours):
-                print(f"{done.table}: {done.files_removed} files became {done.files_added}", flush=True)
+                print(done, flush=True)
 
 
 @app.command()
 def audit(data: KnownData = None, lake_place: KnownLake = None, config: Config = None, master: Master = LOCAL) -> None:
     """Check the rules of retained messages over the tables. Exits with 1 if one is broken."""
     with errors_as_sentences():
-        from embermq.spark.lake.lake import Lake
+        from embermq.lake.lake import Lake
         from embermq.spark.queries.audit import RULES
         from embermq.spark.queries.audit import audit as find_violations
         from embermq.spark.queries.sql import query_session
@@ -235,7 +268,7 @@ def audit(data: KnownData = None, lake_place: KnownLake = None, config: Config =
         lake = Lake(known_lake(lake_place, config))
         named = known_data(data, config)
         with starting_spark(master), query_session(lake, master) as spark:
-            directory = named or lake.data_directory() or DATA
+            directory = named or lake.data_directory() or default_data()
             violations = list(find_violations(spark, lake, directory, _own_set(directory, config)))
         for violation in violations:
             print(f"broken [{violation.clause}]: {violation.rule}: {violation.count} times")
@@ -258,7 +291,8 @@ def check_run_options(arguments: Sequence[str]) -> None:
         config = given["config"]
         is_here = config is None or Path(config).exists()
         names = [given[name] if is_here else None for name in ("only", "rebuild")]
-        _job_settings(config if is_here else None, given["fresh"], given["records"], given["window"], *names)
+        chosen = _pipeline_settings(config if is_here else None)
+        _job_settings(chosen, given["fresh"], given["records"], given["window"], *names)
         _schema_name(given["catalog"], given["schema"])
 
 
@@ -298,7 +332,7 @@ class _ProgressLines:
         self._last_line = ""
 
     def show(self, progress: "list[JobProgress]") -> None:
-        from embermq.spark.lake.progress import progress_line
+        from embermq.lake.progress import progress_line
 
         now_s = time.monotonic()
         if now_s >= self._next_s:

@@ -13,24 +13,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from embermq.commands.options import directory_option, lake_option, past_instant_us
+from embermq.commands.options import DEFAULT_LAKE, directory_option, lake_option, past_instant_us
 from embermq.commands.output import Csv, Format, Json, chosen_format, print_rows, printable
 from embermq.commands.server_access.target import Config
 from embermq.errors import ConfigError
 from embermq.instants import EPOCH, NOW
 
 if TYPE_CHECKING:
-    from embermq.spark.lake.known import Known
-    from embermq.spark.local.tables import LocalTables
+    from embermq.lake.duck import LocalTables
+    from embermq.lake.known import Known
 
-LakePlace = Annotated[str, lake_option("The directory of the tables, or their URL (hdfs://, s3a://).")]
 KnownLake = Annotated[
-    str | None, lake_option("The directory of the tables, or their URL (hdfs://, s3a://).", "the settings' http.lake")
+    str | None, lake_option("The directory of the tables, or their URL (hdfs://, s3a://).", DEFAULT_LAKE)
 ]
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")]
 Rows = Annotated[int, typer.Option("--limit", min=1, help="Show at most this many rows.")]
-DATA = Path("ember-data")
-LAKE = "ember-lake"
 LOCAL = "local[*]"
 
 
@@ -55,10 +52,13 @@ def query(
     json: Json = False,
     csv: Csv = False,
 ) -> None:
-    """Query the tables in SQL: messages, retained, retained_closed, retained_history, topic_stats, clients, ..."""
+    """Query the tables in SQL: messages, retained, retained_closed, retained_history, topic_stats, clients, ...
+
+    `ember sql` answers the same, with the tables as lake.NAME; this name stays for one version.
+    """
     format = chosen_format(json, csv)
     with errors_as_sentences(needs_spark=engine is Engine.SPARK):
-        from embermq.spark.lake.lake import Lake
+        from embermq.lake.lake import Lake
 
         lake = Lake(known_lake(lake_place, config))
         if engine is Engine.SPARK:
@@ -68,7 +68,7 @@ def query(
                 result = run_sql(spark, lake, sql, limit, data)
                 _show(result.columns, result.rows, result.has_more, limit, format)
             return
-        from embermq.spark.local.tables import open_tables
+        from embermq.lake.duck import open_tables
 
         with open_tables(lake) as tables:
             if data is not None:
@@ -83,18 +83,22 @@ def as_of(
         str, typer.Argument(metavar="T", help="2026-03-01T14:03 (UTC unless it names a zone), 15m ago, or now.")
     ],
     topic_filter: Annotated[str, typer.Argument(metavar="FILTER", help="An MQTT topic filter.")] = "#",
-    lake_place: LakePlace = LAKE,
+    lake_place: KnownLake = None,
+    config: Config = None,
     engine: EngineName = Engine.DUCKDB,
     master: Master = LOCAL,
     limit: Rows = 1000,
     json: Json = False,
     csv: Csv = False,
 ) -> None:
-    """Show the retained messages as of an instant, and up to which instant the tables are known."""
+    """Show the retained messages as of an instant, and up to which instant the tables are known.
+
+    `ember sql "select * from lake.retained_as_of('T')"` answers the same; this name stays for one version.
+    """
     format = chosen_format(json, csv)
     with errors_as_sentences(needs_spark=engine is Engine.SPARK):
-        from embermq.spark.lake.lake import Lake
-        from embermq.spark.source.topic_masks import filter_problem
+        from embermq.lake.lake import Lake
+        from embermq.lake.topic_masks import filter_problem
 
         # Both are checked before an engine is started.
         instant_us = past_instant_us("T", instant)
@@ -102,7 +106,7 @@ def as_of(
         problem = filter_problem(topic_filter)
         if problem is not None:
             raise ConfigError(f"{topic_filter}: expected a topic filter: {problem}")
-        lake = Lake(lake_place)
+        lake = Lake(known_lake(lake_place, config))
         if engine is Engine.SPARK:
             from embermq.spark.queries import as_of as on_spark
             from embermq.spark.queries.sql import QueryResult, query_session
@@ -114,8 +118,8 @@ def as_of(
                 _show_retained(result.columns, result.rows, result.has_more, limit, format)
                 _say_known(known)
             return
-        from embermq.spark.local.as_of import retained_as_of
-        from embermq.spark.local.tables import open_tables
+        from embermq.lake.as_of import retained_as_of
+        from embermq.lake.duck import open_tables
 
         with open_tables(lake) as tables:
             known = tables.retained_known()
@@ -127,14 +131,15 @@ def as_of(
 
 def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("ember-report.html"),
-    lake_place: LakePlace = LAKE,
+    lake_place: KnownLake = None,
+    config: Config = None,
 ) -> None:
     """Write one HTML file: rates, topics by prefix, silent topics, retained set, clients, sizes, rejects, gaps, lag."""
     with errors_as_sentences(needs_spark=False):
-        from embermq.spark.lake.lake import Lake
-        from embermq.spark.local.report import write_report
+        from embermq.lake.lake import Lake
+        from embermq.lake.report import write_report
 
-        write_report(Lake(lake_place), output)
+        write_report(Lake(known_lake(lake_place, config)), output)
         print(output)
 
 
@@ -142,7 +147,7 @@ def known_lake(lake_place: str | None, config: Path | None) -> str:
     """The lake that an option names, or else the settings."""
     from embermq.config import load_unchecked
 
-    return str(load_unchecked(config).http.lake) if lake_place is None else lake_place
+    return load_unchecked(config).lake_place() if lake_place is None else lake_place
 
 
 def known_data(data: Path | None, config: Path | None) -> Path | None:
@@ -158,7 +163,7 @@ def known_data(data: Path | None, config: Path | None) -> Path | None:
 @contextmanager
 def errors_as_sentences(needs_spark: bool = True) -> Iterator[None]:
     """Turns the errors of the pipeline and of the log into the one sentence of a command."""
-    from embermq.spark.errors import PipelineError
+    from embermq.lake.errors import PipelineError
     from embermq.spark.session import what_is_missing
     from embermq.store.errors import StoreError
 
@@ -181,14 +186,14 @@ def starting_spark(master: str) -> Iterator[None]:
 
 def _add_log(tables: "LocalTables", data: Path) -> None:
     """The present log as the table `log`, with the columns that the source has in Spark."""
-    from embermq.spark.local.log_table import log_rows
+    from embermq.lake.log_table import log_rows
 
     tables.add("log", log_rows(data))
 
 
 def _show_retained(names: Sequence[str], rows: list[list[object]], has_more: bool, limit: int, format: Format) -> None:
     """A table for people has only those properties that a message has."""
-    from embermq.spark.source.arrow_columns import PUBLISHED_COLUMNS
+    from embermq.lake.schema import PUBLISHED_COLUMNS
 
     shown = [
         number

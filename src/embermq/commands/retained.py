@@ -285,10 +285,10 @@ class ImportResult:
 def _import_broker(
     server: "Target", url: str, topic_filter: str, qos: int, quiet_s: float, ca: Path | None, step: "Step"
 ) -> ImportResult:
-    from embermq.commands.retained_import import RetainedSource, broker_address
+    from embermq.commands.retained_import import RetainedSource
     from embermq.protocol.packets import Publish
 
-    with RetainedSource(broker_address(url), quiet_s, ca) as source:
+    with RetainedSource(url, quiet_s, ca) as source:
         count = 0
 
         def messages() -> "Iterator[Publish]":

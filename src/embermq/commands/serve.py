@@ -6,20 +6,23 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from embermq import __version__
-from embermq.commands.options import directory_option
+from embermq.commands.options import config_option, directory_option
 from embermq.compiled import form
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
     from embermq.embed import Broker
     from embermq.settings import Settings
+    from embermq.transport.listener import Listener
 
 logger = logging.getLogger("embermq")
 
@@ -51,56 +54,76 @@ def serve(
     allow_anonymous: Annotated[
         bool, typer.Option("--allow-anonymous", help="Accept clients without a user name, from other machines too.")
     ] = False,
-    config: Annotated[Path | None, typer.Option(envvar="EMBERMQ_CONFIG", help="Settings file, TOML.")] = None,
+    config: Annotated[Path | None, config_option("Settings file, TOML.")] = None,
 ) -> None:
     """Run the server until SIGTERM or Ctrl-C. SIGHUP reads users, rights and certificate again."""
     if data is not None and memory:
         raise ConfigError("--data and --memory: expected one of them, not both")
-    run(
-        read_settings(
-            config,
-            {
-                "listeners": {
-                    "host": host,
-                    "port": port,
-                    "ws_port": ws_port,
-                    "tls_port": tls_port,
-                    "certificate": cert,
-                    "key": key,
-                    "unix_path": unix,
-                },
-                "sn": {"port": sn_port},
-                "http": {"port": http_port},
-                "access": {"allow_anonymous": allow_anonymous or None},
-                # --data overrides `memory = true` in a file.
-                "store": {"directory": data, "memory": True if memory else False if data is not None else None},
+    chosen = read_settings(
+        config,
+        {
+            "listeners": {
+                "host": host,
+                "port": port,
+                "ws_port": ws_port,
+                "tls_port": tls_port,
+                "certificate": cert,
+                "key": key,
+                "unix_path": unix,
             },
-        )
+            "sn": {"port": sn_port},
+            "http": {"port": http_port},
+            "access": {"allow_anonymous": allow_anonymous or None},
+            # --data overrides `memory = true` in a file.
+            "store": {"directory": data, "memory": True if memory else False if data is not None else None},
+        },
     )
+    if chosen.problem is not None:
+        logger.warning("the settings of the pipeline are wrong: %s", chosen.problem)
+    run(chosen)
 
 
-def read_settings(config: Path | None, flags: dict[str, dict[str, Any]]) -> "Settings":
+@dataclass(frozen=True)
+class ChosenSettings:
+    """The settings of a start, the file they were read from if there is one, and how they are read again.
+
+    `problem` is why the section `pipeline` cannot be used; None if it can.
+    """
+
+    settings: "Settings"
+    file: Path | None
+    read_again: "Callable[[], Settings]"
+    problem: str | None = None
+
+
+def read_settings(config: Path | None, flags: dict[str, dict[str, Any]]) -> ChosenSettings:
     """The settings with the flags that were given (those not None), and logging as they say."""
     from embermq.config import load
 
-    given = {
+    chosen = {
         section: {key: value for key, value in values.items() if value is not None} for section, values in flags.items()
     }
-    settings = load(config, given)
+    given = {section: values for section, values in chosen.items() if values}  # an empty one would hide a wrong one
+    problem = None
+    try:
+        settings = load(config, given)
+    except ConfigError as error:
+        # The server does not need the settings of the pipeline: if only they are wrong, it runs without them.
+        settings, problem = load(config, given, without=("pipeline",)), str(error)
     logging.basicConfig(
         level=settings.server.log_level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    return settings
+    return ChosenSettings(settings, config, lambda: load(config, given), problem)
 
 
-def run(settings: "Settings", beside: AbstractAsyncContextManager[str] | None = None) -> None:
+def run(chosen: ChosenSettings, beside: AbstractAsyncContextManager[str] | None = None) -> None:
     """Serve until a signal comes. `beside` runs while the server runs; entering it gives a line to print at start."""
     from embermq.embed import loop_factory
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(settings, beside if beside is not None else nullcontext("")))
+        runner.run(_serve(chosen, beside if beside is not None else nullcontext("")))
     _leave_hanging_requests()
 
 
@@ -116,52 +139,42 @@ def _leave_hanging_requests() -> None:
         os._exit(0)
 
 
-async def _serve(settings: "Settings", beside: AbstractAsyncContextManager[str]) -> None:
+async def _serve(chosen: ChosenSettings, beside: AbstractAsyncContextManager[str]) -> None:
+    from embermq.commands.service_manager import ServiceManager
     from embermq.embed import Broker
-    from embermq.transport.bounds.capacity import fix_allocator
+    from embermq.transport.capacity import fix_allocator
 
     # Every new file is for this user alone; RocksDB, for example, creates its files by the umask.
     os.umask(0o077)
     fix_allocator()
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    broker = Broker.from_settings(settings)
+    settings = chosen.settings
+    broker = Broker.from_settings(settings, chosen.read_again)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, _reload, broker)
     async with broker, beside as other:
         lines = [
             f"ember {__version__} ({form()})",
+            f"settings: {chosen.file or 'defaults, since no ember.toml was found'}",
             *start_up_lines(broker, settings),
             *([other] if other else []),
             "ready",
         ]
         print(*lines, sep="\n", flush=True)
-        _raise_file_limit(settings.limits.connections_max, "connections_max" in settings.limits.model_fields_set)
+        _raise_file_limit(settings.limits.connections_max)
         _collect_rarely()
-        await stop.wait()
+        async with ServiceManager():
+            await stop.wait()
     print("stopped", flush=True)
 
 
 def start_up_lines(broker: "Broker", settings: "Settings") -> list[str]:
     """One line for each listener, the store and the access."""
-    from embermq.transport.addresses import shown
+    from embermq.transport.sockets.addresses import shown
 
-    ports = {
-        "mqtt": (broker.port, ""),
-        "mqtts": (broker.tls_port, ""),
-        "ws": (broker.ws_port, broker.ws_path or ""),
-        "wss": (broker.wss_port, broker.ws_path or ""),
-    }
-    lines = [
-        f"listening on {scheme}://{shown(broker.host, port)}{path}"
-        for scheme, (port, path) in ports.items()
-        if port is not None
-    ]
-    if broker.unix_path is not None:
-        lines.append(f"listening on unix socket {broker.unix_path}")
-    if broker.sn_port is not None:
-        lines.append(f"listening on mqtt-sn://{shown(broker.host, broker.sn_port)} (UDP), {settings.sn.profile}")
+    lines = [f"listening on {_place(listener)}" for listener in broker.listeners()]
     if broker.http_port is not None:
         scheme = "https" if settings.http.tls else "http"
         lines.append(f"listening on {scheme}://{shown(settings.http.host, broker.http_port)}")
@@ -180,13 +193,23 @@ def start_up_lines(broker: "Broker", settings: "Settings") -> list[str]:
     return [*lines, f"access: {', '.join(users)}; {rights}"]
 
 
+def _place(listener: "Listener") -> str:
+    if listener.kind == "unix":
+        return f"unix socket {listener.address()}"
+    return listener.url() + (f" (UDP), {listener.sn.profile}" if listener.sn is not None else "")
+
+
 def _reload(broker: "Broker") -> None:
     try:
-        read = broker.reload()
+        found = broker.reload()
     except ConfigError as error:
         logger.error("not reloaded, the old settings stay in use: %s", error)
-    else:
-        logger.info("read again: %s", ", ".join(read))
+        return
+    logger.info("read again: %s; changed: %s", ", ".join(found.read), ", ".join(found.changed) or "nothing")
+    for sentence in found.needs_restart:
+        logger.warning("needs a restart: %s", sentence)
+    if found.settings_problem:
+        logger.error("the settings were not compared: %s", found.settings_problem)
 
 
 def _collect_rarely() -> None:
@@ -198,12 +221,14 @@ def _collect_rarely() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def _raise_file_limit(connections_max: int, is_chosen: bool) -> None:
+def _raise_file_limit(connections_max: int) -> None:
     """Raise the soft limit of open files, usually 1024: each connection is one.
 
-    `is_chosen`: the operator has set `connections_max`. The default is more than most servers ever have.
+    It is said only of a `connections_max` that the operator has set: the default is more than most servers ever have.
     """
     import resource
+
+    from embermq.broker.limits import Limits
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections_max + FILES_OF_THE_SERVER
@@ -211,7 +236,7 @@ def _raise_file_limit(connections_max: int, is_chosen: bool) -> None:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         clients = max(0, soft - FILES_OF_THE_SERVER)
-        if soft < wanted and (is_chosen or clients < FEW_CLIENTS):
+        if soft < wanted and (connections_max != Limits().connections_max or clients < FEW_CLIENTS):
             logger.warning(
                 "about %d clients can be connected at a time, limits.connections_max is %d: the system lets this"
                 " process open %d files. For more, raise its limit of open files (LimitNOFILE= of systemd, ulimit -n)",

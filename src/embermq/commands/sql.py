@@ -10,44 +10,52 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from embermq.commands.errors import errors_as_sentences, print_error
-from embermq.commands.options import directory_option
+from embermq.commands.options import DEFAULT_LAKE, lake_option
 from embermq.commands.output import Csv, Format, Json, chosen_format, counted, print_rows
 from embermq.commands.server_access.target import Config, Data, archive_address, log_directory, open_target
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
+    from embermq.lake.lake import Lake
     from embermq.sql.session import RetainedRow, SqlSession
 
-LAKE: Final = Path("ember-lake")
 HELP: Final = "A query ends with ; and may have several lines. .tables shows the tables, .quit or Ctrl-D ends."
 
 
 def sql(
     query: Annotated[
-        str | None, typer.Argument(metavar="QUERY", help="The query; without one, there is a prompt for queries.")
+        str | None,
+        typer.Argument(metavar="QUERY", help="The query, or - for the input; without one, there is a prompt."),
     ] = None,
     json: Json = False,
     csv: Csv = False,
     parquet: Annotated[
         Path | None, typer.Option("--parquet", metavar="FILE", help="Write the rows to a Parquet file.")
     ] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="SIZE", help="A query that needs more fails, such as 512MB.")
+    ] = None,
     data: Data = None,
     config: Config = None,
-    lake_directory: Annotated[
-        Path, directory_option("--lake", "The directory of the lake's tables, if there is one.")
-    ] = LAKE,
+    lake_place: Annotated[
+        str | None, lake_option("The directory of the lake's tables, or their URL, if there is one.", DEFAULT_LAKE)
+    ] = None,
 ) -> None:
     """Query the history of a server, running or stopped, in the SQL of DuckDB.
 
     Tables: messages, retained, retained_as_of('2026-01-31T14:03') or retained_as_of('15m'), clients (what clients did),
-    and those of the lake as lake.NAME. A filter on topic or timestamp reads only the blocks of the log that it needs.
-    A payload is bytes: decode(payload) is its text.
+    and those of the lake as lake.NAME, with lake.retained_history and lake.retained_as_of('...'). Without a log on this
+    machine they are the only ones. A filter on topic or timestamp reads only the blocks of the log that it needs. A
+    payload is bytes: decode(payload) is its text. On a terminal it says which tables a query has read.
     """
     format = chosen_format(json, csv)
     if parquet is not None and (json or csv or query is None):
         raise ConfigError("--parquet: expected a query, and no other format")
+    if query == "-":
+        query = sys.stdin.read()
     with errors_as_sentences():
-        from embermq.spark.lake.lake import Lake
+        from embermq.config import load_unchecked
+        from embermq.lake.lake import Lake
         from embermq.sql.session import open_session
 
         def retained(as_of_us: int | None) -> "Iterator[RetainedRow]":
@@ -55,14 +63,37 @@ def sql(
                 for found, _ in server.messages("#", as_of_us):
                     yield found.topic_name, found.payload, found.qos, found.offset, found.timestamp_us
 
-        archive = archive_address(data, config)
-        with open_session(log_directory(data, config), retained, Lake(lake_directory), archive) as session:
+        place = lake_place or load_unchecked(config).lake_directory()
+        lake = None if place is None else Lake(place)
+        directory = _log_directory(data, config, lake)
+        archive = None if directory is None else archive_address(data, config)
+        with open_session(directory, retained, lake, archive, memory) as session:
             if query is None:
                 _prompt(session, format)
             elif parquet is not None:
                 print(f"wrote {counted(_write_parquet(session, query, parquet), 'row')} to {parquet}", file=sys.stderr)
             else:
-                print_rows(*session.rows(query), format)
+                _print(session, query, format)
+
+
+def _log_directory(data: Path | None, config: Path | None, lake: "Lake | None") -> Path | None:
+    """The directory of the log; None on a machine that has only the lake."""
+    try:
+        return log_directory(data, config)
+    except ConfigError:
+        if data is None and lake is not None and lake.exists():
+            return None
+        raise
+
+
+def _print(session: "SqlSession", query: str, format: Format) -> None:
+    """Print the rows, and on a terminal the tables that they come from."""
+    session.take_tables_read()
+    print_rows(*session.rows(query), format)
+    read = session.take_tables_read()
+    if read and sys.stderr.isatty():
+        shown = [name if name.startswith("lake.") else f"{name} of the log" for name in read]
+        print(f"(read: {', '.join(shown)})", file=sys.stderr)
 
 
 def _write_parquet(session: "SqlSession", query: str, path: Path) -> int:
@@ -115,11 +146,11 @@ def _prompt(session: "SqlSession", format: Format) -> None:
 
 
 def _answer(session: "SqlSession", query: str, format: Format) -> None:
-    from embermq.spark.errors import PipelineError
+    from embermq.lake.errors import PipelineError
     from embermq.store.errors import StoreError
 
     try:
-        print_rows(*session.rows(query), format)
+        _print(session, query, format)
     except (ConfigError, PipelineError, StoreError) as error:
         print_error(str(error))
     except KeyboardInterrupt:

@@ -7,7 +7,7 @@ import pytest
 
 from embermq.commands.cluster.submit import DeployMode, Submission, submit_line
 from embermq.errors import ConfigError
-from embermq.spark.lake.lake import S3_STORE, S3_STORE_SETTING
+from embermq.lake.lake import S3_STORE, S3_STORE_SETTING
 from embermq.spark.session import DELTA_PACKAGE
 from support.ember_command import ember, sentence
 

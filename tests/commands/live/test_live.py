@@ -124,14 +124,29 @@ def test_reload_puts_new_users_in_force(tmp_path: Path, data: Path) -> None:
     write_password(passwords, "ann", b"one")
     with ServerProcess(data, tmp_path / "log", {"access.password_file": str(passwords)}) as running:
         write_password(passwords, "ann", b"two")
-        assert objects(data, "reload") == [{"read": ["users and rights"]}]
-        assert run(data, "reload").text == "read again: users and rights\n"
+        nothing_else = {"needs_restart": [], "settings_problem": ""}
+        assert objects(data, "reload") == [{"read": ["users and rights"], "changed": ["users"], **nothing_else}]
+        assert run(data, "reload").text == "read again: users and rights\nchanged: nothing\n"
         with Wire(("127.0.0.1", running.port)) as ann:
             assert ann.connect("c", user_name="ann", password=b"two").return_code == 0
         passwords.write_text("nonsense\n")
         assert "not reloaded, the old settings stay in use:" in sentence(run(data, "reload"))
         with Wire(("127.0.0.1", running.port)) as ann:
             assert ann.connect("c", user_name="ann", password=b"two").return_code == 0
+
+
+def test_reload_says_which_settings_need_a_restart(tmp_path: Path, data: Path) -> None:
+    config = tmp_path / "ember.toml"
+    config.write_text("")
+    with ServerProcess(data, tmp_path / "log", config=config):
+        config.write_text("[limits]\ninflight_max = 7\n")
+        assert run(data, "reload").lines[1:] == [
+            "changed: nothing",
+            "needs a restart: limits.inflight_max is 2000, the settings say 7",
+        ]
+        config.write_text("[limits]\ninflight_max = many\n")
+        done = run(data, "reload")
+        assert (done.code, done.lines[-1].startswith("the settings were not compared: ")) == (0, True)
 
 
 def test_top_without_a_terminal_ends_after_one_view_with_rates(broker: Broker, data: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from embermq import Broker
 from embermq.access.passwords import write_password
+from embermq.certificates import Authority
 from embermq.config import load
 from embermq.embed import BrokerThread
-from support.certificates import Authority
 from support.ember_command import Done, ember, sentence, server, wire
 from support.terminal import Terminal
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from embermq.commands.text.property_text import properties_from, properties_object, properties_text
-from embermq.protocol.message_fields import message_properties
+from embermq.protocol.mqtt.message_fields import message_properties
 
 PROPERTIES = message_properties(
     {

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, cast
 
 from embermq.protocol.mqtt import properties as codec
-from embermq.protocol.mqtt.readers_v5 import WirePublish
+from embermq.protocol.mqtt.readers import WirePublish
 from embermq.protocol.packets import (
     Auth,
     Connack,
@@ -17,11 +17,7 @@ from embermq.protocol.packets import (
     Packet,
     Pingreq,
     Pingresp,
-    Puback,
-    Pubcomp,
     Publish,
-    Pubrec,
-    Pubrel,
     Suback,
     Subscribe,
     SubscriptionRequest,
@@ -29,6 +25,7 @@ from embermq.protocol.packets import (
     Unsubscribe,
 )
 from embermq.protocol.packets import Will as PacketWill
+from support.acknowledgements import puback, pubcomp, pubrec, pubrel
 from support.properties_v5 import Properties, Value
 
 
@@ -78,7 +75,7 @@ DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
     "AUTH": _NO_REASON,
 }
 
-_ACKNOWLEDGEMENTS: Final = {"PUBACK": Puback, "PUBREC": Pubrec, "PUBREL": Pubrel, "PUBCOMP": Pubcomp}
+_ACKNOWLEDGEMENTS: Final = {"PUBACK": puback, "PUBREC": pubrec, "PUBREL": pubrel, "PUBCOMP": pubcomp}
 
 
 def canonical(properties: Properties) -> bytes:

@@ -1,4 +1,6 @@
 """Good packets of MQTT 3.1 and 3.1.1, in both directions. The bad ones are in `rejected_v311.py`."""
+# A line for each packet.
+# ruff: noqa: E501
 
 from functools import partial
 from typing import Final
@@ -10,11 +12,7 @@ from embermq.protocol.packets import (
     Disconnect,
     Pingreq,
     Pingresp,
-    Puback,
-    Pubcomp,
     Publish,
-    Pubrec,
-    Pubrel,
     Suback,
     Subscribe,
     SubscriptionRequest,
@@ -22,7 +20,8 @@ from embermq.protocol.packets import (
     Unsubscribe,
     Will,
 )
-from embermq.protocol.reasons import QoS, ReasonCode
+from embermq.protocol.reasons import ReasonCode
+from support.acknowledgements import puback, pubcomp, pubrec, pubrel
 from support.vectors.vector import CLIENT, EITHER, SERVER, V31, V311, Vector
 
 NEVER: Final = SESSION_NEVER_EXPIRES
@@ -39,30 +38,12 @@ LONGEST_TOPIC: Final = "/" * 65_535
 # We read these, but would write the same packet otherwise.
 _only_read: Final = partial(Vector, is_written=False)
 
+# fmt: off
 VECTORS: Final = [
     Vector("connect-shortest", V311, CLIENT, "10 0c 0004 4d515454 04 02 0000 0000", Connect(""), ("MQTT-3.1.3-3",)),
-    Vector(
-        "connect-keep-alive",
-        V311,
-        CLIENT,
-        "10 0e 0004 4d515454 04 02 003c 0002 6331",
-        Connect("c1", keep_alive_s=60),
-        ("MQTT-3.1.2-18", "MQTT-3.1.2-20", "MQTT-3.1.2-11"),
-    ),
-    Vector(
-        "connect-keep-alive-longest",
-        V311,
-        CLIENT,
-        "10 0d 0004 4d515454 04 02 ffff 0001 63",
-        Connect("c", keep_alive_s=65_535),
-    ),
-    Vector(
-        "connect-persistent",
-        V311,
-        CLIENT,
-        "10 0e 0004 4d515454 04 00 000a 0002 6331",
-        Connect("c1", clean_start=False, keep_alive_s=10, session_expiry_s=NEVER),
-    ),
+    Vector("connect-keep-alive", V311, CLIENT, "10 0e 0004 4d515454 04 02 003c 0002 6331", Connect("c1", keep_alive_s=60), ("MQTT-3.1.2-18", "MQTT-3.1.2-20", "MQTT-3.1.2-11")),
+    Vector("connect-keep-alive-longest", V311, CLIENT, "10 0d 0004 4d515454 04 02 ffff 0001 63", Connect("c", keep_alive_s=65_535)),
+    Vector("connect-persistent", V311, CLIENT, "10 0e 0004 4d515454 04 00 000a 0002 6331", Connect("c1", clean_start=False, keep_alive_s=10, session_expiry_s=NEVER)),
     Vector(
         "connect-client-id-of-23-bytes",
         V311,
@@ -71,14 +52,7 @@ VECTORS: Final = [
         Connect("0123456789ABCXYZabcxyz0"),
         ("MQTT-3.1.3-5",),
     ),
-    Vector(
-        "connect-user-name",
-        V311,
-        CLIENT,
-        "10 11 0004 4d515454 04 82 0000 0001 63 0002 6a6f",
-        Connect("c", user_name="jo"),
-        ("MQTT-3.1.2-19", "MQTT-3.1.2-20"),
-    ),
+    Vector("connect-user-name", V311, CLIENT, "10 11 0004 4d515454 04 82 0000 0001 63 0002 6a6f", Connect("c", user_name="jo"), ("MQTT-3.1.2-19", "MQTT-3.1.2-20")),
     Vector(
         "connect-password-is-any-bytes",
         V311,
@@ -87,28 +61,9 @@ VECTORS: Final = [
         Connect("c", user_name="j", password=b"\x00\xff\xfe\x80"),
         ("MQTT-3.1.2-21",),
     ),
-    Vector(
-        "connect-user-name-and-password-empty",
-        V311,
-        CLIENT,
-        "10 11 0004 4d515454 04 c2 0000 0001 63 0000 0000",
-        Connect("c", user_name="", password=b""),
-    ),
-    Vector(
-        "connect-will-qos0",
-        V311,
-        CLIENT,
-        "10 13 0004 4d515454 04 06 0000 0001 63 0001 77 0001 78",
-        Connect("c", will=Will("w", b"x")),
-        ("MQTT-3.1.2-9",),
-    ),
-    Vector(
-        "connect-will-empty-message",
-        V311,
-        CLIENT,
-        "10 12 0004 4d515454 04 26 0000 0001 63 0001 77 0000",
-        Connect("c", will=Will("w", b"", 0, retain=True)),
-    ),
+    Vector("connect-user-name-and-password-empty", V311, CLIENT, "10 11 0004 4d515454 04 c2 0000 0001 63 0000 0000", Connect("c", user_name="", password=b"")),
+    Vector("connect-will-qos0", V311, CLIENT, "10 13 0004 4d515454 04 06 0000 0001 63 0001 77 0001 78", Connect("c", will=Will("w", b"x")), ("MQTT-3.1.2-9",)),
+    Vector("connect-will-empty-message", V311, CLIENT, "10 12 0004 4d515454 04 26 0000 0001 63 0001 77 0000", Connect("c", will=Will("w", b"", 0, retain=True))),
     Vector(
         "connect-everything",
         V311,
@@ -118,28 +73,15 @@ VECTORS: Final = [
             "c",
             clean_start=False,
             keep_alive_s=30,
-            will=Will("w/1", b"\x00\xffb", QoS.EXACTLY_ONCE, retain=True),
+            will=Will("w/1", b"\x00\xffb", 2, retain=True),
             user_name="jo",
             password=b"pw",
             session_expiry_s=NEVER,
         ),
         ("MQTT-3.1.2-9", "MQTT-3.1.3-1", "MQTT-3.1.2-19", "MQTT-3.1.2-21"),
     ),
-    Vector(
-        "connect-client-id-beyond-the-basic-plane",
-        V311,
-        CLIENT,
-        "10 10 0004 4d515454 04 02 0000 0004 f09f94a5",
-        Connect("\U0001f525"),
-        ("MQTT-3.1.3-4",),
-    ),
-    Vector(
-        "connect-31",
-        V31,
-        CLIENT,
-        "10 11 0006 4d5149736470 03 02 0005 0003 6f6c64",
-        Connect("old", keep_alive_s=5, protocol_level=3),
-    ),
+    Vector("connect-client-id-beyond-the-basic-plane", V311, CLIENT, "10 10 0004 4d515454 04 02 0000 0004 f09f94a5", Connect("\U0001f525"), ("MQTT-3.1.3-4",)),
+    Vector("connect-31", V31, CLIENT, "10 11 0006 4d5149736470 03 02 0005 0003 6f6c64", Connect("old", keep_alive_s=5, protocol_level=3)),
     Vector(
         "connect-31-everything",
         V31,
@@ -158,61 +100,19 @@ VECTORS: Final = [
     Vector("publish-qos0", V311, EITHER, "30 07 0003612f62 6869", Publish("a/b", b"hi"), ("MQTT-2.3.1-5",)),
     Vector("publish-retained", V311, EITHER, "31 07 0003612f62 6869", Publish("a/b", b"hi", retain=True)),
     Vector("publish-qos1", V311, EITHER, "32 09 0003612f62 0001 6869", Publish("a/b", b"hi", 1, packet_id=1)),
-    Vector(
-        "publish-retained-qos1",
-        V311,
-        EITHER,
-        "33 09 0003612f62 000a 6869",
-        Publish("a/b", b"hi", QoS.AT_LEAST_ONCE, retain=True, packet_id=10),
-    ),
+    Vector("publish-retained-qos1", V311, EITHER, "33 09 0003612f62 000a 6869", Publish("a/b", b"hi", 1, retain=True, packet_id=10)),
     Vector("publish-qos1-empty", V311, EITHER, "32 07 0003612f62 0100", Publish("a/b", b"", 1, packet_id=256)),
     Vector("publish-qos1-again", V311, EITHER, "3a 07 0003612f62 0001", Publish("a/b", b"", 1, dup=True, packet_id=1)),
     Vector("publish-qos2", V311, EITHER, "34 08 0003612f62 ffff 00", Publish("a/b", b"\0", 2, packet_id=65_535)),
-    Vector(
-        "publish-retained-qos2-again",
-        V311,
-        EITHER,
-        "3d 08 0003612f62 8000 ff",
-        Publish("a/b", b"\xff", 2, retain=True, dup=True, packet_id=32_768),
-    ),
+    Vector("publish-retained-qos2-again", V311, EITHER, "3d 08 0003612f62 8000 ff", Publish("a/b", b"\xff", 2, retain=True, dup=True, packet_id=32_768)),
     Vector("publish-31", V31, EITHER, "32 09 0003612f62 0001 6869", Publish("a/b", b"hi", 1, packet_id=1)),
-    Vector(
-        "publish-payload-that-looks-like-packets",
-        V311,
-        EITHER,
-        "30 08 0001 61 c000e00030",
-        Publish("a", b"\xc0\0\xe0\0\x30"),
-    ),
+    Vector("publish-payload-that-looks-like-packets", V311, EITHER, "30 08 0001 61 c000e00030", Publish("a", b"\xc0\0\xe0\0\x30")),
     Vector("publish-slash", V311, EITHER, "30 03 0001 2f", Publish("/", b"")),
     Vector("publish-spaces-and-case", V311, EITHER, "30 06 0004 20412061", Publish(" A a", b""), ("MQTT-4.7.3-4",)),
-    Vector(
-        "publish-byte-order-mark-is-kept",
-        V311,
-        EITHER,
-        "30 09 0007 efbbbf61efbbbf",
-        Publish("\ufeffa\ufeff", b""),
-        ("MQTT-1.5.3-3", "MQTT-4.7.3-4"),
-    ),
-    Vector(
-        "publish-two-forms-of-one-letter",
-        V311,
-        EITHER,
-        "30 08 0006 c3a9 2f 65cc81",
-        Publish("\u00e9/e\u0301", b""),
-        ("MQTT-4.7.3-4",),
-    ),
-    Vector(
-        "publish-ends-of-the-planes", V311, EITHER, "30 0a 0008 efbfbf7ff48fbfbf", Publish("\uffff\x7f\U0010ffff", b"")
-    ),
-    Vector(
-        "publish-longest-topic",
-        V311,
-        EITHER,
-        "30 81 80 04 ffff",
-        Publish(LONGEST_TOPIC, b""),
-        ("MQTT-4.7.3-3",),
-        LONGEST_TOPIC.encode(),
-    ),
+    Vector("publish-byte-order-mark-is-kept", V311, EITHER, "30 09 0007 efbbbf61efbbbf", Publish("\ufeffa\ufeff", b""), ("MQTT-1.5.3-3", "MQTT-4.7.3-4")),
+    Vector("publish-two-forms-of-one-letter", V311, EITHER, "30 08 0006 c3a9 2f 65cc81", Publish("\u00e9/e\u0301", b""), ("MQTT-4.7.3-4",)),
+    Vector("publish-ends-of-the-planes", V311, EITHER, "30 0a 0008 efbfbf7ff48fbfbf", Publish("\uffff\x7f\U0010ffff", b"")),
+    Vector("publish-longest-topic", V311, EITHER, "30 81 80 04 ffff", Publish(LONGEST_TOPIC, b""), ("MQTT-4.7.3-3",), LONGEST_TOPIC.encode()),
     _filled("publish-remaining-length-126", "30 7e", 121),
     _filled("publish-remaining-length-127", "30 7f", 122),
     _filled("publish-remaining-length-128", "30 8001", 123),
@@ -221,11 +121,11 @@ VECTORS: Final = [
     _filled("publish-remaining-length-16384", "30 808001", 16_379),
     _filled("publish-remaining-length-2097151", "30 ffff7f", 2_097_146),
     _filled("publish-remaining-length-2097152", "30 80808001", 2_097_147),
-    Vector("puback", V311, EITHER, "40 02 0001", Puback(1)),
-    Vector("puback-highest-id", V311, EITHER, "40 02 ffff", Puback(65_535)),
-    Vector("pubrec", V311, EITHER, "50 02 0100", Pubrec(256)),
-    Vector("pubrel", V311, EITHER, "62 02 7fff", Pubrel(32_767)),
-    Vector("pubcomp", V311, EITHER, "70 02 00ff", Pubcomp(255)),
+    Vector("puback", V311, EITHER, "40 02 0001", puback(1)),
+    Vector("puback-highest-id", V311, EITHER, "40 02 ffff", puback(65_535)),
+    Vector("pubrec", V311, EITHER, "50 02 0100", pubrec(256)),
+    Vector("pubrel", V311, EITHER, "62 02 7fff", pubrel(32_767)),
+    Vector("pubcomp", V311, EITHER, "70 02 00ff", pubcomp(255)),
     Vector("subscribe", V311, CLIENT, "82 08 0001 0003612f62 00", Subscribe(1, [SubscriptionRequest("a/b")])),
     Vector(
         "subscribe-many",
@@ -242,13 +142,7 @@ VECTORS: Final = [
             ],
         ),
     ),
-    Vector(
-        "subscribe-the-same-filter-twice",
-        V311,
-        CLIENT,
-        "82 0a 0002 0001 61 00 0001 61 01",
-        Subscribe(2, [SubscriptionRequest("a", 0), SubscriptionRequest("a", 1)]),
-    ),
+    Vector("subscribe-the-same-filter-twice", V311, CLIENT, "82 0a 0002 0001 61 00 0001 61 01", Subscribe(2, [SubscriptionRequest("a", 0), SubscriptionRequest("a", 1)])),
     Vector("suback", V311, SERVER, "90 03 0001 00", Suback(1, [0])),
     Vector("suback-many", V311, SERVER, "90 06 000a 00010280", Suback(10, [0, 1, 2, 0x80]), ("MQTT-3.9.3-2",)),
     Vector("unsubscribe", V311, CLIENT, "a2 07 0001 0003612f62", Unsubscribe(1, ["a/b"])),
@@ -259,28 +153,11 @@ VECTORS: Final = [
     Vector("disconnect", V311, CLIENT, "e0 00", Disconnect()),
     _only_read("remaining-length-with-idle-bytes", V311, EITHER, "30 83808000 0001 61", Publish("a", b"")),
     _only_read("pingreq-with-idle-length-byte", V311, CLIENT, "c0 8000", Pingreq()),
-    _only_read(
-        "connect-31-user-name-flag-alone",
-        V31,
-        CLIENT,
-        "10 0f 0006 4d5149736470 03 c2 0000 0001 63",
-        Connect("c", protocol_level=3),
-    ),
-    _only_read(
-        "connect-31-password-flag-alone",
-        V31,
-        CLIENT,
-        "10 12 0006 4d5149736470 03 c2 0000 0001 63 0001 75",
-        Connect("c", user_name="u", protocol_level=3),
-    ),
-    _only_read(
-        "connect-31-unused-flag",
-        V31,
-        CLIENT,
-        "10 0f 0006 4d5149736470 03 03 0000 0001 63",
-        Connect("c", protocol_level=3),
-    ),
-    _only_read("pubrel-31-again", V31, CLIENT, "6a 02 0001", Pubrel(1)),
+    _only_read("connect-31-user-name-flag-alone", V31, CLIENT, "10 0f 0006 4d5149736470 03 c2 0000 0001 63", Connect("c", protocol_level=3)),
+    _only_read("connect-31-password-flag-alone", V31, CLIENT, "10 12 0006 4d5149736470 03 c2 0000 0001 63 0001 75", Connect("c", user_name="u", protocol_level=3)),
+    _only_read("connect-31-unused-flag", V31, CLIENT, "10 0f 0006 4d5149736470 03 03 0000 0001 63", Connect("c", protocol_level=3)),
+    _only_read("pubrel-31-again", V31, CLIENT, "6a 02 0001", pubrel(1)),
     _only_read("subscribe-31-again", V31, CLIENT, "8a 06 0001 0001 61 00", Subscribe(1, [SubscriptionRequest("a")])),
     _only_read("unsubscribe-31-again", V31, CLIENT, "aa 05 0001 0001 61", Unsubscribe(1, ["a"])),
 ]
+# fmt: on

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from embermq.commands.options import directory_option
-from embermq.commands.pipeline_queries import DATA
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from embermq.spark.source.logs.location import LogLocation
+    from embermq.lake.logs.location import LogLocation
 
-LogData = Annotated[Path | None, directory_option("--data", "The server's data directory.", str(DATA))]
+LogData = Annotated[Path | None, directory_option("--data", "The server's data directory.", "store.directory")]
 Server = Annotated[
     str | None, typer.Option(metavar="URL", help="Read the log from the HTTP interface of its server, not from --data.")
 ]
@@ -31,6 +30,13 @@ CaFile = Annotated[
 ]
 
 
+def default_data() -> Path:
+    """The data directory of a server whose settings name none."""
+    from embermq.settings import Settings
+
+    return Settings().store.directory
+
+
 def log_location(
     data: Path | None, archive: str | None, server: str | None, token_file: Path | None, ca_file: Path | None
 ) -> "LogLocation":
@@ -43,7 +49,7 @@ def log_location(
     if server is None and (token_file is not None or ca_file is not None):
         raise ConfigError("--token-file and --ca-file: expected --server beside them")
     if archive is None and server is None:
-        data = data or DATA
+        data = data or default_data()
     given = {
         "path": archive if data is None else str(data),
         "server": server,

@@ -60,9 +60,9 @@ def submit(
         list[str] | None, typer.Option(metavar="MAVEN", help="Packages beside Delta Lake's; repeatable.")
     ] = None,
     properties_file: Annotated[Path | None, typer.Option(help="Spark settings from a file; --conf wins.")] = None,
-    py_files: Annotated[str | None, typer.Option(help="As of spark-submit.")] = None,
-    files: Annotated[str | None, typer.Option(help="As of spark-submit.")] = None,
-    archives: Annotated[str | None, typer.Option(help="As of spark-submit.")] = None,
+    py_files: Annotated[str | None, typer.Option(help="Passed to spark-submit.")] = None,
+    files: Annotated[str | None, typer.Option(help="Passed to spark-submit.")] = None,
+    archives: Annotated[str | None, typer.Option(help="Passed to spark-submit.")] = None,
     show: Annotated[bool, typer.Option("--print", help="Print the spark-submit line instead of running it.")] = False,
 ) -> None:
     """Run the pipeline on a cluster: `ember pipeline submit --master yarn -- --server https://mq:8080 --lake hdfs://...`"""
@@ -126,7 +126,7 @@ def _lake(arguments: Sequence[str]) -> str | None:
 
 
 def _settings(master: str, lake: str | None) -> dict[str, str]:
-    from embermq.spark.lake.lake import Lake
+    from embermq.lake.lake import Lake
     from embermq.spark.session import PIPELINE_SETTINGS, session_settings
 
     of_lake = {} if lake is None else Lake(lake).spark_settings()

@@ -72,7 +72,18 @@ def sessions(
         _exit_if_absent(client_id, found, "has no session")
 
 
-CLIENT_COLUMNS = ["client", "user", "address", "protocol", "since (UTC)", "in flight", "queued", "unread", "slowed by"]
+CLIENT_COLUMNS = [
+    "client",
+    "user",
+    "address",
+    "listener",
+    "protocol",
+    "since (UTC)",
+    "in flight",
+    "queued",
+    "unread",
+    "slowed by",
+]
 
 
 def client_row(client: dict[str, Any]) -> list[object]:
@@ -81,6 +92,7 @@ def client_row(client: dict[str, Any]) -> list[object]:
         client["client_id"],
         client["user_name"],
         client["address"],
+        client["listener"],
         client["protocol"],
         client["since"][:19] + "Z",
         client["in_flight"],

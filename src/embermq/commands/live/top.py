@@ -40,7 +40,9 @@ def top(
     every: Annotated[
         float, typer.Option("--every", min=0.2, max=3600, metavar="S", help="Seconds between two views.")
     ] = 1.0,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, metavar="N", help="End after so many.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, metavar="N", help="Stop after N updates.")
+    ] = None,
     json: Json = False,
     data: Data = None,
     config: Config = None,

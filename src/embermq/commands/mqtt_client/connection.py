@@ -1,6 +1,6 @@
 """One connection of an MQTT client: a blocking socket or WebSocket, MQTT 5 or 3.1.1.
 
-Owns: sending and receiving packets, keep alive, and the acknowledgements of the QoS exchanges.
+Owns: the socket, waiting for answers, and keep alive. The packets are `protocol.mqtt.client_connection`'s.
 Never: what is done with a message. Every error is a `ConfigError` with one sentence.
 """
 
@@ -13,31 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, final
 
-from embermq.commands.mqtt_client.options import PASSWORD_VARIABLE
 from embermq.commands.mqtt_client.websocket import WebSocket
 from embermq.errors import ConfigError
-from embermq.protocol.mqtt.decode import Decoder
-from embermq.protocol.mqtt.dialect import MQTT_5, MQTT_311, Dialect
-from embermq.protocol.mqtt.encode import encode
-from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX
-from embermq.protocol.mqtt.readers_v5 import WirePublish
-from embermq.protocol.packets import (
-    Connack,
-    Connect,
-    Disconnect,
-    Packet,
-    Pingreq,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    SubscriptionRequest,
-)
+from embermq.protocol.errors import Refused
+from embermq.protocol.mqtt.client_connection import Acknowledged, ClientConnection
+from embermq.protocol.packets import Connack, Connect, Disconnect, Packet, Publish, Suback, SubscriptionRequest
 from embermq.protocol.reasons import ReasonCode
-from embermq.transport.addresses import shown, unix_address
+from embermq.transport.sockets.addresses import shown, unix_address
 
 ANSWER_TIMEOUT_S: Final = 10.0
 READ_BYTES: Final = 256 * 1024
@@ -83,42 +65,27 @@ def _with_reason_string(reason: int, reason_string: str | None) -> str:
 
 @final
 class MqttConnection:
-    """A connection that the server has accepted."""
+    """A connection that the server has accepted. `password_hint`: how the user gives a password that is missing."""
 
-    __slots__ = (
-        "_address",
-        "_answer_timeout_s",
-        "_decoder",
-        "_dialect",
-        "_keep_alive_s",
-        "_packet_id",
-        "_received_ids",
-        "_sent_s",
-        "_socket",
-        "_waiting",
-        "_window",
-        "connack",
-    )
-
-    def __init__(self, address: ServerAddress, connect: Connect, answer_timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        address: ServerAddress,
+        connect: Connect,
+        password_hint: str,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> None:
         self._address: Final = address
         self._answer_timeout_s: Final = answer_timeout_s
-        self._dialect: Final[Dialect] = MQTT_5 if connect.protocol_level == MQTT_5.level else MQTT_311
-        self._decoder: Final = Decoder(VARIABLE_BYTE_INTEGER_MAX, server=False, dialect=self._dialect)
+        self._client: Final = ClientConnection(WINDOW_MAX)
         self._keep_alive_s = connect.keep_alive_s
-        self._packet_id = 0
-        self._received_ids: Final[set[int]] = set()  # of QoS 2 messages that are not yet released
         self._waiting: list[Packet] = []
         self._sent_s = time.monotonic()
         self._socket: Final = _open(address)
         try:
-            self.connack: Final = self._handshake(connect)
+            self._handshake(connect, password_hint)
         except BaseException:
             self._socket.close()
             raise
-        if self.connack.server_keep_alive_s >= 0:
-            self._keep_alive_s = self.connack.server_keep_alive_s
-        self._window: Final = min(WINDOW_MAX, self.connack.receive_maximum)
 
     def __enter__(self) -> Self:
         return self
@@ -128,7 +95,8 @@ class MqttConnection:
     ) -> None:
         try:
             if error is None or isinstance(error, KeyboardInterrupt):
-                self._socket.sendall(encode(Disconnect(), self._dialect))
+                self._client.disconnect()
+                self._socket.sendall(self._client.data_to_send())
         except OSError:
             pass  # it is closed anyway
         finally:
@@ -139,27 +107,25 @@ class MqttConnection:
 
         At QoS 0 there is no acknowledgement, and the reason is 0.
         """
-        pending: dict[int, Publish] = {}
+        client = self._client
         for message in messages:
-            if not message.qos:
-                self._send(message)
-                yield message, 0
+            while client.unacknowledged >= client.window:
+                yield from self._acknowledged()
+            try:
+                client.publish(message)
+            except Refused as refused:
+                yield message, refused.reason
                 continue
-            while len(pending) >= self._window:
-                yield from self._acknowledged(pending)
-            packet_id = self._next_id()
-            numbered = Publish(
-                message.topic_name, message.payload, message.qos, message.retain, False, packet_id, message.properties
-            )
-            pending[packet_id] = numbered
-            self._send(numbered)
-        while pending:
-            yield from self._acknowledged(pending)
+            self._send()
+            if not message.qos:
+                yield message, 0
+        while client.unacknowledged:
+            yield from self._acknowledged()
 
     def subscribe(self, requests: list[SubscriptionRequest]) -> Suback:
-        """Subscribe; returns the answer. Messages that come before it are kept for `messages`."""
-        packet_id = self._next_id()
-        self._send(Subscribe(packet_id, requests))
+        """Subscribe; returns the answer. Messages that come before it are kept for `messages` and `receive`."""
+        packet_id = self._client.subscribe(requests)
+        self._send()
         kept: list[Packet] = []
         deadline_s = time.monotonic() + self._answer_timeout_s
         while True:
@@ -176,31 +142,16 @@ class MqttConnection:
             now_s = time.monotonic()
             if until_s is not None and now_s >= until_s:
                 return
-            for packet in self._receive(None if until_s is None else until_s - now_s):
-                message = packet.message if isinstance(packet, WirePublish) else packet
-                if isinstance(message, Publish):
-                    if message.qos == 2 and message.packet_id in self._received_ids:
-                        self._send(Pubrec(message.packet_id))
-                        continue
-                    yield message
-                    if message.qos == 1:
-                        self._send(Puback(message.packet_id))
-                    elif message.qos == 2:
-                        self._received_ids.add(message.packet_id)
-                        self._send(Pubrec(message.packet_id))
-                elif isinstance(packet, Pubrel):
-                    self._received_ids.discard(packet.packet_id)
-                    self._send(Pubcomp(packet.packet_id))
+            for packet in self.receive(None if until_s is None else until_s - now_s):
+                if isinstance(packet, Publish):
+                    yield packet
+                    self._client.acknowledge(packet)
+                    self._send()
 
-    def _acknowledged(self, pending: dict[int, Publish]) -> Iterator[tuple[Publish, int]]:
+    def _acknowledged(self) -> Iterator[tuple[Publish, int]]:
         for packet in self._answers(time.monotonic() + self._answer_timeout_s, "a message"):
-            if isinstance(packet, Puback | Pubcomp) and packet.packet_id in pending:
-                yield pending.pop(packet.packet_id), packet.reason
-            elif isinstance(packet, Pubrec) and packet.packet_id in pending:
-                if packet.reason >= REFUSED:
-                    yield pending.pop(packet.packet_id), packet.reason
-                else:
-                    self._send(Pubrel(packet.packet_id))
+            if isinstance(packet, Acknowledged):
+                yield packet.message, packet.reason
 
     def _answers(self, deadline_s: float, to: str) -> list[Packet]:
         """The next packets; ConfigError if none comes in time."""
@@ -208,32 +159,32 @@ class MqttConnection:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 raise ConfigError(f"{self._address} does not answer {to} within {self._answer_timeout_s:g} s")
-            packets = self._receive(left_s)
+            packets = self.receive(left_s)
             if packets:
                 return packets
 
-    def _handshake(self, connect: Connect) -> Connack:
-        self._send(connect)
+    def _handshake(self, connect: Connect, password_hint: str) -> None:
+        self._client.connect(connect)
+        self._send()
         first, *self._waiting = self._answers(time.monotonic() + self._answer_timeout_s, "as an MQTT server")
         if not isinstance(first, Connack):
             raise ConfigError(f"{self._address} does not answer as an MQTT server")
         if first.reason:
             said = _with_reason_string(first.reason, first.reason_string)
             if connect.user_name is not None and connect.password is None and first.reason in _LOGIN_REFUSALS:
-                how = f"set {PASSWORD_VARIABLE}, or use --password-file"
-                said = f"no password was given for the user {connect.user_name}: {how}"
+                said = f"no password was given for the user {connect.user_name}: {password_hint}"
             raise ConfigError(f"{self._address} refuses the connection: {said}")
-        return first
+        if first.server_keep_alive_s >= 0:
+            self._keep_alive_s = first.server_keep_alive_s
 
-    def _next_id(self) -> int:
-        self._packet_id = self._packet_id % 65_535 + 1
-        return self._packet_id
-
-    def _send(self, packet: Packet) -> None:
+    def _send(self) -> None:
+        data = self._client.data_to_send()
+        if not data:
+            return
         self._sent_s = time.monotonic()
         try:
             self._socket.settimeout(self._answer_timeout_s)
-            self._socket.sendall(encode(packet, self._dialect))
+            self._socket.sendall(data)
         except OSError as error:
             self._explain_end()
             raise self._lost(error) from None
@@ -241,12 +192,12 @@ class MqttConnection:
     def _explain_end(self) -> None:
         """If the server has said why it ends the connection, raise that."""
         try:
-            for packet in self._decoder.feed(self._socket.recv(READ_BYTES)):
+            for packet in self._client.receive_data(self._socket.recv(READ_BYTES)):
                 self._check_end(packet)
         except OSError:
             pass
 
-    def _receive(self, timeout_s: float | None) -> list[Packet]:
+    def receive(self, timeout_s: float | None) -> list[Packet]:
         """The packets that have come; an empty list after the timeout, or after a ping."""
         if self._waiting:
             packets, self._waiting = self._waiting, []
@@ -254,7 +205,8 @@ class MqttConnection:
         ping_s = self._keep_alive_s / 2 if self._keep_alive_s else 3600.0
         left_s = self._sent_s + ping_s - time.monotonic()
         if left_s <= 0:
-            self._send(Pingreq())
+            self._client.ping()
+            self._send()
             left_s = ping_s
         self._socket.settimeout(max(0.001, left_s if timeout_s is None else min(timeout_s, left_s)))
         try:
@@ -265,11 +217,12 @@ class MqttConnection:
             raise self._lost(error) from None
         if not data:
             raise ConfigError(f"{self._address} closed the connection")
-        packets = self._decoder.feed(data)
-        if self._decoder.error is not None and not packets:
-            raise ConfigError(f"{self._address} does not answer as an MQTT server: {self._decoder.error}")
+        packets = self._client.receive_data(data)
+        if self._client.failure is not None and not packets:
+            raise ConfigError(f"{self._address} does not answer as an MQTT server: {self._client.failure}")
         for packet in packets:
             self._check_end(packet)
+        self._send()
         return packets
 
     def _check_end(self, packet: Packet) -> None:
@@ -321,4 +274,7 @@ def _with_tls(connection: socket.socket, address: ServerAddress) -> socket.socke
     except (OSError, ssl.SSLError) as error:
         connection.close()
         reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error.strerror or error
-        raise ConfigError(f"no TLS connection to {address}: {reason}") from None
+        remedy = ""
+        if isinstance(error, ssl.SSLCertVerificationError) and address.ca is None:
+            remedy = "; name the authority that has signed the server's certificate with --ca"
+        raise ConfigError(f"no TLS connection to {address}: {reason}{remedy}") from None

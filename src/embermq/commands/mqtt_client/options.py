@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import typer
 
-from embermq.commands.options import directory_option
+from embermq.commands.options import config_option, directory_option
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ Data = Annotated[
     Path | None,
     directory_option("--data", "The directory of a running server, which says where it listens.", False),
 ]
-Config = Annotated[
-    Path | None, typer.Option("--config", envvar="EMBERMQ_CONFIG", help="The server's settings file, TOML.")
-]
+Config = Annotated[Path | None, config_option("The server's settings file, TOML.")]
 
 
 def server_address(
@@ -184,4 +182,4 @@ def connected(
         session_expiry_s,
         protocol_level=5 if mqtt is Version.V5 else 4,
     )
-    return MqttConnection(server, connect)
+    return MqttConnection(server, connect, f"set {PASSWORD_VARIABLE}, or use --password-file")

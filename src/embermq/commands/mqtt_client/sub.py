@@ -34,7 +34,8 @@ FormatText = Annotated[
 ]
 Raw = Annotated[bool, typer.Option("--raw", help="Print only the payloads' bytes, unchanged.")]
 SessionExpiry = Annotated[
-    int, typer.Option("--session-expiry", min=0, max=0xFFFF_FFFF, metavar="S", help="Keep the session so long.")
+    int,
+    typer.Option("--session-expiry", min=0, max=0xFFFF_FFFF, metavar="S", help="Session Expiry Interval in seconds."),
 ]
 
 

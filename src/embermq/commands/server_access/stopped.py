@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq import __version__
 from embermq.broker.access import AllowAll
 from embermq.broker.core import Core
-from embermq.broker.operator import cleared, retain, retained_message, retained_pieces
+from embermq.broker.operator import cleared, publish, retained_message, retained_pieces
 from embermq.commands.options import bar
 from embermq.commands.server_access.target import Stat, Target
 from embermq.engines import open_stopped_store
@@ -40,7 +40,7 @@ class StoppedServer(Target):
 
     def __init__(self, settings: "Settings") -> None:
         self._calls: Final[SimpleQueue[Callable[[], None]]] = SimpleQueue()
-        self._limits: Final = settings.limits.limits()
+        self._limits: Final = settings.limits
         self._archive: Final = settings.store.archive
         self._directory: Final = settings.store.directory
         self._core: Core | None = None
@@ -83,7 +83,7 @@ class StoppedServer(Target):
         return closing(ArchivedPast(self._archive, self._directory / CACHE, log_directory=self._directory / "log"))
 
     def changes(self, topic_name: str, since_us: int | None = None) -> Iterator[RetainedChange]:
-        begins_us = self._store.history_begins_us()
+        begins_us = self._store.history.begins_us()
         since_us = since_us or 0
         found = (
             self._archived_changes(topic_name, since_us, begins_us)
@@ -96,7 +96,7 @@ class StoppedServer(Target):
         self, topic_name: str, after_offset: int = -1, before_offset: int = 1 << 62
     ) -> Iterator[RetainedChange]:
         """Those that the history has."""
-        while found := self._store.retained_changes(topic_name, after_offset, CHANGES_AT_ONCE):
+        while found := self._store.history.changes(topic_name, after_offset, CHANGES_AT_ONCE):
             for change in found:
                 if change.offset >= before_offset:
                     return
@@ -145,13 +145,13 @@ class StoppedServer(Target):
 
     def stat(self) -> Stat:
         store = self._store
-        count, size_bytes = store.retained_totals()
+        count, size_bytes = store.retained.totals()
         return Stat(
             process=0,
             retained_count=count,
             retained_bytes=size_bytes,
-            budgets=store.retained_budget_totals(),
-            sessions=sum(1 for _ in store.sessions()),
+            budgets=store.retained.budget_totals(),
+            sessions=sum(1 for _ in store.sessions.load()),
             next_offset=store.next_offset(),
             failing=store.failing(),
         )
@@ -167,7 +167,7 @@ class StoppedServer(Target):
             core.restore(time.monotonic_ns() // 1_000_000, time.time_ns() // 1000)
             self._core = core
         self._store.begin_turn(time.time_ns() // 1000)
-        refusal = retain(core, self._store, self._limits, message, self._durable)
+        refusal = publish(core, self._store, self._limits, message, self._durable)
         if not refusal:
             self._pending += 1
         return refusal

@@ -11,9 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Self
 
-import typer
-
-from embermq.commands.options import directory_option
+from embermq.commands.options import config_option, directory_option
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,9 +20,7 @@ if TYPE_CHECKING:
     from embermq.store.interface import Retained, RetainedChange
 
 Data = Annotated[Path | None, directory_option("--data", "The server's data directory.", "ember-data")]
-Config = Annotated[
-    Path | None, typer.Option("--config", envvar="EMBERMQ_CONFIG", help="The server's settings file, TOML.")
-]
+Config = Annotated[Path | None, config_option("The server's settings file, TOML.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +91,9 @@ def settings_of(data: Path | None, config: Path | None) -> "Settings":
     store = {} if data is None else {"directory": data, "memory": False}
     settings = load_unchecked(config, {"store": store})
     if settings.store.memory:
-        raise ConfigError("store.memory is true: a command can reach nothing of such a server")
+        raise ConfigError(
+            "store.memory is true: the server keeps everything in memory, so there is no data directory to read"
+        )
     _check_directory(settings.store.directory)
     return settings
 

@@ -5,9 +5,6 @@ from collections.abc import Sequence
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, Final, final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from embermq.commands.output import (
     Column,
     Size,
@@ -27,22 +24,14 @@ from embermq.commands.text.property_text import properties_object, properties_te
 from embermq.errors import ConfigError
 from embermq.instants import utc_seconds_text, utc_text
 from embermq.protocol.topics import matches
-from embermq.store.log.records import (
-    DUP_FLAG,
-    QOS_MASK,
-    RETAIN_FLAG,
-    SESSION,
-    SESSION_EXPIRY,
-    SESSION_PACKET,
-    SESSION_POSITION,
-    SESSION_SEQUENCE,
-    WILL,
-    Kind,
-)
+from embermq.store.records import SESSION, SESSION_EXPIRY, SESSION_PACKET, SESSION_POSITION, SESSION_SEQUENCE, WILL
+from embermq.store.rows import DUP_FLAG, QOS_MASK, RETAIN_FLAG, Kind
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from embermq.store.log.checkpoint import Checkpoint
-    from embermq.store.log.segments import SegmentInfo
+    from embermq.store.segment import Segment
 
 MESSAGES: Final = frozenset({Kind.PUBLISH, Kind.RETAINED_COPY})
 WITH_PROPERTIES: Final = MESSAGES | {Kind.WILL_SET}
@@ -113,8 +102,11 @@ class Lines:
         """Whether some records are left out."""
         return self._topic_filter is not None or bool(self._kinds)
 
-    def chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def chosen(self, batch: "pa.RecordBatch") -> "pa.RecordBatch":
         """The records of a batch that are to be shown."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         if self._kinds:
             batch = batch.filter(pc.is_in(batch.column("kind"), pa.array(self._kinds, pa.int8())))
         if self._topic_filter is not None:
@@ -123,14 +115,14 @@ class Lines:
             batch = batch.filter(pc.is_in(batch.column("topic"), pa.array(matching, pa.string())))
         return batch
 
-    def print(self, batch: pa.RecordBatch) -> None:
+    def print(self, batch: "pa.RecordBatch") -> None:
         """Print the records of a batch."""
         if not self._headed:
             self._headed = True
             topics = map(printable, batch.column("topic").to_pylist()[:FITTED_ROWS])
             self._columns = fitted(COLUMNS, "topic", topics, TOPIC_WIDTH_MAX)
             print(heading(self._columns))
-        batch = batch.set_column(1, "timestamp", batch.column("timestamp").cast(pa.int64()))
+        batch = batch.set_column(1, "timestamp", batch.column("timestamp").cast("int64"))
         for row in batch.to_pylist():
             print(json_line(as_object(row)) if self._json else as_line(row, self._columns))
         # With --follow, a line must be seen at once.
@@ -228,7 +220,7 @@ def _will(payload: bytes) -> dict[str, Any]:
     )
 
 
-def print_stat(segments: list["SegmentInfo"], checkpoints: list["Checkpoint"], as_json: bool) -> None:
+def print_stat(segments: list["Segment"], checkpoints: list["Checkpoint"], as_json: bool) -> None:
     """Segments as a table with totals, then the checkpoints; or one JSON object each."""
     if as_json:
         for info in segments:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from embermq.http.messages_json import PROPERTY_NAMES, shown_properties
-from embermq.protocol.message_fields import FieldValue, message_fields, message_properties
+from embermq.protocol.mqtt.message_fields import FieldValue, message_fields, message_properties
 
 _NUMBERS: Final = {"message_expiry_interval": "expiry", "payload_format_indicator": "payload_format"}
 _TEXTS: Final = ("content_type", "response_topic")

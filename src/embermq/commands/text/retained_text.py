@@ -21,7 +21,7 @@ from embermq.commands.output import (
 from embermq.commands.text.property_text import properties_from, properties_object, properties_text
 from embermq.instants import utc_text
 from embermq.protocol.message_expiry import message_expires_us, with_remaining_expiry
-from embermq.protocol.message_fields import message_fields
+from embermq.protocol.mqtt.message_fields import message_fields
 from embermq.protocol.mqtt.properties import is_utf8
 from embermq.protocol.packets import Publish
 from embermq.store.interface import Retained, RetainedChange

@@ -1,0 +1,127 @@
+"""Faults on demand, as a client sees them."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from embermq.protocol.reasons import ReasonCode
+from embermq.testing.broker import TestedBroker
+from embermq.testing.faults import FaultyNetwork
+from support.wire import Wire
+from support.wire_v5 import WireV5
+
+
+@pytest.fixture
+def network(mqtt_broker: TestedBroker) -> Iterator[FaultyNetwork]:
+    with mqtt_broker.faults() as network:
+        yield network
+
+
+@pytest.fixture
+def client(network: FaultyNetwork) -> Iterator[Wire]:
+    with Wire((network.host, network.port)) as wire:
+        assert wire.connect("c").return_code == 0
+        yield wire
+
+
+@pytest.fixture
+def client_v5(network: FaultyNetwork) -> Iterator[WireV5]:
+    with WireV5((network.host, network.port)) as wire:
+        assert wire.connect("c").reason == 0
+        yield wire
+
+
+def test_without_faults_packets_of_every_size_pass(client: Wire) -> None:
+    client.subscribe(("a", 2))
+    for payload in (b"", b"x" * 100, b"x" * 20_000, b"x" * 3_000_000):
+        client.publish("a", payload, qos=2)
+        assert client.receive_message().payload == payload
+
+
+@pytest.mark.parametrize(
+    ("reason", "return_code"),
+    [(ReasonCode.SERVER_BUSY, 3), (ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, 1), (ReasonCode.NOT_AUTHORIZED, 5)],
+)
+def test_a_client_is_refused(network: FaultyNetwork, reason: ReasonCode, return_code: int) -> None:
+    network.refuse(reason)
+    with Wire((network.host, network.port)) as wire:
+        assert wire.connect("c").return_code == return_code
+        wire.assert_closed()
+    with WireV5((network.host, network.port)) as wire:
+        assert wire.connect("c").reason == reason
+        wire.assert_closed()
+    network.heal()
+    with Wire((network.host, network.port)) as wire:
+        assert wire.connect("c").return_code == 0
+
+
+def test_connections_are_dropped_and_new_ones_accepted(
+    network: FaultyNetwork, client: Wire, mqtt_broker: TestedBroker
+) -> None:
+    network.drop()
+    client.assert_closed()
+    with Wire((network.host, network.port)) as wire:
+        assert wire.connect("d").return_code == 0
+        wire.ping()
+
+
+def test_packets_are_delayed_in_both_directions(network: FaultyNetwork, client: Wire) -> None:
+    network.delay(0.2)
+    begun_s = time.monotonic()
+    for _ in range(10):
+        client.send("c000")
+    for _ in range(10):
+        client.expect(13)
+    assert time.monotonic() - begun_s >= 0.4
+
+
+def test_messages_come_twice(network: FaultyNetwork, client: Wire, mqtt_broker: TestedBroker) -> None:
+    client.subscribe(("a", 1))
+    network.duplicate()
+    mqtt_broker.publish("a", "x", qos=1)
+    first, second = client.receive_message(answer=False), client.receive_message(answer=False)
+    assert (first.dup, second.dup, first.packet_id) == (False, True, second.packet_id)
+    client.answer(first)
+    mqtt_broker.publish("a", "y")
+    assert [client.receive_message().dup, client.receive_message().dup] == [False, False]
+
+
+def test_silence_holds_packets_back_in_both_directions(
+    network: FaultyNetwork, client: Wire, mqtt_broker: TestedBroker
+) -> None:
+    client.subscribe(("a", 0))
+    network.silence()
+    client.send("c000")
+    mqtt_broker.publish("a", "x")
+    assert not client.readable_within(0.1)
+    assert mqtt_broker.clients() == ["c"]
+    network.heal()
+    assert client.receive_message().payload == b"x"
+    client.expect(13)
+
+
+def test_answers_get_another_reason(network: FaultyNetwork, client_v5: WireV5) -> None:
+    network.answer(ReasonCode.QUOTA_EXCEEDED)
+    assert client_v5.publish("a", b"x", qos=1) == ReasonCode.QUOTA_EXCEEDED
+    assert client_v5.publish("a", b"x", qos=2) == ReasonCode.QUOTA_EXCEEDED
+    assert client_v5.subscribe("a", "b") == [ReasonCode.QUOTA_EXCEEDED] * 2
+    network.answer(ReasonCode.NOT_AUTHORIZED)
+    assert client_v5.unsubscribe("a") == [ReasonCode.NOT_AUTHORIZED]
+    network.heal()
+    assert client_v5.publish("a", b"x", qos=1) == 0
+
+
+def test_before_mqtt_5_only_a_subscription_can_be_refused(network: FaultyNetwork, client: Wire) -> None:
+    network.answer(ReasonCode.NOT_AUTHORIZED)
+    client.publish("a", b"x", qos=1)
+    assert client.subscribe("a", "b") == [0x80, 0x80]
+
+
+def test_the_network_outlives_a_restart_of_the_broker(network: FaultyNetwork, mqtt_broker: TestedBroker) -> None:
+    mqtt_broker.stop()
+    with Wire((network.host, network.port)) as wire:
+        wire.assert_closed()
+    mqtt_broker.start()
+    with Wire((network.host, network.port)) as wire:
+        assert wire.connect("c").return_code == 0
