@@ -10,7 +10,7 @@ from argon2 import PasswordHasher
 
 from embermq.access import scram
 from embermq.access.file_access import FileAccess
-from embermq.access.passwords import parse_passwords, write_password
+from embermq.access.passwords import DECOY_HASH, parse_passwords, write_password
 from embermq.errors import ConfigError
 from embermq.protocol.errors import Refused
 from embermq.protocol.reasons import ReasonCode
@@ -137,3 +137,91 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"all\n\xff")
     with pytest.raises(ConfigError, match=r"access\.acl_file: .* is not UTF-8 text \(byte 4\)"):
         FileAccess(acl_file=tmp_path / "binary")
+
+
+# As `mosquitto_passwd` of Mosquitto 2.0.11 has made them for the password "wonder land", the first with `-H sha512`.
+OF_MOSQUITTO = {
+    "old": "$6$brUHkIkGngsW7jbB$"
+    "Yxmpmtr2eyyZW4qbJ1N/jzJmhNNP32DM4+mpaB147MBlsvXSeCks0QJgpVq80XM1g8+Y3/HnPgAic4BnV6kBYg==",
+    "newer": "$7$101$fOYEdT066OWAzl7d$"
+    "mKuyKHbuDrRVwE9AWpR6OX3nqOVXm+dJoNMQpMXJPVTBBCvy8Zkt3tr8r4XnmKiJlORC0ma4EYsGgz9YOxx39A==",
+    "newest": PasswordHasher(time_cost=1, memory_cost=1024, parallelism=1).hash(b"wonder land"),
+}
+
+
+@pytest.mark.parametrize("user_name", OF_MOSQUITTO)
+def test_a_hash_of_mosquitto_is_replaced_at_the_first_right_password(tmp_path: Path, user_name: str) -> None:
+    path = tmp_path / "passwords"
+    path.write_text("# moved\n" + "".join(f"{name}:{text}\n" for name, text in OF_MOSQUITTO.items()))
+    path.chmod(0o644)
+    access = FileAccess(password_file=path)
+    assert refusal(access, user_name, b"Wonder land") is ReasonCode.BAD_USER_NAME_OR_PASSWORD
+    assert OF_MOSQUITTO[user_name] in path.read_text()
+    assert access.authenticate("c1", user_name, b"wonder land", None).user_name == user_name
+    users = parse_passwords(path.read_text(), "p").users
+    assert path.read_text().startswith("# moved\n") and path.stat().st_mode & 0o777 == 0o600
+    for name, text in OF_MOSQUITTO.items():
+        assert (users[name].password_hash == text) is (name != user_name)
+    assert users[user_name].password_hash.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+    for again in (access, FileAccess(password_file=path)):
+        assert again.authenticate("c1", user_name, b"wonder land", None).user_name == user_name
+        assert refusal(again, user_name, b"Wonder land") is ReasonCode.BAD_USER_NAME_OR_PASSWORD
+
+
+def test_a_password_that_was_changed_meanwhile_stays_changed(tmp_path: Path) -> None:
+    path = tmp_path / "passwords"
+    path.write_text(f"newer:{OF_MOSQUITTO['newer']}\n")
+    access = FileAccess(password_file=path)
+    write_password(path, "newer", b"another")
+    changed = path.read_text()
+    access.authenticate("c1", "newer", b"wonder land", None)  # the server has not read the file again yet
+    assert path.read_text() == changed
+
+
+def test_a_user_logs_in_although_the_file_cannot_be_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "passwords"
+    path.write_text(f"newer:{OF_MOSQUITTO['newer']}\n")
+    access = FileAccess(password_file=path)
+
+    def cannot(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("os.replace", cannot)
+    assert access.authenticate("c1", "newer", b"wonder land", None).user_name == "newer"
+    assert "the old hash of user 'newer' stays in use: cannot write" in caplog.text
+    assert [found.name for found in tmp_path.iterdir()] == ["passwords"]
+
+
+def test_an_unknown_user_costs_an_argon2_hash_as_a_wrong_password_does(tmp_path: Path) -> None:
+    tried: list[str | bytes] = []
+
+    class CountingHasher(PasswordHasher):
+        def verify(self, hash: str | bytes, password: str | bytes) -> Literal[True]:
+            tried.append(hash)
+            return super().verify(hash, password)
+
+    path = tmp_path / "passwords"
+    path.write_text(f"newer:{OF_MOSQUITTO['newer']}\n")
+    access = FileAccess(password_file=path, hasher=CountingHasher())
+    for user_name in ("newer", "mallory"):
+        assert refusal(access, user_name, b"guess") is ReasonCode.BAD_USER_NAME_OR_PASSWORD
+    assert tried == [DECOY_HASH, DECOY_HASH]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OF_MOSQUITTO["newer"].replace("$101$", "$0$"),
+        OF_MOSQUITTO["newer"].replace("$101$", "$1000001$"),
+        OF_MOSQUITTO["newer"].replace("$101$", "$101$$"),
+        OF_MOSQUITTO["newer"][:-5],
+        OF_MOSQUITTO["old"].replace("$6$", "$5$"),
+    ],
+)
+def test_a_hash_out_of_the_bounds_is_named_by_its_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "passwords"
+    path.write_text(f"a:{text}\n")
+    with pytest.raises(ConfigError, match="line 1: no argon2 hash"):
+        FileAccess(password_file=path)

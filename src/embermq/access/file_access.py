@@ -1,6 +1,7 @@
 """Users and rights from files: the `Access` of a server with a password file, certificates or an access list.
 
-Owns: who a client is, by password, certificate or SCRAM, and both files read again together.
+Owns: who a client is, by password, certificate or SCRAM, and both files read again together; a better hash in the place
+of one that Mosquitto or other parameters made, when its user has logged in.
 Never: a secret in a log line or an error. A reload that fails changes nothing.
 """
 
@@ -17,16 +18,21 @@ from argon2.exceptions import Argon2Error
 
 from embermq.access import scram
 from embermq.access.access_list import parse_access_list
+from embermq.access.mosquitto_hashes import is_mosquitto_hash, verify_mosquitto
 from embermq.access.passwords import (
     DECOY_HASH,
     HASHER,
     SALT_SECRET_BYTES,
+    Credentials,
     PasswordFile,
+    is_argon2,
     parse_passwords,
     read_text,
+    replace_hash,
 )
 from embermq.access.scram_exchange import PasswordFileExchange
 from embermq.broker.access import Access, AccessList, Exchange, Identity
+from embermq.errors import ConfigError
 from embermq.protocol.errors import Refused
 from embermq.protocol.reasons import ReasonCode
 
@@ -116,15 +122,39 @@ class FileAccess(Access):
         if hmac.compare_digest(proven.get(user_name, b""), proof):
             return
         user = users.get(user_name)
-        # An unknown user takes the same time as a wrong password: the password is checked against another user's hash.
-        tried = user if user is not None else next(iter(users.values()), None)
-        try:
-            self._hasher.verify(tried.password_hash if tried is not None else DECOY_HASH, password)
-        except Argon2Error:
-            raise refused from None
-        if user is None:
+        if user is not None and is_mosquitto_hash(user.password_hash):
+            is_right = verify_mosquitto(user.password_hash, password)
+        else:
+            is_right = user is not None and self._has_argon2(user.password_hash, password)
+        if not is_right:
+            if user is None or not is_argon2(user.password_hash):
+                # An unknown user, and one with a hash of Mosquitto's, takes the time of a wrong password for argon2.
+                hashes = (known.password_hash for known in list(users.values()))
+                self._has_argon2(next(filter(is_argon2, hashes), DECOY_HASH), password)
             raise refused
+        assert user is not None
         proven[user_name] = proof
+        if not is_argon2(user.password_hash) or self._hasher.check_needs_rehash(user.password_hash):
+            self._rehash(users, user_name, user, password)
+
+    def _has_argon2(self, password_hash: str, password: bytes) -> bool:
+        try:
+            return self._hasher.verify(password_hash, password)
+        except Argon2Error:
+            return False
+
+    def _rehash(self, users: dict[str, Credentials], user_name: str, user: Credentials, password: bytes) -> None:
+        """The password was right: replace its hash by one of ours. Without it the user stays, and is tried again."""
+        assert self._password_file is not None
+        new_hash = self._hasher.hash(password)
+        try:
+            is_replaced = replace_hash(self._password_file, user_name, user.password_hash, new_hash)
+        except ConfigError as error:
+            logger.warning("the old hash of user %r stays in use: %s", user_name, error)
+            return
+        if is_replaced:
+            users[user_name] = Credentials(new_hash, user.scram)
+            logger.info("user %r has an argon2 hash now, of the same password", user_name)
 
     def begin_exchange(self, method: str, client_id: str, certificate_name: str | None) -> Exchange:
         if self._password_file is None or method != scram.METHOD:

@@ -9,20 +9,24 @@ A line is one of
     user:argon2 hash:SCRAM-SHA-256$iterations:salt$stored key:server key
     :scram-salt-secret:base64
 
-The last one, once in a file, is the secret from which the SCRAM salts of all user names come, also of names that do not
-exist. It is in the file because a secret of the process would change with a restart: then a salt that stays the same
-would tell that the user exists.
+A hash may also be one of Mosquitto's (`mosquitto_hashes`), until its user logs in. The last line, once in a file, is
+the secret from which the SCRAM salts of all user names come, also of names that do not exist. It is there because a
+secret of the process would change with a restart: then a salt that stays the same would tell that the user exists.
 """
 
+import fcntl
 import os
 import re
 from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, final
 
 from argon2 import PasswordHasher
 
 from embermq.access import scram
+from embermq.access.mosquitto_hashes import is_mosquitto_hash
 from embermq.access.scram import ScramCredential
 from embermq.errors import ConfigError
 
@@ -119,7 +123,7 @@ def _parse_user(line: str) -> tuple[str, Credentials]:
     user_name, password_hash, credential_text = _split_user(line)
     if not user_name:
         raise ValueError("expected 'user:hash' as 'ember passwd' writes it")
-    if not _HASH.fullmatch(password_hash):
+    if not is_argon2(password_hash) and not is_mosquitto_hash(password_hash):
         raise ValueError("no argon2 hash after the user name, set the password with 'ember passwd'")
     if not credential_text:
         return user_name, Credentials(password_hash, None)
@@ -138,6 +142,11 @@ def _salt_secret_of(line: str) -> bytes:
     if len(secret) != SALT_SECRET_BYTES or b64encode(secret).decode() != text:
         raise ValueError(f"expected {SALT_SECRET_BYTES} bytes in base64 for the salts of SCRAM")
     return secret
+
+
+def is_argon2(password_hash: str) -> bool:
+    """Whether a text has the form of an argon2 hash."""
+    return _HASH.fullmatch(password_hash) is not None
 
 
 def check_user_name(user_name: str) -> str | None:
@@ -175,30 +184,63 @@ def write_password(path: Path, user_name: str, password: bytes | None, *, with_s
     problem = check_user_name(user_name)
     if problem:
         raise ConfigError(f"user {user_name!r}: {problem}")
-    text = read_text(path, "password file") if path.exists() else ""
-    before = parse_passwords(text, str(path))
-    known = user_name in before.users
-    lines = text.splitlines()
-    new_lines: list[str] = []
-    if password is not None:
-        new_lines.append(f"{user_name}:{HASHER.hash(password)}")
-        if with_scram and scram_problem(user_name, password) is None:
-            salt_secret = before.salt_secret
-            if salt_secret is None:
-                salt_secret = os.urandom(SALT_SECRET_BYTES)
-                lines.append(_SALT_SECRET_START + b64encode(salt_secret).decode())
-            credential = scram.derive_credential(password.decode(), scram.salt_of(user_name, salt_secret))
-            new_lines[0] += ":" + credential.text()
+    with _changing(path):
+        text = read_text(path, "password file") if path.exists() else ""
+        before = parse_passwords(text, str(path))
+        lines = text.splitlines()
+        new_lines: list[str] = []
+        if password is not None:
+            new_lines.append(f"{user_name}:{HASHER.hash(password)}")
+            if with_scram and scram_problem(user_name, password) is None:
+                salt_secret = before.salt_secret
+                if salt_secret is None:
+                    salt_secret = os.urandom(SALT_SECRET_BYTES)
+                    lines.append(_SALT_SECRET_START + b64encode(salt_secret).decode())
+                credential = scram.derive_credential(password.decode(), scram.salt_of(user_name, salt_secret))
+                new_lines[0] += ":" + credential.text()
+        known = user_name in before.users
+        _replace_user(path, lines if known else [*lines, *new_lines], user_name, new_lines)
+    return known
+
+
+def replace_hash(path: Path, user_name: str, old_hash: str, new_hash: str) -> bool:
+    """Put a new hash of the same password in the place of an old one; nothing else changes.
+
+    False: the file has another hash by now, which stays.
+    """
+    with _changing(path):
+        text = read_text(path, "password file")
+        user = parse_passwords(text, str(path)).users.get(user_name)
+        if user is None or user.password_hash != old_hash:
+            return False
+        line = f"{user_name}:{new_hash}" + (f":{user.scram.text()}" if user.scram is not None else "")
+        _replace_user(path, text.splitlines(), user_name, [line])
+    return True
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[None]:
+    """Keep other processes and threads that change the file out, from reading it until it is replaced."""
+    try:
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace_user(path: Path, lines: list[str], user_name: str, new_lines: list[str]) -> None:
     written: list[str] = []
     for line in lines:
         if _is_user(line, user_name):
             written += new_lines
         else:
             written.append(line)
-    if not known:
-        written += new_lines
     replace_private(path, "".join(line + "\n" for line in written))
-    return known
 
 
 def _is_user(line: str, user_name: str) -> bool:
