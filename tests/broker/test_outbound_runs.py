@@ -133,6 +133,15 @@ def test_a_message_that_has_expired_ends_a_run_and_is_dropped() -> None:
     assert (outbound.dropped, link.runs) == (1, [5, 1])
 
 
+def test_a_run_above_the_byte_bound_goes_message_by_message_and_only_one_exceeds_the_bound() -> None:
+    large = [Publish("t", b"%d" % number * 400, 1) for number in range(1, 6)]
+    limits = Limits(queue_messages_max=100, queue_bytes_max=1_000)
+    outbound, link = Outbound(None, 10, limits, Counters(), Clock()), ScriptedLink()
+    outbound.offer(link, large, 1, False)
+    assert link.runs == [1, 1, 1]  # 401 bytes each: the third one exceeds the bound
+    assert (outbound.memory_bytes, outbound.dropped) == (3 * 401, 2)
+
+
 def test_an_identifier_in_flight_is_not_used_again() -> None:
     """The oldest message is never acknowledged: 65,535 places behind it the sending stops, in runs as without."""
     count = PACKET_IDS + 2 * READ_AHEAD
