@@ -50,6 +50,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "store.topic_tree",
     ),
     "store": ("protocol", "store", "named_thread"),
+    "cluster": ("store", "errors", "named_thread", "cluster"),
     "archive": ("protocol", "store", "errors", "extras", "instants", "named_thread", "archive"),
     "broker": ("protocol", "store.interface", "store.records", "broker"),
     "broker.history": ("protocol", "store.interface", "store.records", "store.history.pieces", "broker", "instants"),
@@ -107,11 +108,12 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "delta": ("spark",),
     "rocksdict": ("store.state",),
     "aiohttp": ("transport", "http"),
+    "confluent_kafka": ("cluster",),
     "prometheus_client": ("http",),
     "asyncio": ("transport", "http", ""),
     "uvloop": ("",),
     "socket": ("transport", "http", "lake", "spark", ""),
-    "time": ("transport", "http", "store", "archive", "lake", "spark", "sql", ""),
+    "time": ("transport", "http", "store", "archive", "cluster", "lake", "spark", "sql", ""),
     "random": ("transport", ""),
 }
 

@@ -252,6 +252,30 @@ class HttpSettings(Section):
     lake: Directory | None = None
 
 
+class ClusterSettings(Section):
+    """The other nodes, and the shared log in Kafka; without bootstrap servers this is a single server."""
+
+    bootstrap_servers: tuple[str, ...] = ()
+    topic: Annotated[str, Field(pattern="^[a-zA-Z0-9._-]{1,249}$")] = "ember.log"
+    node: Annotated[int, Field(ge=0, le=65_535)] = 0
+    reachable_at: str = ""
+    durability: Literal["os", "sync"] = "os"
+    node_timeout_ms: Annotated[int, Field(ge=500)] = 6_000
+    tls: bool = False
+    tls_ca: Path | None = None
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = ""
+    sasl_user: str = ""
+    sasl_password_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _has_a_node(self) -> "ClusterSettings":
+        if self.bootstrap_servers and not self.node:
+            raise ValueError("expected cluster.node, a number from 1 on that no other node of the cluster has")
+        return self
+
+
 class ServerSettings(Section):
     """The server as a whole."""
 
@@ -275,6 +299,7 @@ class Settings(BaseSettings):
     sn: SnListenerSettings = SnListenerSettings()
     http: HttpSettings = HttpSettings()
     pipeline: PipelineSettings = PipelineSettings()
+    cluster: ClusterSettings = ClusterSettings()
 
     def lake_place(self) -> str:
         """Where the tables are: `pipeline.lake`, or `http.lake` of files that have only that."""
