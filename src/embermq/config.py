@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 from pydantic_settings.exceptions import SettingsError
 
 from embermq.errors import ConfigError
+from embermq.listening import check_listeners
 from embermq.settings import ENVIRONMENT_PREFIX, Settings, all_keys
 from embermq.units import DURATION_EXPECTED, SIZE_EXPECTED, unit_of
 
@@ -64,6 +65,8 @@ def load_unchecked(
     in_file = read_toml(path) if path is not None else {}
     for section in without:
         in_file.pop(section, None)
+    if isinstance(in_file.get("listeners"), list):
+        in_file["listeners"] = {"each": in_file["listeners"]}
     _check_environment()
 
     class Sources(Settings):
@@ -136,7 +139,7 @@ def _holds(values: Any, key: tuple[int | str, ...]) -> bool:
 
 def _expected(key: tuple[int | str, ...], kind: str, message: str, value: object) -> str:
     """What was expected of a setting, in a few words."""
-    name = ".".join(str(part) for part in key)
+    name = ".".join(str(part) for part in key if part != "each")  # [[listeners]] of the file
     if kind == "extra_forbidden":
         near = _nearest(key, all_keys())
         what = "section" if len(key) == 1 else "setting"
@@ -158,17 +161,19 @@ def _expected(key: tuple[int | str, ...], kind: str, message: str, value: object
 def _check_together(settings: Settings) -> None:
     """Check settings that depend on each other."""
     listeners, access = settings.listeners, settings.access
+    check_listeners(settings)
     encrypted = listeners.tls_port is not None or listeners.wss_port is not None
     if encrypted and (listeners.certificate is None or listeners.key is None):
         raise ConfigError(
             "listeners.tls_port and wss_port need listeners.certificate and listeners.key (--cert, --key)"
         )
-    if (listeners.require_client_certificate or access.certificate_as_user) and listeners.client_ca is None:
+    has_client_ca = listeners.client_ca is not None or any(each.client_ca is not None for each in listeners.each)
+    if (listeners.require_client_certificate or access.certificate_as_user) and not has_client_ca:
         raise ConfigError(
             "listeners.require_client_certificate and access.certificate_as_user need listeners.client_ca,"
             " the authority that signs the clients' certificates"
         )
-    if not (listeners.on_network() or listeners.unix_path is not None or settings.sn.port is not None):
+    if not listeners.every(settings.sn.port):
         raise ConfigError("listeners: nothing to listen on, set listeners.tcp = true or another listener")
     if settings.store.recording == "filters" and not settings.store.recording_filters:
         raise ConfigError('store.recording is "filters": expected at least one filter in store.recording_filters')
@@ -176,7 +181,7 @@ def _check_together(settings: Settings) -> None:
         raise ConfigError('sn.sessionless_profile is "2.0-w", which sn.profile = "2.0" does not include')
     _check_http(settings)
     named = access.password_file is not None or access.certificate_as_user
-    if not named and not settings.anonymous_allowed():
+    if not named and not listeners.each and not settings.anonymous_allowed():
         raise ConfigError(
             "access.allow_anonymous is false: expected access.password_file or access.certificate_as_user, or"
             " no client can connect"
@@ -196,7 +201,7 @@ def _check_http(settings: Settings) -> None:
             "http.port needs http.token_file (`ember token` makes one), or access.password_file with http.viewers or"
             " http.operators: nobody could use the interface"
         )
-    if http.tls and (settings.listeners.certificate is None or settings.listeners.key is None):
+    if http.tls and None in settings.listeners.certificate_and_key():
         raise ConfigError("http.tls needs listeners.certificate and listeners.key (--cert, --key)")
 
 

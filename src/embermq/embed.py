@@ -28,12 +28,13 @@ from embermq.broker.limits import Limits
 from embermq.engines import CONTROL_SOCKET, OpenStore, embedded_store, open_store
 from embermq.errors import ConfigError
 from embermq.http.options import BrokerCalls, HttpOptions, ReloadReport
+from embermq.listening import Rules, files_of, listener_of
 from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS, Mqtt5Settings
 from embermq.protocol.sn.settings import SnSettings
 from embermq.reloading import ReadSettings, Reloading
 from embermq.store.interface import Store, StoreError
 from embermq.transport.address_bounds import SHARED_ADDRESSES
-from embermq.transport.listener import Group, Kind, Listener
+from embermq.transport.listener import Group, Kind, Listener, TlsFiles
 from embermq.transport.listeners import HAS_POLL, listen
 from embermq.transport.server import GROUP_BYTES_MAX, Server
 from embermq.transport.sockets.addresses import is_loopback, shown
@@ -108,7 +109,8 @@ class Broker:
         self._open_store: OpenStore = embedded_store(self.data, self.store)
         self._opened: Store | None = None
         self._server: Server | None = None
-        self._tls: ServerTls | None = None
+        self._described: list[Listener] | None = None  # by settings; else the fields describe them
+        self._tls: dict[TlsFiles, ServerTls] = {}
         self._http: HttpServer | None = None
         self._settings: dict[str, Any] = {}
         self._reloading = Reloading({}, {})
@@ -119,16 +121,17 @@ class Broker:
 
         `read_settings` reads the settings again, so that a reload can say what needs a restart.
         """
-        listeners = settings.listeners.model_dump(exclude={"tcp", "port", "unix_mode"})  # the rest has our names
+        every = settings.listeners.every(settings.sn.port)
+        rules = Rules(settings)
+        certificate, key = settings.listeners.certificate_and_key()
         broker = cls(
-            **listeners,
-            port=settings.listeners.port if settings.listeners.tcp else None,
-            unix_mode=int(settings.listeners.unix_mode, 8),
-            sn_port=settings.sn.port,
-            sn=settings.sn.engine(settings.limits.keep_alive_max_s),
-            sn_group=settings.sn.group(),
+            host=settings.listeners.host,
+            port=None,
+            certificate=certificate,
+            key=key,
+            shared_addresses=sorted({address for each in every for address in each.shared_addresses}),
             data=None if settings.store.memory else settings.store.directory,
-            access=access_of(settings),
+            access=rules.access,
             limits=settings.limits,
             mqtt5=settings.mqtt5.settings(),
             response_information=settings.mqtt5.response_information,
@@ -142,13 +145,8 @@ class Broker:
         )
         broker._open_store = partial(open_store, settings.store)
         broker._settings = settings.model_dump(mode="json")
-        files = {
-            "users": (settings.access.password_file,),
-            "rights": (settings.access.acl_file,),
-            "tokens": (settings.http.token_file,),
-            "certificate": (settings.listeners.certificate, settings.listeners.key),
-        }
-        broker._reloading = Reloading(files, broker._settings, read_settings)
+        broker._described = [listener_of(each, settings, rules) for each in every]
+        broker._reloading = Reloading(files_of(settings), broker._settings, read_settings)
         return broker
 
     @classmethod
@@ -189,27 +187,44 @@ class Broker:
             await self.stop()
             raise
 
-    def check(self) -> ServerTls | None:
+    def check(self) -> dict[TlsFiles, ServerTls]:
         """Read the certificates; a `ConfigError` says what is wrong with one."""
+        wanted = [listener.tls_files for listener in self._described_listeners()]
+        own = self._tls_files()
+        found: dict[TlsFiles, ServerTls] = {}
+        for files in (own, *wanted):
+            if files is not None and files not in found:
+                try:
+                    found[files] = files.read()
+                except CertificateError as error:
+                    raise ConfigError(str(error)) from error
+        return found
+
+    def _tls_files(self) -> TlsFiles | None:
+        """The certificate of the fields, which the HTTP interface has as well."""
         if self.certificate is None or self.key is None:
             return None
         client_ca = Path(self.client_ca) if self.client_ca is not None else None
-        try:
-            return ServerTls(Path(self.certificate), Path(self.key), client_ca, self.require_client_certificate)
-        except CertificateError as error:
-            raise ConfigError(str(error)) from error
+        return TlsFiles(Path(self.certificate), Path(self.key), client_ca, self.require_client_certificate)
 
     async def _listen(self, server: Server) -> None:
         for listener in self._described_listeners():
-            group = listener.sn_group
-            place = listener.address() + (f" and in the group {shown(*group)}" if group is not None else "")
-            await _bound(listen(server, listener), place)
+            await self._open(server, listener)
             if listener.kind in PORTS:
                 setattr(self, PORTS[listener.kind], listener.port)
         await self._listen_http(server)
 
+    async def _open(self, server: Server, listener: Listener) -> None:
+        if listener.tls_files is not None:
+            listener.tls = self._tls[listener.tls_files]
+        group = listener.sn_group
+        place = listener.places() + (f" and in the group {shown(*group)}" if group is not None else "")
+        await _bound(listen(server, listener), place)
+
     def _described_listeners(self) -> list[Listener]:
-        """The listeners that the fields describe: at most one of each kind."""
+        """The listeners that the settings or the fields describe; of the fields at most one of each kind."""
+        if self._described is not None:
+            return self._described
         made: list[Listener] = []
         for kind, field_name in PORTS.items():
             port: int | None = getattr(self, field_name)
@@ -222,12 +237,12 @@ class Broker:
             kind=kind,
             limits=self._limits,
             access=self._access,
-            host=self.host,
+            hosts=[] if kind == "unix" else [self.host],
             port=port,
             path=Path(self.unix_path) if kind == "unix" and self.unix_path is not None else None,
             mode=self.unix_mode,
-            tls=self._tls if kind in ("tls", "wss") else None,
-            ws_path=self.ws_path if kind in ("ws", "wss") else None,
+            tls_files=self._tls_files() if kind in ("tls", "wss") else None,
+            ws_paths=[self.ws_path] if kind in ("ws", "wss") and self.ws_path is not None else [],
             ws_origins=self.ws_origins,
             sn=(self.sn or SnSettings()) if kind == "udp" else None,
             sn_group=self.sn_group if kind == "udp" else None,
@@ -251,7 +266,8 @@ class Broker:
             except OSError as error:  # some file systems have no sockets; clients do not need this one
                 logger.warning("commands cannot reach this server: %s", error)
         if self.http.port is not None:
-            tls = self._tls if self.http.tls else None
+            files = self._tls_files()
+            tls = self._tls[files] if self.http.tls and files is not None else None
             listening = http.listen_tcp(tls)
             self.http_port = await _bound(listening, shown(self.http.host, self.http.port))
 
@@ -290,11 +306,12 @@ class Broker:
         read = ["users and rights"]
         if self._http is not None and self._http.reload():
             read.append("tokens")
-        if self._tls is not None:
+        for tls in self._tls.values():
             try:
-                self._tls.reload()
+                tls.reload()
             except CertificateError as error:
                 raise ConfigError(str(error)) from error
+        if self._tls:
             read.append("certificate")
         return self._reloading.report(read)
 
@@ -372,21 +389,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-def access_of(settings: "Settings") -> Access:
-    """The `Access` that the settings describe."""
-    access = settings.access
-    if access.password_file is None and access.acl_file is None and not access.certificate_as_user:
-        return AllowAll()
-    from embermq.access.file_access import FileAccess
-
-    return FileAccess(
-        password_file=access.password_file,
-        acl_file=access.acl_file,
-        allow_anonymous=settings.anonymous_allowed(),
-        certificate_as_user=access.certificate_as_user,
-    )
 
 
 async def _bound(listening: Awaitable[T], address: str) -> T:

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from ipaddress import IPv4Address, ip_network
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from embermq.access.access_list import parse_grant
 from embermq.broker.access import READ
-from embermq.broker.limits import Count, Limits
+from embermq.broker.limits import Count, CountOrNone, Limits, OutputBytes, PacketBytes
 from embermq.errors import ConfigError
 from embermq.lake.errors import is_url
 from embermq.lake.settings import PipelineSettings
@@ -23,6 +23,7 @@ from embermq.protocol.mqtt import settings as mqtt5_settings
 from embermq.protocol.sn import settings as sn_settings
 from embermq.protocol.topics import check_topic_filter, check_topic_name
 from embermq.transport.address_bounds import SHARED_ADDRESSES
+from embermq.transport.listener import Kind
 from embermq.transport.sockets.addresses import is_loopback
 from embermq.units import without_unit
 
@@ -104,6 +105,8 @@ Directory = Annotated[Path, BeforeValidator(_directory)]
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
 Network = Annotated[str, AfterValidator(_network)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
+UnixMode = Annotated[str, Field(pattern="^0?[0-7]{3}$")]
+WsPath = Annotated[str, Field(pattern="^/")]
 
 
 class Section(BaseModel):
@@ -117,9 +120,101 @@ class Section(BaseModel):
         return _without_units(values)
 
 
-class ListenerSettings(Section):
-    """Where clients reach the server. Port 0 is a free port; a port that is not set has no listener."""
+class ListenerLimits(Section):
+    """Limits of one listener, in place of those of the server."""
 
+    connections_max: Count | None = None
+    packet_bytes_max: PacketBytes | None = None
+    output_bytes_max: OutputBytes | None = None
+    client_publish_rate_max: CountOrNone | None = None
+    client_bytes_rate_max: CountOrNone | None = None
+
+
+class OneListener(Section):
+    """One of `[[listeners]]`."""
+
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,64}$")] = ""
+    kind: Kind
+    host: tuple[str, ...] = ("127.0.0.1",)
+    port: Port | None = None
+    unix_path: Path | None = None
+    unix_mode: UnixMode = "660"
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    require_client_certificate: bool = False
+    certificate_as_user: bool | None = None
+    allow_anonymous: bool | None = None
+    password_file: Path | None = None
+    acl_file: Path | None = None
+    ws_paths: tuple[WsPath, ...] = ()
+    ws_origins: tuple[str, ...] = ()
+    shared_addresses: tuple[Network, ...] = SHARED_ADDRESSES
+    limits: ListenerLimits = ListenerLimits()
+
+    @field_validator("host", mode="before")
+    @classmethod
+    def _several(cls, value: object) -> object:
+        hosts = (value,) if isinstance(value, str) else value
+        if not hosts:
+            raise ValueError("expected an address, or a list of them")
+        return hosts
+
+    @model_validator(mode="after")
+    def _belongs_to_its_kind(self) -> Self:
+        """A setting that would do nothing is refused."""
+        kind = self.kind
+        if kind == "unix" and self.unix_path is None:
+            raise ValueError(f"a listener of kind unix needs unix_path {self._which()}")
+        if kind != "unix" and self.port is None:
+            raise ValueError(f"a listener of kind {kind} needs a port {self._which()}")
+        if kind in ("tls", "wss") and (self.certificate is None or self.key is None):
+            raise ValueError(f"a listener of kind {kind} needs certificate and key {self._which()}")
+        if kind == "udp" and len(self.host) > 1:
+            raise ValueError(f"a listener of kind udp has one host {self._which()}")
+        for keys, kinds in _KEYS_OF_KINDS.items():
+            for key in keys:
+                if key in self.model_fields_set and kind not in kinds:
+                    raise ValueError(f"{key} is for listeners of kind {' and '.join(kinds)}, not {kind}")
+        needs_ca = self.require_client_certificate or self.certificate_as_user
+        if needs_ca and self.client_ca is None:
+            raise ValueError(
+                f"require_client_certificate and certificate_as_user need client_ca, the authority that signs the"
+                f" clients' certificates {self._which()}"
+            )
+        return self
+
+    def _which(self) -> str:
+        return f"(listener {self.shown_name()})"
+
+    def shown_name(self) -> str:
+        """The name; if it has none, its kind and port."""
+        return self.name or (self.kind if self.port is None else f"{self.kind}-{self.port}")
+
+    def only_this_machine(self) -> bool:
+        """Whether no other machine can connect by it."""
+        return self.kind == "unix" or all(is_loopback(host) for host in self.host)
+
+    def has_own_users(self) -> bool:
+        """Whether its users are others than those of the server, whatever their names are."""
+        return self.password_file is not None or self.acl_file is not None
+
+
+_KEYS_OF_KINDS: Final = {
+    ("port", "host", "shared_addresses"): ("tcp", "tls", "ws", "wss", "udp"),
+    ("unix_path", "unix_mode"): ("unix",),
+    ("certificate", "key", "client_ca", "require_client_certificate", "certificate_as_user"): ("tls", "wss"),
+    ("ws_paths", "ws_origins"): ("ws", "wss"),
+    ("limits",): ("tcp", "tls", "ws", "wss", "unix"),
+}
+
+
+class ListenerSettings(Section):
+    """Where clients reach the server, in short: at most one listener of each kind. Port 0 is a free port; a port that
+    is not set has no listener. `each` are `[[listeners]]`, in place of all the other settings here.
+    """
+
+    each: tuple[OneListener, ...] = ()
     host: str = "127.0.0.1"
     tcp: bool = True
     port: Port = 1883
@@ -130,19 +225,76 @@ class ListenerSettings(Section):
     require_client_certificate: bool = False
     ws_port: Port | None = None
     wss_port: Port | None = None
-    ws_path: Annotated[str, Field(pattern="^/")] | None = None
+    ws_path: WsPath | None = None
     ws_origins: tuple[str, ...] = ()
     shared_addresses: tuple[Network, ...] = SHARED_ADDRESSES
     unix_path: Path | None = None
-    unix_mode: Annotated[str, Field(pattern="^0?[0-7]{3}$")] = "660"
+    unix_mode: UnixMode = "660"
+
+    @model_validator(mode="after")
+    def _have_names(self) -> Self:
+        names: set[str] = set()
+        for listener in self.each:
+            name = listener.shown_name()
+            if name in names:
+                raise ValueError(f"two listeners are called {name}: expected a name of its own for each")
+            names.add(name)
+        if len([listener for listener in self.each if listener.kind == "udp"]) > 1:
+            raise ValueError("there are several listeners of kind udp: expected one at most")
+        return self
+
+    def beside_each(self) -> list[str]:
+        """The settings of the short form that are given although `[[listeners]]` are."""
+        return sorted(self.model_fields_set - {"each"}) if self.each else []
 
     def only_this_machine(self) -> bool:
         """Whether no other machine can connect by these."""
+        if self.each:
+            return all(listener.only_this_machine() for listener in self.each)
         return not self.on_network() or is_loopback(self.host)
 
     def on_network(self) -> bool:
         """Whether anything but the unix socket listens."""
+        if self.each:
+            return any(listener.kind != "unix" for listener in self.each)
         return self.tcp or self.tls_port is not None or self.ws_port is not None or self.wss_port is not None
+
+    def every(self, sn_port: int | None) -> tuple[OneListener, ...]:
+        """`[[listeners]]`, or the short form as such; `sn_port` is the UDP port beside the short form."""
+        if self.each:
+            return self.each
+        found: list[OneListener] = []
+        ports: tuple[tuple[Kind, int | None], ...] = (
+            ("tcp", self.port if self.tcp else None),
+            ("tls", self.tls_port),
+            ("ws", self.ws_port),
+            ("wss", self.wss_port),
+            ("udp", sn_port),
+        )
+        tls = {
+            "certificate": self.certificate,
+            "key": self.key,
+            "client_ca": self.client_ca,
+            "require_client_certificate": self.require_client_certificate,
+        }
+        websocket = {"ws_paths": () if self.ws_path is None else (self.ws_path,), "ws_origins": self.ws_origins}
+        for kind, port in ports:
+            if port is not None:
+                values: dict[str, Any] = {"kind": kind, "name": kind, "host": self.host, "port": port}
+                values |= {"shared_addresses": self.shared_addresses}
+                values |= tls if kind in ("tls", "wss") else {}
+                values |= websocket if kind in ("ws", "wss") else {}
+                found.append(OneListener(**values))
+        if self.unix_path is not None:
+            found.append(OneListener(kind="unix", name="unix", unix_path=self.unix_path, unix_mode=self.unix_mode))
+        return tuple(found)
+
+    def certificate_and_key(self) -> tuple[Path | None, Path | None]:
+        """What the HTTP interface shows browsers: of the first listener that has one."""
+        for listener in self.each:
+            if listener.certificate is not None:
+                return listener.certificate, listener.key
+        return self.certificate, self.key
 
 
 class AccessSettings(Section):
@@ -320,6 +472,22 @@ class Settings(BaseSettings):
             self.listeners.only_this_machine() if self.sn.port is None else is_loopback(self.listeners.host)
         )
 
+    def anonymous_allowed_at(self, listener: OneListener) -> bool:
+        """The same for one of `[[listeners]]`, which may have users of its own."""
+        if listener.allow_anonymous is not None:
+            return listener.allow_anonymous
+        if self.access.allow_anonymous is not None and listener.password_file is None:
+            return self.access.allow_anonymous
+        return not self.has_users_at(listener) and listener.only_this_machine()
+
+    def has_users_at(self, listener: OneListener) -> bool:
+        """Whether clients can say who they are at this listener."""
+        if listener.certificate_as_user or listener.password_file is not None:
+            return True
+        return self.access.password_file is not None or (
+            self.access.certificate_as_user and listener.certificate_as_user is not False
+        )
+
 
 def sample() -> str:
     """The sample file: every setting, what it does, and its default."""
@@ -336,4 +504,6 @@ def keys_of(section: str) -> list[str]:
     kind = Settings.model_fields[section].annotation
     if is_dataclass(kind):
         return [field.name for field in fields(kind)]
-    return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return []
+    return [name for name in kind.model_fields if name != "each"]  # that is written as [[listeners]]

@@ -141,7 +141,7 @@ def test_a_refused_upgrade_is_a_line_in_the_log_without_control_characters(caplo
     not_http, other = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert "'/other\\x1b[2J' with the subprotocol 'so\\x07ap' was refused: not HTTP" in not_http
     assert "of 127.0.0.1:" in other
-    assert "at '/other' with the subprotocol 'soap,mqtt' was refused: the path is not listeners.ws_path" in other
+    assert "at '/other' with the subprotocol 'soap,mqtt' was refused: the path is not the listener's" in other
 
 
 @v311("MQTT-6.0.0-2")
@@ -471,7 +471,7 @@ def test_a_tls_handshake_has_as_long_as_a_connect(tmp_path: Path, websocket: boo
 
 def test_where_other_machines_connect_all_pages_may() -> None:
     for host, may_come in (("0.0.0.0", True), ("127.0.0.1", False)):
-        listener = Listener(kind="ws", limits=Limits(), access=AllowAll(), host=host)
+        listener = Listener(kind="ws", limits=Limits(), access=AllowAll(), hosts=[host])
         assert may_come_from("https://any.example", listener) is may_come
 
 

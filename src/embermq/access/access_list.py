@@ -39,8 +39,10 @@ def parse_grant(rights: int, pattern: str, source: str, line: str = "") -> Grant
     return Grant(rights, literals, names, f"{source}: {line}")
 
 
-def parse_access_list(text: str, source: str) -> AccessList:
-    """Sections `all`, `anonymous` and `user NAME`, each with lines like `read,write FILTER`, and the line `see all`."""
+def parse_access_list(text: str, source: str, prefix: str = "") -> AccessList:
+    """`prefix`: what the names of its users begin with, which the list does not say.
+
+    Sections `all`, `anonymous` and `user NAME`, each with lines like `read,write FILTER`, and the line `see all`."""
     everybody: list[Grant] = []
     anonymous: list[Grant] = []
     users: dict[str, list[Grant]] = {}
@@ -74,4 +76,4 @@ def parse_access_list(text: str, source: str) -> AccessList:
                     raise ConfigError(f"{where}: expected 'read', 'write', 'retain' joined by commas, then a filter")
                 rights |= RIGHTS[right]
             section.append(parse_grant(rights, rest, where, line))
-    return AccessList(everybody, anonymous, users)
+    return AccessList(everybody, anonymous, users, prefix)

@@ -10,6 +10,7 @@ import hmac
 import logging
 import os
 import stat
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final, final
 
@@ -50,13 +51,20 @@ class FileAccess(Access):
         acl_file: Path | None = None,
         allow_anonymous: bool = False,
         certificate_as_user: bool = False,
+        scope: str = "",
+        reserved: Collection[str] = (),
         hasher: PasswordHasher = HASHER,
     ) -> None:
+        """`scope`: the listener whose users these are; they are called `scope:name`. `reserved`: the scopes of others,
+        with which no name here may begin.
+        """
         super().__init__(slow=password_file is not None, unrestricted=acl_file is None)
         self._password_file: Final = password_file
         self._acl_file: Final = acl_file
         self._allow_anonymous: Final = allow_anonymous
         self._certificate_as_user: Final = certificate_as_user
+        self._prefix: Final = f"{scope}:" if scope else ""
+        self._reserved: Final = tuple(f"{each}:" for each in reserved)
         self._passwords = PasswordFile({}, None)
         self._access_list = AccessList([], [], {})
         self._hasher: Final = hasher
@@ -74,35 +82,67 @@ class FileAccess(Access):
 
         Connected clients stay: their next PUBLISH and SUBSCRIBE are checked against the new list.
         """
+        self.use(self.read())
+
+    def read(self) -> tuple[PasswordFile, AccessList]:
+        """Both files as they are now; raises a `ConfigError`."""
         passwords = self._passwords
         access_list = self._access_list
         if self._password_file is not None:
             text = read_text(self._password_file, "access.password_file")
             passwords = parse_passwords(text, str(self._password_file))
+            for user_name in passwords.users:
+                if user_name.startswith(self._reserved):
+                    raise ConfigError(f"{self._password_file}: {self._not_reserved(user_name)}")
             if stat.S_IMODE(self._password_file.stat().st_mode) & 0o077:
                 logger.warning("%s can be read by others than its owner: chmod 600 it", self._password_file)
         if self._acl_file is not None:
-            access_list = parse_access_list(read_text(self._acl_file, "access.acl_file"), str(self._acl_file))
+            text = read_text(self._acl_file, "access.acl_file")
+            access_list = parse_access_list(text, str(self._acl_file), self._prefix)
+        return passwords, access_list
+
+    def _not_reserved(self, user_name: str) -> str:
+        listener = user_name.partition(":")[0]
+        return f"user {user_name!r}: expected another name, the users of listener {listener} are called {listener}:NAME"
+
+    def use(self, read: tuple[PasswordFile, AccessList]) -> None:
+        """Decide by what was read from now on."""
         self._proven = {}
-        self._passwords = passwords
-        self._access_list = access_list
+        self._passwords, self._access_list = read
 
     def authenticate(
         self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
     ) -> Identity:
-        if self._certificate_as_user and certificate_name:
-            return Identity(certificate_name, client_id)
+        used = certificate_name if self._certificate_as_user else None
+        return self.identity_of(client_id, user_name, password, used, self._allow_anonymous)
+
+    def identity_of(
+        self,
+        client_id: str,
+        user_name: str | None,
+        password: bytes | None,
+        certificate_name: str | None,
+        allow_anonymous: bool,
+    ) -> Identity:
+        """As `authenticate`. A `certificate_name` is the user name, if it is given."""
+        if certificate_name:
+            if certificate_name.startswith(self._reserved):
+                raise Refused(self._not_reserved(certificate_name), ReasonCode.NOT_AUTHORIZED)
+            return Identity(self._prefix + certificate_name, client_id)
         if self._password_file is not None and user_name is not None:
             self._check_password(user_name, password)
-            return Identity(user_name, client_id)
-        if self._allow_anonymous:
+            return Identity(self._prefix + user_name, client_id)
+        if allow_anonymous:
             # Without a password file a user name is only a claim: the client has the rights of an anonymous one.
-            return Identity("", client_id)
+            return Identity(self._prefix, client_id)
         raise Refused("no user name, and anonymous clients are not allowed", ReasonCode.NOT_AUTHORIZED)
 
     def queue_for(self, user_name: str | None, password: bytes | None, certificate_name: str | None) -> str | None:
-        is_by_certificate = self._certificate_as_user and certificate_name
-        if is_by_certificate or self._password_file is None or user_name is None or password is None:
+        return self.queue_of(user_name, password, certificate_name if self._certificate_as_user else None)
+
+    def queue_of(self, user_name: str | None, password: bytes | None, certificate_name: str | None) -> str | None:
+        """As `queue_for`. A `certificate_name` is the user name, if it is given."""
+        if certificate_name or self._password_file is None or user_name is None or password is None:
             return None
         if hmac.compare_digest(self._proven.get(user_name, b""), self._proof(password)):
             return None
@@ -157,10 +197,13 @@ class FileAccess(Access):
             logger.info("user %r has an argon2 hash now, of the same password", user_name)
 
     def begin_exchange(self, method: str, client_id: str, certificate_name: str | None) -> Exchange:
+        return self.exchange_of(method, client_id, certificate_name if self._certificate_as_user else None)
+
+    def exchange_of(self, method: str, client_id: str, certificate_name: str | None) -> Exchange:
+        """As `begin_exchange`. A `certificate_name` is the only user name that is accepted, if it is given."""
         if self._password_file is None or method != scram.METHOD:
             return super().begin_exchange(method, client_id, certificate_name)
-        required_user_name = certificate_name if self._certificate_as_user else None
-        return PasswordFileExchange(self._scram_credential, client_id, required_user_name or None)
+        return PasswordFileExchange(self._scram_credential, client_id, certificate_name or None, self._prefix)
 
     def _scram_credential(self, user_name: str) -> scram.ScramCredential:
         """The credential of a user, or a dummy one that no password fits; both take the same time."""

@@ -21,16 +21,21 @@ class PasswordFileExchange(Exchange):
     """A client proves that it knows a user's password without sending it.
 
     `credential_of` has an answer for every user name, a dummy credential for one that does not exist.
-    `required_user_name` is the only one that is accepted; None is any.
+    `required_user_name` is the only one that is accepted; None is any. `prefix`: of the identity's name.
     """
 
     def __init__(
-        self, credential_of: Callable[[str], ScramCredential], client_id: str, required_user_name: str | None
+        self,
+        credential_of: Callable[[str], ScramCredential],
+        client_id: str,
+        required_user_name: str | None,
+        prefix: str = "",
     ) -> None:
         super().__init__(METHOD, rounds_max=ROUNDS)
         self._credential_of: Final = credential_of
         self._client_id: Final = client_id
         self._required_user_name: Final = required_user_name
+        self._prefix: Final = prefix
         self._scram = ScramExchange()
 
     def first_answer(self, data: bytes | None, nonce: bytes) -> ExchangeAnswer:
@@ -51,4 +56,4 @@ class PasswordFileExchange(Exchange):
             server_final = self._scram.verify(data or b"")
         except ScramError as error:
             raise Refused(f"{error.detail} (user {user_name!r})", error.reason) from None
-        return ExchangeAnswer(server_final, Identity(user_name, self._client_id))
+        return ExchangeAnswer(server_final, Identity(self._prefix + user_name, self._client_id))

@@ -98,15 +98,20 @@ class Rights:
 class AccessList:
     """The grants for all clients, for the anonymous, and for each user. What is not granted is refused."""
 
-    __slots__ = ("_everybody", "_anonymous", "_users")
+    __slots__ = ("_everybody", "_anonymous", "_users", "_prefix")
 
-    def __init__(self, everybody: list[Grant], anonymous: list[Grant], users: dict[str, list[Grant]]) -> None:
+    def __init__(
+        self, everybody: list[Grant], anonymous: list[Grant], users: dict[str, list[Grant]], prefix: str = ""
+    ) -> None:
+        """`prefix`: what the names of all users begin with, and the list leaves out."""
+        self._prefix: Final = prefix
         self._everybody: Final = everybody
         self._anonymous: Final = anonymous
         self._users: Final = users
 
     def rights_of(self, user_name: str, client_id: str) -> Rights:
         """What a client is granted; an empty user name is an anonymous client."""
+        user_name = user_name.removeprefix(self._prefix)
         own = self._users.get(user_name, []) if user_name else self._anonymous
         sees_all = False
         read: list[str] = []
@@ -128,6 +133,7 @@ class AccessList:
 
     def deciding_lines(self, user_name: str, client_id: str, rights: int, topic_filter: str) -> list[str]:
         """For each of some rights the line that grants it on all that a filter matches; empty if one has none."""
+        user_name = user_name.removeprefix(self._prefix)
         own = self._users.get(user_name, []) if user_name else self._anonymous
         lines: list[str] = []
         for right in (READ, WRITE, RETAIN, SEE_ALL):

@@ -13,6 +13,8 @@ from embermq.protocol.packets import KEEP_ALIVE_UNCAPPED_S, SESSION_NEVER_EXPIRE
 
 Count = Annotated[int, Ge(1)]
 CountOrNone = Annotated[int, Ge(0)]
+PacketBytes = Annotated[int, Ge(128), Le(268_435_460)]
+OutputBytes = Annotated[int, Ge(4096)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,14 +24,14 @@ class Limits:
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     # Of its remaining length, judged before any allocation.
-    packet_bytes_max: Annotated[int, Ge(128), Le(268_435_460)] = 16 * 1024 * 1024
+    packet_bytes_max: PacketBytes = 16 * 1024 * 1024
     connections_max: Count = 100_000
     sessions_max: Count = 100_000  # of clients that are connected and of those that are away
     inflight_max: Annotated[int, Ge(1), Le(65_535)] = 2_000  # unacknowledged QoS 1 and 2 messages to one client
     queue_messages_max: Count = 100_000  # owed to one session, if its queue is in memory
     queue_bytes_max: Count = 64 * 1024 * 1024  # of one session's messages in memory, those in flight included
     queue_log_bytes_max: Count = 4 * 1024 * 1024 * 1024  # of the log, kept for one persistent session
-    output_bytes_max: Annotated[int, Ge(4096)] = 4 * 1024 * 1024  # not yet taken by one connection's peer
+    output_bytes_max: OutputBytes = 4 * 1024 * 1024  # not yet taken by one connection's peer
     # In memory, owed to all connected clients together; 0: a fourth of `memory_bytes_max`.
     all_queue_bytes_max: CountOrNone = 0
     topic_levels_max: Count = 128

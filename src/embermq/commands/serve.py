@@ -194,9 +194,13 @@ def start_up_lines(broker: "Broker", settings: "Settings") -> list[str]:
 
 
 def _place(listener: "Listener") -> str:
+    from embermq.transport.sockets.addresses import shown
+
     if listener.kind == "unix":
         return f"unix socket {listener.address()}"
-    return listener.url() + (f" (UDP), {listener.sn.profile}" if listener.sn is not None else "")
+    also = "".join(f" and {shown(host, listener.port)}" for host in listener.hosts[1:])
+    own_name = f" ({listener.name})" if listener.name != listener.kind else ""
+    return listener.url() + also + (f" (UDP), {listener.sn.profile}" if listener.sn is not None else "") + own_name
 
 
 def _reload(broker: "Broker") -> None:

@@ -30,42 +30,64 @@ SCHEMES: Final[dict[str, str]] = {
 
 
 @final
+@dataclass(frozen=True)
+class TlsFiles:
+    """What the TLS of a listener is read from."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+    require_client_certificate: bool = False
+
+    def read(self) -> ServerTls:
+        """Raises `CertificateError`."""
+        return ServerTls(self.certificate, self.key, self.client_ca, self.require_client_certificate)
+
+
+@final
 @dataclass(kw_only=True, eq=False)
 class Listener:
     """One listener, with sockets between `transport.listeners.listen` and `close`.
 
-    `path` and `mode` are those of a unix socket. The other kinds have `host` and `port`; until it listens, 0 is a free
-    port. `tls` is of the kinds tls and wss, `ws_path` and `ws_origins` of ws and wss, `sn` and `sn_group` of udp.
+    `path` and `mode` are those of a unix socket. The other kinds have `hosts` and `port`; until it listens, 0 is a free
+    port. `tls` is of the kinds tls and wss, `ws_paths` and `ws_origins` of ws and wss, `sn` and `sn_group` of udp.
     """
 
     kind: Kind
     limits: Limits
     access: Access
-    host: str = ""
+    name: str = ""  # its kind, if there is one of each kind
+    hosts: Sequence[str] = ()
     port: int = 0
     path: Path | None = None
     mode: int = 0o660
-    tls: ServerTls | None = None
-    ws_path: str | None = None
+    tls_files: TlsFiles | None = None
+    tls: ServerTls | None = None  # read from them before it listens
+    ws_paths: Sequence[str] = ()  # none: every path
     ws_origins: Sequence[str] = ()
     sn: SnSettings | None = None
     sn_group: Group | None = None
-    name: str = field(init=False)
     connections: int = field(init=False)  # streams, before CONNECT too
     _closes: list[Callable[[], None]] = field(init=False, default_factory=list)  # of its sockets
 
     def __post_init__(self) -> None:
-        self.name = self.kind  # there is one of each kind
+        self.name = self.name or self.kind
         self.connections = 0  # not by a default: a compiled object would not have it
 
     def is_websocket(self) -> bool:
         return self.kind in ("ws", "wss")
 
     def address(self) -> str:
-        """As in a URL, or the path of a unix socket."""
+        """As in a URL, or the path of a unix socket. Of several hosts and paths it is the first."""
         if self.path is not None:
             return str(self.path)
-        return shown(self.host, self.port) + (self.ws_path or "")
+        return shown(self.hosts[0] if self.hosts else "", self.port) + (self.ws_paths[0] if self.ws_paths else "")
+
+    def places(self) -> str:
+        """All addresses, for people."""
+        if self.path is not None:
+            return str(self.path)
+        return " and ".join(shown(host, self.port) for host in self.hosts)
 
     def url(self) -> str:
         """Where clients connect."""

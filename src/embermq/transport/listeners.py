@@ -40,7 +40,7 @@ async def _listen_tcp(server: Server, listener: Listener) -> None:
     new_connection = _connections(server, listener)
     bound = await server.loop.create_server(
         new_connection,  # type: ignore[arg-type]  # it has the methods of a protocol, without the base
-        listener.host,
+        list(listener.hosts),
         listener.port,
         ssl=tls,
         ssl_handshake_timeout=listener.limits.connect_timeout_s if tls is not None else None,

@@ -382,14 +382,19 @@ class Server(PolledServer):
 
     def admit(self, connection: StreamLink, transport: ByteTransport, listener: Listener) -> bool:
         """Whether one more connection is within the limits; if so it counts from now on."""
-        if not self._has_room(transport, connection.address_key):
+        if not self._has_room(transport, connection.address_key, listener):
             return False
         self._connections.add(connection)
         listener.connected()
         return True
 
-    def _has_room(self, transport: ByteTransport, address_key: str) -> bool:
+    def _has_room(self, transport: ByteTransport, address_key: str, listener: Listener) -> bool:
         if self._stopping or not self.capacity.has_room(len(self._connections), transport):
+            return False
+        if listener.connections >= listener.limits.connections_max:
+            self.core.counters.refuse_connection(ReasonCode.SERVER_BUSY)
+            reason = f"connections_max of listener {listener.name} is reached"
+            self.log.ends.log(logging.WARNING, "a new connection was closed: %s", reason)
             return False
         if self.addresses.add(address_key):
             return True

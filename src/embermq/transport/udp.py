@@ -132,7 +132,9 @@ class SnSocket:
         """Bind, and take part in the group that clients search in; returns the port. Without a poll, the loop reads."""
         loop, listener = self._server.loop, self.listener
         group = listener.sn_group
-        found = await loop.getaddrinfo(listener.host, listener.port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
+        found = await loop.getaddrinfo(
+            listener.hosts[0], listener.port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
+        )
         bound = _bind(found[0][0], found[0][4])
         _enlarge_receive_buffer(bound)
         if poll is not None:

@@ -94,14 +94,14 @@ class Request:
 def answer(request: Request, listener: Listener) -> bytes:
     """The answer that makes a WebSocket of a connection by this listener. Raises `NotUpgraded`."""
     path = request.path()
-    if listener.ws_path is not None and path != listener.ws_path:
-        raise NotUpgraded(404, f"MQTT is at {listener.ws_path}", "the path is not listeners.ws_path")
+    if listener.ws_paths and path not in listener.ws_paths:
+        raise NotUpgraded(404, f"MQTT is at {' and '.join(listener.ws_paths)}", "the path is not the listener's")
     if request.has_field("origin") and not may_come_from(request.field("origin"), listener):
         origin = shown_name(request.field("origin"))
         raise NotUpgraded(
             403,
             "pages of this origin may not connect",
-            f"a page of {origin} may not connect (listeners.ws_origins)",
+            f"a page of {origin} may not connect (ws_origins)",
         )
     upgrades = [value.lower() for value in request.values("upgrade")]
     connection = [value.lower() for value in request.values("connection")]
@@ -139,7 +139,7 @@ def may_come_from(origin: str, listener: Listener) -> bool:
     """
     if listener.ws_origins:
         return "*" in listener.ws_origins or origin.lower() in [each.lower() for each in listener.ws_origins]
-    if not is_loopback(listener.host):
+    if not all(is_loopback(host) for host in listener.hosts):
         return True
     try:
         return is_loopback(urlsplit(origin).hostname or "")

@@ -128,19 +128,18 @@ def _address_of_settings(
     from embermq.commands.mqtt_client.connection import ServerAddress
     from embermq.config import load_unchecked
 
-    listeners = load_unchecked(config).listeners
-    host = _EVERY_ADDRESS.get(listeners.host, listeners.host)
-    ws_path = listeners.ws_path or _WS_PATH
-    if listeners.tcp and listeners.port:
-        return ServerAddress(host, listeners.port)
-    if listeners.tls_port:
-        return ServerAddress(host, listeners.tls_port, True, None, ca, certificate, key)
-    if listeners.ws_port:
-        return ServerAddress(host, listeners.ws_port, ws_path=ws_path)
-    if listeners.wss_port:
-        return ServerAddress(host, listeners.wss_port, True, None, ca, certificate, key, ws_path)
-    if listeners.unix_path is not None:
-        return ServerAddress(unix_path=listeners.unix_path)
+    every = load_unchecked(config).listeners.every(None)
+    for kind in ("tcp", "tls", "ws", "wss"):
+        for listener in every:
+            if listener.kind == kind and listener.port:
+                host = _EVERY_ADDRESS.get(listener.host[0], listener.host[0])
+                ws_path = (listener.ws_paths[0] if listener.ws_paths else _WS_PATH) if kind.startswith("ws") else ""
+                if kind in ("tls", "wss"):
+                    return ServerAddress(host, listener.port, True, None, ca, certificate, key, ws_path)
+                return ServerAddress(host, listener.port, ws_path=ws_path)
+    for listener in every:
+        if listener.unix_path is not None:
+            return ServerAddress(unix_path=listener.unix_path)
     raise ConfigError("the settings have no listener with a port: expected --url")
 
 

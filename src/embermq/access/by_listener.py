@@ -1,0 +1,92 @@
+"""Access by listener: the users and rights of a server, and those that a listener has of its own.
+
+Owns: which rules decide about a client, by the listener that it has logged in at.
+Never: a rule; `FileAccess` and others decide.
+
+A listener without a password file and an access list of its own has the users and rights of the server, and may differ
+in whether it accepts anonymous clients and certificates (`AtListener`). The users of any other are different persons,
+whatever their names are: they are called `listener:name`, also in the store, so nothing mixes them up after a restart.
+"""
+
+from collections.abc import Mapping
+from typing import Final, final
+
+from embermq.access.file_access import FileAccess
+from embermq.broker.access import Access, Exchange, Identity
+
+
+@final
+class AtListener(Access):
+    """The users and rights of the server, as one listener offers them."""
+
+    def __init__(self, shared: FileAccess, allow_anonymous: bool, certificate_as_user: bool) -> None:
+        super().__init__(slow=shared.slow, unrestricted=shared.unrestricted)
+        self._shared: Final = shared
+        self._allow_anonymous: Final = allow_anonymous
+        self._certificate_as_user: Final = certificate_as_user
+
+    def authenticate(
+        self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
+    ) -> Identity:
+        used = certificate_name if self._certificate_as_user else None
+        return self._shared.identity_of(client_id, user_name, password, used, self._allow_anonymous)
+
+    def queue_for(self, user_name: str | None, password: bytes | None, certificate_name: str | None) -> str | None:
+        return self._shared.queue_of(user_name, password, certificate_name if self._certificate_as_user else None)
+
+    def begin_exchange(self, method: str, client_id: str, certificate_name: str | None) -> Exchange:
+        used = certificate_name if self._certificate_as_user else None
+        return self._shared.exchange_of(method, client_id, used)
+
+    def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
+        return self._shared.may_publish(identity, topic_name, retain)
+
+    def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
+        return self._shared.may_subscribe(identity, topic_filter)
+
+
+@final
+class AllListeners(Access):
+    """What the core asks: the rules of the server, or those of the listener that a user's name begins with."""
+
+    def __init__(self, server: FileAccess, own: Mapping[str, FileAccess]) -> None:
+        """`own`: by the names of the listeners that have their own."""
+        super().__init__(slow=server.slow, unrestricted=all(each.unrestricted for each in (server, *own.values())))
+        self._server: Final = server
+        self._own: Final = dict(own)
+
+    def _of(self, user_name: str) -> FileAccess:
+        scope, colon, _ = user_name.partition(":")
+        return self._own.get(scope, self._server) if colon else self._server
+
+    def authenticate(
+        self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
+    ) -> Identity:
+        return self._server.authenticate(client_id, user_name, password, certificate_name)
+
+    def queue_for(self, user_name: str | None, password: bytes | None, certificate_name: str | None) -> str | None:
+        return self._server.queue_for(user_name, password, certificate_name)
+
+    def begin_exchange(self, method: str, client_id: str, certificate_name: str | None) -> Exchange:
+        return self._server.begin_exchange(method, client_id, certificate_name)
+
+    def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
+        return self._of(identity.user_name).may_publish(identity, topic_name, retain)
+
+    def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
+        return self._of(identity.user_name).may_subscribe(identity, topic_filter)
+
+    def may_see_all(self, identity: Identity) -> bool:
+        return self._of(identity.user_name).may_see_all(identity)
+
+    def read_filters(self, identity: Identity) -> list[str]:
+        return self._of(identity.user_name).read_filters(identity)
+
+    def deciding_lines(self, identity: Identity, rights: int, topic_filter: str) -> list[str]:
+        return self._of(identity.user_name).deciding_lines(identity, rights, topic_filter)
+
+    def reload(self) -> None:
+        """Read all files again; if one is wrong, all old ones stay in use."""
+        every = (self._server, *self._own.values())
+        for access, read in [(each, each.read()) for each in every]:
+            access.use(read)

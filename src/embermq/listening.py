@@ -1,0 +1,142 @@
+"""Listeners and access as the settings describe them: `[[listeners]]`, or the short form.
+
+Owns: what of the settings of a listener becomes which field of a `Listener`, and whose rules it has.
+Never: a socket; `transport.listeners` opens them.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+from embermq.broker.access import Access, AllowAll
+from embermq.errors import ConfigError
+from embermq.transport.listener import Listener, TlsFiles
+
+if TYPE_CHECKING:
+    from embermq.access.file_access import FileAccess
+    from embermq.settings import OneListener, Settings
+
+
+@final
+class Rules:
+    """The access rules of a server and of its listeners. Reads their files; raises a `ConfigError`."""
+
+    def __init__(self, settings: "Settings") -> None:
+        self._settings: Final = settings
+        self._server: FileAccess | None = None
+        self._own: Final[dict[str, FileAccess]] = {}
+        access = settings.access
+        named = access.password_file is not None or access.acl_file is not None or access.certificate_as_user
+        if not named and not settings.listeners.each:
+            self.access: Access = AllowAll()
+            return
+        self._server, self.access = self._joined()
+
+    def _joined(self) -> "tuple[FileAccess, Access]":
+        from embermq.access.by_listener import AllListeners
+        from embermq.access.file_access import FileAccess
+
+        settings = self._settings
+        scopes = [each.shown_name() for each in settings.listeners.each if each.has_own_users()]
+        server = FileAccess(
+            password_file=settings.access.password_file,
+            acl_file=settings.access.acl_file,
+            allow_anonymous=settings.anonymous_allowed(),
+            certificate_as_user=settings.access.certificate_as_user,
+            reserved=scopes,
+        )
+        for listener in settings.listeners.each:
+            if listener.has_own_users():
+                self._own[listener.shown_name()] = self._of_own(listener, scopes)
+        return server, AllListeners(server, self._own) if settings.listeners.each else server
+
+    def _of_own(self, listener: "OneListener", scopes: list[str]) -> "FileAccess":
+        from embermq.access.file_access import FileAccess
+
+        access = self._settings.access
+        return FileAccess(
+            password_file=listener.password_file or access.password_file,
+            acl_file=listener.acl_file or access.acl_file,
+            allow_anonymous=self._settings.anonymous_allowed_at(listener),
+            certificate_as_user=self._takes_certificates(listener),
+            scope=listener.shown_name(),
+        )
+
+    def _takes_certificates(self, listener: "OneListener") -> bool:
+        asked = listener.certificate_as_user
+        return self._settings.access.certificate_as_user if asked is None else asked
+
+    def of(self, listener: "OneListener") -> Access:
+        """Those of one listener."""
+        own = self._own.get(listener.shown_name())
+        if own is not None:
+            return own
+        if self._server is None or not self._settings.listeners.each:
+            return self.access
+        from embermq.access.by_listener import AtListener
+
+        allow_anonymous = self._settings.anonymous_allowed_at(listener)
+        return AtListener(self._server, allow_anonymous, self._takes_certificates(listener))
+
+
+def listener_of(one: "OneListener", settings: "Settings", rules: Rules) -> Listener:
+    """A listener that does not listen yet."""
+    own_limits = one.limits.model_dump(exclude_none=True)
+    is_udp = one.kind == "udp"
+    return Listener(
+        kind=one.kind,
+        name=one.shown_name(),
+        limits=replace(settings.limits, **own_limits),
+        access=rules.of(one),
+        hosts=() if one.kind == "unix" else one.host,
+        port=one.port or 0,
+        path=one.unix_path,
+        mode=int(one.unix_mode, 8),
+        tls_files=tls_files_of(one),
+        ws_paths=one.ws_paths,
+        ws_origins=one.ws_origins,
+        sn=settings.sn.engine(settings.limits.keep_alive_max_s) if is_udp else None,
+        sn_group=settings.sn.group() if is_udp else None,
+    )
+
+
+def tls_files_of(one: "OneListener") -> TlsFiles | None:
+    """What the TLS of a listener is read from."""
+    if one.certificate is None or one.key is None:
+        return None
+    return TlsFiles(one.certificate, one.key, one.client_ca, one.require_client_certificate)
+
+
+def files_of(settings: "Settings") -> dict[str, tuple[Path | None, ...]]:
+    """The files that a reload reads again, by what they hold."""
+    every = settings.listeners.every(settings.sn.port)
+    tls = [each for each in every if each.certificate is not None]
+    pair = settings.listeners.certificate_and_key()
+    return {
+        "users": (settings.access.password_file, *(each.password_file for each in every)),
+        "rights": (settings.access.acl_file, *(each.acl_file for each in every)),
+        "tokens": (settings.http.token_file,),
+        "certificate": (*pair, *(each.certificate for each in tls), *(each.key for each in tls)),
+    }
+
+
+def check_listeners(settings: "Settings") -> None:
+    """What of `[[listeners]]` does not go together with the rest; raises a `ConfigError`."""
+    listeners = settings.listeners
+    for key in listeners.beside_each():
+        raise ConfigError(f"listeners.{key} and [[listeners]] are given: expected one form, set {key} in a listener")
+    if listeners.each and settings.sn.port is not None:
+        raise ConfigError(
+            'sn.port and [[listeners]] are given: expected a listener of kind = "udp" in place of sn.port'
+        )
+    for listener in listeners.each:
+        if not settings.has_users_at(listener) and not settings.anonymous_allowed_at(listener):
+            name = listener.shown_name()
+            if listener.only_this_machine():
+                reason = f"listener {name}: anonymous clients are refused and there are no users"
+            else:
+                reason = f"listener {name}: {' and '.join(listener.host)} is reachable from other machines"
+            raise ConfigError(
+                f"{reason}: set access.password_file or its password_file, or its allow_anonymous = true if every"
+                " client may connect"
+            )
