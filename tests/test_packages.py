@@ -64,7 +64,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "store.rows",
         "store.log",
         "store.topic_tree",
-        "archive",
+        "archive.errors",
+        "history",
         "broker",
         "access.tokens",
         "transport",
@@ -75,9 +76,28 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "store.history.pieces",
         "http",
     ),
-    "lake.logs": ("archive", "store.rows", "store.log", "instants", "lake.errors", "lake.logs"),
-    "lake": ("protocol", "archive", "store.rows", "store.log", "store.engines.retention", "instants", "units", "lake"),
-    "spark.source": ("protocol", "store.rows", "store.log", "lake", "spark.errors", "spark.options", "spark.source"),
+    "history": ("protocol", "store", "archive", "errors", "instants", "history"),
+    "lake": (
+        "protocol",
+        "history",
+        "store.rows",
+        "store.log",
+        "store.engines.retention",
+        "errors",
+        "instants",
+        "units",
+        "lake",
+    ),
+    "spark.source": (
+        "protocol",
+        "store.rows",
+        "store.log",
+        "history",
+        "lake",
+        "spark.errors",
+        "spark.options",
+        "spark.source",
+    ),
     "spark.sink": ("protocol", "lake.errors", "spark.errors", "spark.options", "spark.sink"),
     "spark.lake": ("store.rows", "store.log", "instants", "lake", "spark.errors", "spark.lake"),
     "spark.jobs": (
@@ -90,9 +110,20 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark.lake",
         "spark.jobs",
     ),
-    "spark": ("protocol", "archive", "store.errors", "store.rows", "store.log", "instants", "lake", "spark"),
+    "spark": (
+        "protocol",
+        "archive.address",
+        "archive.errors",
+        "history",
+        "store.errors",
+        "store.rows",
+        "store.log",
+        "instants",
+        "lake",
+        "spark",
+    ),
     "sql": (
-        "archive",
+        "history",
         "protocol",
         "store.rows",
         "store.log",
@@ -112,8 +143,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("http",),
     "asyncio": ("transport", "http", ""),
     "uvloop": ("",),
-    "socket": ("transport", "http", "lake", "spark", ""),
-    "time": ("transport", "http", "store", "archive", "cluster", "lake", "spark", "sql", ""),
+    "socket": ("transport", "http", "history", "spark", ""),
+    "time": ("transport", "http", "store", "archive", "cluster", "history", "lake", "spark", "sql", ""),
     "random": ("transport", ""),
 }
 
@@ -121,11 +152,10 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
 # Folders of one package are layers: of two, one imports the other, for types too. These pairs still do both; the list
 # may only become shorter.
 BOTH_WAYS: set[tuple[str, str]] = {
-    ("archive", "archive.past"),
     ("broker", "broker.history"),
     ("store", "store.history"),
 }
-LAYERED = ("protocol", "broker", "store", "archive", "access", "transport")
+LAYERED = ("protocol", "broker", "store", "archive", "history", "access", "transport")
 # Packages in which no module imports another that imports it, directly or not, for types too.
 WITHOUT_CYCLES = ("broker", "transport", "access", "store")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,8 +34,13 @@ def open_store(settings: "StoreSettings", call_soon: CallSoon) -> Store:
     # Imports RocksDB and numpy, which a broker in memory does not need.
     from embermq.store.engines.disk import DiskStore
 
-    archiver = _archiver(settings) if settings.archive else None
-    return DiskStore(settings.directory, call_soon, journal_settings(settings), archiver=archiver)
+    if not settings.archive:
+        return DiskStore(settings.directory, call_soon, journal_settings(settings))
+    from embermq.history.stretches import archived_history
+
+    directory = settings.directory
+    trimmed = partial(archived_history, settings.archive, directory / "log")
+    return DiskStore(directory, call_soon, journal_settings(settings), archiver=_archiver(settings), trimmed=trimmed)
 
 
 def open_stopped_store(settings: "StoreSettings", call_soon: CallSoon, progress: Progress | None = None) -> Store:

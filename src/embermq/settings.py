@@ -17,7 +17,7 @@ from embermq.access.access_list import parse_grant
 from embermq.broker.access import READ
 from embermq.broker.limits import Count, CountOrNone, Limits, OutputBytes, PacketBytes
 from embermq.errors import ConfigError
-from embermq.lake.errors import is_url
+from embermq.history.location import is_url
 from embermq.lake.settings import PipelineSettings
 from embermq.protocol.mqtt import settings as mqtt5_settings
 from embermq.protocol.sn import settings as sn_settings

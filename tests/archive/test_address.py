@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from embermq.archive.address import check_address, parse_address
-from embermq.archive.blocks import ArchivedBlocks
 from embermq.archive.errors import ArchiveError
-from embermq.archive.past.retained import ArchivedPast
 from embermq.archive.remote_place import RemotePlace
+from embermq.history.archived_blocks import ArchivedBlocks
+from embermq.history.rebuilt import ArchivedPast
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from embermq.history.directory import DirectoryLog
+from embermq.history.source import COMMIT_US_MAX, LogEnd
 from embermq.lake.errors import NotKnown
 from embermq.lake.known import Known, RowInstants, recorded
 from embermq.lake.lake import Lake
-from embermq.lake.logs.directory import DirectoryLog
-from embermq.lake.logs.readable import COMMIT_US_MAX, LogEnd
 from embermq.lake.positions import Positions
 from embermq.lake.progress import JobProgress, read_progress, write_progress
 from support.recorded import START_US, Recorder

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from embermq.history.directory import DirectoryLog
 from embermq.lake.errors import LakeError
 from embermq.lake.lake import Lake
-from embermq.lake.logs.directory import DirectoryLog
 from embermq.lake.positions import Positions, check_log
 from embermq.lake.stream_offsets import stream_offset
 from support.recorded import Recorder

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 
+from embermq.history.source import LogEnd
 from embermq.lake.duck import open_tables
 from embermq.lake.lake import Lake
-from embermq.lake.logs.readable import LogEnd
 from embermq.lake.progress import JobProgress, write_progress
 from embermq.lake.report import report_html
 from embermq.lake.report_data import read_report_data

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from embermq.history.directory import DirectoryLog
 from embermq.instants import EPOCH
 from embermq.lake.errors import PipelineError
 from embermq.lake.lake import Lake
-from embermq.lake.logs.directory import DirectoryLog
 from embermq.protocol.mqtt.message_fields import message_properties
 from embermq.spark.after_gap import BEFORE_THE_TABLE, TRIMMED, _known_until, after_gap, is_at_gap
 from embermq.spark.jobs import reseeding

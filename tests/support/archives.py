@@ -14,6 +14,7 @@ from embermq.archive.manifest import ArchivedSegment
 from embermq.archive.objects import Objects
 from embermq.archive.uploader import Uploader, UploadSettings
 from embermq.archive.writer import ArchiveWriter
+from embermq.history.stretches import archived_history
 from embermq.store.budgets import RetainedBudget
 from embermq.store.engines.disk import DiskStore
 from embermq.store.engines.opening import JournalSettings
@@ -93,7 +94,8 @@ def engine_with(data: Path, place: str, settings: JournalSettings = KEPT, **opti
 
     def opener(call_soon: Callable[[Callable[[], None]], None], budgets: tuple[RetainedBudget, ...]) -> Store:
         upload = UploadSettings(place, check_s=0.05, retry_first_s=0.05, stop_s=90, **options)  # type: ignore[arg-type]
-        return DiskStore(data, call_soon, settings, archiver=Uploader(upload))
+        trimmed = partial(archived_history, place, data / "log")
+        return DiskStore(data, call_soon, settings, archiver=Uploader(upload), trimmed=trimmed)
 
     return Engine(opener)
 
@@ -134,3 +136,8 @@ def read_all(archive: Archive, into: Path) -> list[tuple[int, bytes]]:
         for batch in batches
         for offset, payload in zip(batch["offset"].to_pylist(), batch["payload"].to_pylist(), strict=True)
     ]
+
+
+def uploader(place: str) -> Uploader:
+    """One that looks at the log all the time."""
+    return Uploader(UploadSettings(place, check_s=0.02, retry_first_s=0.02))

@@ -33,6 +33,7 @@ from embermq.store.engines.disk import DiskStore
 from embermq.store.engines.memory import MemoryStore
 from embermq.store.engines.opening import JournalSettings
 from embermq.store.engines.retention import Archiver
+from embermq.store.history.trimmed import TrimmedLog
 from embermq.store.interface import Store
 from support.acknowledgements import singles
 from support.crashed_directory import copy_as_crashed
@@ -315,11 +316,12 @@ class DiskBench(Bench):
         now_ms: int = 1_000_000,
         settings: JournalSettings | None = None,
         archiver: Archiver | None = None,
+        trimmed: Callable[[], TrimmedLog] | None = None,
     ) -> None:
         self.directory = directory
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         settings = settings or JournalSettings(durability="os")
-        self.journal = DiskStore(directory, self.calls.put, settings, archiver=archiver)
+        self.journal = DiskStore(directory, self.calls.put, settings, archiver=archiver, trimmed=trimmed)
         super().__init__(self.journal, limits, access, now_ms=now_ms)
 
     def commit(self) -> None:

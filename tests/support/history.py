@@ -9,6 +9,7 @@ from embermq.broker.limits import Limits
 from embermq.protocol.packets import Acknowledgement, Delivery, Publish, Suback, Subscribe, SubscriptionRequest
 from embermq.store.engines.opening import JournalSettings
 from embermq.store.engines.retention import Archiver
+from embermq.store.history.trimmed import TrimmedLog
 from support.acknowledgements import is_pubrel, puback, pubcomp, pubrec
 from support.core import DiskBench, ScriptedLink
 
@@ -40,8 +41,11 @@ class HistoryBench(DiskBench):
         now_ms: int = START_MS,
         settings: JournalSettings | None = None,
         archiver: Archiver | None = None,
+        trimmed: Callable[[], TrimmedLog] | None = None,
     ) -> None:
-        super().__init__(directory, limits, access, now_ms=now_ms, settings=settings, archiver=archiver)
+        super().__init__(
+            directory, limits, access, now_ms=now_ms, settings=settings, archiver=archiver, trimmed=trimmed
+        )
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Run what the store's threads ask for until something is so."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from embermq.history.directory import DirectoryLog
 from embermq.instants import EPOCH
 from embermq.lake.lake import Lake
-from embermq.lake.logs.directory import DirectoryLog
 from embermq.lake.positions import Positions
 from embermq.lake.progress import JobProgress, write_progress
 from embermq.lake.schema import LOG, spark_sql

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
+from embermq.history.directory import DirectoryLog
 from embermq.instants import EPOCH
 from embermq.lake.lake import Lake
-from embermq.lake.logs.directory import DirectoryLog
 from embermq.lake.positions import Positions
 from support.recorded import Recorder
 

@@ -15,13 +15,10 @@ from typing import Final, final
 
 from embermq.archive.address import parse_address
 from embermq.archive.archive import missing
-from embermq.archive.blocks import ArchivedBlocks
 from embermq.archive.errors import ArchiveError
 from embermq.archive.manifest import ArchivedCheckpoint, ArchivedSegment
 from embermq.archive.objects import Objects
-from embermq.archive.past.retained import CACHE, ArchivedPast, remove_leftovers
 from embermq.archive.retention import ArchiveRetention, expired
-from embermq.archive.stretches import ArchivedStretches
 from embermq.archive.writer import ArchiveWriter
 from embermq.named_thread import NamedThread
 from embermq.store.engines.retention import Archiver
@@ -69,7 +66,6 @@ class Uploader(Archiver):
         self._settings: Final = settings
         self._now_s: Final = now_s
         self._directory = Path()
-        self._trimmed: ArchivedStretches | None = None
         self._writer: ArchiveWriter | None = None
         self._segments: dict[int, ArchivedSegment] = {}
         self._checkpoints: dict[int, ArchivedCheckpoint] = {}
@@ -89,14 +85,6 @@ class Uploader(Archiver):
         self._closing: Final = Event()
         self._thread: Final = NamedThread(self._run, "ember-archive")
 
-    def trimmed(self, log_directory: Path) -> ArchivedStretches:
-        address = self._settings.address
-        cache = log_directory.parent / CACHE
-        remove_leftovers(cache)
-        past = ArchivedPast(address, cache, log_directory=log_directory)
-        self._trimmed = ArchivedStretches(ArchivedBlocks(address, log_directory), past)
-        return self._trimmed
-
     def begin(self, log_directory: Path) -> None:
         self._directory = log_directory
         self._thread.start()
@@ -114,7 +102,6 @@ class Uploader(Archiver):
             "archive/pending-bytes": self._pending_bytes,
             "archive/failures": self._failures,
             "archive/success-age-s": int(self._now_s() - self._succeeded_s),
-            "archive/fetched-bytes": 0 if self._trimmed is None else self._trimmed.fetched_bytes(),
         }
 
     def close(self) -> None:

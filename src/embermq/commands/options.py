@@ -27,7 +27,7 @@ def named_directory(name: str) -> Callable[[str | Path], Path]:
     """Reads the directory that an option or argument of this name was given."""
 
     def read(text: str | Path) -> Path:
-        from embermq.lake.errors import is_url
+        from embermq.history.location import is_url
 
         if text == "":
             raise ConfigError(f"{name}: expected a directory, not ''")

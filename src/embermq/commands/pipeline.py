@@ -39,7 +39,7 @@ from embermq.commands.server_access.target import Config
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from embermq.lake.logs.location import LogLocation
+    from embermq.history.location import LogLocation
     from embermq.lake.progress import JobProgress
     from embermq.lake.settings import PipelineSettings
     from embermq.spark.jobs.catalog import JobSettings
@@ -193,9 +193,9 @@ def status(
 ) -> None:
     """Show how far the tables are, without starting Spark."""
     with errors_as_sentences(needs_spark=False):
+        from embermq.history.opening import open_log
         from embermq.instants import utc_seconds_text
         from embermq.lake.lake import Lake
-        from embermq.lake.logs.opening import open_log
         from embermq.lake.positions import check_log
         from embermq.lake.progress import read_progress
 

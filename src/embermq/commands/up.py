@@ -18,7 +18,7 @@ import typer
 from embermq.commands.options import DEFAULT_LAKE, config_option, lake_option
 from embermq.commands.serve import Directory, read_settings, run
 from embermq.errors import ConfigError
-from embermq.lake.errors import is_url
+from embermq.history.location import is_url
 
 if TYPE_CHECKING:
     from embermq.lake.settings import PipelineSettings

@@ -1,16 +1,10 @@
 """The errors of a lake and of its pipeline. Each is one sentence for the user, who sees no stack trace."""
 
-import re
 from datetime import datetime
 from importlib.util import find_spec
 from typing import Final
 
-# `Path` makes one slash of two. A drive of Windows has one letter.
-_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-
-
-class PipelineError(Exception):
-    """The pipeline cannot go on. The tables have lost nothing and have no row twice."""
+from embermq.errors import PipelineError as PipelineError
 
 
 class SqlMissing(PipelineError):
@@ -49,25 +43,3 @@ class InGap(NotKnown):
             f"the retained set at {instant.isoformat()} is not known: offsets {from_offset} to {to_offset} were "
             f"{reason}; it is known again from {known_from.isoformat()} on"
         )
-
-
-def is_url(place: str) -> bool:
-    """Whether a text is a URL (s3a://..., hdfs://..., file://...) where a directory is expected."""
-    return _URL.match(place) is not None
-
-
-class ServerUnreachable(PipelineError):
-    """The server that has the log does not answer."""
-
-
-class ServerRefused(PipelineError):
-    """The server that has the log has refused a request; `sentence` is what it says."""
-
-    def __init__(self, status: int, url: str, sentence: str) -> None:
-        super().__init__(status, url, sentence)
-        self.status = status
-        self.sentence = sentence
-        self.url = url
-
-    def __str__(self) -> str:
-        return f"{self.url} refuses: {self.sentence}"

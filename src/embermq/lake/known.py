@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, final
 
+from embermq.history.directory import DirectoryLog
 from embermq.instants import EPOCH, utc_text
 from embermq.lake.errors import NotKnown, PipelineError
 from embermq.lake.lake import Lake
-from embermq.lake.logs.directory import DirectoryLog
 from embermq.lake.positions import SINCE, UNTIL, Versions, is_valid, read_positions
 from embermq.lake.progress import LOG_KNOWN, read_progress
 from embermq.lake.stream_offsets import check_same_log

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final, final
 
 from embermq import __version__
-from embermq.lake.errors import LakeError, is_url
+from embermq.history.location import is_url
+from embermq.lake.errors import LakeError
 from embermq.lake.files import LakeFiles, LocalFiles, json_object
 from embermq.lake.stored_files import StoredFiles
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from embermq.lake.logs.directory import DirectoryLog
+from embermq.history.directory import DirectoryLog
 from embermq.lake.rows import rows
 from embermq.lake.schema import LOG
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Any, Final, final
 
+from embermq.history.source import ReadableLog
 from embermq.lake.errors import LakeError, PipelineError
 from embermq.lake.files import json_object
 from embermq.lake.lake import STATE_DIRECTORY, Lake
-from embermq.lake.logs.readable import ReadableLog
 from embermq.lake.stream_offsets import check_same_log, stream_offset
 from embermq.store.log.errors import LogLost
 from embermq.store.log.segments import FIRST_OFFSET

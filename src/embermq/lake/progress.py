@@ -14,7 +14,7 @@ from embermq.lake.files import json_object
 from embermq.lake.lake import STATE_DIRECTORY, Lake
 
 if TYPE_CHECKING:
-    from embermq.lake.logs.readable import LogEnd
+    from embermq.history.source import LogEnd
 
 RATE_OVER_S: Final = 30.0
 

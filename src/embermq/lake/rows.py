@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from embermq.lake.logs.readable import ReadableLog
+from embermq.history.source import ReadableLog
 from embermq.lake.properties import PROPERTY_COLUMNS, property_columns
 from embermq.lake.topic_masks import arrow_mask
 from embermq.store.rows import DUP_FLAG, QOS_MASK, RETAIN_FLAG, Kind

@@ -19,7 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from embermq.lake.errors import LakeError, PipelineError, is_url
+from embermq.history.location import is_url
+from embermq.lake.errors import LakeError, PipelineError
 from embermq.lake.lake import Lake
 from embermq.lake.typed_tables import TypedTable
 from embermq.units import without_unit

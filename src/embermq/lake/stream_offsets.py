@@ -7,8 +7,8 @@ Never: how far a stream may read; the reader decides that.
 from collections.abc import Mapping
 from typing import Any
 
+from embermq.history.source import ReadableLog
 from embermq.lake.errors import PipelineError
-from embermq.lake.logs.readable import ReadableLog
 from embermq.store.log.identity import goes_on_at
 
 StreamOffset = dict[str, Any]

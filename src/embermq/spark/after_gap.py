@@ -11,12 +11,12 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from embermq.history.source import ReadableLog
 from embermq.instants import EPOCH
 from embermq.lake.checkpoint_rows import stage_checkpoint
 from embermq.lake.errors import PipelineError
 from embermq.lake.known import recorded
 from embermq.lake.lake import Lake
-from embermq.lake.logs.readable import ReadableLog
 from embermq.spark.jobs.reseeding import RESEEDS, Seed
 from embermq.spark.lake.gaps import record_gap
 from embermq.spark.lake.scratch import Scratch

@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from embermq.history.location import LogLocation
+from embermq.history.source import ReadableLog
 from embermq.lake.delta import applied
 from embermq.lake.lake import Lake
-from embermq.lake.logs.location import LogLocation
-from embermq.lake.logs.readable import ReadableLog
 from embermq.lake.positions import Positions
 from embermq.lake.schema import LOG_ARROW, struct_json
 from embermq.spark.jobs.job import Batch, Job

@@ -15,10 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 from embermq.archive.address import check_address
 from embermq.archive.errors import ArchiveError
+from embermq.history.location import TIMEOUT_S, LogLocation, is_url
 from embermq.instants import EXPECTED as INSTANT_EXPECTED
 from embermq.instants import instant_us
-from embermq.lake.errors import is_url
-from embermq.lake.logs.location import TIMEOUT_S, LogLocation
 from embermq.lake.topic_masks import filter_problem
 from embermq.spark.errors import bad_option
 from embermq.store.rows import Kind

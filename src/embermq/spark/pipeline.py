@@ -20,14 +20,14 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from embermq.history.location import LogLocation, directory_location
+from embermq.history.opening import open_log
+from embermq.history.source import ReadableLog
 from embermq.lake.damage import check_tables
 from embermq.lake.definitions import check_definition, has_definition
 from embermq.lake.delta import claim_table, gap_identifiers, newest_epoch
 from embermq.lake.errors import LeaseLost, PipelineError
 from embermq.lake.lake import LOCK_WAIT_S, Lake
-from embermq.lake.logs.location import LogLocation, directory_location
-from embermq.lake.logs.opening import open_log
-from embermq.lake.logs.readable import ReadableLog
 from embermq.lake.positions import Positions, check_log
 from embermq.lake.progress import JobProgress, write_progress
 from embermq.lake.reserve import LakeReserve

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyarrow import fs
 
+from embermq.history.whole_log import WholeLog
 from embermq.lake.rows import log_columns, of_kinds, shown_columns
 from embermq.lake.schema import MESSAGES_ARROW
 from embermq.sql.scan import Scan
-from embermq.sql.whole_log import WholeLog
 from embermq.store.log.by_topic.chosen_blocks import BlockChooser, ReadCount
 from embermq.store.log.by_topic.topic_index import TopicIndex
 from embermq.store.rows import Kind

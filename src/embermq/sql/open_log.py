@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from embermq.history.whole_log import WholeLog
 from embermq.instants import instant_us, microseconds
 from embermq.lake.rows import log_columns, of_kinds, shown_columns
 from embermq.lake.schema import MESSAGES_ARROW
 from embermq.lake.topic_masks import arrow_mask, valid_filter
 from embermq.sql.dataset import MessagesDataset, topic_names
-from embermq.sql.whole_log import WholeLog
 from embermq.store.log.by_topic.chosen_blocks import BlockChooser, ReadCount
 from embermq.store.log.by_topic.topic_index import TopicIndex
 from embermq.store.rows import Kind

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from embermq.history.whole_log import WholeLog
 from embermq.instants import NOW, instant_us
 from embermq.lake.as_of import retained_as_of
 from embermq.lake.duck import add_history, open_all, open_connection, open_tables, secure, sentence_of
@@ -22,7 +23,6 @@ from embermq.lake.schema import AS_OF_FUNCTION, CLIENTS, RETAINED
 from embermq.sql.dataset import MessagesDataset
 from embermq.sql.events import client_events
 from embermq.sql.scan import Scan
-from embermq.sql.whole_log import WholeLog
 from embermq.store.log.by_topic.chosen_blocks import ReadCount
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from embermq.history.directory import DirectoryLog
 from embermq.instants import EPOCH
 from embermq.lake.as_of import retained_as_of as retained_as_of_local
 from embermq.lake.delta import applied_offset
 from embermq.lake.duck import open_tables
 from embermq.lake.errors import LakeError, NotKnown
 from embermq.lake.lake import Lake
-from embermq.lake.logs.directory import DirectoryLog
 from embermq.lake.positions import Positions
 from embermq.protocol.mqtt.message_fields import FieldValue, message_properties
 from embermq.protocol.topics import matches

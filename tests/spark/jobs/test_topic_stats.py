@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from embermq.history.directory import DirectoryLog
 from embermq.lake.errors import LakeError
-from embermq.lake.logs.directory import DirectoryLog
 from embermq.lake.positions import Positions
 from embermq.spark.jobs.catalog import JobSettings
 from embermq.spark.jobs.preparation import prepare_job, reset_job

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from embermq.commands.pipeline import app
 from embermq.errors import ConfigError
+from embermq.history.directory import DirectoryLog
+from embermq.history.source import LogEnd
 from embermq.lake.errors import LakeError
 from embermq.lake.lake import Lake
-from embermq.lake.logs.directory import DirectoryLog
-from embermq.lake.logs.readable import LogEnd
 from embermq.lake.positions import Positions, check_log
 from embermq.lake.progress import JobProgress, read_progress, write_progress
 from embermq.spark.pipeline import run

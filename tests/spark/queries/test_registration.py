@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from embermq.history.source import LogEnd
 from embermq.instants import EPOCH
 from embermq.lake.lake import Lake
-from embermq.lake.logs.readable import LogEnd
 from embermq.lake.progress import PROGRESS_FILE, JobProgress, write_progress
 from embermq.lake.schema import CLIENTS, struct_json
 from embermq.spark.jobs import retained

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from embermq.archive.restore import Restored, restore
+from embermq.history.location import directory_location
+from embermq.history.opening import open_log
 from embermq.lake.errors import LakeError
 from embermq.lake.lake import Lake
-from embermq.lake.logs.location import directory_location
-from embermq.lake.logs.opening import open_log
 from embermq.lake.positions import Positions, check_log
 from embermq.lake.schema import LOG_ARROW
 from embermq.spark.options import parse_source_options

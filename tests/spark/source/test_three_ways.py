@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from embermq.history.opening import open_log
+from embermq.history.source import COMMIT_US_MAX, ReadableLog
 from embermq.lake.errors import PipelineError
-from embermq.lake.logs.opening import open_log
-from embermq.lake.logs.readable import COMMIT_US_MAX, ReadableLog
 from embermq.spark.data_source import EmberDataSource
 from embermq.spark.options import parse_source_options
 from embermq.spark.source.columns import SOURCE_SCHEMA

@@ -38,6 +38,9 @@ class HeldArchive(TrimmedLog):
     def begins_us(self, log_begins: int) -> int:
         return 0
 
+    def fetched_bytes(self) -> int:
+        return 0
+
     def retained(self) -> TrimmedRetained:
         raise AssertionError("only the log is read")
 

@@ -12,7 +12,7 @@ from embermq.commands.options import directory_option
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from embermq.lake.logs.location import LogLocation
+    from embermq.history.location import LogLocation
 
 LogData = Annotated[Path | None, directory_option("--data", "The server's data directory.", "store.directory")]
 Server = Annotated[

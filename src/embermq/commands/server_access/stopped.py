@@ -22,7 +22,7 @@ from embermq.store.errors import HistoryTrimmed
 from embermq.store.interface import Retained, RetainedChange, StoreError
 
 if TYPE_CHECKING:
-    from embermq.archive.past.retained import ArchivedPast
+    from embermq.history.rebuilt import ArchivedPast
     from embermq.settings import Settings
 
 GROUP_MESSAGES: Final = 2_000
@@ -78,7 +78,7 @@ class StoppedServer(Target):
             return past.message(topic_name, as_of_us)
 
     def _past(self) -> "AbstractContextManager[ArchivedPast]":
-        from embermq.archive.past.retained import CACHE, ArchivedPast
+        from embermq.history.rebuilt import CACHE, ArchivedPast
 
         return closing(ArchivedPast(self._archive, self._directory / CACHE, log_directory=self._directory / "log"))
 
@@ -105,8 +105,8 @@ class StoppedServer(Target):
 
     def _archived_changes(self, topic_name: str, since_us: int, begins_us: int) -> Iterator[RetainedChange]:
         """Those that only the archive has, and then those that the history has."""
-        from embermq.archive.blocks import ArchivedBlocks
-        from embermq.archive.joined import JoinedLog
+        from embermq.history.archived_blocks import ArchivedBlocks
+        from embermq.history.joined import JoinedLog
 
         directory = self._directory / "log"
         log = JoinedLog(directory, ArchivedBlocks(self._archive, directory))

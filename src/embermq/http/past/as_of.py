@@ -11,8 +11,8 @@ from embermq.store.interface import HistoryReads, Retained
 from embermq.store.topic_tree import Moments
 
 if TYPE_CHECKING:
-    from embermq.archive.past.retained import ArchivedPast
-    from embermq.archive.past.tree import Levels
+    from embermq.history.rebuilt import ArchivedPast
+    from embermq.history.tree import Levels
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Past:
         is_wanted: Callable[[], bool],
     ) -> "Levels":
         """As `past_levels`."""
-        from embermq.archive.past.tree import past_levels
+        from embermq.history.tree import past_levels
 
         opened = await self._on_thread(self._opened)
         return await self._on_thread(
@@ -70,7 +70,7 @@ class Past:
         is_wanted: Callable[[], bool],
     ) -> tuple[list[Retained], str | None]:
         """As `past_names`."""
-        from embermq.archive.past.tree import past_names
+        from embermq.history.tree import past_names
 
         opened = await self._on_thread(self._opened)
         return await self._on_thread(
@@ -92,7 +92,7 @@ class Past:
 
     def _opened(self) -> "ArchivedPast":
         if self._past is None:
-            from embermq.archive.past.retained import CACHE, ArchivedPast
+            from embermq.history.rebuilt import CACHE, ArchivedPast
 
             self._past = ArchivedPast(self._address, self._data / CACHE, log_directory=self._data / "log")
         return self._past

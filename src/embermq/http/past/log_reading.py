@@ -13,7 +13,7 @@ from embermq.http.service import Service
 from embermq.store.log.errors import LogTrimmed
 
 if TYPE_CHECKING:
-    from embermq.archive.joined import JoinedLog
+    from embermq.history.joined import JoinedLog
     from embermq.store.log.message_filter import MessageFilter
     from embermq.store.log.reader import ReadBlocks
     from embermq.store.rows import LogRow
@@ -89,7 +89,7 @@ class LogReading:
         return await archived.on_thread(lambda: call(archived.log()))
 
     def _of_log(self, call: "Callable[[JoinedLog], T]") -> T:
-        from embermq.archive.joined import JoinedLog
+        from embermq.history.joined import JoinedLog
 
         return call(JoinedLog(self._directory))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 from embermq.http.past.threads import ArchiveThreads
 
 if TYPE_CHECKING:
-    from embermq.archive.joined import JoinedLog
+    from embermq.history.joined import JoinedLog
 
 ARCHIVE_THREADS: Final = 2
 """How many requests wait for the archive at a time."""
@@ -32,8 +32,8 @@ class ArchivedMessages:
     def log(self) -> "JoinedLog":
         """The log with its archive. Its calls are for the threads."""
         if self._joined is None:
-            from embermq.archive.blocks import ArchivedBlocks
-            from embermq.archive.joined import JoinedLog
+            from embermq.history.archived_blocks import ArchivedBlocks
+            from embermq.history.joined import JoinedLog
 
             self._joined = JoinedLog(self._log_directory, ArchivedBlocks(self._address, self._log_directory))
         return self._joined

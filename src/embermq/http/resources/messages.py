@@ -37,7 +37,7 @@ from embermq.store.interface import StoreError
 from embermq.store.log.errors import LogTrimmed
 
 if TYPE_CHECKING:
-    from embermq.archive.joined import JoinedLog
+    from embermq.history.joined import JoinedLog
     from embermq.store.rows import LogRow
 
 SCANNED_MAX: Final = 200_000

@@ -17,7 +17,7 @@ from embermq.http.service import Service
 from embermq.instants import utc_text
 
 if TYPE_CHECKING:
-    from embermq.archive.past.rates import ArchivedOffsets
+    from embermq.history.rates import ArchivedOffsets
 
 BUCKETS: Final = 200
 BUCKETS_MAX: Final = 1_000
@@ -115,7 +115,7 @@ async def _offsets(service: Service, directory: Path, bounds: list[int], is_arch
 
 
 def _local_offsets(directory: Path, bounds: list[int]) -> "ArchivedOffsets":
-    from embermq.archive.joined import JoinedLog
+    from embermq.history.joined import JoinedLog
 
     return JoinedLog(directory).block_offsets_at(bounds)
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from embermq.lake.logs.opening import open_log
-from embermq.lake.logs.readable import ReadableLog
+from embermq.history.opening import open_log
+from embermq.history.source import ReadableLog
 from embermq.lake.rows import rows
 from embermq.lake.schema import LOG_ARROW
 from embermq.spark.errors import bad_option

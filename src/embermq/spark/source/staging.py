@@ -17,8 +17,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from embermq.lake.logs.location import LogLocation
-from embermq.lake.logs.opening import open_log
+from embermq.history.location import LogLocation
+from embermq.history.opening import open_log
 from embermq.lake.rows import rows
 from embermq.lake.schema import LOG_ARROW
 from embermq.spark.options import KIND_NAMES

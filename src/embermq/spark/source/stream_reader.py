@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from embermq.lake.logs.opening import open_log
+from embermq.history.opening import open_log
 from embermq.lake.stream_offsets import StreamOffset, check_same_log, stream_offset
 from embermq.spark.options import SourceOptions
 from embermq.spark.source.reader import (

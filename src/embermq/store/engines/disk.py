@@ -25,6 +25,7 @@ from embermq.store.engines.queue import SessionQueue
 from embermq.store.engines.replay import Progress
 from embermq.store.engines.retention import Archiver
 from embermq.store.history.reader import HistoryReader
+from embermq.store.history.trimmed import TrimmedLog
 from embermq.store.interface import (
     CommitTimes,
     History,
@@ -175,8 +176,10 @@ class DiskStore(Store):
         settings: JournalSettings | None = None,
         progress: Progress | None = None,
         archiver: Archiver | None = None,
+        trimmed: Callable[[], TrimmedLog] | None = None,
     ) -> None:
-        """`call_soon` runs a function on the broker's thread; `progress` is told how far a start is."""
+        """`call_soon` runs a function on the broker's thread; `progress` is told how far a start is; `trimmed` makes
+        what has what the log no longer has, once the directory is locked."""
         settings = settings if settings is not None else JournalSettings()
         self._settings: Final = settings
         self._records_all: Final = settings.recording == "everything"
@@ -199,8 +202,10 @@ class DiskStore(Store):
         self._background: Callable[[], None] | None = None
         self._submitted: Final[list[ClosedGroup]] = []  # groups that are not applied yet
         self._trim_before = 0
-        trimmed = None if archiver is None else archiver.trimmed(self._log.directory)
-        self._history_reader: Final = HistoryReader(self._log, self._state.history, self._now_us, call_soon, trimmed)
+        self._trimmed: Final = None if trimmed is None else trimmed()
+        self._history_reader: Final = HistoryReader(
+            self._log, self._state.history, self._now_us, call_soon, self._trimmed
+        )
         retained = DiskRetained(self._state, self._open, self._submitted, self._ledger, self._budgeted)
         self._disk_sessions: Final = DiskSessions(self._state, self._log, self._open)
         super().__init__(self._disk_sessions, retained, DiskHistory(self._state, self._log, self._history_reader))
@@ -329,7 +334,10 @@ class DiskStore(Store):
         return self._open.group.size_bytes
 
     def counts(self) -> dict[str, int]:
-        return self._committer.counts()
+        counts = self._committer.counts()
+        if self._trimmed is not None:
+            counts["archive/fetched-bytes"] = self._trimmed.fetched_bytes()
+        return counts
 
     def failing(self) -> str:
         return self._committer.refusing

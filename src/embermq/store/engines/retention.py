@@ -16,7 +16,6 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from embermq.store.history.trimmed import TrimmedLog
 from embermq.store.log.readers import registered_readers
 from embermq.store.segment import Segment
 
@@ -45,10 +44,6 @@ class Retention:
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Archiver(ABC):
     """Copies closed segments and checkpoints on a thread of its own. No method waits for that, except `close`."""
-
-    @abstractmethod
-    def trimmed(self, log_directory: Path) -> TrimmedLog:
-        """What the log no longer has, for those who read it. Opens nothing yet."""
 
     @abstractmethod
     def begin(self, log_directory: Path) -> None:

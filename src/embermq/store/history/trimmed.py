@@ -48,6 +48,10 @@ class TrimmedLog(ABC):
         """
 
     @abstractmethod
+    def fetched_bytes(self) -> int:
+        """How many bytes of blocks were fetched so far."""
+
+    @abstractmethod
     def retained(self) -> "TrimmedRetained":
         """The retained set of instants that the history does not reach back to. Opens nothing yet."""
 

@@ -38,7 +38,7 @@ from embermq.instants import utc_text
 from embermq.store.interface import RetainedChange as Change
 
 if TYPE_CHECKING:
-    from embermq.archive.past.changes import ChangesPart
+    from embermq.history.changes import ChangesPart
 
 PIECE: Final = 64
 READ_BYTES_MAX: Final = 32 * 1024 * 1024

@@ -56,6 +56,10 @@ class ReadCount:
         self.read_bytes = 0
         self.log_bytes = 0
 
+    def add(self, read_bytes: int, log_bytes: int) -> None:
+        self.read_bytes += read_bytes
+        self.log_bytes += log_bytes
+
 
 @final
 class ChosenBlocks:

@@ -1,1 +1,0 @@
-"""Where a log is read from: a data directory, an archive, a running server; the rows are the same."""
