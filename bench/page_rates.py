@@ -18,10 +18,10 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from embermq.protocol.packets import Publish
-from support.page.browser import MISSING, Opened, chromium_path, started
+from support.page.browser import MISSING, Opened, browser_path, driver, started
 from support.page.plant import MINUTE_US, open_past
 from support.page.served import PageServer
 
@@ -146,9 +146,9 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=1_000, help="messages a second beside it")
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
-    if chromium_path() is None:
+    if browser_path() is None:
         raise SystemExit(MISSING)
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, driver() as playwright:
         directory = Path(folder)
         write_topics(directory / "data", options.topics)
         with PageServer(directory) as server, started(playwright, directory / "profile") as context:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, sync_playwright
+from playwright.sync_api import BrowserContext
 
 from support.lake_files import write_small_lake
-from support.page.browser import MISSING, Opened, chromium_path, started
+from support.page.browser import MISSING, Opened, browser_path, driver, started
 from support.page.plant import write_past
 from support.page.scenes import CLIENT
 from support.page.served import PageServer
@@ -19,10 +19,10 @@ PAST_MINUTES = 30
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
     """For one module: as long as it runs, no other event loop can run in this thread, and other tests need one."""
-    if chromium_path() is None:
+    if browser_path() is None:
         pytest.skip(MISSING)
     with (
-        sync_playwright() as playwright,
+        driver() as playwright,
         started(playwright, tmp_path_factory.mktemp("profile")) as context,
     ):
         yield context

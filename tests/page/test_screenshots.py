@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Page, ViewportSize, expect
 
-from support.page.browser import Opened, started
+from support.page.browser import Opened, driver, started
 from support.page.plant import write_past
 from support.page.served import PageServer
 
@@ -63,7 +63,7 @@ def taken(page: Page, name: str) -> None:
 def test_pictures(server: PageServer, tmp_path: Path, width: int, scheme: Literal["light", "dark"]) -> None:
     press = "plant/hamburg/line-2/press"
     with (
-        sync_playwright() as playwright,
+        driver() as playwright,
         started(playwright, tmp_path, viewport=SIZES[width], color_scheme=scheme, reduced_motion="reduce") as context,
     ):
         opened = Opened(context.new_page(), server)

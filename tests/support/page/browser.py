@@ -1,4 +1,4 @@
-"""A headless Chromium, and what a person does in it."""
+"""A headless browser, and what a person does in it: Chromium, or Firefox with EMBERMQ_BROWSER=firefox."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Dialog, Locator, Page, Playwright, expect
+from playwright.sync_api import BrowserContext, Dialog, Locator, Page, Playwright, expect, sync_playwright
 
 from support.page.served import PageServer
 
@@ -21,26 +21,47 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-MISSING = "Chromium is not installed (Debian: apt install chromium)"
+BROWSER = os.environ.get("EMBERMQ_BROWSER", "chromium")
+NAMES = {"chromium": ("chromium", "chromium-browser", "google-chrome"), "firefox": ("firefox-esr", "firefox")}[BROWSER]
+MISSING = f"{BROWSER} is not installed (Debian: apt install {NAMES[0]})"
+UNKNOWN_COMMANDS = Path(__file__).parent / "firefox_unknown_commands.cjs"
 STORED = "embermq-authorization"
 
 expect.set_options(timeout=60_000)
 
 
-def chromium_path() -> str | None:
+def browser_path() -> str | None:
     return next((found for name in NAMES if (found := shutil.which(name)) is not None), None)
+
+
+@contextmanager
+def driver() -> Iterator[Playwright]:
+    """Playwright; for the Firefox of a distribution without a command that only newer ones know."""
+    before = os.environ.get("NODE_OPTIONS")
+    if BROWSER == "firefox":
+        os.environ["NODE_OPTIONS"] = f"--require {UNKNOWN_COMMANDS}"
+    try:
+        with sync_playwright() as playwright:
+            yield playwright
+    finally:
+        os.environ.pop("NODE_OPTIONS", None)
+        if before is not None:
+            os.environ["NODE_OPTIONS"] = before
 
 
 @contextmanager
 def started(playwright: Playwright, directory: Path, **options: Any) -> Iterator[BrowserContext]:
     """A browser with a new profile. `options` are those of a context, such as its size and colour scheme."""
-    path = chromium_path()
+    path = browser_path()
     assert path is not None, MISSING
-    context = playwright.chromium.launch_persistent_context(
+    kind, arguments, channel = (
+        (playwright.firefox, (), "moz-firefox") if BROWSER == "firefox" else (playwright.chromium, ARGUMENTS, None)
+    )
+    context = kind.launch_persistent_context(
         directory,
         executable_path=path,
-        args=list(ARGUMENTS),
+        channel=channel,
+        args=list(arguments),
         headless=True,
         env={**os.environ, "TZ": "UTC"},
         timezone_id="UTC",
@@ -77,8 +98,9 @@ class Opened:
         """Open the page, logged in as the operator, or with another token; an empty one is no login."""
         given = self.server.operator if token is None else token
         if given:
-            self.page.add_init_script(
-                f"sessionStorage.setItem('{STORED}', sessionStorage.getItem('{STORED}') ?? 'Bearer {given}')"
+            self.page.add_init_script(  # a page that is not of the server may have no storage
+                f"if (location.href.startsWith('{self.server.url}'))"
+                f" sessionStorage.setItem('{STORED}', sessionStorage.getItem('{STORED}') ?? 'Bearer {given}')"
             )
         self.page.goto(f"{self.server.url}{fragment}")
 
