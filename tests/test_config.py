@@ -14,9 +14,11 @@ from embermq.errors import ConfigError
 from embermq.http.resources.facts import is_secret
 from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS
 from embermq.protocol.packets import SESSION_NEVER_EXPIRES
-from embermq.settings import BudgetSettings, Settings, all_keys, sample
+from embermq.settings import AlertSettings, BudgetSettings, Section, Settings, all_keys, sample
 from embermq.transport.sockets.addresses import is_loopback, shown
 from support.attributes import attributes_of
+
+ALERT = "[[server.alerts]]\nname = 'a'\nwhen = 'a/+ is silent for 5m'\n"
 
 
 @pytest.fixture(autouse=True)
@@ -83,11 +85,12 @@ def test_the_sample_names_every_setting_with_its_default() -> None:
             shown[key] = setting[3]
             if setting[1]:
                 unset.add(key)
-    budget = {f"store.budgets.{key}" for key in BudgetSettings.model_fields}
-    assert set(shown) == {key for key in all_keys() if key != "store.budgets"} | budget
+    tables: dict[str, type[Section]] = {"store.budgets": BudgetSettings, "server.alerts": AlertSettings}
+    parts = {f"{name}.{key}" for name, table in tables.items() for key in table.model_fields}
+    assert set(shown) == set(all_keys()) - tables.keys() | parts
     defaults = Settings().model_dump(mode="json")
     for key, text in shown.items():
-        if key in budget:
+        if key in parts:
             continue
         part, name = key.split(".")
         default = defaults[part][name]
@@ -164,6 +167,12 @@ def test_settings_of_mqtt_5_reach_the_protocol_with_the_same_defaults(tmp_path: 
         ("[listeners]\nunix_mode = '9'", "listeners.unix_mode: must match pattern"),
         ("[[store.budgets]]\ncount_max = 1", "store.budgets.0.topic_filter is missing"),
         ("[[store.budgets]]\ntopic_filter = 'a#'", "store.budgets.0.topic_filter: expected a topic filter"),
+        ("[[server.alerts]]\nname = 'a'", "server.alerts.0.when is missing"),
+        ("[[server.alerts]]\nname = 'a'\nwhen = 'cpu > 1'", "server.alerts.0.when: expected a rule such as"),
+        (ALERT + "webhook = 'file:///x'", "server.alerts.0.webhook: expected a URL such as https://"),
+        (ALERT + "topic = 'a/#'", "server.alerts.0.topic: expected a topic name"),
+        (ALERT + "topic = 'a/b'", "server.alerts: a: what it publishes to a/b would end the silence"),
+        (ALERT * 2, "server.alerts: the name 'a' is used twice"),
         (
             "[mqtt5]\nresponse_information = 'r/#'",
             "mqtt5.response_information: expected a topic name to which levels can be added, such as responses/%c,"

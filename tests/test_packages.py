@@ -73,6 +73,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "instants",
         "named_thread",
         "lake",
+        "units",
         "store.history.pieces",
         "http",
     ),

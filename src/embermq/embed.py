@@ -141,6 +141,7 @@ class Broker:
                 **settings.http.model_dump(exclude={"lake"}),
                 lake=settings.lake_directory(),
                 has_users=settings.access.password_file is not None,
+                alerts=tuple(alert.rule() for alert in settings.server.alerts),
             ),
         )
         broker._open_store = partial(open_store, settings.store)
@@ -250,7 +251,7 @@ class Broker:
 
     async def _listen_http(self, server: Server) -> None:
         """The HTTP interface: on the socket in the data directory and, where asked for, on a port."""
-        if self.data is None and self.http.port is None:
+        if self.data is None and self.http.port is None and not self.http.alerts:
             return
         from embermq.http.server import HttpServer  # aiohttp is slow to load, and a broker in memory needs none
 

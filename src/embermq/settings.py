@@ -18,6 +18,7 @@ from embermq.broker.access import READ
 from embermq.broker.limits import Count, CountOrNone, Limits, OutputBytes, PacketBytes
 from embermq.errors import ConfigError
 from embermq.history.location import is_url
+from embermq.http.alerts.rules import AlertRule, condition, hears_itself, wrong_webhook
 from embermq.lake.settings import PipelineSettings
 from embermq.protocol.mqtt import settings as mqtt5_settings
 from embermq.protocol.sn import settings as sn_settings
@@ -30,6 +31,7 @@ from embermq.units import without_unit
 ENVIRONMENT_PREFIX: Final = "EMBERMQ_"
 GIB: Final = 1024 * 1024 * 1024
 DAY_S: Final = 24 * 3600
+ALERTS_MAX: Final = 100
 
 
 def _topic_filter(text: str) -> str:
@@ -78,6 +80,33 @@ def _archive(text: str) -> str:
         return check_address(text)
     except ArchiveError as error:
         raise ValueError(str(error)) from None
+
+
+def _alert_condition(text: str) -> str:
+    condition(text)
+    return text
+
+
+def _webhook(text: str) -> str:
+    problem = wrong_webhook(text) if text else ""
+    if problem:
+        raise ValueError(problem)
+    return text
+
+
+def _alerts(alerts: "tuple[AlertSettings, ...]") -> "tuple[AlertSettings, ...]":
+    if len(alerts) > ALERTS_MAX:
+        raise ValueError(f"expected at most {ALERTS_MAX} alerts")
+    names: set[str] = set()
+    for alert in alerts:
+        if alert.name in names:
+            raise ValueError(f"the name {alert.name!r} is used twice")
+        names.add(alert.name)
+        if hears_itself(alert.rule()):
+            raise ValueError(
+                f"{alert.name}: what it publishes to {alert.topic} would end the silence; use another topic"
+            )
+    return alerts
 
 
 def _network(text: str) -> str:
@@ -428,11 +457,25 @@ class ClusterSettings(Section):
         return self
 
 
+class AlertSettings(Section):
+    """An alert: a rule in one sentence, and where its changes are told."""
+
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,64}$")]
+    when: Annotated[str, AfterValidator(_alert_condition)]
+    topic: TopicName | None = None
+    webhook: Annotated[str, AfterValidator(_webhook)] = ""
+
+    def rule(self) -> AlertRule:
+        """The rule as it is checked."""
+        return AlertRule(self.name, self.when, condition(self.when), self.topic or "", self.webhook)
+
+
 class ServerSettings(Section):
     """The server as a whole."""
 
     sys_interval_s: Annotated[int, Field(ge=0)] = 10
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    alerts: Annotated[tuple[AlertSettings, ...], AfterValidator(_alerts)] = ()
 
 
 class Settings(BaseSettings):

@@ -1,5 +1,6 @@
 """A server with a past, a browser for each module, and a new page for each test."""
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from playwright.sync_api import BrowserContext
 from support.lake_files import write_small_lake
 from support.page.browser import MISSING, Opened, browser_path, driver, started
 from support.page.plant import write_past
-from support.page.scenes import CLIENT
+from support.page.scenes import ALERTS, CLIENT
 from support.page.served import PageServer
 
 PAST_MINUTES = 30
@@ -42,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
     directory = tmp_path_factory.mktemp("plant")
     write_past(directory / "data", time.time_ns() // 1000 - 1_000_000, PAST_MINUTES)
     write_small_lake(directory / "lake")
-    with PageServer(directory, {"http.lake": str(directory / "lake")}) as server:
+    with PageServer(directory, {"http.lake": str(directory / "lake"), "server.alerts": json.dumps(ALERTS)}) as server:
         yield server
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import aiohttp
 
 from embermq.broker.access import Access, AllowAll
 from embermq.broker.limits import Limits
+from embermq.http.alerts.rules import AlertRule
 from embermq.http.application import REQUESTS_MAX, Application
 from embermq.http.catalog import OPERATIONS
 from embermq.http.connection import KEEP_ALIVE_S
@@ -86,6 +87,7 @@ def run(
     head_timeout_s: float = KEEP_ALIVE_S,
     unread_bytes_max: int = UNREAD_BYTES_MAX,
     bodies_bytes_max: int = BODIES_BYTES_MAX,
+    alerts: Sequence[AlertRule] = (),
     internal_errors: int = 0,
 ) -> None:
     """Run a test against a server of its own."""
@@ -104,6 +106,7 @@ def run(
             streams_max,
             failing_check_s=0.05,
             unread_bytes_max=unread_bytes_max,
+            alerts=alerts,
         )
         application = Application(service, login or UnixLogin(), OPERATIONS, requests_max)
         listener = HttpListener(

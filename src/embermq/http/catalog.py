@@ -5,6 +5,7 @@ from typing import Any, Final
 from embermq.http.operation import Operation
 from embermq.http.resources import (
     access,
+    alerts,
     clients,
     documents,
     facts,
@@ -27,6 +28,7 @@ from embermq.http.resources.topics import changes, search, tree, values
 OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *facts.OPERATIONS,
     *statistics_history.OPERATIONS,
+    *alerts.OPERATIONS,
     *documents.OPERATIONS,
     *clients.OPERATIONS,
     *sessions.OPERATIONS,

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from embermq.http.alerts.rules import AlertRule
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOptions:
@@ -11,7 +13,7 @@ class HttpOptions:
 
     `names`: the host names by which browsers may address it, beside its address and localhost. Who may use it: the
     tokens of `token_file`, and users of the password file, if `has_users`, that are named as `viewers` or `operators`.
-    `lake` is where the pipeline has its tables.
+    `lake` is where the pipeline has its tables. `alerts` are checked also without a listener.
     """
 
     host: str = "127.0.0.1"
@@ -23,6 +25,7 @@ class HttpOptions:
     operators: tuple[str, ...] = ()
     has_users: bool = False
     lake: Path | None = None
+    alerts: tuple[AlertRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

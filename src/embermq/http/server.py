@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from embermq.access.tokens import TokenHolder, read_tokens
+from embermq.http.alerts.watch import AlertWatch
 from embermq.http.application import Application
 from embermq.http.catalog import OPERATIONS
 from embermq.http.listener import HttpListener
@@ -36,7 +37,7 @@ CHECKS_MAX: Final = 16
 class HttpServer:
     """All listeners of one server."""
 
-    __slots__ = ("_authenticator", "_listeners", "_login", "_options", "_paths", "_sampling", "service")
+    __slots__ = ("_authenticator", "_listeners", "_login", "_options", "_paths", "_sampling", "_watching", "service")
 
     def __init__(
         self,
@@ -46,13 +47,15 @@ class HttpServer:
         settings: Mapping[str, Any] | None = None,
         calls: BrokerCalls | None = None,
     ) -> None:
-        self.service: Final = Service(server, log_directory, settings, options.lake, calls=calls)
+        self.service: Final = Service(server, log_directory, settings, options.lake, calls=calls, alerts=options.alerts)
         self._options: Final = options
         self._listeners: Final[list[HttpListener]] = []
         self._paths: Final[list[Path]] = []
         self._authenticator: Authenticator | None = None
         self._login: TcpLogin | None = None
-        self._sampling: Final = asyncio.get_running_loop().create_task(Sampler(self.service).run())
+        loop = asyncio.get_running_loop()
+        self._sampling: Final = loop.create_task(Sampler(self.service).run())
+        self._watching: Final = loop.create_task(AlertWatch(self.service).run()) if options.alerts else None
 
     async def listen_unix(self, path: Path) -> None:
         """Take the requests of operators at a path."""
@@ -108,6 +111,8 @@ class HttpServer:
     async def close(self) -> None:
         """End all requests."""
         self._sampling.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
         for listener in self._listeners:
             await listener.close()
         if self._authenticator is not None:

@@ -6,12 +6,14 @@ or an archive.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from embermq.broker.operator import publish
+from embermq.http.alerts.rules import Alert, AlertRule
+from embermq.http.alerts.webhooks import Webhooks
 from embermq.http.counts import HttpCounts
 from embermq.http.options import BrokerCalls
 from embermq.http.past.as_of import Past
@@ -48,6 +50,7 @@ class Service:
     """One server. `settings` are the effective ones; `log_directory` is None for a server in memory."""
 
     __slots__ = (
+        "alerts",
         "archived",
         "calls",
         "counts",
@@ -67,6 +70,7 @@ class Service:
         "settings",
         "stopping",
         "unread",
+        "webhooks",
         "_threads",
     )
 
@@ -80,7 +84,10 @@ class Service:
         failing_check_s: float = FAILING_CHECK_S,
         calls: BrokerCalls | None = None,
         unread_bytes_max: int = UNREAD_BYTES_MAX,
+        alerts: Sequence[AlertRule] = (),
     ) -> None:
+        self.alerts: Final = tuple(Alert(rule) for rule in alerts)
+        self.webhooks: Final = Webhooks()
         self.calls: Final = calls
         self.server: Final = server
         self.log_directory: Final = log_directory
@@ -111,6 +118,7 @@ class Service:
 
     def close(self) -> None:
         """No call follows."""
+        self.webhooks.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self.past is not None:
             self.past.close()

@@ -11,6 +11,17 @@ from support.page.browser import Opened
 
 CLIENT = "hamburg-scada-of-the-northern-hall"
 """A client with a long name and subscriptions; the scenes of clients need it connected (the fixture `scada`)."""
+ALERTS = [
+    {
+        "name": "the-press-of-line-1-says-nothing",
+        "when": "plant/hamburg/line-1/press/in-the-northern-hall/+/status is silent for 1s",
+        "topic": "alerts/the-press-of-line-1-says-nothing",
+        "webhook": "http://127.0.0.1:9/secret",
+    },
+    {"name": "disk", "when": "embermq_disk_free_bytes < 1KiB for 1m"},
+    {"name": "misspelt", "when": "embermq_disk_fre_bytes < 1KiB"},
+]
+"""The rules of the server whose pages are looked at: one fires, one does not, one cannot be checked."""
 PRESS = "plant/hamburg/line-1/press"
 LONG_TOPIC = "seen/" + "/".join(["a-level-with-a-long-name-of-a-hall"] * 4)
 LONG_PAYLOAD = json.dumps({"state": "running", "note": "a-word-that-cannot-be-broken-" * 8})
@@ -117,6 +128,11 @@ def access(opened: Opened) -> None:
     expect(opened.page.locator(".access-result")).to_contain_text("Allowed")
 
 
+def alerts(opened: Opened) -> None:
+    opened.go("#health")
+    expect(opened.page.locator(".alerts tbody tr").first).to_contain_text("firing")
+
+
 def keys_help(opened: Opened) -> None:
     opened.go("#sql")
     opened.page.get_by_role("button", name="Help and keys").click()
@@ -138,6 +154,7 @@ SCENES: dict[str, Callable[[Opened], None]] = {
         sql_chart,
         sql_failure,
         access,
+        alerts,
         keys_help,
     )
 }

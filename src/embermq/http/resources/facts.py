@@ -15,7 +15,7 @@ from embermq.http.service import Service
 
 Role = Literal["viewer", "reader", "operator"]
 _ROLES: Final[dict[int, Role]] = {VIEWER: "viewer", READER: "reader", OPERATOR: "operator"}
-SECRET_WORDS: Final = ("password", "secret", "token")
+SECRET_WORDS: Final = ("password", "secret", "token", "webhook")
 """A setting with such a word in its name is left out, unless it names a file."""
 
 
@@ -54,6 +54,7 @@ class Statistics(Model):
     retained_bytes: int
     budgets: list[Budget]
     log: LogFacts
+    alerts_firing: int
     listeners: Annotated[list[str], Field(description="Where clients of MQTT can connect, as URLs.")]
     counters: dict[str, int]
 
@@ -140,6 +141,7 @@ def statistics_of(service: Service) -> Statistics:
             first_offset=segments[0].first_offset if segments else store.next_offset(),
             next_offset=store.next_offset(),
         ),
+        alerts_firing=sum(1 for alert in service.alerts if alert.state == "firing"),
         listeners=service.calls.listeners() if service.calls is not None else [],
         counters=server.core.counter_values(),
     )
@@ -164,10 +166,20 @@ async def reload(call: Call[Nothing, Nothing]) -> Answer:
 async def settings(call: Call[Nothing, Nothing]) -> Answer:
     return SettingsAnswer(
         settings={
-            section: {key: value for key, value in values.items() if not is_secret(key)}
+            section: {key: _shown(value) for key, value in values.items() if not is_secret(key)}
             for section, values in call.service.settings.items()
         }
     )
+
+
+def _shown(value: Any) -> Any:
+    """A setting without the secrets in its tables, where it is a list of them."""
+    if not isinstance(value, list):
+        return value
+    return [
+        {key: part for key, part in each.items() if not is_secret(key)} if isinstance(each, dict) else each
+        for each in value
+    ]
 
 
 def is_secret(key: str) -> bool:

@@ -80,6 +80,7 @@ class ServerCollector(Collector):
         yield from self._log()
         yield from self._archive()
         yield from self._jobs()
+        yield from self._alerts()
 
     def _traffic(self) -> Iterator[Family]:
         counters = self._service.server.core.counters
@@ -227,6 +228,13 @@ class ServerCollector(Collector):
             "job",
             ((job.name, job.rate) for job in jobs),
         )
+
+    def _alerts(self) -> Iterator[Family]:
+        service = self._service
+        firing = ((alert.rule.name, int(alert.state == "firing")) for alert in service.alerts)
+        yield _gauges("alert_firing", "1 while the alert fires.", "alert", firing)
+        outcomes = (("sent", service.webhooks.sent), ("failed", service.webhooks.failed))
+        yield _counters("alert_webhooks", "Changes of alerts for webhooks.", "outcome", outcomes)
 
 
 def _counter(name: str, text: str, value: float) -> CounterMetricFamily:

@@ -3,7 +3,7 @@
 import { Api, isAborted } from "./core/api.js";
 import { byId, el, setText, show } from "./core/dom.js";
 import { change, isLive, onChange, readAddress, state, VIEWS } from "./core/state.js";
-import { count, rate, visible } from "./core/text.js";
+import { count, counted, rate, visible } from "./core/text.js";
 import { startTheme } from "./core/theme.js";
 import { startKeys } from "./keys.js";
 import { Connection } from "./live/connection.js";
@@ -107,18 +107,30 @@ function startViews(api, who) {
   return views;
 }
 
+/** Alerts are of now; they are said in the past, too. */
+function showFiring(number) {
+  const link = byId("alerts-firing");
+  link.hidden = !number;
+  setText(link, number ? counted(number, "alert") : "");
+}
+
 function startHeader(api, who) {
   setText(byId("host"), location.host);
   setText(byId("who"), `${visible(who.name)}, ${who.role}`);
   byId("log-out").title = byId("who").textContent; // not every width has room for the name
+  byId("alerts-firing").addEventListener("click", (event) => {
+    event.preventDefault();
+    change({ view: "health" }, { isStep: true });
+  });
   byId("log-out").addEventListener("click", () => {
     forget();
     location.reload();
   });
   const load = async () => {
-    if (!isLive() || !who.sees_all) return;
+    if (!who.sees_all) return;
     try {
       const found = await api.get("statistics");
+      showFiring(found.alerts_firing);
       if (isLive()) setText(byId("fact-clients"), count(found.clients));
     } catch (error) {
       if (!isAborted(error) && error.status) setText(byId("fact-clients"), "–");

@@ -1,10 +1,11 @@
-// Health: the server's numbers of the last hour as small plots, and what was dropped and why.
+// Health: the alerts, the server's numbers of the last hour as small plots, and what was dropped and why.
 
 import { isAborted } from "../core/api.js";
 import { el, show } from "../core/dom.js";
 import { oneAtATime } from "../core/latest_run.js";
 import { plot, shownNumber } from "../core/plot.js";
 import { count, longDuration, microseconds, rate, size, visible } from "../core/text.js";
+import { alertsPart } from "./alerts.js";
 import { nowNote } from "./listing.js";
 import { refreshWhileShown } from "./refresh.js";
 
@@ -37,20 +38,21 @@ export class HealthView {
 
   async #load() {
     try {
-      const [statistics, history] = await Promise.all([this.#api.get("statistics"), this.#api.get("statistics/history", { minutes: 60 })]);
-      this.#draw(statistics, history);
+      const [statistics, history, alerts] = await Promise.all([this.#api.get("statistics"), this.#api.get("statistics/history", { minutes: 60 }), this.#api.get("alerts")]);
+      this.#draw(statistics, history, alerts.items);
     } catch (error) {
       if (!isAborted(error)) show(this.body, el("p", { class: "failure" }, error.message));
     }
   }
 
-  #draw(statistics, history) {
+  #draw(statistics, history, alerts) {
     const isOk = statistics.store_state === "ok";
     const samples = history.items.map((item) => ({ ...item, dropped_sum: Object.values(item.dropped ?? {}).reduce((a, b) => a + b, 0) }));
     show(
       this.body,
       el("p", { class: "explanation" }, isOk ? el("strong", { class: "there" }, "Everything is made durable. ") : el("strong", { class: "warning" }, `Nothing can be made durable: ${visible(statistics.store_state)}. `),
         `Version ${statistics.version}, up for ${longDuration(statistics.uptime_s * 1000)}, ${count(statistics.retained_count)} retained messages (${size(statistics.retained_bytes)}), log of ${size(statistics.log.bytes)} in ${count(statistics.log.segments)} files.`),
+      alertsPart(alerts),
       el("div", { class: "cards plots" }, PLOTS.map((one) => panel(one, samples))),
       drops(statistics.counters),
     );
