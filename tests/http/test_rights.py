@@ -161,6 +161,8 @@ CHANGES: Final[dict[str, list[Query]]] = {
         for as_of in ("0s", "1h")
         for topic_filter in FILTERS
     ],
+    "/api/v1/pipeline/pause": [{}],
+    "/api/v1/pipeline/go-on": [{}],
     "/api/v1/log/readers": [{"name": "reader", "next_offset": 0}],
 }
 """The bodies of each POST."""

@@ -102,6 +102,18 @@ def test_share_groups_are_listed_with_their_members(opened: Opened, server: Page
     client.loop_stop()
 
 
+def test_the_pipeline_is_paused_after_a_question_and_goes_on(opened: Opened, server: PageServer) -> None:
+    opened.go("#tables")
+    opened.page.get_by_role("button", name="Pause the pipeline").click()
+    expect(opened.page.get_by_role("dialog")).to_contain_text("beyond that there will be a gap.")
+    opened.page.get_by_role("dialog").get_by_role("button", name="Pause").click()
+    expect(opened.page.locator(".pipeline-pause")).to_contain_text("Paused by ann since ")
+    assert server.ask("pipeline")["paused"]["by"] == "ann"
+    opened.page.get_by_role("button", name="Go on").click()
+    expect(opened.page.get_by_role("button", name="Pause the pipeline")).to_be_visible()
+    assert "paused" not in server.ask("pipeline")
+
+
 def test_tables_have_their_rows_last_commit_lag_and_gaps(opened: Opened) -> None:
     opened.go("#tables")
     card = opened.page.locator("#view-tables .card").filter(has=opened.page.get_by_role("heading", name="messages"))

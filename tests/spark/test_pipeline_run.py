@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from embermq.commands.pipeline import app
 from embermq.errors import ConfigError
 from embermq.lake.errors import LakeError, PipelineError
 from embermq.lake.lake import Lake
+from embermq.lake.pause import go_on, pause
 from embermq.lake.progress import read_progress
 from embermq.lake.schema import TABLES
 from embermq.lake.typed_tables import TypedTable
@@ -226,6 +228,36 @@ def test_a_continuous_run_takes_what_arrives_and_stops_when_told(spark: SparkSes
     done = run(made.made.data, made.lake, once=False, settings=settings, report=report, stop=stop)
     assert (done[0].records, done[0].lag) == (352, 0)
     assert sorted(set(seen) - {0}) == [302, 353]
+    made.made.close()
+
+
+def test_a_paused_run_applies_nothing_until_it_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    made = Run(tmp_path)
+    made.lake.open()
+    assert pause(made.lake, "ann")
+    stop = threading.Event()
+    applied: list[int] = []
+
+    def let_go_on() -> None:
+        while read_progress(made.lake).get("state") != "paused":
+            time.sleep(0.05)
+        applied.append(read_progress(made.lake)["jobs"]["messages"]["records"])
+        assert go_on(made.lake)
+
+    def report(progress: list[Any]) -> None:
+        if progress[0].lag == 0:
+            stop.set()
+
+    waiting = threading.Thread(target=let_go_on)
+    waiting.start()
+    settings = JobSettings(fresh_s=0.2, only=("messages",))
+    done = run(made.made.data, made.lake, once=False, settings=settings, report=report, stop=stop)
+    waiting.join()
+    assert applied == [0] and done[0].records == 301
+    assert read_progress(made.lake)["state"] == "stopped"
+    assert pause(made.lake, "ann")
+    made.publish(10)
+    assert made.run(settings=JobSettings(only=("messages",))) == {"messages": 11}  # --once is asked for by somebody
     made.made.close()
 
 

@@ -3,6 +3,7 @@
 Spark is an extra and slow to import, so each command imports it when it runs.
 """
 
+import getpass
 import re
 import time
 from collections.abc import Sequence
@@ -196,6 +197,7 @@ def status(
         from embermq.history.opening import open_log
         from embermq.instants import utc_seconds_text
         from embermq.lake.lake import Lake
+        from embermq.lake.pause import is_paused
         from embermq.lake.positions import check_log
         from embermq.lake.progress import read_progress
 
@@ -214,8 +216,8 @@ def status(
         else:
             running = progress.get("state") == "running" and time.time() - (written or 0) < REPORTED_S
         when = f", last report {utc_seconds_text(int(written * 1e6))}" if written else ""
-        state = "running" if running else progress.get("state", "never run")
-        state = "killed" if state == "running" and not running else state
+        state = ("paused" if is_paused(lake) else "running") if running else progress.get("state", "never run")
+        state = "killed" if state in ("running", "paused") and not running else state
         if json:
             print(json_line({"state": state, "next_offset": end, "jobs": progress.get("jobs", {})}))
             return
@@ -229,6 +231,28 @@ def status(
             for name, job in progress.get("jobs", {}).items()
         ]
         print_table(["job", "records", "a second", "next offset", "behind", "known up to"], rows)
+
+
+@app.command()
+def pause(lake_place: KnownLake = None, config: Config = None) -> None:
+    """Have a running pipeline apply nothing more, until go-on; also one that is started meanwhile."""
+    with errors_as_sentences(needs_spark=False):
+        from embermq.lake import pause as pauses
+        from embermq.lake.lake import Lake
+
+        lake = Lake(known_lake(lake_place, config))
+        print("paused from the next batch on" if pauses.pause(lake, getpass.getuser()) else "it was paused already")
+
+
+@app.command("go-on")
+def go_on(lake_place: KnownLake = None, config: Config = None) -> None:
+    """Let a paused pipeline go on, where it was."""
+    with errors_as_sentences(needs_spark=False):
+        from embermq.lake import pause as pauses
+        from embermq.lake.lake import Lake
+
+        lake = Lake(known_lake(lake_place, config))
+        print("it goes on" if pauses.go_on(lake) else "it was not paused")
 
 
 app.command("query")(pipeline_queries.query)

@@ -28,6 +28,7 @@ from embermq.lake.definitions import check_definition, has_definition
 from embermq.lake.delta import claim_table, gap_identifiers, newest_epoch
 from embermq.lake.errors import LeaseLost, PipelineError
 from embermq.lake.lake import LOCK_WAIT_S, Lake
+from embermq.lake.pause import is_paused as is_paused_by_operator
 from embermq.lake.positions import Positions, check_log
 from embermq.lake.progress import JobProgress, write_progress
 from embermq.lake.reserve import LakeReserve
@@ -231,6 +232,7 @@ class _Run:
     def run(self, stopping: threading.Event) -> list[JobProgress]:
         """Prepare the tables, then go on until the end or until told to stop."""
         state = "failed"
+        was_paused = False
         try:
             if not stopping.is_set():
                 self._prepare()
@@ -240,11 +242,13 @@ class _Run:
             while not stopping.is_set():
                 if self._lease is not None:
                     self._lease.check()
-                is_waiting = self._end is None and self._reserve.is_reached()
+                is_paused = self._end is None and is_paused_by_operator(self._context.lake)
+                is_waiting = is_paused or (self._end is None and self._reserve.is_reached())
                 plan = None if is_waiting else self._plan()
                 if plan is not None:
                     self._batch(plan)
-                self._tell("running", is_urgent=plan is not None)
+                self._tell("paused" if is_paused else "running", is_urgent=plan is not None or is_paused != was_paused)
+                was_paused = is_paused
                 if plan is None:
                     if self._end is not None:
                         break

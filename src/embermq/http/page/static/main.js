@@ -63,7 +63,7 @@ function wholeViews(api, who) {
     clients: clientsView(api, who, byId("view-clients")),
     sessions: sessionsView(api, who, byId("view-sessions")),
     groups: groupsView(api, byId("view-groups")),
-    tables: new TablesView(api, byId("view-tables")),
+    tables: new TablesView(api, who, byId("view-tables")),
     health: new HealthView(api, byId("view-health")),
     ...(who.role === "operator" ? { sql: new SqlView(api, byId("view-sql")), access: new AccessView(api, byId("view-access")) }
       : refused(OF_OPERATORS, "This takes the role operator.")),

@@ -2,6 +2,7 @@
 
 import { isAborted } from "../core/api.js";
 import { nowMs, nowUs } from "../core/clock.js";
+import { ask, notice } from "../core/dialog.js";
 import { el, show } from "../core/dom.js";
 import { oneAtATime } from "../core/latest_run.js";
 import { count, counted, duration, instant, microseconds, rate, utc, visible } from "../core/text.js";
@@ -13,8 +14,9 @@ const REFRESH_MS = 3000;
 export class TablesView {
   #api;
 
-  constructor(api, element) {
+  constructor(api, who, element) {
     this.#api = api;
+    this.canPause = who.role === "operator" && who.has_lake;
     this.element = element;
     this.body = el("div");
     this.gaps = new Gaps();
@@ -29,6 +31,33 @@ export class TablesView {
     } catch (error) {
       if (!isAborted(error)) show(this.body, el("p", { class: "failure" }, error.message));
     }
+  }
+
+  /** Whether it is paused, and the button that changes it. */
+  #pause(found) {
+    const { paused } = found;
+    const words = paused && el("p", { class: "warning", role: "status" }, `Paused by ${visible(paused.by) || "somebody"}`, paused.since && [" since ", moment(paused.since)], ": the tables stay as they are.");
+    const button = this.canPause && el("button", { type: "button", onclick: () => (paused ? this.#change("go-on", "The pipeline goes on.") : this.#askToPause()) }, paused ? "Go on" : "Pause the pipeline");
+    return (words || button) && el("div", { class: "pipeline-pause" }, words, button);
+  }
+
+  async #askToPause() {
+    const isSure = await ask({
+      title: "Pause the pipeline?",
+      effects: ["From its next batch on it applies nothing, also after a restart, until somebody lets it go on.", "The server keeps what it has not read, up to store.unread_bytes_max of the log; beyond that there will be a gap."],
+      action: "Pause",
+    });
+    if (isSure) await this.#change("pause", "The pipeline is paused from its next batch on.");
+  }
+
+  async #change(verb, words) {
+    try {
+      await this.#api.post(`pipeline/${verb}`, undefined);
+      notice(words);
+    } catch (error) {
+      if (!isAborted(error)) notice(`Not done: ${error.message}`, true);
+    }
+    this.load();
   }
 
   #draw(found) {
@@ -46,6 +75,7 @@ export class TablesView {
       this.body,
       el("p", { class: "explanation" }, `The pipeline is ${visible(found.state ?? "unknown")}, last heard of ${duration(ageMs)} ago. `,
         worst ? `The furthest behind is ${counted(worst, "record")} behind the log.` : "Every table has all of the log."),
+      this.#pause(found),
       found.tables ? null : el("p", { class: "hint" }, "Rows and gaps are not known: the server reads them if the lake is a directory and the extra ", el("code", {}, "sql"), " is installed."),
       el("div", { class: "cards" }, found.jobs.map((job) => card(job, worst, tables.get(job.name))), others.map(otherCard)),
     );
