@@ -304,6 +304,7 @@ class Broker:
     def reload(self) -> ReloadReport:
         """Read the certificate, the users and the rights again; after a `ConfigError` the old ones stay in use."""
         self._access.reload()
+        self.server.core.rights_changed()
         read = ["users and rights"]
         if self._http is not None and self._http.reload():
             read.append("tokens")

@@ -44,13 +44,14 @@ class Rules:
             allow_anonymous=settings.anonymous_allowed(),
             certificate_as_user=settings.access.certificate_as_user,
             reserved=scopes,
+            is_narrowing=settings.access.wildcards == "narrow",
         )
         for listener in settings.listeners.each:
             if listener.has_own_users():
-                self._own[listener.shown_name()] = self._of_own(listener, scopes)
+                self._own[listener.shown_name()] = self._of_own(listener)
         return server, AllListeners(server, self._own) if settings.listeners.each else server
 
-    def _of_own(self, listener: "OneListener", scopes: list[str]) -> "FileAccess":
+    def _of_own(self, listener: "OneListener") -> "FileAccess":
         from embermq.access.file_access import FileAccess
 
         access = self._settings.access
@@ -60,6 +61,7 @@ class Rules:
             allow_anonymous=self._settings.anonymous_allowed_at(listener),
             certificate_as_user=self._takes_certificates(listener),
             scope=listener.shown_name(),
+            is_narrowing=access.wildcards == "narrow",
         )
 
     def _takes_certificates(self, listener: "OneListener") -> bool:

@@ -331,6 +331,7 @@ class AccessSettings(Section):
 
     password_file: Path | None = None
     acl_file: Path | None = None
+    wildcards: Literal["refuse", "narrow"] = "refuse"
     certificate_as_user: bool = False
     allow_anonymous: bool | None = None
 

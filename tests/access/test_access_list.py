@@ -9,7 +9,7 @@ from embermq.errors import ConfigError
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("read a", "acl, line 1: expected 'all', 'anonymous' or 'user NAME'"),
+        ("read a", "acl, line 1: expected 'all', 'anonymous', 'user NAME' or 'group NAME'"),
         ("all\nreed a", "acl, line 2: expected 'read', 'write', 'retain'"),
         ("all\nread", "acl, line 2: expected 'read', 'write', 'retain'"),
         ("all\nread a#", "acl, line 2: 'a#' is no topic filter"),
@@ -17,9 +17,14 @@ from embermq.errors import ConfigError
         ("all\nread %x", "acl, line 2: '%x' is unknown"),
         ("all\nread a%", "acl, line 2: '%' is unknown"),
         ("user", "acl, line 1: 'user' needs a name"),
-        ("see all", "acl, line 1: expected 'all', 'anonymous' or 'user NAME'"),
+        ("see all", "acl, line 1: expected 'all', 'anonymous', 'user NAME' or 'group NAME'"),
         ("all\nsee", "acl, line 2: expected 'see all'"),
         ("all\nsee a/#", "acl, line 2: expected 'see all'"),
+        ("group", "acl, line 1: 'group' needs a name"),
+        ("user ann\nmember bob", "acl, line 2: expected 'member USER' in a section 'group NAME'"),
+        ("group all\nmember", "acl, line 2: expected 'member USER' in a section 'group NAME'"),
+        ("all\ndeny", "acl, line 2: expected 'read', 'write', 'retain'"),
+        ("all\ndeny see all", "acl, line 2: expected 'read', 'write', 'retain'"),
         ("all\nread,see all", "acl, line 2: expected 'read', 'write', 'retain'"),
     ],
 )

@@ -9,6 +9,7 @@ from embermq.access.access_list import parse_access_list
 from embermq.broker.access import (
     EXCHANGE_ROUNDS_MAX,
     REMEMBERED_TOPICS_MAX,
+    WRITE,
     AccessList,
     AllowAll,
     Exchange,
@@ -148,6 +149,58 @@ def test_a_name_is_not_read_as_a_pattern_again() -> None:
 
 def test_a_percent_sign_is_written_twice() -> None:
     assert may_read(parse_access_list("all\nread humidity%%/%u", "acl"), "alice", "humidity%/alice")
+
+
+GROUPS = """
+all
+read public/#
+deny read public/secret/#
+group staff
+member alice
+member bob
+read,write,retain work/#
+deny retain work/%u/#
+group admins
+member bob
+read #
+user alice
+deny write work/x
+"""
+
+
+def test_a_denial_wins_wherever_it_is() -> None:
+    found = parse_access_list(GROUPS, "acl")
+    assert may_read(found, "carl", "public/a")
+    assert not may_read(found, "carl", "public/#")
+    assert not may_read(found, "carl", "public/secret/a")
+    assert may_read(found, "alice", "work/#")
+    assert may_write(found, "alice", "work/y")
+    assert not may_write(found, "alice", "work/x")
+    assert may_write(found, "bob", "work/x")
+    assert may_write(found, "bob", "work/bob/x")
+    assert not may_write(found, "bob", "work/bob/x", retain=True)
+    assert may_read(found, "bob", "private")
+    assert not may_read(found, "bob", "#")
+    assert not may_read(found, "", "work/a")
+
+
+@pytest.mark.parametrize(
+    ("user_name", "topic_filter", "granted"),
+    [("carl", "#", True), ("carl", "public/secret/+", False), ("carl", "work/#", False), ("", "+/+", True)],
+)
+def test_a_narrowing_list_grants_a_filter_of_which_something_may_be_read(
+    user_name: str, topic_filter: str, granted: bool
+) -> None:
+    narrowing = parse_access_list(GROUPS, "acl", is_narrowing=True)
+    assert narrowing.rights_of(user_name, "c").may_subscribe(topic_filter) is granted
+    assert not parse_access_list(GROUPS, "acl").rights_of(user_name, "c").may_subscribe(topic_filter)
+
+
+def test_the_lines_that_decide_are_of_groups_and_denials_too() -> None:
+    found = parse_access_list(GROUPS, "acl")
+    assert found.deciding_lines("bob", "c", WRITE, "work/a") == ["acl, line 8: read,write,retain work/#"]
+    assert found.deciding_lines("alice", "c", WRITE, "work/x") == ["acl, line 14: deny write work/x"]
+    assert found.deciding_lines("carl", "c", WRITE, "work/x") == []
 
 
 def test_another_list_in_force_is_heeded_at_once(access_list: AccessList) -> None:

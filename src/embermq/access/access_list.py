@@ -4,7 +4,7 @@ Owns: the format of the file (docs/access.md).
 Never: a decision; `embermq.broker.access.AccessList` answers from what is read here.
 """
 
-from typing import Final
+from typing import Final, final
 
 from embermq.broker.access import READ, RETAIN, SEE_ALL, WRITE, AccessList, Grant
 from embermq.errors import ConfigError
@@ -13,7 +13,7 @@ from embermq.protocol.topics import check_topic_filter
 RIGHTS: Final = {"read": READ, "write": WRITE, "retain": RETAIN}
 
 
-def parse_grant(rights: int, pattern: str, source: str, line: str = "") -> Grant:
+def parse_grant(rights: int, pattern: str, source: str, line: str = "", is_denial: bool = False) -> Grant:
     """The grant of a filter with `%u`, `%c` and `%%` in it."""
     literals = [""]
     names: list[str] = []
@@ -36,44 +36,88 @@ def parse_grant(rights: int, pattern: str, source: str, line: str = "") -> Grant
     problem = check_topic_filter("x".join(literals))  # what %u and %c stand for has no wildcard
     if problem:
         raise ConfigError(f"{source}: {pattern!r} is no topic filter: {problem}")
-    return Grant(rights, literals, names, f"{source}: {line}")
+    return Grant(rights, literals, names, f"{source}: {line}", is_denial)
 
 
-def parse_access_list(text: str, source: str, prefix: str = "") -> AccessList:
-    """`prefix`: what the names of its users begin with, which the list does not say.
+@final
+class _Sections:
+    """The sections of an access list while it is read."""
 
-    Sections `all`, `anonymous` and `user NAME`, each with lines like `read,write FILTER`, and the line `see all`."""
-    everybody: list[Grant] = []
-    anonymous: list[Grant] = []
-    users: dict[str, list[Grant]] = {}
-    section: list[Grant] | None = None
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.strip()
-        if not line or line.startswith("#"):
-            continue
-        where = f"{source}, line {number}"
+    def __init__(self) -> None:
+        self.everybody: Final[list[Grant]] = []
+        self.anonymous: Final[list[Grant]] = []
+        self.users: Final[dict[str, list[Grant]]] = {}
+        self.groups: Final[dict[str, list[Grant]]] = {}
+        self._members: Final[dict[str, dict[str, None]]] = {}  # the groups of each user
+        self._current: list[Grant] | None = None
+        self._group = ""  # the one whose section this is
+
+    def read(self, line: str, where: str) -> None:
+        """One line that is no comment."""
         word, _, rest = line.partition(" ")
         rest = rest.strip()
-        if line == "all":
-            section = everybody
-        elif line == "anonymous":
-            section = anonymous
-        elif word == "user":
+        if line in ("all", "anonymous"):
+            self._begin(self.everybody if line == "all" else self.anonymous)
+        elif word in ("user", "group"):
             if not rest:
-                raise ConfigError(f"{where}: 'user' needs a name")
-            section = users.setdefault(rest, [])
+                raise ConfigError(f"{where}: '{word}' needs a name")
+            named = self.users if word == "user" else self.groups
+            self._begin(named.setdefault(rest, []), rest if word == "group" else "")
+        elif self._current is None:
+            raise ConfigError(
+                f"{where}: expected 'all', 'anonymous', 'user NAME' or 'group NAME' before the first grant"
+            )
+        elif word == "member":
+            if not self._group or not rest:
+                raise ConfigError(f"{where}: expected 'member USER' in a section 'group NAME'")
+            self._members.setdefault(rest, {})[self._group] = None
         else:
-            if section is None:
-                raise ConfigError(f"{where}: expected 'all', 'anonymous' or 'user NAME' before the first grant")
-            if word == "see":
-                if rest != "all":
-                    raise ConfigError(f"{where}: expected 'see all'; single topics are granted by 'read'")
-                section.append(parse_grant(SEE_ALL, "#", where, line))
-                continue
-            rights = 0
-            for right in word.split(","):
-                if right not in RIGHTS or not rest:
-                    raise ConfigError(f"{where}: expected 'read', 'write', 'retain' joined by commas, then a filter")
-                rights |= RIGHTS[right]
-            section.append(parse_grant(rights, rest, where, line))
-    return AccessList(everybody, anonymous, users, prefix)
+            self._current.append(_parse_line(word, rest, where, line))
+
+    def _begin(self, section: list[Grant], group: str = "") -> None:
+        self._current = section
+        self._group = group
+
+    def grants_of_groups(self) -> dict[str, list[list[Grant]]]:
+        """By user name, the grants of each of its groups."""
+        return {user: [self.groups[name] for name in names] for user, names in self._members.items()}
+
+
+def _parse_line(word: str, rest: str, where: str, line: str) -> Grant:
+    """A grant or a denial."""
+    if word == "see":
+        if rest != "all":
+            raise ConfigError(f"{where}: expected 'see all'; single topics are granted by 'read'")
+        return parse_grant(SEE_ALL, "#", where, line)
+    is_denial = word == "deny"
+    if is_denial:
+        word, _, rest = rest.partition(" ")
+        rest = rest.strip()
+    rights = 0
+    for right in word.split(","):
+        if right not in RIGHTS or not rest:
+            raise ConfigError(
+                f"{where}: expected 'read', 'write', 'retain' joined by commas, then a filter, or 'deny' and these"
+            )
+        rights |= RIGHTS[right]
+    return parse_grant(rights, rest, where, line, is_denial)
+
+
+def parse_access_list(text: str, source: str, prefix: str = "", is_narrowing: bool = False) -> AccessList:
+    """Sections `all`, `anonymous`, `user NAME` and `group NAME`; in each, lines like `read,write FILTER` and `see all`.
+
+    `prefix`: what the names of its users begin with, which the list does not say. `is_narrowing`: as of `AccessList`.
+    """
+    sections = _Sections()
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if line and not line.startswith("#"):
+            sections.read(line, f"{source}, line {number}")
+    return AccessList(
+        sections.everybody,
+        sections.anonymous,
+        sections.users,
+        sections.grants_of_groups(),
+        prefix=prefix,
+        is_narrowing=is_narrowing,
+    )

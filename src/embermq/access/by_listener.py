@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final, final
 
 from embermq.access.file_access import FileAccess
-from embermq.broker.access import Access, Exchange, Identity
+from embermq.broker.access import Access, Exchange, Identity, Rights
 
 
 @final
@@ -54,10 +54,11 @@ class AllListeners(Access):
         super().__init__(slow=server.slow, unrestricted=all(each.unrestricted for each in (server, *own.values())))
         self._server: Final = server
         self._own: Final = dict(own)
+        self._join()
 
-    def _of(self, user_name: str) -> FileAccess:
-        scope, colon, _ = user_name.partition(":")
-        return self._own.get(scope, self._server) if colon else self._server
+    def _join(self) -> None:
+        lists = {name: each.rights_in_force for name, each in self._own.items()}
+        self.access_list = None if self.unrestricted else self._server.rights_in_force.joined(lists)
 
     def authenticate(
         self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
@@ -70,23 +71,33 @@ class AllListeners(Access):
     def begin_exchange(self, method: str, client_id: str, certificate_name: str | None) -> Exchange:
         return self._server.begin_exchange(method, client_id, certificate_name)
 
+    def _rights(self, identity: Identity) -> Rights | None:
+        return None if self.access_list is None else identity.rights(self.access_list)
+
     def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
-        return self._of(identity.user_name).may_publish(identity, topic_name, retain)
+        rights = self._rights(identity)
+        return rights is None or rights.may_write(topic_name, retain)
 
     def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
-        return self._of(identity.user_name).may_subscribe(identity, topic_filter)
+        rights = self._rights(identity)
+        return rights is None or rights.may_read(topic_filter)
 
     def may_see_all(self, identity: Identity) -> bool:
-        return self._of(identity.user_name).may_see_all(identity)
+        rights = self._rights(identity)
+        return rights is None or rights.sees_all
 
     def read_filters(self, identity: Identity) -> list[str]:
-        return self._of(identity.user_name).read_filters(identity)
+        rights = self._rights(identity)
+        return ["#"] if rights is None else rights.read_filters
 
     def deciding_lines(self, identity: Identity, rights: int, topic_filter: str) -> list[str]:
-        return self._of(identity.user_name).deciding_lines(identity, rights, topic_filter)
+        if self.access_list is None:
+            return []
+        return self.access_list.deciding_lines(identity.user_name, identity.client_id, rights, topic_filter)
 
     def reload(self) -> None:
         """Read all files again; if one is wrong, all old ones stay in use."""
         every = (self._server, *self._own.values())
         for access, read in [(each, each.read()) for each in every]:
             access.use(read)
+        self._join()

@@ -32,12 +32,18 @@ from embermq.access.passwords import (
     replace_hash,
 )
 from embermq.access.scram_exchange import PasswordFileExchange
-from embermq.broker.access import Access, AccessList, Exchange, Identity
+from embermq.broker.access import READ, RETAIN, SEE_ALL, WRITE, Access, AccessList, Exchange, Grant, Identity
 from embermq.errors import ConfigError
 from embermq.protocol.errors import Refused
 from embermq.protocol.reasons import ReasonCode
 
 logger: Final = logging.getLogger("embermq.access")
+
+
+def _everything(prefix: str) -> AccessList:
+    rights = READ | WRITE | RETAIN
+    grants = [Grant(rights, ["#"], []), Grant(rights, ["$SYS/#"], []), Grant(SEE_ALL, ["#"], [])]
+    return AccessList(grants, [], {}, prefix=prefix)
 
 
 @final
@@ -53,10 +59,11 @@ class FileAccess(Access):
         certificate_as_user: bool = False,
         scope: str = "",
         reserved: Collection[str] = (),
+        is_narrowing: bool = False,
         hasher: PasswordHasher = HASHER,
     ) -> None:
         """`scope`: the listener whose users these are; they are called `scope:name`. `reserved`: the scopes of others,
-        with which no name here may begin.
+        with which no name here may begin. `is_narrowing`: as of `AccessList`.
         """
         super().__init__(slow=password_file is not None, unrestricted=acl_file is None)
         self._password_file: Final = password_file
@@ -66,6 +73,7 @@ class FileAccess(Access):
         self._prefix: Final = f"{scope}:" if scope else ""
         self._reserved: Final = tuple(f"{each}:" for each in reserved)
         self._passwords = PasswordFile({}, None)
+        self._is_narrowing: Final = is_narrowing
         self._access_list = AccessList([], [], {})
         self._hasher: Final = hasher
         # The last correct password of each user, as a keyed digest: many clients that reconnect after an outage need
@@ -76,6 +84,11 @@ class FileAccess(Access):
         # names change together when the server starts again.
         self._salt_secret: Final = os.urandom(SALT_SECRET_BYTES)
         self.reload()
+
+    @property
+    def rights_in_force(self) -> AccessList:
+        """The access list; without a file, one that grants everything."""
+        return _everything(self._prefix) if self.unrestricted else self._access_list
 
     def reload(self) -> None:
         """Read both files again and use them from now on; on a `ConfigError` nothing changes.
@@ -98,7 +111,7 @@ class FileAccess(Access):
                 logger.warning("%s can be read by others than its owner: chmod 600 it", self._password_file)
         if self._acl_file is not None:
             text = read_text(self._acl_file, "access.acl_file")
-            access_list = parse_access_list(text, str(self._acl_file), self._prefix)
+            access_list = parse_access_list(text, str(self._acl_file), self._prefix, self._is_narrowing)
         return passwords, access_list
 
     def _not_reserved(self, user_name: str) -> str:
@@ -109,6 +122,7 @@ class FileAccess(Access):
         """Decide by what was read from now on."""
         self._proven = {}
         self._passwords, self._access_list = read
+        self.access_list = None if self.unrestricted else self._access_list
 
     def authenticate(
         self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None

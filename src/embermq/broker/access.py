@@ -13,7 +13,7 @@ from mypy_extensions import mypyc_attr
 
 from embermq.protocol.errors import Refused
 from embermq.protocol.reasons import ReasonCode
-from embermq.protocol.topics import covers, matches
+from embermq.protocol.topics import covers, intersection, matches
 
 READ: Final = 1
 WRITE: Final = 2
@@ -31,13 +31,19 @@ METHOD_LENGTH_SHOWN: Final = 64
 
 @final
 class Grant:
-    """Rights on the topics of one filter, in which `%u` and `%c` stand for the client's own names."""
+    """Rights on the topics of one filter, granted or denied; `%u` and `%c` in it stand for the client's own names."""
 
-    __slots__ = ("line", "rights", "_literals", "_names")
+    __slots__ = ("is_denial", "line", "rights", "_literals", "_names")
 
-    def __init__(self, rights: int, literals: list[str], names: list[str], line: str = "") -> None:
-        """The filter is the literals with, between each two, a name: "u" or "c". `line`: where the list has it."""
+    def __init__(
+        self, rights: int, literals: list[str], names: list[str], line: str = "", is_denial: bool = False
+    ) -> None:
+        """The filter is the literals with, between each two, a name: "u" or "c". `line`: where the list has it.
+
+        `is_denial`: the rights are denied.
+        """
         assert len(literals) == len(names) + 1
+        self.is_denial: Final = is_denial
         self.line: Final = line
         self.rights: Final = rights
         self._literals: Final = literals
@@ -59,97 +65,197 @@ class Grant:
 
 
 @final
+class Granted:
+    """The filters of one right: what matches one of `allowed` and none of `denied`."""
+
+    __slots__ = ("allowed", "denied")
+
+    def __init__(self) -> None:
+        self.allowed: Final[list[str]] = []
+        self.denied: Final[list[str]] = []
+
+    def has_topic(self, topic_name: str) -> bool:
+        if not any(matches(allowed, topic_name) for allowed in self.allowed):
+            return False
+        return not any(matches(denied, topic_name) for denied in self.denied)
+
+    def has_all(self, topic_filter: str) -> bool:
+        """Whether one filter covers all that another can match, and none of it is denied."""
+        if not any(covers(allowed, topic_filter) for allowed in self.allowed):
+            return False
+        return all(intersection(denied, topic_filter) is None for denied in self.denied)
+
+    def has_some(self, topic_filter: str) -> bool:
+        """Whether something that a filter can match is allowed. What several denials cover together counts too."""
+        for allowed in self.allowed:
+            common = intersection(allowed, topic_filter)
+            if common is not None and not any(covers(denied, common) for denied in self.denied):
+                return True
+        return False
+
+
+@final
 class Rights:
     """What one client is granted by one access list, its names filled in."""
 
-    __slots__ = ("access_list", "read_filters", "sees_all", "_write", "_retain", "_may_write", "_may_retain")
+    __slots__ = ("access_list", "sees_all", "_read", "_write", "_retain", "_may_read", "_may_write", "_may_retain")
 
     def __init__(
-        self, access_list: "AccessList", sees_all: bool, read: list[str], write: list[str], retain: list[str]
+        self, access_list: "AccessList", sees_all: bool, read: Granted, write: Granted, retain: Granted
     ) -> None:
         self.access_list: Final = access_list
         self.sees_all: Final = sees_all
-        self.read_filters: Final = read
+        self._read: Final = read
         self._write: Final = write
         self._retain: Final = retain
+        self._may_read: Final[dict[str, bool]] = {}
         self._may_write: Final[dict[str, bool]] = {}
         self._may_retain: Final[dict[str, bool]] = {}
 
+    @property
+    def read_filters(self) -> list[str]:
+        """Filters that together match all that may be read, and perhaps more."""
+        return self._read.allowed
+
     def may_read(self, topic_filter: str) -> bool:
-        """Whether one grant covers all that the filter can match."""
-        return any(covers(granted, topic_filter) for granted in self.read_filters)
+        """Whether one grant covers all that the filter can match, and nothing of it is denied."""
+        return self._read.has_all(topic_filter)
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        """Whether a subscription is granted: to a filter of which all may be read, or something, by `is_narrowing`."""
+        if self.access_list.is_narrowing:
+            return self._read.has_some(topic_filter)
+        return self.may_read(topic_filter)
+
+    def may_read_topic(self, topic_name: str) -> bool:
+        """Whether messages of one topic may be read."""
+        answer = self._may_read.get(topic_name)
+        if answer is None:
+            answer = self._read.has_topic(topic_name)
+            _remember(self._may_read, topic_name, answer)
+        return answer
 
     def may_write(self, topic_name: str, retain: bool) -> bool:
         """Whether a message may be published to a topic; to retain it, the right to retain is needed as well."""
         remembered = self._may_retain if retain else self._may_write
         answer = remembered.get(topic_name)
         if answer is None:
-            answer = any(matches(granted, topic_name) for granted in self._write)
+            answer = self._write.has_topic(topic_name)
             if answer and retain:
-                answer = any(matches(granted, topic_name) for granted in self._retain)
-            if len(topic_name) <= REMEMBERED_TOPIC_LENGTH_MAX:
-                if len(remembered) >= REMEMBERED_TOPICS_MAX:
-                    remembered.clear()
-                remembered[topic_name] = answer
+                answer = self._retain.has_topic(topic_name)
+            _remember(remembered, topic_name, answer)
         return answer
+
+
+def _remember(answers: dict[str, bool], topic_name: str, answer: bool) -> None:
+    if len(topic_name) <= REMEMBERED_TOPIC_LENGTH_MAX:
+        if len(answers) >= REMEMBERED_TOPICS_MAX:
+            answers.clear()
+        answers[topic_name] = answer
 
 
 @final
 class AccessList:
-    """The grants for all clients, for the anonymous, and for each user. What is not granted is refused."""
+    """The grants and denials for all clients, for the anonymous, for each user and for each group of users.
 
-    __slots__ = ("_everybody", "_anonymous", "_users", "_prefix")
+    What is not granted is refused, and so is what is denied, whatever grants it.
+    """
+
+    __slots__ = ("is_narrowing", "_everybody", "_anonymous", "_users", "_groups", "_prefix", "_own")
 
     def __init__(
-        self, everybody: list[Grant], anonymous: list[Grant], users: dict[str, list[Grant]], prefix: str = ""
+        self,
+        everybody: list[Grant],
+        anonymous: list[Grant],
+        users: dict[str, list[Grant]],
+        groups: dict[str, list[list[Grant]]] | None = None,
+        *,
+        prefix: str = "",
+        is_narrowing: bool = False,
+        own: "dict[str, AccessList] | None" = None,
     ) -> None:
-        """`prefix`: what the names of all users begin with, and the list leaves out."""
-        self._prefix: Final = prefix
+        """`groups`: by user name, the grants of each group that the user is a member of. `prefix`: what the names of
+        all users begin with, and the list leaves out. `is_narrowing`: a subscription to more than may be read gets
+        what may be read; otherwise it is refused. `own`: other lists, for user names that begin with a name and a
+        colon.
+        """
+        self.is_narrowing: Final = is_narrowing
         self._everybody: Final = everybody
         self._anonymous: Final = anonymous
         self._users: Final = users
+        self._groups: Final[dict[str, list[list[Grant]]]] = groups if groups is not None else {}
+        self._prefix: Final = prefix
+        self._own: Final[dict[str, AccessList]] = own if own is not None else {}
+
+    def joined(self, own: "dict[str, AccessList]") -> "AccessList":
+        """The same list, with others for user names that begin with their name and a colon."""
+        return AccessList(
+            self._everybody,
+            self._anonymous,
+            self._users,
+            self._groups,
+            prefix=self._prefix,
+            is_narrowing=self.is_narrowing,
+            own=own,
+        )
+
+    def _of(self, user_name: str) -> "AccessList":
+        """The list that has a user."""
+        if not self._own or ":" not in user_name:
+            return self
+        return self._own.get(user_name.partition(":")[0], self)
+
+    def _grants(self, user_name: str) -> list[Grant]:
+        """All that a user of this list has, by its name without the prefix."""
+        grants = self._everybody + (self._users.get(user_name, []) if user_name else self._anonymous)
+        for group in self._groups.get(user_name, []):
+            grants = grants + group
+        return grants
 
     def rights_of(self, user_name: str, client_id: str) -> Rights:
         """What a client is granted; an empty user name is an anonymous client."""
-        user_name = user_name.removeprefix(self._prefix)
-        own = self._users.get(user_name, []) if user_name else self._anonymous
+        found = self._of(user_name)
+        user_name = user_name.removeprefix(found._prefix)
         sees_all = False
-        read: list[str] = []
-        write: list[str] = []
-        retain: list[str] = []
-        for grant in self._everybody + own:
+        read, write, retain = Granted(), Granted(), Granted()
+        for grant in found._grants(user_name):
             topic_filter = grant.topic_filter(user_name, client_id)
             if topic_filter is None:
                 continue
             if grant.rights & SEE_ALL:
                 sees_all = True
-            if grant.rights & READ:
-                read.append(topic_filter)
-            if grant.rights & WRITE:
-                write.append(topic_filter)
-            if grant.rights & RETAIN:
-                retain.append(topic_filter)
+            for right, granted in ((READ, read), (WRITE, write), (RETAIN, retain)):
+                if grant.rights & right:
+                    (granted.denied if grant.is_denial else granted.allowed).append(topic_filter)
         return Rights(self, sees_all, read, write, retain)
 
     def deciding_lines(self, user_name: str, client_id: str, rights: int, topic_filter: str) -> list[str]:
-        """For each of some rights the line that grants it on all that a filter matches; empty if one has none."""
-        user_name = user_name.removeprefix(self._prefix)
-        own = self._users.get(user_name, []) if user_name else self._anonymous
+        """For each of some rights the line that grants it on all that a filter matches, or the lines that deny one.
+
+        Empty if there is neither.
+        """
+        found = self._of(user_name)
+        user_name = user_name.removeprefix(found._prefix)
         lines: list[str] = []
+        denials: list[str] = []
+        is_granted = True
         for right in (READ, WRITE, RETAIN, SEE_ALL):
             if not rights & right:
                 continue
-            found = ""
-            for grant in self._everybody + own:
+            line = ""
+            for grant in found._grants(user_name):
                 granted = grant.topic_filter(user_name, client_id) if grant.rights & right else None
-                if granted is not None and (right == SEE_ALL or covers(granted, topic_filter)):
-                    found = grant.line
-                    break
-            if not found:
-                return []
-            if found not in lines:
-                lines.append(found)
-        return lines
+                if granted is None:
+                    continue
+                if grant.is_denial:
+                    if intersection(granted, topic_filter) is not None:
+                        denials.append(grant.line)
+                elif not line and (right == SEE_ALL or covers(granted, topic_filter)):
+                    line = grant.line
+            is_granted = is_granted and bool(line)
+            if line not in lines:
+                lines.append(line)
+        return denials or (lines if is_granted else [])
 
 
 @final
@@ -293,9 +399,10 @@ class Access(ABC):
     PUBLISH and filter. A CONNECT with an Authentication Method asks `begin_exchange` in place of `authenticate`.
     """
 
-    __slots__ = ("slow", "unrestricted")
+    __slots__ = ("access_list", "slow", "unrestricted")
 
     def __init__(self, *, slow: bool, unrestricted: bool) -> None:
+        self.access_list: AccessList | None = None  # what all answers about topics come from; None: asked each time
         self.slow = slow  # `authenticate` takes long: the shell calls it on another thread
         self.unrestricted = unrestricted  # everything is allowed: `may_publish` and `may_subscribe` need not be asked
 
@@ -331,6 +438,40 @@ class Access(ABC):
     def may_subscribe(self, identity: Identity, topic_filter: str) -> bool:
         """Whether all that the filter can match may be read."""
 
+    @final
+    def grants(self, identity: Identity, topic_filter: str) -> bool:
+        """Whether a client gets a subscription, perhaps to less than the filter can match."""
+        access_list = self.access_list
+        if self.unrestricted:
+            return True
+        if access_list is None:
+            return self.may_subscribe(identity, topic_filter)
+        return identity.rights(access_list).may_subscribe(topic_filter)
+
+    @final
+    def reaches(self, identity: Identity, topic_name: str) -> bool:
+        """Whether a message may be sent to a client that has a subscription: by the rights of now."""
+        access_list = self.access_list
+        if access_list is None or self.unrestricted or identity is OPERATOR:
+            return True
+        return identity.rights(access_list).may_read_topic(topic_name)
+
+    @final
+    def reaches_all(self, identity: Identity, topic_filter: str) -> bool:
+        """Whether every message that a filter matches may be sent to a client."""
+        access_list = self.access_list
+        if access_list is None or self.unrestricted or identity is OPERATOR:
+            return True
+        return identity.rights(access_list).may_read(topic_filter)
+
+    @final
+    def admits(self, identity: Identity, topic_name: str) -> bool:
+        """Whether a message that is not retained may be published, if that is known quickly; False: ask."""
+        if self.unrestricted:
+            return True
+        access_list = self.access_list
+        return access_list is not None and identity.rights(access_list).may_write(topic_name, False)
+
     def may_see_all(self, identity: Identity) -> bool:
         """Whether a user of the HTTP interface sees every topic, and all clients, sessions, numbers and the log.
 
@@ -346,7 +487,9 @@ class Access(ABC):
         return ["#"]
 
     def deciding_lines(self, identity: Identity, rights: int, topic_filter: str) -> list[str]:
-        """The lines of the access list that grant these rights on all that a filter matches; empty without one."""
+        """The lines of the access list that grant these rights on all that a filter matches, or that deny one of them;
+        empty without such a line.
+        """
         return []
 
     def may_take_over(self, identity: Identity, user_name: str) -> bool:

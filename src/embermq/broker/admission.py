@@ -146,7 +146,7 @@ class Admission:
             reason, detail = ReasonCode.QUOTA_EXCEEDED, "too many wildcards at different levels"
         elif topic_filter.count("/") >= self._limits.topic_levels_max:
             reason, detail = ReasonCode.TOPIC_FILTER_INVALID, "more levels than limits.topic_levels_max"
-        elif not self._access.unrestricted and not self._access.may_subscribe(session.identity, topic_filter):
+        elif not self._access.grants(session.identity, topic_filter):
             reason, detail = ReasonCode.NOT_AUTHORIZED, "no right to read all that it can match"
         else:
             return None

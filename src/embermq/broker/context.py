@@ -22,4 +22,4 @@ class Context:
         self.wake: Final = wake
         self.counters: Final = Counters()
         self.clock: Final = Clock()
-        self.routes: Final = Routes()
+        self.routes: Final = Routes(access)

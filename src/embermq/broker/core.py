@@ -307,6 +307,10 @@ class Core:
         for session in self.connections.owed.look(self.sessions(), unsent_bytes, now_ms):
             self.end_connection(session, ReasonCode.QUOTA_EXCEEDED, reason)
 
+    def rights_changed(self) -> None:
+        """The access rules answer otherwise from now on: it is for the subscriptions that there are, too."""
+        self.admission.forget_routes()
+
     def refuse_subscriptions(self, is_memory_full: bool) -> None:
         """Refuse new subscriptions since the memory is full, or accept them again."""
         self.admission.refuse_subscriptions(is_memory_full)

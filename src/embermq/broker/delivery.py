@@ -126,6 +126,7 @@ class PublishEffect(Effect):
         """A subscription made while a retained message is pending gets it live: the store cannot show it yet."""
         message = self._messages[0]  # a retained one is alone
         is_wanted = message.retain and message.payload and matches(subscription.topic_filter, message.topic_name)
+        is_wanted = is_wanted and self._delivery.may_send(subscription.session, message)
         # A subscription that replaces another one of the same session is in the route already.
         if is_wanted and all(receiver.session is not subscription.session for receiver in self._receivers):
             self._receivers = [*self._receivers, subscription]
@@ -176,6 +177,10 @@ class MessageDelivery:
         dirty, self.dirty = self.dirty, {}
         return dirty
 
+    def may_send(self, session: Session, message: Publish) -> bool:
+        """Whether a client may get a message that it has subscribed to."""
+        return self._access.reaches(session.identity, message.topic_name)
+
     # -- from publishers -------------------------------------------------------------------------------------------
 
     def receive(
@@ -187,7 +192,7 @@ class MessageDelivery:
         """
         qos = message.qos
         route = self._admitted.get(message.topic_name)
-        if route is None or message.retain or not self._access.unrestricted:
+        if route is None or message.retain or not self._access.admits(session.identity, message.topic_name):
             if qos == 2 and self._is_received_again(session, link, message):
                 return 1
             refusal = self._admission.refusal(session.client_id, session.identity, message)

@@ -65,6 +65,7 @@ class RetainedDelivery:
 
     def __init__(self, context: Context, effects: Effects, comparisons_max: int = COMPARISONS_MAX) -> None:
         self._store: Final = context.store
+        self._access: Final = context.access
         self._effects: Final = effects
         self._comparisons_max: Final = comparisons_max
         self._ready: dict[Session, None] = {}
@@ -199,6 +200,8 @@ class RetainedDelivery:
             return MIXED
         if link.maximum_packet_size or session.subscription_ids(position.topic_filter):
             return MIXED
+        if not self._access.reaches_all(session.identity, position.topic_filter):
+            return MIXED
         qos = piece.sent_qos(position.before_offset, position.qos)
         return MIXED if qos and session.outbound.queue is not None else qos
 
@@ -236,6 +239,8 @@ class RetainedDelivery:
                 self._send(session, link, as_message(retained), stream.position)
 
     def _send(self, session: Session, link: Link, message: Publish, position: RetainedPosition) -> None:
+        if not self._access.reaches(session.identity, message.topic_name):
+            return
         qos = min(message.qos, position.qos)
         outbound = session.outbound
         ids = session.subscription_ids(position.topic_filter)

@@ -7,6 +7,7 @@ many match.
 from abc import ABC, abstractmethod
 from typing import Final
 
+from embermq.broker.access import Access
 from embermq.protocol.packets import Delivery, Publish
 
 GROUPS_OF_MESSAGE_MAX: Final = 500
@@ -24,6 +25,10 @@ class RouteGroup(ABC):
     def __init__(self, topic_filter: str, rank: int = 0) -> None:
         self.topic_filter: Final = topic_filter
         self.rank: Final = rank
+
+    def may_get(self, topic_name: str, access: Access) -> bool:
+        """Whether the messages of a topic may go to it, by the rights of now. A group may decide for each message."""
+        return True
 
     @abstractmethod
     def enqueue(self, message: Publish, offset: int, client_id: str) -> int:

@@ -9,6 +9,7 @@ all of them (5.0, MQTT-3.3.4-4).
 from collections.abc import Callable
 from typing import Final, final
 
+from embermq.broker.access import Access
 from embermq.broker.route_group import GROUPS_OF_MESSAGE_MAX, RouteGroup, groups_of_message
 from embermq.broker.session import Session, Subscription
 from embermq.protocol.packets import Publish
@@ -98,7 +99,9 @@ class _Node:
 class Routes:
     """The trie of all topic filters of all sessions."""
 
-    def __init__(self) -> None:
+    def __init__(self, access: Access | None = None) -> None:
+        """`access`: who may get what it has subscribed to; without it everybody may."""
+        self._access: Final = access
         self._root: Final = _Node()
         self._watchers: Final[list[Callable[[str], None]]] = []
         self.count = 0  # subscriptions, those of share groups included
@@ -177,7 +180,12 @@ class Routes:
         receivers = found.receivers()
         if self._has_ended_sessions:
             receivers = [receiver for receiver in receivers if not receiver.session.has_ended]
-        return Route(receivers, found.groups) if receivers or found.groups else _NO_RECEIVERS
+        groups = found.groups
+        access = self._access
+        if access is not None and access.access_list is not None:
+            receivers = [each for each in receivers if access.reaches(each.session.identity, topic_name)]
+            groups = [group for group in groups if group.may_get(topic_name, access)]
+        return Route(receivers, groups) if receivers or groups else _NO_RECEIVERS
 
     def _walk(self, topic_name: str, found: "_Found") -> None:
         levels = topic_name.split("/")

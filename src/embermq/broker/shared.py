@@ -242,6 +242,9 @@ class ShareGroup(RouteGroup):
         """Add a QoS 1 or 2 message to the stored queue, in the open commit group. Returns its sequence number; 0 at
         QoS 0 or if no queue is stored; -1 if it is full, counted.
         """
+        if self._is_for_nobody(message):
+            self._shares.counters.dropped_not_authorized += 1
+            return -1
         queue = self._queue
         if queue is None or message.qos == 0:
             return 0
@@ -307,7 +310,8 @@ class ShareGroup(RouteGroup):
             delivery = self._waiting[0]
             has_expired = self._shares.clock.has_expired_live(delivery.messages[0])
             member = None if has_expired else self._choose(delivery.messages[0], delivery.qos)
-            if member is None and not has_expired:
+            is_unreadable = not has_expired and member is None and self._is_for_nobody_connected(delivery.messages[0])
+            if member is None and not has_expired and not is_unreadable:
                 break
             self._waiting.popleft()
             self._charged.remove(delivery.messages[0])
@@ -317,9 +321,34 @@ class ShareGroup(RouteGroup):
                 self._give(member, delivery)
             else:
                 self._unfinished.pop(delivery.sequence, None)
-                self._shares.counters.dropped_expired += 1
+                self._count_dropped(is_unreadable)
         self._record_acknowledged()
         return pumped
+
+    def _count_dropped(self, is_unreadable: bool) -> None:
+        counters = self._shares.counters
+        if is_unreadable:
+            counters.dropped_not_authorized += 1
+        else:
+            counters.dropped_expired += 1
+
+    def _may_read(self, member: Session, message: Publish) -> bool:
+        return self._shares.access.reaches(member.identity, message.topic_name)
+
+    def _is_for_nobody(self, message: Publish) -> bool:
+        """Whether no member may read a message."""
+        access = self._shares.access
+        if access.access_list is None:
+            return False
+        return not any(self._may_read(member, message) for member in self.members)
+
+    def _is_for_nobody_connected(self, message: Publish) -> bool:
+        """Whether there are connected members, and none may read a message: it must not keep those behind it back."""
+        access = self._shares.access
+        if access.access_list is None:
+            return False
+        order = self._connected()
+        return bool(order) and not any(self._may_read(member.session, message) for member in order)
 
     def _read_ahead(self) -> int:
         """Read the next messages of the stored queue; returns how many, with those that a member has."""
@@ -352,7 +381,7 @@ class ShareGroup(RouteGroup):
             member = order[place]
             session = member.session
             link = session.link
-            if link is None:
+            if link is None or not self._may_read(session, message):
                 continue
             granted = min(qos, member.qos)
             if link.maximum_packet_size and not link.fits(Delivery([message], granted, False, False, 1, member.ids)):
@@ -437,6 +466,7 @@ class Shares:
         self.effects: Final = effects
         self.counters: Final = context.counters
         self.clock: Final = context.clock
+        self.access: Final = context.access
         self.discarded: Final = Discarded()  # queues of groups, and of sessions
         self._length_max: Final = limits.queue_messages_max
         self._part_max: Final = limits.queue_messages_max // max(1, limits.share_groups_max)

@@ -208,7 +208,7 @@ class Subscriptions:
             if topic_filter.startswith("$"):
                 ids = session.subscription_ids(topic_filter)
                 for message in self._sys_topics.messages.values():
-                    if matches(topic_filter, message.topic_name):
+                    if matches(topic_filter, message.topic_name) and self._delivery.may_send(session, message):
                         link.deliver(Delivery([message], 0, True, False, 0, ids))
         self._retained.send_first(session, link, len(started))
 

@@ -298,7 +298,7 @@ class HistoryDelivery:
         elif error is not None or piece is None:
             self._counters.store_refusals += 1
             self._end_connection(session, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, f"a history subscription: {error}")
-        elif not access.unrestricted and not access.may_subscribe(session.identity, stream.asked.topic_filter):
+        elif not access.grants(session.identity, stream.asked.topic_filter):
             detail = "a history subscription has lost its right to read"
             self._end_connection(session, ReasonCode.NOT_AUTHORIZED, detail)
         elif not self._send(stream, piece):
@@ -328,7 +328,8 @@ class HistoryDelivery:
         own_id = subscription.session.client_id if subscription.no_local else ""
         is_near = self._is_near(stream, piece)
         for found in piece.messages:
-            if found.client_id != own_id or not subscription.no_local:
+            is_own = subscription.no_local and found.client_id == own_id
+            if not is_own and self._access.reaches(subscription.session.identity, found.message.topic_name):
                 if not self._sender.has_place(stream, found.message.qos):
                     stream.offset = found.offset
                     return False
@@ -341,9 +342,10 @@ class HistoryDelivery:
 
     def _send_retained(self, stream: HistoryStream, piece: HistoryPiece) -> bool:
         for retained in piece.retained:
-            if not self._sender.has_place(stream, retained.qos):
-                return False
-            self._sender.send(stream, as_message(retained), retained.offset, retained.timestamp_us, False)
+            if self._access.reaches(stream.subscription.session.identity, retained.topic_name):
+                if not self._sender.has_place(stream, retained.qos):
+                    return False
+                self._sender.send(stream, as_message(retained), retained.offset, retained.timestamp_us, False)
             stream.after_topic_name = retained.topic_name
         stream.after_topic_name = piece.after_topic_name
         return True

@@ -15,6 +15,7 @@ Messages that are not recorded (`store.recording`, `$SYS`) have no offset: they 
 from collections.abc import Callable
 from typing import Final, final
 
+from embermq.broker.access import Access
 from embermq.broker.history.sender import HistorySender
 from embermq.broker.history.stream import LIVE, HistoryStream
 from embermq.broker.route_group import RouteGroup
@@ -76,6 +77,9 @@ class LiveTail(RouteGroup):
         self._number = 0
         self._bytes = 0
         self._max: Final = messages_max
+
+    def may_get(self, topic_name: str, access: Access) -> bool:
+        return access.reaches(self._stream.subscription.session.identity, topic_name)
 
     def enqueue(self, message: Publish, offset: int, client_id: str) -> int:
         stream = self._stream

@@ -42,6 +42,8 @@ async def simulate(call: Call[AccessQuery, Nothing]) -> Answer:
     allowed = _may(call, identity)
     if allowed and rules:
         return AccessAnswer(allowed=True, rules=rules, why="allowed by the access list")
+    if rules:
+        return AccessAnswer(allowed=allowed, rules=rules, why="denied by the access list")
     who = f"the user {query.user!a}" if query.user else "an anonymous client"
     what = "see all" if query.verb == "see-all" else f"{query.verb} {query.topic!a}"
     return AccessAnswer(allowed=allowed, rules=rules, why=f"no line of the access list lets {who} {what}")
