@@ -10,6 +10,7 @@
 # make test-page  all tests of the page in a browser; make screenshots writes the pictures of README and docs
 # make docs   build the site of docs/ into build/site
 # make bench  measure beside Mosquitto
+# make test-cluster  the tests with one Kafka node: the shared log, and three servers on it
 # make crash  kill a server under load, ROUNDS=500 times; SEED=n repeats a run
 # make conformance  write docs/conformance.md from the marks on the tests
 PYTHON ?= python3
@@ -35,7 +36,7 @@ HOT      := setup.py $(shell find src/embermq/protocol src/embermq/broker src/em
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run beside check docs test test-others test-all test-pipeline test-spark test-wheel test-oldest-spark test-page screenshots setup compile wheel bench crash lint conformance clean
+.PHONY: run beside check docs test test-others test-all test-pipeline test-cluster test-spark test-wheel test-oldest-spark test-page screenshots setup compile wheel bench crash lint conformance clean
 
 setup: $(STAMP) compile
 
@@ -60,8 +61,9 @@ $(MYPYC): $(SERVER)
 
 $(STAMP): $(SERVER)
 	@echo "installing what the tests need: Spark, a browser, Mosquitto's clients"
-	$(INSTALL) -e '.[dev,docs,spark,sql]'
+	$(INSTALL) -e '.[cluster,dev,docs,spark,sql]'
 	tools/java
+	-$(BIN)/python tools/kafka fetch  # tests with Kafka are skipped without it
 	tools/mosquitto
 	tools/chromium
 	@for stamp in $(SPARK) $(MYPYC); do [ -e $$stamp ] || touch $$stamp; done  # one that is newer would compile again
@@ -105,12 +107,17 @@ test: setup
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-pipeline test-others
 
 test-others: lint
-	$(BIN)/python -m pytest -m 'not spark and not long' --ignore tests/page -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -m 'not spark and not kafka and not long' --ignore tests/page -n $(WORKERS) --dist worksteal
 	$(BIN)/python -m pytest -m 'not long' tests/page -n 2 --dist loadfile
 	EMBERMQ_PURE=1 $(BIN)/python -m pytest tests/protocol tests/broker tests/store -n 2 --dist worksteal
 
+# The tests with Kafka share one node, so they run in one process too, after those of the pipeline.
 test-pipeline:
 	$(BIN)/python -m pytest -m 'spark and not long' tests/spark
+	$(BIN)/python -m pytest -m 'kafka and not long' tests/cluster/kafka
+
+test-cluster: setup
+	$(BIN)/python -m pytest -m kafka tests/cluster/kafka
 
 # What `make test` leaves out: S3, HDFS, clusters, Spark Connect, full disks, and the oldest Spark.
 test-all: test $(CONNECT)/.installed

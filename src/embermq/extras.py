@@ -3,6 +3,7 @@
 from typing import Final
 
 EXTRA_OF: Final = {
+    "confluent_kafka": "cluster",
     "cryptography": "sn-protection",
     "delta": "spark",
     "deltalake": "sql",
