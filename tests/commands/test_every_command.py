@@ -21,6 +21,8 @@ WITHOUT_JSON = {
     "passwd",
     "pipeline audit",
     "pipeline compact",
+    "pipeline go-on",
+    "pipeline pause",
     "pipeline report",
     "pipeline run",
     "pipeline submit",

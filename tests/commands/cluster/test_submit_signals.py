@@ -48,6 +48,11 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def hear_the_end_of_a_terminal() -> None:
+    """Tests under `nohup` ignore SIGHUP, and a process that they start would, too."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.fixture
 def submitted(home: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
     conf = ["--files", "--wait"] if getattr(request, "param", None) == "waiting" else []
@@ -57,6 +62,7 @@ def submitted(home: Path, request: pytest.FixtureRequest) -> Iterator[subprocess
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=hear_the_end_of_a_terminal,
     )
     yield process
     for group in {process.pid, *(GROUPS.pop(process.pid, []))}:
