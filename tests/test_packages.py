@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "store": ("protocol", "store", "named_thread"),
     "cluster": ("store", "errors", "named_thread", "cluster"),
+    "client": ("transport.sockets", "errors", "client"),
     "archive": ("protocol", "store", "errors", "extras", "instants", "named_thread", "archive"),
     "broker": ("protocol", "store.interface", "store.records", "broker"),
     "broker.history": ("protocol", "store.interface", "store.records", "store.history.pieces", "broker", "instants"),
@@ -144,7 +145,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("http",),
     "asyncio": ("transport", "http", ""),
     "uvloop": ("",),
-    "socket": ("transport", "http", "history", "spark", ""),
+    "socket": ("transport", "client", "http", "history", "spark", ""),
     "time": ("transport", "http", "store", "archive", "cluster", "history", "lake", "spark", "sql", ""),
     "random": ("transport", ""),
 }

@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import Final, Self, final
 from urllib.parse import unquote, urlsplit
 
-from embermq.commands.mqtt_client.connection import MqttConnection, ServerAddress
+from embermq.client.address import ServerAddress
+from embermq.commands.mqtt_client.connection import MqttConnection
 from embermq.errors import ConfigError
 from embermq.protocol.packets import Connect, Publish, SubscriptionRequest
 

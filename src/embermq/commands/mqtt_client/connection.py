@@ -5,21 +5,18 @@ Never: what is done with a message. Every error is a `ConfigError` with one sent
 """
 
 import socket
-import ssl
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, final
 
-from embermq.commands.mqtt_client.websocket import WebSocket
+from embermq.client.address import ServerAddress, open_socket, open_websocket
+from embermq.client.websocket import WebSocket
 from embermq.errors import ConfigError
 from embermq.protocol.errors import Refused
 from embermq.protocol.mqtt.client_connection import Acknowledged, ClientConnection
 from embermq.protocol.packets import Connack, Connect, Disconnect, Packet, Publish, Suback, SubscriptionRequest
 from embermq.protocol.reasons import ReasonCode
-from embermq.transport.sockets.addresses import shown, unix_address
 
 ANSWER_TIMEOUT_S: Final = 10.0
 READ_BYTES: Final = 256 * 1024
@@ -28,26 +25,6 @@ WINDOW_MAX: Final = 100
 _LOGIN_REFUSALS: Final = (ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED)
 REFUSED: Final = 0x80
 """Reason codes from here on are refusals (MQTT 5, 2.4)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerAddress:
-    """Where a server is: a host and a port, with TLS or not, or a unix socket. With a `ws_path` it is a WebSocket."""
-
-    host: str = ""
-    port: int = 0
-    tls: bool = False
-    unix_path: Path | None = None
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    ws_path: str = ""
-
-    def __str__(self) -> str:
-        if self.unix_path is not None:
-            return str(self.unix_path)
-        scheme = "ws" if self.ws_path else "mqtt"
-        return f"{scheme}{'s' if self.tls else ''}://{shown(self.host, self.port)}{self.ws_path}"
 
 
 def reason_text(reason: int) -> str:
@@ -80,7 +57,7 @@ class MqttConnection:
         self._keep_alive_s = connect.keep_alive_s
         self._waiting: list[Packet] = []
         self._sent_s = time.monotonic()
-        self._socket: Final = _open(address)
+        self._socket: Final[socket.socket | WebSocket] = _open(address, answer_timeout_s)
         try:
             self._handshake(connect, password_hint)
         except BaseException:
@@ -234,47 +211,6 @@ class MqttConnection:
         return ConfigError(f"the connection to {self._address} failed: {error.strerror or error}")
 
 
-def _open(address: ServerAddress) -> socket.socket | WebSocket:
-    try:
-        if address.unix_path is not None:
-            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            with unix_address(address.unix_path) as path:
-                connection.connect(path)
-            return connection
-        connection = socket.create_connection((address.host, address.port), ANSWER_TIMEOUT_S)
-    except OSError as error:
-        raise ConfigError(f"cannot connect to {address}: {error.strerror or error}") from None
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if address.tls:
-        connection = _with_tls(connection, address)
-    return _with_websocket(connection, address) if address.ws_path else connection
-
-
-def _with_websocket(connection: socket.socket, address: ServerAddress) -> WebSocket:
-    try:
-        return WebSocket(connection, str(address), shown(address.host, address.port), address.ws_path)
-    except OSError as error:
-        connection.close()
-        raise ConfigError(f"no WebSocket to {address}: {error.strerror or error}") from None
-    except ConfigError:
-        connection.close()
-        raise
-
-
-def _with_tls(connection: socket.socket, address: ServerAddress) -> socket.socket:
-    for option, path in (("--ca", address.ca), ("--cert", address.certificate), ("--key", address.key)):
-        if path is not None and not path.is_file():
-            connection.close()
-            raise ConfigError(f"{option} {path}: there is no such file")
-    try:
-        context = ssl.create_default_context(cafile=address.ca)
-        if address.certificate is not None:
-            context.load_cert_chain(address.certificate, address.key)
-        return context.wrap_socket(connection, server_hostname=address.host)
-    except (OSError, ssl.SSLError) as error:
-        connection.close()
-        reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error.strerror or error
-        remedy = ""
-        if isinstance(error, ssl.SSLCertVerificationError) and address.ca is None:
-            remedy = "; name the authority that has signed the server's certificate with --ca"
-        raise ConfigError(f"no TLS connection to {address}: {reason}{remedy}") from None
+def _open(address: ServerAddress, timeout_s: float) -> socket.socket | WebSocket:
+    connection = open_socket(address, timeout_s)
+    return open_websocket(connection, address) if address.ws_path else connection

@@ -9,21 +9,19 @@ import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
-from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import typer
 
+from embermq.client import URL_EXPECTED
 from embermq.commands.options import config_option, directory_option
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from embermq.commands.mqtt_client.connection import MqttConnection, ServerAddress
+    from embermq.client.address import ServerAddress
+    from embermq.commands.mqtt_client.connection import MqttConnection
 
 PASSWORD_VARIABLE: Final = "EMBERMQ_PASSWORD"
 KEEP_ALIVE_S: Final = 60
-_PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
-_WS_PATH: Final = "/mqtt"  # of a URL that has none
-_EXPECTED: Final = "mqtt://host:1883, mqtts://host:8883, ws://host:9001/mqtt, wss://host:9002/mqtt or unix:///path"
 _EVERY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
@@ -41,7 +39,7 @@ Url = Annotated[
         metavar="URL",
         envvar="EMBERMQ_URL",
         show_default="the listener of the settings",
-        help=f"The server: {_EXPECTED}, with user@ before the host.",
+        help=f"The server: {URL_EXPECTED}, with user@ before the host.",
     ),
 ]
 User = Annotated[
@@ -75,7 +73,7 @@ def server_address(
     data: Path | None = None,
 ) -> "tuple[ServerAddress, str | None]":
     """The address of the server, and the user name in its URL."""
-    from embermq.commands.mqtt_client.connection import ServerAddress
+    from embermq.client.address import address_of_url
 
     if url is not None and data is not None:
         raise ConfigError("--url and --data: expected one of them, not both")
@@ -84,28 +82,12 @@ def server_address(
     if url is None:
         return _address_of_settings(config, ca, certificate, key), None
     try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
+        address, user, has_password = address_of_url(url, ca, certificate, key)
     except ValueError:
-        parts, host, port = urlsplit(""), None, None
-    if parts.scheme == "unix" and parts.path and not parts.netloc:
-        return ServerAddress(unix_path=Path(unquote(parts.path))), None
-    is_websocket = parts.scheme in ("ws", "wss")
-    is_plain = is_websocket or (parts.path in ("", "/") and not parts.query)
-    if not host or parts.scheme not in _PORTS or not is_plain or parts.fragment:
-        raise ConfigError(f"--url: expected {_EXPECTED}")
-    if parts.password is not None:
+        raise ConfigError(f"--url: expected {URL_EXPECTED}") from None
+    if has_password:
         raise ConfigError(f"--url: expected no password, every user can read it; set {PASSWORD_VARIABLE}")
-    tls = parts.scheme in ("mqtts", "wss")
-    ws_path = _target(parts) if is_websocket else ""
-    address = ServerAddress(host, port or _PORTS[parts.scheme], tls, None, ca, certificate, key, ws_path)
-    return address, unquote(parts.username) if parts.username else None
-
-
-def _target(parts: SplitResult) -> str:
-    """What an upgrade asks for, as ASCII."""
-    query = f"?{parts.query}" if parts.query else ""
-    return quote(f"{parts.path or _WS_PATH}{query}", safe="/%?&=:@!$'()*+,;~")
+    return address, user
 
 
 def _listener_of(data: Path, config: Path | None) -> str:
@@ -125,7 +107,7 @@ def _listener_of(data: Path, config: Path | None) -> str:
 def _address_of_settings(
     config: Path | None, ca: Path | None, certificate: Path | None, key: Path | None
 ) -> "ServerAddress":
-    from embermq.commands.mqtt_client.connection import ServerAddress
+    from embermq.client.address import WS_PATH, ServerAddress
     from embermq.config import load_unchecked
 
     every = load_unchecked(config).listeners.every(None)
@@ -133,7 +115,7 @@ def _address_of_settings(
         for listener in every:
             if listener.kind == kind and listener.port:
                 host = _EVERY_ADDRESS.get(listener.host[0], listener.host[0])
-                ws_path = (listener.ws_paths[0] if listener.ws_paths else _WS_PATH) if kind.startswith("ws") else ""
+                ws_path = (listener.ws_paths[0] if listener.ws_paths else WS_PATH) if kind.startswith("ws") else ""
                 if kind in ("tls", "wss"):
                     return ServerAddress(host, listener.port, True, None, ca, certificate, key, ws_path)
                 return ServerAddress(host, listener.port, ws_path=ws_path)

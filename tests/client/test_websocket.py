@@ -9,7 +9,7 @@ from hashlib import sha1
 
 import pytest
 
-from embermq.commands.mqtt_client.websocket import HEAD_BYTES_MAX, WebSocket
+from embermq.client.websocket import HEAD_BYTES_MAX, WebSocket
 from embermq.errors import ConfigError
 
 UPGRADED = (
