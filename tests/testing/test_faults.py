@@ -125,3 +125,22 @@ def test_the_network_outlives_a_restart_of_the_broker(network: FaultyNetwork, mq
     mqtt_broker.start()
     with Wire((network.host, network.port)) as wire:
         assert wire.connect("c").return_code == 0
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.2])
+def test_the_last_packets_of_a_client_that_leaves_arrive(
+    network: FaultyNetwork, mqtt_broker: TestedBroker, delay_s: float
+) -> None:
+    network.delay(delay_s)
+    with Wire((network.host, network.port)) as wire:
+        wire.connect("leaving")
+        wire.send("300400016178" + "e000")
+    assert mqtt_broker.wait_for("a").payload == b"x"
+
+
+def test_a_silent_network_can_be_left(mqtt_broker: TestedBroker) -> None:
+    with mqtt_broker.faults() as network, Wire((network.host, network.port)) as wire:
+        wire.connect("c")
+        network.silence()
+        wire.send("c000")
+    mqtt_broker.publish("a", "x")

@@ -37,6 +37,8 @@ _RETURN_CODES: Final[dict[int, int]] = {
 
 T = TypeVar("T")
 Stream: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Waiting: TypeAlias = "asyncio.Queue[tuple[float, bytes] | None]"
+"""Packets of one direction, each with the instant at which it is due; None: no more come."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,8 +129,11 @@ class FaultyNetwork:
         await self._drop()
 
     async def _drop(self) -> None:
-        for connection in list(self._connections):
+        connections = list(self._connections)
+        for connection in connections:
             connection.reset()
+        for connection in connections:
+            await connection.ended.wait()
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -142,57 +147,71 @@ class FaultyNetwork:
             await connection.run()
         finally:
             self._connections.discard(connection)
+            connection.ended.set()
 
 
 @final
 class _Connection:
-    """One client's connection, and its continuation to the broker. `changed`: other faults are on."""
+    """One client's connection, and its continuation to the broker. `changed`: other faults are on. `ended`: it is over,
+    on both sides.
+    """
 
     def __init__(self, network: FaultyNetwork, client: Stream, broker: Stream) -> None:
         self.changed: Final = asyncio.Event()
+        self.ended: Final = asyncio.Event()
+        self._was_reset: Final = asyncio.Event()
         self._network: Final = network
         self._client: Final = client
         self._broker: Final = broker
         self._level = 0  # of the client's protocol
 
     async def run(self) -> None:
-        """Let packets pass until either side ends."""
-        ways = [
-            asyncio.create_task(way)
-            for from_client, source, target in (
-                (True, self._client[0], self._broker[1]),
-                (False, self._broker[0], self._client[1]),
+        """Let packets pass until either side has ended and the other one has what came before."""
+        (from_client, to_client), (from_broker, to_broker) = self._client, self._broker
+        ends = [
+            asyncio.create_task(end)
+            for end in (
+                self._pass(True, from_client, to_broker),
+                self._pass(False, from_broker, to_client),
+                self._was_reset.wait(),
             )
-            for way in self._ways(from_client, source, target)
         ]
         try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            self._client[1].close()
-            self._broker[1].close()
+            await _cancel(ends)
+            to_client.close()
+            to_broker.close()
 
     def reset(self) -> None:
         """End the connection as a broken network does."""
         for _, writer in (self._client, self._broker):
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             writer.transport.abort()
+        self._was_reset.set()
 
-    def _ways(
-        self, from_client: bool, source: asyncio.StreamReader, target: asyncio.StreamWriter
-    ) -> tuple[Coroutine[object, object, None], Coroutine[object, object, None]]:
-        """Reading and writing of one direction: a packet that is held back does not hold back those behind it."""
-        waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(PACKETS_MAX)
-        return self._read(from_client, source, waiting), self._write(target, waiting)
+    async def _pass(self, from_client: bool, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        """One direction. Reading and writing go on beside each other: a packet that is held back does not hold back
+        those behind it, nor the end.
+        """
+        waiting: Waiting = asyncio.Queue(PACKETS_MAX)
+        reading = asyncio.create_task(self._read(from_client, source, waiting))
+        writing = asyncio.create_task(self._write(target, waiting))
+        try:
+            await asyncio.wait((reading, writing), return_when=asyncio.FIRST_COMPLETED)
+            if not writing.done() and reading.exception() is None:
+                await writing
+        finally:
+            await _cancel([reading, writing])
 
-    async def _read(
-        self, from_client: bool, source: asyncio.StreamReader, waiting: "asyncio.Queue[tuple[float, bytes]]"
-    ) -> None:
+    async def _read(self, from_client: bool, source: asyncio.StreamReader, waiting: "Waiting") -> None:
         loop = asyncio.get_running_loop()
         while True:
-            packet = await read_packet(source)
+            try:
+                packet = await read_packet(source)
+            except asyncio.IncompleteReadError:
+                await waiting.put(None)
+                return
             faults = self._network.faults
             packet_type = packet[0] >> 4
             if from_client and packet_type == CONNECT:
@@ -200,6 +219,7 @@ class _Connection:
                 if faults.refusal is not None:
                     self._client[1].write(connack(self._level, faults.refusal))
                     await self._client[1].drain()
+                    await waiting.put(None)
                     return
             due_s = loop.time() + faults.delay_s
             if not from_client and faults.reason is not None:
@@ -209,16 +229,22 @@ class _Connection:
                 dup = 0x08 if packet[0] & 0x06 else 0
                 await waiting.put((due_s, bytes((packet[0] | dup,)) + packet[1:]))
 
-    async def _write(self, target: asyncio.StreamWriter, waiting: "asyncio.Queue[tuple[float, bytes]]") -> None:
+    async def _write(self, target: asyncio.StreamWriter, waiting: "Waiting") -> None:
         loop = asyncio.get_running_loop()
-        while True:
-            due_s, packet = await waiting.get()
+        while (held := await waiting.get()) is not None:
+            due_s, packet = held
             await asyncio.sleep(max(0.0, due_s - loop.time()))
             while self._network.faults.is_silent:
                 self.changed.clear()
                 await self.changed.wait()
             target.write(packet)
             await target.drain()
+
+
+async def _cancel(tasks: "list[asyncio.Task[object]]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def read_packet(source: asyncio.StreamReader) -> bytes:
