@@ -184,6 +184,16 @@ def test_a_denial_wins_wherever_it_is() -> None:
     assert not may_read(found, "", "work/a")
 
 
+@pytest.mark.parametrize(("user_name", "client_id"), [("a/b", "c"), ("", "c"), ("ann", "a+b"), ("ann", "")])
+def test_no_name_escapes_a_denial_that_is_made_of_it(user_name: str, client_id: str) -> None:
+    found = parse_access_list("all\nread,write #\ndeny write out/%u/own\ndeny write out/dev-%c/#", "acl")
+    assert may_read(found, user_name, "#", client_id)
+    assert not may_write(found, user_name, "out/x", client_id=client_id)
+    assert not may_write(found, user_name, f"out/{user_name}/own", client_id=client_id)
+    assert not may_write(found, user_name, f"out/dev-{client_id}/x", client_id=client_id)
+    assert may_write(found, user_name, "in/x", client_id=client_id)
+
+
 @pytest.mark.parametrize(
     ("user_name", "topic_filter", "granted"),
     [("carl", "#", True), ("carl", "public/secret/+", False), ("carl", "work/#", False), ("", "+/+", True)],

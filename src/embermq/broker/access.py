@@ -50,15 +50,18 @@ class Grant:
         self._names: Final = names
 
     def topic_filter(self, user_name: str, client_id: str) -> str | None:
-        """The filter for this client; None if a name in it cannot stand for a part of one level.
+        """The filter for this client; None if a name in it cannot stand for a part of one level, and it is a grant.
 
         A name is taken from the peer. With `+`, `#` or `/` in it, or `$` at the filter's start, it would widen the
-        grant; an empty one would merge the anonymous into one. Such a client is not granted anything by this line.
+        grant; an empty one would merge the anonymous into one. Such a client is not granted anything by this line, and
+        a denial takes all from it that the line could mean.
         """
         text = self._literals[0]
         for name, literal in zip(self._names, self._literals[1:], strict=True):
             value = user_name if name == "u" else client_id
-            if not value or "+" in value or "#" in value or "/" in value or (not text and value[0] == "$"):
+            if not value or "+" in value or "#" in value or "/" in value:
+                return text[: text.rfind("/") + 1] + "#" if self.is_denial else None
+            if not text and value[0] == "$" and not self.is_denial:
                 return None
             text = text + value + literal
         return text
