@@ -12,10 +12,10 @@ import asyncio
 import socket
 import struct
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Final, Self, TypeAlias, TypeVar, final
+from typing import Any, Final, Self, TypeAlias, TypeVar, final
 
 from embermq.protocol.mqtt.fields import variable_byte_integer
 from embermq.protocol.packets import CONNECT, PUBACK, PUBLISH, PUBREC, SUBACK, UNSUBACK
@@ -241,7 +241,7 @@ class _Connection:
             await target.drain()
 
 
-async def _cancel(tasks: "list[asyncio.Task[object]]") -> None:
+async def _cancel(tasks: Sequence["asyncio.Task[Any]"]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
