@@ -191,3 +191,37 @@ def test_only_so_many_changes_wait_for_a_webhook() -> None:
         webhooks.send(url, b"{}", told.put)
         assert told.get_nowait() == f"{WAITING_MAX} changes wait for their webhook already"
         webhooks.close()
+
+
+def test_a_webhook_that_hangs_delays_no_other(hook: Hook) -> None:
+    told: Queue[str] = Queue()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        webhooks = Webhooks()
+        webhooks.send(f"http://127.0.0.1:{silent.getsockname()[1]}/", b"{}", told.put)
+        silent.accept()  # it gets no answer
+        webhooks.send(hook.url, b"{}", told.put)
+        assert told.get(timeout=DEADLINE_S) == ""
+        assert (webhooks.sent, webhooks.failed) == (1, 0)
+        webhooks.close()
+
+
+def test_a_check_that_fails_is_not_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(place: Place) -> None:
+        watch = AlertWatch(place.service, check_s=0.01)
+        again = asyncio.Event()
+        checks: list[None] = []
+
+        async def check() -> None:
+            checks.append(None)
+            if len(checks) == 1:
+                raise RuntimeError("planted")
+            again.set()
+
+        monkeypatch.setattr(AlertWatch, "check", lambda _: check())
+        watching = asyncio.create_task(watch.run())
+        await asyncio.wait_for(again.wait(), DEADLINE_S)
+        watching.cancel()
+        assert place.server.core.counters.internal_errors == 1
+        place.server.core.counters.internal_errors = 0
+
+    run(tmp_path, test, alerts=[rule("clients", "embermq_connections > 0")])

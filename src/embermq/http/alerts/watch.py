@@ -74,9 +74,8 @@ class AlertWatch:
                 await self.check()
             except (OSError, StoreError):
                 continue  # as of the next one
-            except Exception as error:
+            except Exception as error:  # rules that are checked no more would say "ok" for good
                 self._service.server.bug(error)
-                return
 
     async def begin(self) -> None:
         """Listen from now on, and take the counters of now."""
@@ -87,7 +86,8 @@ class AlertWatch:
                 link = self._links[alert.rule.name] = Listening()
                 self._heard_s[alert.rule.name] = self._read_s
                 ClientlessSubscription(core, alert.rule.condition.topic_filter, link).begin()
-        self._values = await self._read()
+        with suppress(OSError, StoreError):  # the first check has no counters to compare with, then
+            self._values = await self._read()
 
     async def check(self) -> None:
         """Check each rule once."""
@@ -170,6 +170,8 @@ def _value(condition: MetricBound, values: Values, before: Values, elapsed_s: fl
     now = _sum(condition, values)
     if now is None or not condition.metric.endswith(COUNTER):
         return now
+    if condition.metric not in before:
+        return None
     return round((now - (_sum(condition, before) or 0.0)) / elapsed_s, 3)
 
 

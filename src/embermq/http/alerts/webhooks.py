@@ -1,12 +1,13 @@
-"""Webhooks: the change of an alert as an HTTP POST, from a thread of its own, so that nobody waits for it.
+"""Webhooks: the change of an alert as an HTTP POST, from a thread for each host, so that nobody else waits for it.
 
-Owns: how often it is tried, and how many may wait.
+Owns: how often it is tried, and how many may wait for a host.
 """
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from queue import Full, Queue
+from queue import Empty, Full, Queue
 from typing import Final, final
 from urllib.parse import urlsplit
 
@@ -23,22 +24,50 @@ Told = Callable[[str], None]
 
 @final
 class Webhooks:
-    """The POSTs of one server, one after the other."""
+    """The POSTs of one server. Those to one host go one after the other; a host that hangs delays no other."""
 
-    __slots__ = ("_pauses_s", "_thread", "_waiting", "failed", "sent")
+    __slots__ = ("_hosts", "_pauses_s")
 
     def __init__(self, pauses_s: tuple[float, ...] = PAUSES_S) -> None:
+        self._pauses_s: Final = pauses_s
+        self._hosts: Final[dict[str, _Host]] = {}  # as many as the settings name
+
+    @property
+    def sent(self) -> int:
+        return sum(host.sent for host in self._hosts.values())
+
+    @property
+    def failed(self) -> int:
+        return sum(host.failed for host in self._hosts.values())
+
+    def send(self, url: str, body: bytes, told: Told) -> None:
+        """POST a body of JSON soon."""
+        name = urlsplit(url).netloc
+        host = self._hosts.get(name)
+        if host is None:
+            host = self._hosts[name] = _Host(self._pauses_s)
+        host.send(url, body, told)
+
+    def close(self) -> None:
+        """What waits is not sent any more."""
+        for host in self._hosts.values():
+            host.close()
+
+
+@final
+class _Host:
+    """What goes to one host, on a thread of its own."""
+
+    __slots__ = ("_pauses_s", "_waiting", "failed", "sent")
+
+    def __init__(self, pauses_s: tuple[float, ...]) -> None:
         self.sent = 0
         self.failed = 0
         self._pauses_s: Final = pauses_s
         self._waiting: Final[Queue[tuple[str, bytes, Told] | None]] = Queue(WAITING_MAX)
-        self._thread: NamedThread | None = None
+        NamedThread(self._work, "ember-webhook").start()
 
     def send(self, url: str, body: bytes, told: Told) -> None:
-        """POST a body of JSON soon."""
-        if self._thread is None:
-            self._thread = NamedThread(self._work, "ember-webhook")
-            self._thread.start()
         try:
             self._waiting.put_nowait((url, body, told))
         except Full:
@@ -46,9 +75,9 @@ class Webhooks:
             told(f"{WAITING_MAX} changes wait for their webhook already")
 
     def close(self) -> None:
-        """What waits is not sent any more."""
-        while not self._waiting.empty():
-            self._waiting.get_nowait()
+        with suppress(Empty):  # the thread may take one meanwhile
+            while True:
+                self._waiting.get_nowait()
         self._waiting.put_nowait(None)
 
     def _work(self) -> None:
