@@ -17,7 +17,7 @@ from pydantic_settings.exceptions import SettingsError
 
 from embermq.errors import ConfigError
 from embermq.listening import check_listeners
-from embermq.settings import ENVIRONMENT_PREFIX, Settings, all_keys
+from embermq.settings import ENVIRONMENT_PREFIX, ListenerLimits, OneListener, Settings, all_keys
 from embermq.units import DURATION_EXPECTED, SIZE_EXPECTED, unit_of
 
 FILE_NAME: Final = "ember.toml"
@@ -104,7 +104,15 @@ def read_toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
+        raise ConfigError(f"{path} is not TOML: {error}{_both_forms(path)}") from error
+
+
+def _both_forms(path: Path) -> str:
+    """What TOML does not say of a file with both forms of listeners, as the sample is with one table added."""
+    lines = {line.strip() for line in path.read_text(errors="replace").splitlines()}
+    if not {"[listeners]", "[[listeners]]"} <= lines:
+        return ""
+    return "; [listeners] and [[listeners]] are given: expected one form, remove the section [listeners]"
 
 
 def _check_environment() -> None:
@@ -212,6 +220,9 @@ def _nearest(key: tuple[int | str, ...], known: Sequence[str]) -> str:
         sections = list(dict.fromkeys(section for section, _ in places))
         return next(iter(get_close_matches(str(key[0]), sections, n=1)), "")
     section, name = str(key[0]), str(key[-1])
+    if key[1:2] == ("each",):
+        of = ListenerLimits if "limits" in key else OneListener
+        return next(iter(get_close_matches(name, of.model_fields, n=1)), "")
     names = [other for part, other in places if part == section]
     elsewhere = [f"{part}.{other}" for part, other in places if other == name]
     if elsewhere and not get_close_matches(name, names, n=1, cutoff=0.8):

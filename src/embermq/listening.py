@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.access import Access, AllowAll
 from embermq.errors import ConfigError
 from embermq.transport.listener import Listener, TlsFiles
+from embermq.transport.sockets.addresses import is_loopback
 
 if TYPE_CHECKING:
     from embermq.access.file_access import FileAccess
@@ -137,7 +138,8 @@ def check_listeners(settings: "Settings") -> None:
             if listener.only_this_machine():
                 reason = f"listener {name}: anonymous clients are refused and there are no users"
             else:
-                reason = f"listener {name}: {' and '.join(listener.host)} is reachable from other machines"
+                reached = next(host for host in listener.host if not is_loopback(host))
+                reason = f"listener {name}: {reached} is reachable from other machines"
             raise ConfigError(
                 f"{reason}: set access.password_file or its password_file, or its allow_anonymous = true if every"
                 " client may connect"

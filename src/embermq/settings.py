@@ -25,7 +25,7 @@ from embermq.protocol.sn import settings as sn_settings
 from embermq.protocol.topics import check_topic_filter, check_topic_name
 from embermq.transport.address_bounds import SHARED_ADDRESSES
 from embermq.transport.listener import Kind
-from embermq.transport.sockets.addresses import is_loopback
+from embermq.transport.sockets.addresses import is_loopback, shown
 from embermq.units import without_unit
 
 ENVIRONMENT_PREFIX: Final = "EMBERMQ_"
@@ -204,7 +204,7 @@ class OneListener(Section):
         for keys, kinds in _KEYS_OF_KINDS.items():
             for key in keys:
                 if key in self.model_fields_set and kind not in kinds:
-                    raise ValueError(f"{key} is for listeners of kind {' and '.join(kinds)}, not {kind}")
+                    raise ValueError(f"{key} is for listeners of kind {' or '.join(kinds)}, not {kind}")
         needs_ca = self.require_client_certificate or self.certificate_as_user
         if needs_ca and self.client_ca is None:
             raise ValueError(
@@ -223,6 +223,13 @@ class OneListener(Section):
     def only_this_machine(self) -> bool:
         """Whether no other machine can connect by it."""
         return self.kind == "unix" or all(is_loopback(host) for host in self.host)
+
+    def places(self) -> list[str]:
+        """The addresses that no other listener can have."""
+        if self.kind == "unix":
+            return [str(self.unix_path)]
+        network = "UDP " if self.kind == "udp" else ""
+        return [network + shown(host, self.port) for host in self.host] if self.port else []
 
     def has_own_users(self) -> bool:
         """Whether its users are others than those of the server, whatever their names are."""
@@ -268,9 +275,20 @@ class ListenerSettings(Section):
             if name in names:
                 raise ValueError(f"two listeners are called {name}: expected a name of its own for each")
             names.add(name)
+        self._have_places()
         if len([listener for listener in self.each if listener.kind == "udp"]) > 1:
             raise ValueError("there are several listeners of kind udp: expected one at most")
         return self
+
+    def _have_places(self) -> None:
+        places: dict[str, str] = {}
+        for listener in self.each:
+            name = listener.shown_name()
+            for place in listener.places():
+                if places.setdefault(place, name) != name:
+                    raise ValueError(
+                        f"listeners {places[place]} and {name} are both at {place}: expected another port or path"
+                    )
 
     def beside_each(self) -> list[str]:
         """The settings of the short form that are given although `[[listeners]]` are."""

@@ -60,7 +60,9 @@ def init(
     print(f"Then the page is at http://127.0.0.1:{HTTP_PORT}, for {user}.")
     if tls:
         print(f"Clients trust {_shown(directory / 'ca.crt')} and connect to port {TLS_PORT}.")
-    print('To accept other machines, set host = "0.0.0.0" and tcp = false in the section [listeners].')
+        print('To accept other machines, set host = "0.0.0.0" and tcp = false in the section [listeners].')
+    else:
+        print('To accept other machines, set host = "0.0.0.0" in the section [listeners]; nothing is encrypted then.')
 
 
 def _make_certificate(directory: Path, hosts: list[str]) -> None:
