@@ -56,6 +56,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "broker": ("protocol", "store.interface", "store.records", "broker"),
     "broker.history": ("protocol", "store.interface", "store.records", "store.history.pieces", "broker", "instants"),
     "access": ("protocol", "broker.access", "errors", "access"),
+    "mosquitto": ("protocol", "store.interface", "store.records", "access.passwords", "errors", "mosquitto"),
     "transport.sockets": ("transport.sockets",),
     "transport": ("protocol", "store.interface", "broker", "transport"),
     "http": (
@@ -145,7 +146,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("http",),
     "asyncio": ("transport", "http", ""),
     "uvloop": ("",),
-    "socket": ("transport", "client", "http", "history", "spark", ""),
+    "socket": ("transport", "client", "http", "history", "mosquitto", "spark", ""),
     "time": ("transport", "http", "store", "archive", "cluster", "history", "lake", "spark", "sql", ""),
     "random": ("transport", ""),
 }

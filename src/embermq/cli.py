@@ -23,6 +23,7 @@ from embermq.extras import missing_extra
 
 PLACES: Final = {
     "init": "init",
+    "migrate": "migrate",
     "serve": "serve",
     "up": "up",
     "passwd": "passwd",

@@ -17,6 +17,7 @@ from pydantic_settings.exceptions import SettingsError
 
 from embermq.errors import ConfigError
 from embermq.listening import check_listeners
+from embermq.mosquitto.conf import is_mosquitto_conf
 from embermq.settings import ENVIRONMENT_PREFIX, ListenerLimits, OneListener, Settings, all_keys
 from embermq.units import DURATION_EXPECTED, SIZE_EXPECTED, unit_of
 
@@ -99,17 +100,23 @@ def load_unchecked(
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file; a ConfigError says why it cannot be read."""
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        return tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}{_both_forms(path)}") from error
+        text = content.decode(errors="replace")
+        if is_mosquitto_conf(text):
+            raise ConfigError(
+                f"{path} is a settings file of Mosquitto: `ember migrate {path}` writes an {FILE_NAME} from it"
+            ) from None
+        raise ConfigError(f"{path} is not TOML: {error}{_both_forms(text)}") from error
 
 
-def _both_forms(path: Path) -> str:
+def _both_forms(text: str) -> str:
     """What TOML does not say of a file with both forms of listeners, as the sample is with one table added."""
-    lines = {line.strip() for line in path.read_text(errors="replace").splitlines()}
+    lines = {line.strip() for line in text.splitlines()}
     if not {"[listeners]", "[[listeners]]"} <= lines:
         return ""
     return "; [listeners] and [[listeners]] are given: expected one form, remove the section [listeners]"

@@ -18,6 +18,7 @@ WITHOUT_JSON = {
     "init",
     "log restore",
     "log verify",
+    "migrate",
     "passwd",
     "pipeline audit",
     "pipeline compact",
