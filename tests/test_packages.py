@@ -70,6 +70,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "history",
         "broker",
         "access.tokens",
+        "access.access_files",
         "transport",
         "errors",
         "instants",

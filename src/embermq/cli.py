@@ -27,6 +27,7 @@ PLACES: Final = {
     "serve": "serve",
     "up": "up",
     "passwd": "passwd",
+    "access": "access",
     "token": "token",
     "pub": "mqtt_client.pub",
     "sub": "mqtt_client.sub",

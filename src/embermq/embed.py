@@ -42,6 +42,7 @@ from embermq.transport.sockets.loop import SocketLoop
 from embermq.transport.tls import CertificateError, ServerTls
 
 if TYPE_CHECKING:
+    from embermq.access.access_files import AccessFiles
     from embermq.http.server import HttpServer
     from embermq.settings import Settings
 
@@ -112,6 +113,7 @@ class Broker:
         self._described: list[Listener] | None = None  # by settings; else the fields describe them
         self._tls: dict[TlsFiles, ServerTls] = {}
         self._http: HttpServer | None = None
+        self._access_files: AccessFiles | None = None
         self._settings: dict[str, Any] = {}
         self._reloading = Reloading({}, {})
 
@@ -146,6 +148,7 @@ class Broker:
         )
         broker._open_store = partial(open_store, settings.store)
         broker._settings = settings.model_dump(mode="json")
+        broker._access_files = rules.files
         broker._described = [listener_of(each, settings, rules) for each in every]
         broker._reloading = Reloading(files_of(settings), broker._settings, read_settings)
         return broker
@@ -256,7 +259,12 @@ class Broker:
         from embermq.http.server import HttpServer  # aiohttp is slow to load, and a broker in memory needs none
 
         log_directory = Path(self.data) / "log" if self.data is not None else None
-        calls = BrokerCalls(reload=self.reload, listeners=self._stream_urls)
+        calls = BrokerCalls(
+            reload=self.reload,
+            listeners=self._stream_urls,
+            access_files=self._access_files,
+            reload_access=self._reload_access,
+        )
         http = HttpServer(server, self.http, log_directory, self._settings, calls)
         self._http = http
         server.before_stop.append(http.close)
@@ -303,8 +311,7 @@ class Broker:
 
     def reload(self) -> ReloadReport:
         """Read the certificate, the users and the rights again; after a `ConfigError` the old ones stay in use."""
-        self._access.reload()
-        self.server.core.rights_changed()
+        self._reload_access()
         read = ["users and rights"]
         if self._http is not None and self._http.reload():
             read.append("tokens")
@@ -316,6 +323,12 @@ class Broker:
         if self._tls:
             read.append("certificate")
         return self._reloading.report(read)
+
+    def _reload_access(self) -> None:
+        """Read the users and the rights again, for the clients that are connected too."""
+        revoked = self._access.reload()
+        self.server.begin_turn()
+        self.server.core.access_changed(revoked)
 
     async def __aenter__(self) -> Self:
         await self.start()

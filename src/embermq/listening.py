@@ -14,6 +14,7 @@ from embermq.transport.listener import Listener, TlsFiles
 from embermq.transport.sockets.addresses import is_loopback
 
 if TYPE_CHECKING:
+    from embermq.access.access_files import AccessFiles
     from embermq.access.file_access import FileAccess
     from embermq.settings import OneListener, Settings
 
@@ -26,12 +27,14 @@ class Rules:
         self._settings: Final = settings
         self._server: FileAccess | None = None
         self._own: Final[dict[str, FileAccess]] = {}
+        self.files: AccessFiles | None = None
         access = settings.access
         named = access.password_file is not None or access.acl_file is not None or access.certificate_as_user
         if not named and not settings.listeners.each:
             self.access: Access = AllowAll()
             return
         self._server, self.access = self._joined()
+        self.files = self._files()
 
     def _joined(self) -> "tuple[FileAccess, Access]":
         from embermq.access.by_listener import AllListeners
@@ -51,6 +54,18 @@ class Rules:
             if listener.has_own_users():
                 self._own[listener.shown_name()] = self._of_own(listener)
         return server, AllListeners(server, self._own) if settings.listeners.each else server
+
+    def _files(self) -> "AccessFiles | None":
+        """What can be changed while the server runs."""
+        from embermq.access.access_files import AccessFiles, FilePair
+
+        access = self._settings.access
+        pairs = {"": FilePair(access.password_file, access.acl_file)}
+        for each in self._settings.listeners.each:
+            if each.has_own_users():
+                users, rights = each.password_file or access.password_file, each.acl_file or access.acl_file
+                pairs[each.shown_name()] = FilePair(users, rights)
+        return AccessFiles(pairs) if any(path is not None for pair in pairs.values() for path in pair) else None
 
     def _of_own(self, listener: "OneListener") -> "FileAccess":
         from embermq.access.file_access import FileAccess

@@ -23,7 +23,9 @@ from embermq.http.login import Actor
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.facts import Health
+from embermq.http.resources.users import NO_ACCESS_CHANGES
 from embermq.http.view import NO_PUBLISHING, NO_RETAINING, NOT_ALL, NOT_THIS_TOPIC
+from support.ember_command import ember
 from support.http_place import Place, run
 from support.wire import Wire
 
@@ -129,6 +131,8 @@ ASKED: Final[dict[str, list[Query]]] = {
     "/api/v1/topic/values": [*each("topic", TOPIC_NAMES), *each("topic", TOPIC_NAMES, since="1h", limit=1)],
     "/api/v1/messages/tail": [*each("filter", FILTERS), *each("filter", FILTERS, from_offset=1)],
     "/api/v1/access": [{"user": "ann", "topic": f"{B}/x"}, {"user": "olive", "verb": "retain", "topic": "a/x"}],
+    "/api/v1/users": [{}],
+    "/api/v1/access/rules": [{}],
     "/api/v1/messages/latest": each("filter", FILTERS, every_ms=100),
     "/api/v1/log": [{}],
     "/api/v1/log/segments": [{}, {"limit": 1}],
@@ -161,6 +165,11 @@ CHANGES: Final[dict[str, list[Query]]] = {
         for as_of in ("0s", "1h")
         for topic_filter in FILTERS
     ],
+    "/api/v1/users/set": [{"user": "olive", "password": "changed"}, {"user": "new", "password": "new"}],
+    "/api/v1/users/delete": [{"user": "root"}],
+    "/api/v1/access/rules/replace": [{"text": "user olive\nsee all\n"}],
+    "/api/v1/access/rules/add": [{"section": "user olive", "rule": "see all"}],
+    "/api/v1/access/rules/remove": [{"section": "user root"}],
     "/api/v1/pipeline/pause": [{}],
     "/api/v1/pipeline/go-on": [{}],
     "/api/v1/log/readers": [{"name": "reader", "next_offset": 0}],
@@ -445,6 +454,24 @@ def test_an_operator_changes_what_it_has_a_right_to(filled: Served) -> None:
     live = [{"topic": topic, "payload": "1"} for topic in ("a/new", f"{B}/new")]
     answer = filled.json("olive", "/api/v1/messages/publish", body={"messages": live})
     assert answer == {"published": 1, "refused": [{"place": 1, "error": NO_PUBLISHING}]}
+
+
+@pytest.mark.parametrize(
+    "rights", ["see all\nread,write,retain a/#", "see all\nread,write,retain #\ndeny write a", "read,write,retain #"]
+)
+def test_users_and_rights_are_changed_by_those_who_have_every_right(served: Served, rights: str) -> None:
+    (served.place / "acl").write_text(f"user root\n{rights}\n")
+    assert served.ask("root", "/api/v1/reload", body={})[0] in (200, 403)
+    with served.client("reload") as client:  # an operator of the machine
+        ember("reload", "--data", served.place / "data")
+        before = {name: (served.place / name).read_bytes() for name in ("acl", "passwords")}
+        for path in (path for path in CHANGES if "/users/" in path or "/rules/" in path):
+            for body in CHANGES[path]:
+                assert served.ask("root", path, body=body)[0] == 403, path
+        assert {name: (served.place / name).read_bytes() for name in before} == before
+        client.ping()
+    wanted = NO_ACCESS_CHANGES if "see all" in rights else NOT_ALL
+    assert served.json("root", "/api/v1/users/delete", body={"user": "ann"}) == {"error": wanted}
 
 
 def test_a_restore_counts_what_may_be_read_and_not_be_changed(filled: Served) -> None:

@@ -39,6 +39,11 @@ def parse_grant(rights: int, pattern: str, source: str, line: str = "", is_denia
     return Grant(rights, literals, names, f"{source}: {line}", is_denial)
 
 
+def is_section(line: str) -> bool:
+    """Whether a line begins a section."""
+    return line in ("all", "anonymous") or line.partition(" ")[0] in ("user", "group")
+
+
 @final
 class _Sections:
     """The sections of an access list while it is read."""

@@ -38,6 +38,9 @@ class AtListener(Access):
         used = certificate_name if self._certificate_as_user else None
         return self._shared.exchange_of(method, client_id, used)
 
+    def revision(self) -> int:
+        return self._shared.revision()
+
     def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:
         return self._shared.may_publish(identity, topic_name, retain)
 
@@ -86,6 +89,10 @@ class AllListeners(Access):
         rights = self._rights(identity)
         return rights is None or rights.sees_all
 
+    def may_change_access(self, identity: Identity) -> bool:
+        rights = self._rights(identity)
+        return rights is None or rights.has_everything
+
     def read_filters(self, identity: Identity) -> list[str]:
         rights = self._rights(identity)
         return ["#"] if rights is None else rights.read_filters
@@ -95,9 +102,14 @@ class AllListeners(Access):
             return []
         return self.access_list.deciding_lines(identity.user_name, identity.client_id, rights, topic_filter)
 
-    def reload(self) -> None:
+    def revision(self) -> int:
+        return self._server.revision()
+
+    def reload(self) -> set[str]:
         """Read all files again; if one is wrong, all old ones stay in use."""
         every = (self._server, *self._own.values())
+        revoked: set[str] = set()
         for access, read in [(each, each.read()) for each in every]:
-            access.use(read)
+            revoked |= access.use(read)
         self._join()
+        return revoked

@@ -80,6 +80,7 @@ class FileAccess(Access):
         # not wait for argon2. The key exists only in this process.
         self._proven: dict[str, bytes] = {}
         self._proof_key: Final = os.urandom(32)
+        self._revision = 0
         # Only for a file without a secret of its own. No user of it has a SCRAM credential, so the salts of all user
         # names change together when the server starts again.
         self._salt_secret: Final = os.urandom(SALT_SECRET_BYTES)
@@ -90,12 +91,16 @@ class FileAccess(Access):
         """The access list; without a file, one that grants everything."""
         return _everything(self._prefix) if self.unrestricted else self._access_list
 
-    def reload(self) -> None:
+    def reload(self) -> set[str]:
         """Read both files again and use them from now on; on a `ConfigError` nothing changes.
 
-        Connected clients stay: their next PUBLISH and SUBSCRIBE are checked against the new list.
+        Connected clients are checked against the new list with their next PUBLISH and SUBSCRIBE. Returns the users
+        that are gone or have other credentials.
         """
-        self.use(self.read())
+        return self.use(self.read())
+
+    def revision(self) -> int:
+        return self._revision
 
     def read(self) -> tuple[PasswordFile, AccessList]:
         """Both files as they are now; raises a `ConfigError`."""
@@ -118,11 +123,15 @@ class FileAccess(Access):
         listener = user_name.partition(":")[0]
         return f"user {user_name!r}: expected another name, the users of listener {listener} are called {listener}:NAME"
 
-    def use(self, read: tuple[PasswordFile, AccessList]) -> None:
-        """Decide by what was read from now on."""
+    def use(self, read: tuple[PasswordFile, AccessList]) -> set[str]:
+        """Decide by what was read from now on. Returns the users that are gone or have other credentials."""
+        before = self._passwords.users
         self._proven = {}
         self._passwords, self._access_list = read
         self.access_list = None if self.unrestricted else self._access_list
+        self._revision += 1
+        now = self._passwords.users
+        return {self._prefix + name for name, each in before.items() if name not in now or not each.is_as(now[name])}
 
     def authenticate(
         self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
@@ -234,6 +243,9 @@ class FileAccess(Access):
 
     def may_see_all(self, identity: Identity) -> bool:
         return self.unrestricted or identity.rights(self._access_list).sees_all
+
+    def may_change_access(self, identity: Identity) -> bool:
+        return self.unrestricted or identity.rights(self._access_list).has_everything
 
     def deciding_lines(self, identity: Identity, rights: int, topic_filter: str) -> list[str]:
         return self._access_list.deciding_lines(identity.user_name, identity.client_id, rights, topic_filter)

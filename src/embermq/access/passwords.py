@@ -51,6 +51,13 @@ class Credentials:
         self.password_hash: Final = password_hash
         self.scram: Final = scram
 
+    def is_as(self, other: "Credentials") -> bool:
+        """Whether two are the same."""
+        mine, others = self.scram, other.scram
+        if mine is not None and others is not None:
+            return self.password_hash == other.password_hash and mine.text() == others.text()
+        return self.password_hash == other.password_hash and mine is others
+
 
 @final
 class PasswordFile:
@@ -184,7 +191,7 @@ def write_password(path: Path, user_name: str, password: bytes | None, *, with_s
     problem = check_user_name(user_name)
     if problem:
         raise ConfigError(f"user {user_name!r}: {problem}")
-    with _changing(path):
+    with changing(path):
         text = read_text(path, "password file") if path.exists() else ""
         before = parse_passwords(text, str(path))
         lines = text.splitlines()
@@ -208,7 +215,7 @@ def replace_hash(path: Path, user_name: str, old_hash: str, new_hash: str) -> bo
 
     False: the file has another hash by now, which stays.
     """
-    with _changing(path):
+    with changing(path):
         text = read_text(path, "password file")
         user = parse_passwords(text, str(path)).users.get(user_name)
         if user is None or user.password_hash != old_hash:
@@ -219,7 +226,7 @@ def replace_hash(path: Path, user_name: str, old_hash: str, new_hash: str) -> bo
 
 
 @contextmanager
-def _changing(path: Path) -> Iterator[None]:
+def changing(path: Path) -> Iterator[None]:
     """Keep other processes and threads that change the file out, from reading it until it is replaced."""
     try:
         descriptor = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)

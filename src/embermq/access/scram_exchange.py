@@ -37,6 +37,7 @@ class PasswordFileExchange(Exchange):
         self._required_user_name: Final = required_user_name
         self._prefix: Final = prefix
         self._scram = ScramExchange()
+        self._credential: ScramCredential | None = None  # by which the client has to prove itself
 
     def first_answer(self, data: bytes | None, nonce: bytes) -> ExchangeAnswer:
         self._scram = ScramExchange()
@@ -48,7 +49,8 @@ class PasswordFileExchange(Exchange):
             raise Refused(
                 f"user {user_name!r} has the certificate of {self._required_user_name!r}", ReasonCode.NOT_AUTHORIZED
             )
-        return ExchangeAnswer(self._scram.challenge(self._credential_of(user_name), nonce))
+        self._credential = self._credential_of(user_name)
+        return ExchangeAnswer(self._scram.challenge(self._credential, nonce))
 
     def next_answer(self, data: bytes | None) -> ExchangeAnswer:
         user_name = self._scram.user_name
@@ -56,4 +58,6 @@ class PasswordFileExchange(Exchange):
             server_final = self._scram.verify(data or b"")
         except ScramError as error:
             raise Refused(f"{error.detail} (user {user_name!r})", error.reason) from None
+        if self._credential is None or self._credential_of(user_name).text() != self._credential.text():
+            raise Refused(f"user {user_name!r} has another password by now", ReasonCode.NOT_AUTHORIZED)
         return ExchangeAnswer(server_final, Identity(self._prefix + user_name, self._client_id))

@@ -6,6 +6,7 @@ Never: a file, a password hash, randomness. `embermq.access` reads files and ans
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from enum import IntEnum
 from typing import Final, final
 
@@ -129,6 +130,11 @@ class Rights:
         if self.access_list.is_narrowing:
             return self._read.has_some(topic_filter)
         return self.may_read(topic_filter)
+
+    @property
+    def has_everything(self) -> bool:
+        """Whether everything may be seen, read, written and retained."""
+        return self.sees_all and all(each.has_all("#") for each in (self._read, self._write, self._retain))
 
     def may_read_topic(self, topic_name: str) -> bool:
         """Whether messages of one topic may be read."""
@@ -482,6 +488,10 @@ class Access(ABC):
         """
         return self.unrestricted
 
+    def may_change_access(self, identity: Identity) -> bool:
+        """Whether an operator over HTTP may change users and rights, and so give itself any right."""
+        return self.unrestricted
+
     def read_filters(self, identity: Identity) -> list[str]:
         """Topic filters that together match every topic that a user may read, and perhaps others.
 
@@ -499,8 +509,16 @@ class Access(ABC):
         """Whether a client may take over the session of a client with this user name, connected or not."""
         return identity.user_name == user_name
 
-    def reload(self) -> None:  # noqa: B027  most have nothing to read
-        """Read the files that the answers come from again; on an error the old answers stay."""
+    def revision(self) -> int:
+        """Another number after each change of the users: an answer of `authenticate` from before is asked for again."""
+        return 0
+
+    def reload(self) -> Collection[str]:
+        """Read the files that the answers come from again; on an error the old answers stay.
+
+        Returns the users that are gone or have other credentials: their connections end.
+        """
+        return ()
 
 
 @final

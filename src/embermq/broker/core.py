@@ -8,7 +8,7 @@ The unit of work is a turn: the shell hands in all that one pass of its loop has
 `subscriptions`, `delivery`, `retained_delivery`, `admission`; what waits for a commit is in `effects`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, final
 
 from embermq.broker.access import OPERATOR, Access, Grant, Identity
@@ -268,6 +268,10 @@ class Core:
         """
         return self.delivery.take_sessionless(message, identity, client_id=client_id)
 
+    def publish_own(self, message: Publish, client_id: str) -> None:
+        """A message of the server's own to a topic below `$SYS`, which others cannot publish to. It is recorded."""
+        self.delivery.take_own(message, self._routes.route(message.topic_name), client_id)
+
     def when_durable(self, call: Callable[[], None]) -> None:
         """Have `call` called once everything that was published so far is durable."""
         self.effects.add(CallEffect(call))
@@ -307,9 +311,16 @@ class Core:
         for session in self.connections.owed.look(self.sessions(), unsent_bytes, now_ms):
             self.end_connection(session, ReasonCode.QUOTA_EXCEEDED, reason)
 
-    def rights_changed(self) -> None:
-        """The access rules answer otherwise from now on: it is for the subscriptions that there are, too."""
+    def access_changed(self, revoked: Collection[str]) -> None:
+        """The access rules answer otherwise from now on: it is for the subscriptions that there are, too.
+
+        The connections of `revoked` end: users that are gone or have another password.
+        """
         self.admission.forget_routes()
+        reason = "the user is gone or has another password"
+        for session in self.sessions() if revoked else ():
+            if session.identity.user_name in revoked:
+                self.connections.end(session, ReasonCode.NOT_AUTHORIZED, reason, reason)
 
     def refuse_subscriptions(self, is_memory_full: bool) -> None:
         """Refuse new subscriptions since the memory is full, or accept them again."""

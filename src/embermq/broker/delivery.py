@@ -257,6 +257,13 @@ class MessageDelivery:
             self._take([message], route, client_id or identity.client_id, None, None, 0, must_be_durable)
         return refusal
 
+    def take_own(self, message: Publish, route: Route, client_id: str) -> None:
+        """Take a message of the server itself, to a topic that nobody else may publish to.
+
+        The route is not from the cache of admitted topic names, which lets clients publish.
+        """
+        self._take([message], route, client_id, None, None, 0, True)
+
     def _take(
         self,
         messages: list[Publish],

@@ -21,6 +21,9 @@ from embermq.store.interface import Retained, Store
 NAME_CHARACTERS_MAX: Final = 256
 """How much of the name of a login is in the log: a client identifier has a bound there."""
 
+AUDIT_TOPIC: Final = "$SYS/audit/access"
+"""Where changes of users and rights are recorded. Clients cannot publish below `$SYS`."""
+
 
 def wrong_topic_name(topic_name: str) -> str:
     """Why a text is not a topic name; empty if it is."""
@@ -99,6 +102,15 @@ def publish(
     if reason == ReasonCode.QUOTA_EXCEEDED:
         return store.retained.admits(message.topic_name, len(message.payload)) or "a budget is used up"
     return f"$SYS topics are the server's own, and others have at most {limits.topic_levels_max} levels"
+
+
+def record_change(core: Core, change: bytes, durable: Callable[[], None], name: str = "") -> None:
+    """Record a change of users or rights, before it is made, as a message of the log; `name` as of `publish`.
+
+    `durable` is called once it is durable. Raises a `StoreError` while nothing can be made durable.
+    """
+    core.publish_own(Publish(AUDIT_TOPIC, change, 1), operator_client_id(name))
+    core.when_durable(durable)
 
 
 def cleared(retained: Retained) -> Publish:

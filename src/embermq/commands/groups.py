@@ -12,7 +12,7 @@ HEADINGS: Final[dict[str, tuple[str, ...]]] = {
     "Publish and subscribe": ("pub", "sub", "retained"),
     "See what happens": ("top", "clients", "sessions"),
     "Ask the history": ("log", "sql", "pipeline"),
-    "Keep it safe": ("backup", "restore", "store", "passwd", "token"),
+    "Keep it safe": ("backup", "restore", "store", "passwd", "access", "token"),
     "Look something up": ("config", "version"),
 }
 _WIDTH_OF_THE_REST: Final = 6

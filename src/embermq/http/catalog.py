@@ -20,6 +20,7 @@ from embermq.http.resources import (
     sql,
     statistics_history,
     subscriptions,
+    users,
 )
 from embermq.http.resources.live import latest, tail
 from embermq.http.resources.pipeline import progress
@@ -34,6 +35,7 @@ OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *sessions.OPERATIONS,
     *subscriptions.OPERATIONS,
     *access.OPERATIONS,
+    *users.OPERATIONS,
     *sql.OPERATIONS,
     *retained.OPERATIONS,
     *publishing.OPERATIONS,

@@ -14,6 +14,7 @@ TAGS: Final = {
     "clients": "Connected clients.",
     "sessions": "Sessions, and what they are owed.",
     "subscriptions": "Subscriptions and share groups.",
+    "access": "Users and their rights.",
     "retained": "Retained messages, now and as of an instant; set and clear them.",
     "tree": "The topic tree of retained messages, level by level.",
     "messages": "Messages: those of the log and its archive, and those that are published now.",
@@ -22,7 +23,7 @@ TAGS: Final = {
     "pipeline": "The tables that the pipeline fills.",
 }
 """What operations are about; each has one of these."""
-TAG_OF: Final = {"share-groups": "subscriptions", "topic": "messages"}
+TAG_OF: Final = {"share-groups": "subscriptions", "topic": "messages", "users": "access"}
 """By the part of a path behind /api/v1/, where that is not the tag itself; what has no tag is about the server."""
 REF: Final = "#/components/schemas/{model}"
 DESCRIPTION: Final = (

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from embermq.access.access_files import AccessFiles
 from embermq.http.alerts.rules import AlertRule
 
 
@@ -46,7 +47,10 @@ class BrokerCalls:
     """What the interface asks of the program that has started the server.
 
     `reload` reads files again and says which; a ConfigError if one is wrong. `listeners` are URLs of clients.
+    `access_files` are the files of users and rights, if there are any; `reload_access` puts them into force.
     """
 
     reload: Callable[[], ReloadReport]
     listeners: Callable[[], list[str]]
+    access_files: AccessFiles | None
+    reload_access: Callable[[], None]

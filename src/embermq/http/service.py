@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
-from embermq.broker.operator import publish
+from embermq.broker.operator import publish, record_change
 from embermq.http.alerts.rules import Alert, AlertRule
 from embermq.http.alerts.webhooks import Webhooks
 from embermq.http.counts import HttpCounts
@@ -133,6 +133,12 @@ class Service:
         if not refusal:
             pending.count += 1
         return refusal
+
+    def record_change(self, change: bytes, pending: "Pending", login_name: str) -> None:
+        """Record a change of users or rights in the log, with the name of the login."""
+        self.server.begin_turn()
+        record_change(self.server.core, change, pending.done, login_name)
+        pending.count += 1
 
     def before_changes(self) -> str:
         """The instant just before what is changed from now on: a restore as of it takes the changes back."""

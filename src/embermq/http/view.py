@@ -55,6 +55,11 @@ class View:
         return self._identity is None or self._access.unrestricted or self._access.may_see_all(self._identity)
 
     @property
+    def may_change_access(self) -> bool:
+        """Whether users and rights may be changed, and so any right may be taken."""
+        return self._identity is None or self._access.unrestricted or self._access.may_change_access(self._identity)
+
+    @property
     def service(self) -> "Service":
         """The whole service; refused to a caller who does not see all."""
         if not self.sees_all:

@@ -136,7 +136,17 @@ class Authenticator:
         user_name, password = connect.user_name, connect.password
         queue = self._access.queue_for(user_name, password, certificate_name) if self._access.slow else None
         question = partial(self._access.authenticate, connect.client_id, user_name, password, certificate_name)
-        check = Check(question, accepted, refused, failed, is_wanted)
+        revision = self._access.revision()
+
+        def answered(identity: Identity) -> None:
+            if self._access.revision() == revision:
+                accepted(identity)
+            else:  # the users have changed in the meantime
+                self.authenticate(
+                    connect, certificate_name, accepted, refused, failed, is_wanted, address_key=address_key
+                )
+
+        check = Check(question, answered, refused, failed, is_wanted)
         if queue is None:
             _answer_now(check)
         elif self._must_wait(address_key):
