@@ -1,5 +1,6 @@
 """What only the pipeline reads is refused by the first command that reads it, and before Spark is started for it."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ WRONG_OPTIONS = [
         ('name = "air"\nfilter = "a/#/b"\nformat = "number"', "'#' is not the last character"),
         ('name = "air"\nfilter = "$share/g/a/#"\nformat = "number"', r"\$share/ is for subscriptions only"),
         ('name = "air"\nfilter = "$asof/now/a/#"\nformat = "number"', r"\$asof/ is for subscriptions only"),
-        ('name = "air"\nfilter = "a/#"\nformat = "numbr"', "expected 'json' or 'number', not 'numbr'"),
+        ('name = "air"\nfilter = "a/#"\nformat = "numbr"', "'text' or 'number', not 'numbr'"),
         ('name = "air"\nfilter = "a/#"\nformat = "json"\nschema = "a nosuch"', "expected a type .*, found 'nosuch'"),
     ],
 )
@@ -37,6 +38,52 @@ def test_a_typed_table_that_cannot_be_is_refused(tmp_path: Path, table: str, pro
     config = tmp_path / "ember.toml"
     config.write_text(f"[[pipeline.tables]]\n{table}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=problem):
+        CliRunner().invoke(app_of(), ["config", "check", str(config)], catch_exceptions=False)
+
+
+AVRO = 'name = "r"\nfilter = "r"\nformat = "avro"\nschema = "a int"\nschema_file = "{}"'
+PROTOBUF = 'name = "r"\nfilter = "r"\nformat = "protobuf"\nschema = "a int"\nschema_file = "{}"\nmessage = "m.M"'
+RECURSIVE = '{"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}'
+EMPTY_ITEMS = (
+    '{"type": "record", "name": "L", "fields": [{"name": "a", "type": {"type": "array", "items": '
+    '{"type": "record", "name": "E", "fields": [{"name": "n", "type": "null"}]}}}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "content", "problem"),
+    [
+        (AVRO, None, "the table r: .*file: No such file or directory"),
+        (AVRO, b"{", "not an Avro schema"),
+        (AVRO, b'"string"', "expected the schema of a record"),
+        (AVRO, RECURSIVE.encode(), "the record L is within itself, which is not read"),
+        (AVRO, EMPTY_ITEMS.encode(), "an array of items without bytes, which is not read"),
+        (PROTOBUF, None, "the table r: .*file: No such file or directory"),
+        (PROTOBUF, b"{", "not a complete descriptor set, as `protoc"),
+        (PROTOBUF, b"", "there is no message m.M, with its package before it"),
+    ],
+)
+def test_a_file_that_cannot_describe_payloads_is_refused(
+    tmp_path: Path, table: str, content: bytes | None, problem: str
+) -> None:
+    if content is not None:
+        (tmp_path / "file").write_bytes(content)
+    config = tmp_path / "ember.toml"
+    config.write_text(f"[[pipeline.tables]]\n{table.format(tmp_path / 'file')}\n", encoding="utf-8")
+    for command in (["config", "check", str(config)], ["pipeline", "run", "--config", str(config), "--once"]):
+        with pytest.raises(ConfigError, match=problem):
+            CliRunner().invoke(app_of(), command, catch_exceptions=False)
+
+
+def test_a_directory_without_schemas_and_a_missing_package_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = tmp_path / "ember.toml"
+    config.write_text(f"[[pipeline.tables]]\n{AVRO.format(tmp_path)}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"expected 1 to 10000 schemas as NUMBER.avsc, found 0"):
+        CliRunner().invoke(app_of(), ["config", "check", str(config)], catch_exceptions=False)
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(ConfigError, match=r"format avro needs fastavro, .*pip install 'embermq\[formats\]'"):
         CliRunner().invoke(app_of(), ["config", "check", str(config)], catch_exceptions=False)
 
 

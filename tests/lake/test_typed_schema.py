@@ -11,7 +11,7 @@ from embermq.lake.typed_schema import DEPTH_MAX, SchemaError, parse_schema
         ("", "expected the name of a column, found the end"),
         ("a", r"expected a type \(string, boolean, .*\), found the end"),
         ("a nosuch", "found 'nosuch'"),
-        ("a binary", "found 'binary'"),
+        ("a blob", "found 'blob'"),
         ("a int,", "expected the name of a column, found the end"),
         ("a int b int", "expected a comma or the end of the schema, found 'b'"),
         ("a int not null", "expected a comma or the end of the schema, found 'not'"),

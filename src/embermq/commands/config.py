@@ -21,6 +21,13 @@ def check(file: Annotated[Path, typer.Argument(help="The settings file.")]) -> N
     """Check a settings file, the environment, and the files that they name, without starting anything."""
     from embermq.config import load
     from embermq.embed import Broker
+    from embermq.errors import ConfigError
+    from embermq.lake.errors import LakeError
 
-    Broker.from_settings(load(file)).check()
+    settings = load(file)
+    Broker.from_settings(settings).check()
+    try:
+        settings.pipeline.check_payloads()
+    except LakeError as error:
+        raise ConfigError(f"{file}: {error}") from None
     print(f"{file}: all settings are valid")

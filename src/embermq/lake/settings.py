@@ -119,8 +119,20 @@ class PipelineSettings(BaseModel):
                     raise ValueError(f"{name}: expected one of {', '.join(known)}")
         return retention
 
+    def check_payloads(self) -> None:
+        """LakeError if a typed table names a file that cannot be used, or a package for its format is missing."""
+        if self.tables:
+            from embermq.lake.payloads.reader import payload_reader  # imports pyarrow
+
+            for table in self.tables:
+                payload_reader(table)
+
     def check_tables(self) -> None:
-        """LakeError if the lake has typed tables made from other settings. At a URL the pipeline itself checks it."""
+        """LakeError if the payloads of a typed table cannot be read, or the lake has one made from other settings.
+
+        At a URL the pipeline itself checks the lake.
+        """
+        self.check_payloads()
         if not is_url(self.lake):
             for table in self.tables:
                 table.check(Lake(self.lake))

@@ -10,11 +10,12 @@ from typing import Final, final
 
 import pyarrow as pa
 
-from embermq.lake.schema import BOOLEAN, BYTE, LONG, STRING, TIMESTAMP
+from embermq.lake.schema import BINARY, BOOLEAN, BYTE, LONG, STRING, TIMESTAMP
 
 SIMPLE_TYPES: Final[dict[str, pa.DataType]] = {
     "string": STRING,
     "boolean": BOOLEAN,
+    "binary": BINARY,
     "byte": BYTE,
     "tinyint": BYTE,
     "short": pa.int16(),

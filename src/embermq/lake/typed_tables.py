@@ -12,11 +12,21 @@
     format = "json"
     schema = "state string, load double, tags array<string>"
 
+    [[pipeline.tables]]
+    name = "readings"
+    filter = "line/+/readings"
+    format = "protobuf"
+    schema_file = "plant.desc"       # written by protoc
+    message = "plant.Readings"
+    explode = "samples"              # a row for each element
+    schema = "machine string, at timestamp, value double"
+
 Owns: these settings, the sentence for a wrong one, and the columns that such a table has.
 Importing this module imports no pyarrow: the server reads its settings without it.
 """
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -29,6 +39,23 @@ if TYPE_CHECKING:
 
     from embermq.lake.schema import Table
 
+Format = Literal["json", "cbor", "msgpack", "avro", "protobuf", "csv", "text", "number"]
+WHOLE_DOCUMENT: Final = "."
+"""As `explode`: the payload itself is the array."""
+_DOCUMENTS: Final = ("json", "cbor", "msgpack", "avro", "protobuf")
+"""Formats of documents, from which a schema takes fields by their names."""
+_WITHOUT_BYTES: Final = ("json", "csv")
+_NEEDED_BY: Final = {
+    "columns": (*_DOCUMENTS, "csv"),
+    "schema_file": ("avro", "protobuf"),
+    "message": ("protobuf",),
+}
+"""The settings that some formats need, and the others do not have."""
+_EXPECTED: Final = {
+    "columns": "columns as in 'a double, b string'",
+    "schema_file": "a file (Avro: also a directory of NUMBER.avsc)",
+    "message": "the name of a message with its package, as in 'plant.Reading'",
+}
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
@@ -54,6 +81,10 @@ def _filter(text: str) -> str:
     return text
 
 
+def _listed(formats: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(formats[:-1]), formats[-1])))
+
+
 class TypedTable(BaseModel):
     """One table of typed payloads."""
 
@@ -61,8 +92,15 @@ class TypedTable(BaseModel):
 
     name: Annotated[str, AfterValidator(_table_name)]
     topic_filter: Annotated[str, AfterValidator(_filter), Field(alias="filter")]
-    format: Literal["json", "number"]
+    format: Format
     columns: Annotated[str, Field(alias="schema")] = ""
+    schema_file: str = ""
+    """Avro: a schema, or a directory of NUMBER.avsc for payloads with the header of a registry. Protobuf: a descriptor
+    set."""
+    message: str = ""
+    """The message of Protobuf, with its package."""
+    explode: str = ""
+    """The field that is an array with a row for each element; WHOLE_DOCUMENT if the payload is that array."""
     levels: tuple[str, ...] = ()
     """The names of columns for levels of the topic; empty for one that is not wanted."""
 
@@ -77,13 +115,34 @@ class TypedTable(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        if (self.format == "json") != bool(self.columns):
-            raise ValueError("schema: expected columns as in 'a double, b string', for json only")
+        for key, formats in _NEEDED_BY.items():
+            if (self.format in formats) != bool(getattr(self, key)):
+                name = "schema" if key == "columns" else key
+                raise ValueError(f"{name}: expected {_EXPECTED[key]}, for {_listed(formats)} only")
+        if self.explode and self.format not in _DOCUMENTS:
+            raise ValueError(f"explode: expected none, since only {_listed(_DOCUMENTS)} have arrays")
+        self._check_types()
         names = [name.lower() for name in self.table().names]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"levels: the column {name!r} is used twice")
         return self
+
+    def _check_types(self) -> None:
+        """ValueError if the format has no values for a type."""
+        from embermq.lake.schema import spark_sql
+
+        types = [(field.name, spark_sql(field.type)) for field in self.values()]
+        for name, kind in types:
+            if self.format in _WITHOUT_BYTES and "binary" in kind:
+                raise ValueError(f"schema: the column {name!r} is binary, and {self.format} has no bytes")
+            if self.format == "csv" and "<" in kind:
+                raise ValueError(f"schema: the column {name!r} is {kind}, and a value of csv is one text")
+
+    @property
+    def has_many_rows(self) -> bool:
+        """Whether a payload may give several rows, or none."""
+        return bool(self.explode) or self.format == "csv"
 
     def values(self) -> "pa.Schema":
         """The columns that come from the payload."""
@@ -91,7 +150,9 @@ class TypedTable(BaseModel):
 
         from embermq.lake.typed_schema import parse_schema
 
-        return parse_schema(self.columns) if self.format == "json" else pa.schema([("value", pa.float64())])
+        if self.columns:
+            return parse_schema(self.columns)
+        return pa.schema([("value", pa.float64() if self.format == "number" else pa.string())])
 
     def definition(self) -> Definition:
         """The settings that decide what the rows are, each in one form."""
@@ -103,7 +164,14 @@ class TypedTable(BaseModel):
         while levels and not levels[-1]:
             levels.pop()
         schema = spark_sql(pa.struct(self.values()))
-        return {"filter": self.topic_filter, "format": self.format, "schema": schema, "levels": levels}
+        return {
+            "filter": self.topic_filter,
+            "format": self.format,
+            "schema": schema,
+            "levels": levels,
+            "message": self.message or None,
+            "explode": self.explode or None,
+        }
 
     def check(self, lake: Lake) -> None:
         """LakeError if a lake has the table, made from other settings."""

@@ -5,7 +5,7 @@ the columns that are null, or the `field` and the beginning of the `reason` in t
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -14,8 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from embermq.lake.strict_json import DocumentReader
-from embermq.lake.typed_schema import parse_schema
+from embermq.lake.payloads.reader import payload_reader
+from embermq.lake.typed_tables import TypedTable
+from support.payloads import CASES as FORMAT_CASES
+from support.payloads import Case, check_case, settings_of, tables, write_files
 from support.pipeline_process import PipelineProcess
 from support.recorded import Recorder
 
@@ -71,17 +73,30 @@ def test_a_document_is_read_strictly(case: Mapping[str, Any]) -> None:
     # Without a decimal, other numbers are read in another way.
     schemas = [SCHEMA] if b'"m"' in payload_of(case) else [SCHEMA, SCHEMA.replace("m decimal(5,2), ", "")]
     for schema in schemas:
-        (row,) = DocumentReader(parse_schema(schema)).read_array(pa.array([payload_of(case)])).to_pylist()
+        table = TypedTable(name="documents", topic_filter="documents", format="json", columns=schema)
+        (row,) = payload_reader(table).read_array(pa.array([payload_of(case)])).to_pylist()
         check(case, row["parsed"], row["field"], row["reason"])
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case["table"] == "numbers"], ids=lambda case: "")
+def test_a_number_is_read_in_the_same_way_without_spark(case: Mapping[str, Any]) -> None:
+    reader = payload_reader(TypedTable(name="numbers", topic_filter="numbers", format="number"))
+    (row,) = reader.read_array(pa.array([payload_of(case)])).to_pylist()
+    check(case, row["parsed"], row["field"], row["reason"])
+
+
 def test_the_tables_have_exactly_the_payloads_that_fit(scratch: Path, tmp_path: Path) -> None:
+    """Every format in one run, since it is the start of Spark that takes the time."""
     deltalake = pytest.importorskip("deltalake")
     made = Recorder(tmp_path / "data")
     cases = {made.publish(case["table"], payload_of(case)): case for case in CASES}
+    of_formats = {made.publish(case.table, case.payload): case for case in FORMAT_CASES}
     made.close()
-    (tmp_path / "ember.toml").write_text(SETTINGS)
-    arguments = ("--once", "--config", str(tmp_path / "ember.toml"), "--only", "numbers", "--only", "documents")
+    write_files(tmp_path)
+    formats = tables(tmp_path)
+    (tmp_path / "ember.toml").write_text(SETTINGS + "".join(map(settings_of, formats.values())))
+    only = [part for name in ("numbers", "documents", *formats) for part in ("--only", name)]
+    arguments = ("--once", "--config", str(tmp_path / "ember.toml"), *only)
     with PipelineProcess(made.data, tmp_path / "lake", *arguments) as pipeline:
         assert pipeline.process.wait(240) == 0, "".join(pipeline.said[-40:])
     seen = []
@@ -96,3 +111,24 @@ def test_the_tables_have_exactly_the_payloads_that_fit(scratch: Path, tmp_path: 
             else:
                 check(case, row, None, None)
     assert len(seen) == len(CASES)
+    check_formats(tmp_path / "lake", formats, of_formats)
+
+
+def check_formats(lake: Path, names: Iterable[str], cases: Mapping[int, Case]) -> None:
+    """Each payload is in its table, or in its rejects, or has no rows."""
+    deltalake = pytest.importorskip("deltalake")
+    for name in names:
+        rejects = deltalake.DeltaTable(str(lake / f"{name}_rejects")).to_pyarrow_table().to_pylist()
+        misfits = {row["offset"]: row for row in rejects}
+        found: dict[int, list[dict[str, Any]]] = {}
+        for row in deltalake.DeltaTable(str(lake / name)).to_pyarrow_table().to_pylist():
+            offset = row["offset"]
+            found.setdefault(offset, []).append(
+                {key: row[key] for key in row.keys() - {"offset", "timestamp", "topic"}}
+            )
+        own = {offset: case for offset, case in cases.items() if case.table == name}
+        for offset, case in own.items():
+            misfit = misfits.get(offset, {"field": None, "reason": None, "payload": case.payload})
+            assert misfit["payload"] == case.payload
+            check_case(case, found.get(offset, []), misfit["field"], misfit["reason"])
+        assert len(misfits) == len(rejects) == sum(case.rows is None for case in own.values())

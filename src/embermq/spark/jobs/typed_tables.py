@@ -15,8 +15,9 @@ from pyspark.sql.types import StructType
 
 from embermq.lake.delta import applied_offset
 from embermq.lake.lake import Lake
+from embermq.lake.payloads.reader import PayloadReader, payload_reader
+from embermq.lake.payloads.values import NOT_UTF8, TOO_LARGE
 from embermq.lake.schema import REJECTS, struct_json
-from embermq.lake.strict_json import NOT_UTF8, TOO_LARGE, DocumentReader
 from embermq.lake.typed_tables import TypedTable
 from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.lake.transactions import append_once
@@ -29,26 +30,25 @@ _READ_KEYS: Final = ("offset", "timestamp", "topic", "payload")
 
 
 def typed_job(table: TypedTable) -> Job:
-    """The job of one typed table."""
+    """The job of one typed table. LakeError if its payloads cannot be read here."""
     return Job(
         name=table.name,
         tables=(table.table(), table.rejects()),
         columns=("offset", "timestamp", "topic", "payload", "retain"),
         kinds=("publish",),
-        apply=partial(apply_typed, table=table),
+        apply=partial(apply_typed, table=table, reader=payload_reader(table)),
         topic_filter=table.topic_filter,
         definition=table.definition(),
     )
 
 
-def read_typed(messages: DataFrame, table: TypedTable) -> DataFrame:
+def read_typed(messages: DataFrame, table: TypedTable, reader: PayloadReader) -> DataFrame:
     """Each message with its values in `parsed`, or with the field that does not fit and the reason.
 
     A message that clears a retained one is left out.
     """
     values = messages.where(~(F.col("retain") & (F.length("payload") == 0))).select(*_READ_KEYS)
-    if table.format == "json":
-        reader = DocumentReader(table.values())
+    if table.format != "number":
         # Spark needs pandas for a function with annotations. Its types leave out that a struct may be returned.
         read = arrow_udf(lambda payloads: reader.read_array(payloads), StructType.fromJson(struct_json(reader.result)))  # type: ignore[call-overload]
         return values.select(*_READ_KEYS, read("payload").alias("read")).select(*_READ_KEYS, "read.*")
@@ -73,14 +73,17 @@ def split_typed(read: DataFrame, table: TypedTable) -> tuple[DataFrame, DataFram
     split = F.split("topic", "/", -1)
     levels = [F.get(split, number).alias(name) for number, name in enumerate(table.levels) if name]
     values = [F.col("parsed").getField(field.name).alias(field.name) for field in table.values()]
-    fitting = read.where(F.col("reason").isNull()).select("offset", "timestamp", "topic", *levels, *values)
+    fitting = read.where(F.col("reason").isNull())
+    if table.has_many_rows:
+        fitting = fitting.select("offset", "timestamp", "topic", F.explode("parsed").alias("parsed"))
+    fitting = fitting.select("offset", "timestamp", "topic", *levels, *values)
     return fitting, read.where(F.col("reason").isNotNull()).select(*REJECTS.names)
 
 
-def apply_typed(batch: Batch, lake: Lake, table: TypedTable) -> None:
+def apply_typed(batch: Batch, lake: Lake, table: TypedTable, reader: PayloadReader) -> None:
     """Append a batch to a typed table and its rejects."""
     through = {name: applied_offset(lake, name, name) for name in (table.name, table.rejects().name)}
-    read = read_typed(batch.rows.where(F.col("offset") > min(through.values())), table)
+    read = read_typed(batch.rows.where(F.col("offset") > min(through.values())), table, reader)
     read = read.persist(StorageLevel.MEMORY_AND_DISK)  # both tables take from it, and it is read once
     try:
         if read.isEmpty():

@@ -1,0 +1,170 @@
+"""Reading the payloads of a typed table: each gives rows, or the field that does not fit and the reason.
+
+Owns: which decoder a format has, how the rows of a payload are an Arrow value, and how many a payload may give.
+Never: an exception because of a payload.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from embermq.lake.errors import LakeError
+from embermq.lake.payloads.avro import avro_documents, read_schemas
+from embermq.lake.payloads.csv_lines import csv_documents
+from embermq.lake.payloads.protobuf import protobuf_documents, read_descriptors
+from embermq.lake.payloads.self_describing import cbor_documents, msgpack_documents
+from embermq.lake.payloads.strict_json import json_documents, number_document
+from embermq.lake.payloads.values import NOT_UTF8, Convert, Misfit, converter, row_of, wrong_type
+from embermq.lake.schema import STRING, spark_sql
+from embermq.lake.typed_tables import WHOLE_DOCUMENT, TypedTable
+
+ROWS_MAX: Final = 10_000
+"""The most rows of one payload."""
+REASON_CHARS_MAX: Final = 300
+MISFIT_FIELDS: Final = (pa.field("field", STRING), pa.field("reason", STRING))
+_LIBRARIES: Final = {"cbor": "cbor2", "msgpack": "msgpack", "avro": "fastavro", "protobuf": "google.protobuf"}
+
+Decoder = Callable[[bytes], Any]
+"""Gives what a payload is: one document, or a list of them where a payload has several rows. Raises Misfit."""
+
+
+@dataclass(frozen=True)
+class PayloadReader:
+    """Reads payloads as rows of one schema. Spark pickles it for its workers."""
+
+    schema: pa.Schema
+    decoder: Callable[[], Decoder]
+    """Makes the decoder, which a worker cannot be sent."""
+    has_many_rows: bool = False
+    explode: str = ""
+    """The field whose elements are rows."""
+
+    @property
+    def result(self) -> pa.Schema:
+        """The fields of what `read_array` returns for each payload."""
+        values = pa.struct(self.schema)
+        parsed = pa.list_(pa.field("element", values)) if self.has_many_rows else values
+        return pa.schema([pa.field("parsed", parsed), *MISFIT_FIELDS])
+
+    def read_array(self, payloads: pa.Array) -> pa.Array:
+        """The values, or the field and the reason, of each payload."""
+        decode = self.decoder()
+        fields = [(field.name, converter(field.type)) for field in self.schema]
+        empty: list[Sequence[Any]] = [] if self.has_many_rows else [[None] * len(fields)]
+        rows: list[Sequence[Any]] = []
+        ends = [0]
+        misfits: list[Misfit | None] = []
+        for payload in payloads.to_pylist():
+            try:
+                rows += self._rows(decode(payload), fields)
+            except Misfit as misfit:
+                rows += empty
+                misfits.append(misfit)
+            else:
+                misfits.append(None)
+            ends.append(len(rows))
+        columns = zip(*rows, strict=True) if rows else ([] for _ in fields)
+        arrays = [pa.array(list(column), field.type) for column, field in zip(columns, self.schema, strict=True)]
+        parsed: pa.Array = pa.StructArray.from_arrays(arrays, fields=list(self.schema))
+        if self.has_many_rows:
+            parsed = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), parsed, type=self.result.field("parsed").type)
+        named = [None if misfit is None else misfit.field or None for misfit in misfits]
+        reasons = [None if misfit is None else misfit.reason[:REASON_CHARS_MAX] for misfit in misfits]
+        texts = [pa.array(column, STRING) for column in (named, reasons)]
+        return pa.StructArray.from_arrays([parsed, *texts], fields=list(self.result))
+
+    def _rows(self, found: Any, fields: Sequence[tuple[str, Convert]]) -> list[Sequence[Any]]:
+        """The rows of what a payload is."""
+        if not self.has_many_rows:
+            return [row_of(found, fields)]
+        if not self.explode:
+            _check_rows(found)
+            return [row_of(document, fields) for document in found]
+        return _exploded(found, self.explode, fields)
+
+
+def _exploded(document: Any, name: str, fields: Sequence[tuple[str, Convert]]) -> list[Sequence[Any]]:
+    """A row for each element of an array: its fields, and for those that it lacks, the fields around the array.
+
+    The array's own name is the element, which without a name is `value` unless it is an object.
+    """
+    around: dict[str, Any] = {}
+    elements, place, own = document, "", "value"
+    if name != WHOLE_DOCUMENT:
+        if type(document) is not dict:
+            raise wrong_type("an object", document)
+        around, elements, place, own = document, document.get(name), name, name
+    if type(elements) is not list:
+        raise wrong_type("an array", elements).within(place)
+    _check_rows(elements)
+    rows: list[Sequence[Any]] = []
+    for number, element in enumerate(elements):
+        is_object = type(element) is dict
+        named = {own: element} if place or not is_object else {}
+        try:
+            rows.append(row_of({**around, **named, **(element if is_object else {})}, fields))
+        except Misfit as misfit:
+            raise misfit.within(f"{place}[{number}]") from None
+    return rows
+
+
+def _check_rows(found: Sequence[Any]) -> None:
+    if len(found) > ROWS_MAX:
+        raise Misfit(f"{len(found)} rows, of which at most {ROWS_MAX} are read from one payload")
+
+
+def text_document(payload: bytes) -> dict[str, str]:
+    """A payload that is text."""
+    try:
+        return {"value": payload.decode("utf-8")}
+    except UnicodeDecodeError:
+        raise Misfit(NOT_UTF8) from None
+
+
+def payload_reader(table: TypedTable) -> PayloadReader:
+    """The reader of a table's payloads. LakeError if its files cannot be used, or a package is missing."""
+    _need_library(table)
+    schema = table.values()
+    try:
+        decoder = _decoder(table, schema)
+    except LakeError as error:
+        raise LakeError(f"the table {table.name}: {error}") from None
+    return PayloadReader(schema, decoder, table.has_many_rows, table.explode)
+
+
+def _decoder(table: TypedTable, schema: pa.Schema) -> Callable[[], Decoder]:
+    match table.format:
+        case "json":
+            return partial(json_documents, "decimal" in spark_sql(pa.struct(schema)))
+        case "cbor":
+            return cbor_documents
+        case "msgpack":
+            return msgpack_documents
+        case "avro":
+            return partial(avro_documents, read_schemas(Path(table.schema_file)))
+        case "protobuf":
+            return partial(protobuf_documents, read_descriptors(Path(table.schema_file), table.message), table.message)
+        case "csv":
+            return partial(csv_documents, schema)
+        case "text":
+            return lambda: text_document
+        case _:
+            return lambda: number_document
+
+
+def _need_library(table: TypedTable) -> None:
+    """LakeError unless the package that reads the format is installed."""
+    package = _LIBRARIES.get(table.format)
+    try:
+        if package is not None:
+            import_module(package)
+    except ModuleNotFoundError:
+        raise LakeError(
+            f"the table {table.name}: the format {table.format} needs {package}, which is not installed: "
+            "pip install 'embermq[formats]'"
+        ) from None
