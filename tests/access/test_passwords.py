@@ -1,5 +1,6 @@
 """The password file: its format, and that only its owner can read it."""
 
+import os
 from base64 import b64encode
 from pathlib import Path
 
@@ -20,6 +21,17 @@ def password_file(tmp_path: Path) -> Path:
     path = tmp_path / "passwords"
     write_password(path, "alice", b"wonder land")
     return path
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_root_changes_the_file_of_a_service_and_leaves_it_to_the_service(password_file: Path) -> None:
+    os.chown(password_file.parent, 1234, 1235)
+    new_file = password_file.with_name("new")
+    write_password(new_file, "alice", b"wonder land")
+    os.chown(password_file, 1236, 1237)
+    write_password(password_file, "bob", b"can we fix it")
+    found = [(path.stat().st_uid, path.stat().st_gid) for path in (new_file, password_file)]
+    assert found == [(1234, 1235), (1236, 1237)]
 
 
 def test_the_password_file_is_private_and_keeps_its_comments(password_file: Path) -> None:

@@ -256,11 +256,17 @@ def _is_user(line: str, user_name: str) -> bool:
 
 
 def replace_private(path: Path, text: str) -> None:
-    """Replace a file in one step by one that only its owner can read."""
+    """Replace a file in one step by one that only its owner can read.
+
+    The owner stays, and of a new file it is that of the directory: root changes files that a service has to read.
+    """
     new_path = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
+            if os.geteuid() == 0:
+                owner = (path if path.exists() else path.parent).stat()
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
