@@ -7,7 +7,6 @@ An answer is written in ASCII: other characters, which a client may have chosen 
 import json
 import re
 import time
-from base64 import b64encode
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -174,14 +173,6 @@ def now_us() -> int:
 def shown_instant(instant_us: int) -> str | None:
     """An instant in an answer; None for 0, which stands for none."""
     return utc_text(instant_us) if instant_us else None
-
-
-def shown_bytes(name: str, value: bytes) -> dict[str, str]:
-    """Bytes as text if they are UTF-8, otherwise as base64 under a name that says so."""
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": b64encode(value).decode()}
 
 
 def json_text(value: Any) -> str:

@@ -44,7 +44,6 @@ class HttpListener:
 
     __slots__ = (
         "_address_connections_max",
-        "_application",
         "_bodies_bytes",
         "_bodies_bytes_max",
         "_connections",
@@ -67,7 +66,6 @@ class HttpListener:
     ) -> None:
         """`head_timeout_s`: how long a client that has not logged in may take for the head of a request."""
         self._service: Final = service
-        self._application: Final = application
         self._bodies_bytes = 0
         self._bodies_bytes_max: Final = bodies_bytes_max
         self._connections: Final[dict[Placed, None]] = {}
