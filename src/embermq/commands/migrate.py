@@ -1,4 +1,4 @@
-"""`ember migrate`: from Mosquitto's settings to ours.
+"""`ember migrate`: from Mosquitto's settings to ours; its database is moved by `migrate_database`.
 
 Owns: which files are written, and what is said about them.
 Never: what an option becomes (`embermq.mosquitto`).
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from embermq.commands.options import config_option, directory_option
 from embermq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,22 +18,46 @@ if TYPE_CHECKING:
 
 
 def migrate(
-    file: Annotated[Path, typer.Argument(help="Mosquitto's settings file, mosquitto.conf.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The settings file to write.")] = Path("ember.toml"),
+    file: Annotated[Path, typer.Argument(help="mosquitto.conf or mosquitto.db.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", show_default="ember.toml", help="The settings file to write.")
+    ] = None,
+    data: Annotated[
+        Path | None, directory_option("--data", "The data directory to make from mosquitto.db.", "ember-data")
+    ] = None,
+    config: Annotated[Path | None, config_option("The settings of the server that mosquitto.db is for.")] = None,
 ) -> None:
-    """Write ember.toml, users and rights from a mosquitto.conf, and list what has no counterpart.
+    """Move from Mosquitto: settings, users and rights from mosquitto.conf, or what mosquitto.db has.
 
-    Nothing is overwritten, and Mosquitto's files stay as they are. The password file and the access list are written
-    beside ember.toml. Exits with 1 if something has no counterpart.
+    From mosquitto.conf, ember.toml is written with users and access list beside it, and what has no counterpart is
+    listed. From mosquitto.db of a stopped Mosquitto, a new data directory is made, with retained messages, sessions
+    and their queues. Nothing is overwritten, and Mosquitto's files stay as they are. Exits with 1 if something is not
+    moved.
     """
+    from embermq.mosquitto.database import is_database
+
+    if not is_database(file):
+        if data is not None:
+            raise ConfigError(f"--data is for a mosquitto.db, and {file} is none")
+        _migrate_settings(file, (output or Path("ember.toml")).absolute())
+        return
+    from embermq.commands.migrate_database import migrate_database
+
+    if output is not None:
+        raise ConfigError(f"--output is for a mosquitto.conf, and {file} is a mosquitto.db")
+    migrate_database(file, data, config)
+
+
+def _migrate_settings(file: Path, output: Path) -> None:
     from embermq.mosquitto.migration import migrate as made_of
 
-    output = output.absolute()
     made = made_of(file, output.parent)
     _write(output, made)
     print(f"{output.name}: {', '.join(made.report.moved)}")
     problem = _problem(output)
     _say(made, problem)
+    if made.database is not None:
+        print(f"When Mosquitto is stopped: ember migrate {made.database} --config {output}")
     if made.report.unmoved or problem:
         raise typer.Exit(1)
 

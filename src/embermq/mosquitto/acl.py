@@ -10,8 +10,8 @@ Owns: what a line `topic`, `pattern` or `user` becomes, and where the two differ
     deny                         deny read,write,retain
 
 A `deny` is stronger than any grant in both, with one difference: in Mosquitto a grant by `topic` is stronger than a
-`pattern deny`. Such a pair is reported; here the denial wins. A `pattern deny` with %u does not concern clients without a
-user name there, and does here.
+`pattern deny`. Such a pair is reported; here the denial wins. A `pattern deny` with %u does not concern clients without
+a user name there, and does here.
 """
 
 from dataclasses import dataclass
@@ -121,8 +121,8 @@ def _differences(lines: list[_Line], users: frozenset[str]) -> list[str]:
             continue
         if "%u" in denial.topic_filter:
             found.append(
-                f"{denial.place}: 'pattern deny {denial.topic_filter}' is stronger here for clients without a user name:"
-                " it takes everything from the level with %u on"
+                f"{denial.place}: 'pattern deny {denial.topic_filter}' is stronger here for clients without a user"
+                " name: it takes everything from the level with %u on"
             )
         for grant in grants:
             if intersection(denial.widest(), grant.topic_filter) is not None:
