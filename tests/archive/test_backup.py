@@ -1,6 +1,7 @@
 """A backup: what each one adds, that it is whole while the server runs, and that it can be restored."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,13 @@ from embermq.archive.backup import BackedUp, back_up
 from embermq.archive.errors import ArchiveError
 from embermq.archive.restore import restore
 from embermq.store.log.checkpoint import Checkpoint, checkpoint_offsets
+from embermq.store.log.errors import LogCorrupt
 from embermq.store.log.identity import FILE
 from embermq.store.log.reader import LogReader
+from embermq.store.log.recovery import WAY_ON
 from embermq.store.log.verify import verify
 from support.archives import KEPT, engine_with, publish, publish_slowly
+from support.log_samples import block_positions, flipped, segment_files
 from support.trimmed_log import SETTINGS, STEP_US, everything, fill_trimmed
 
 
@@ -115,3 +119,30 @@ def test_what_cannot_be_backed_up_is_said(tmp_path: Path) -> None:
     (other / "log" / FILE).unlink()
     with pytest.raises(ArchiveError, match="start its server once"):
         back_up(other / "log", place)
+
+
+@pytest.mark.parametrize("is_added", [False, True])
+def test_what_is_before_damage_can_be_backed_up_and_gone_on_with(tmp_path: Path, is_added: bool) -> None:
+    settings = replace(KEPT, segment_bytes=1 << 20)
+    data, place = tmp_path / "data", str(tmp_path / "backup")
+    engine = engine_with(data, str(tmp_path / "archive"), settings)
+    publish(engine, 5)
+    if is_added:
+        back_up(data / "log", place)
+    publish(engine, 15)
+    engine.store.close()
+    written = payloads(data / "log")
+    segment = segment_files(data / "log")[0]
+    position, _ = list(block_positions(data / "log"))[10]
+    segment.write_bytes(flipped(segment.read_bytes(), position + 100))
+    with pytest.raises(LogCorrupt, match=f"position {position}: .*; {place} has the records before it"):
+        back_up(data / "log", place)
+    with pytest.raises(LogCorrupt, match=f"position {position}: .*; {WAY_ON}"):
+        engine_with(data, str(tmp_path / "archive"))
+    restored = restore(place, tmp_path / "new", KEPT)
+    assert payloads(tmp_path / "new" / "log") == written[: 4 * 10]
+    assert restored.lost_from == 4 * 10 + 1
+    engine = engine_with(tmp_path / "new", str(tmp_path / "other"))
+    publish(engine, 1)
+    engine.store.close()
+    assert back_up(tmp_path / "new" / "log", place).records == 4

@@ -5,6 +5,7 @@ Never: anything that the server waits for. The uploader copies closed segments, 
 one, as far as it is durable.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,11 @@ from embermq.archive.errors import ArchiveError
 from embermq.archive.objects import Objects
 from embermq.archive.writer import ArchiveWriter
 from embermq.store.log.checkpoint import checkpoints
+from embermq.store.log.entries import Entries
+from embermq.store.log.errors import LogCorrupt
 from embermq.store.log.identity import read_identity
 from embermq.store.log.reader import LogReader
+from embermq.store.segment import Segment
 
 Progress = Callable[[int, int], None]
 """Is told how many bytes were copied, of how many."""
@@ -38,7 +42,8 @@ class BackedUp:
 def back_up(directory: Path, address: str, progress: Progress | None = None) -> BackedUp:
     """Copy what the log in a directory has, and the place does not have yet, up to the last durable record.
 
-    ArchiveError if the place has another log, or cannot be written to.
+    ArchiveError if the place has another log, or cannot be written to; LogCorrupt if the log is damaged: then what is
+    before the damage is copied.
     """
     identity = read_identity(directory)
     if identity is None:
@@ -57,7 +62,14 @@ def back_up(directory: Path, address: str, progress: Progress | None = None) -> 
                 writer.upload_checkpoint(checkpoint)
         for segment in segments:
             entries = reader.entries(segment.first_offset, segment.blocks)
-            added = writer.upload_segment(segment, entries.part(entries.blocks_before_offset(end), len(entries)))
+            wanted = entries.part(entries.blocks_before_offset(end), len(entries))
+            try:
+                added = writer.upload_segment(segment, wanted)
+            except LogCorrupt as damage:
+                _copy_before(writer, segment, wanted, damage.position)
+                raise LogCorrupt(
+                    damage.file, damage.position, f"{damage.detail}; {address} has the records before it"
+                ) from None
             records += added.next_offset - added.first_offset
             copied += added.size_bytes
             if progress is not None:
@@ -68,3 +80,19 @@ def back_up(directory: Path, address: str, progress: Progress | None = None) -> 
     if not whole:
         return BackedUp(0, 0, 1, 1, 0)
     return BackedUp(records, copied, whole[0].first_offset, whole[-1].next_offset, whole[-1].last_timestamp_us)
+
+
+def _copy_before(writer: ArchiveWriter, segment: Segment, entries: Entries, position: int) -> None:
+    """Copy the blocks of a segment that lie before a damaged one, which is of one of the entries too."""
+    good = entries.part(0, bisect_right(range(len(entries)), position, key=entries.end))
+    if len(good):
+        begun = Segment(
+            segment.path,
+            segment.first_offset,
+            good.next_offset(),
+            segment.blocks - len(entries) + len(good),
+            good.end(),
+            segment.first_timestamp_us,
+            entries.first_timestamp_us(len(good)),  # nothing is between the two
+        )
+        writer.upload_segment(begun, good)

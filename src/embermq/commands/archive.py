@@ -131,7 +131,7 @@ def restore_directory(source: str, data: Path | None, config: Path | None) -> No
         f" {size_text(done.size_bytes)}) into {settings.store.directory}"
     )
     last = utc_text(done.last_timestamp_us)
-    print(f"the first lost offset is {done.lost_from}: what was recorded after {last} is lost with the old machine")
+    print(f"the first lost offset is {done.lost_from}: what was recorded after {last} is lost")
     print(f"the log goes on at offset {done.goes_on_at}, as generation {done.generation}")
 
 

@@ -27,6 +27,8 @@ from embermq.store.log.segments import (
 )
 from embermq.store.segment import SEGMENT_HEADER_BYTES, Segment
 
+WAY_ON: Final = "to go on with what is before it, use `ember backup PLACE` and `ember restore PLACE --data NEW`"
+
 _logger: Final = logging.getLogger("embermq.store")
 
 
@@ -45,7 +47,10 @@ def recover(directory: Path, check_bytes: int) -> list[Segment]:
     segments: list[Segment] = []
     following: int | None = None
     for first_offset in reversed(offsets):
-        segment = _recover_segment(directory, first_offset, following, check_bytes)
+        try:
+            segment = _recover_segment(directory, first_offset, following, check_bytes)
+        except LogCorrupt as damage:
+            raise LogCorrupt(damage.file, damage.position, f"{damage.detail}; {WAY_ON}") from None
         check_bytes = max(0, check_bytes - segment.file_bytes)
         segments.append(segment)
         following = end_before(lost, first_offset)
