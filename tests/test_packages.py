@@ -147,8 +147,11 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("http",),
     "asyncio": ("transport", "http", ""),
     "uvloop": ("",),
-    "socket": ("transport", "client", "http", "history", "mosquitto", "spark", ""),
-    "time": ("transport", "http", "store", "archive", "cluster", "history", "lake", "spark", "sql", ""),
+    "jwt": ("access.sources",),
+    "socket": ("transport", "access.sources", "client", "http", "history", "mosquitto", "spark", ""),
+    "time": (
+        *("transport", "access.sources", "http", "store", "archive", "cluster", "history", "lake", "spark", "sql", ""),
+    ),
     "random": ("transport", ""),
 }
 

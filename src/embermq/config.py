@@ -195,7 +195,8 @@ def _check_together(settings: Settings) -> None:
     if settings.sn.profile == "2.0" and settings.sn.sessionless_profile == "2.0-w":
         raise ConfigError('sn.sessionless_profile is "2.0-w", which sn.profile = "2.0" does not include')
     _check_http(settings)
-    named = access.password_file is not None or access.certificate_as_user
+    _check_access(settings)
+    named = access.has_users() or access.certificate_as_user
     if not named and not listeners.each and not settings.anonymous_allowed():
         raise ConfigError(
             "access.allow_anonymous is false: expected access.password_file or access.certificate_as_user, or"
@@ -206,11 +207,24 @@ def _check_together(settings: Settings) -> None:
         )
 
 
+def _check_access(settings: Settings) -> None:
+    access = settings.access
+    if not access.jwt_keys:
+        for key in ("jwt_issuer", "jwt_audience", "jwt_rights_claim"):
+            if getattr(access, key):
+                raise ConfigError(f"access.{key} does nothing: set access.jwt_keys, what tokens are verified with")
+    if access.jwt_rights_claim and access.acl_file is None:
+        raise ConfigError(
+            "access.jwt_rights_claim needs access.acl_file, which may have no rule: without it every client may do"
+            " everything"
+        )
+
+
 def _check_http(settings: Settings) -> None:
     http, access = settings.http, settings.access
     if http.port is None:
         return
-    users = access.password_file is not None and (http.viewers or http.operators)
+    users = access.has_users() and (http.viewers or http.operators)
     if http.token_file is None and not users:
         raise ConfigError(
             "http.port needs http.token_file (`ember token` makes one), or access.password_file with http.viewers or"

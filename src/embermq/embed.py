@@ -142,7 +142,7 @@ class Broker:
             http=HttpOptions(
                 **settings.http.model_dump(exclude={"lake"}),
                 lake=settings.lake_directory(),
-                has_users=settings.access.password_file is not None,
+                has_users=settings.access.has_users(),
                 alerts=tuple(alert.rule() for alert in settings.server.alerts),
             ),
         )

@@ -8,6 +8,7 @@ EXTRA_OF: Final = {
     "delta": "spark",
     "deltalake": "sql",
     "duckdb": "sql",
+    "jwt": "jwt",
     "numpy": "sql",
     "pyarrow": "sql",
     "pyspark": "spark",

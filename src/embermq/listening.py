@@ -16,7 +16,8 @@ from embermq.transport.sockets.addresses import is_loopback
 if TYPE_CHECKING:
     from embermq.access.access_files import AccessFiles
     from embermq.access.file_access import FileAccess
-    from embermq.settings import OneListener, Settings
+    from embermq.access.source import Source
+    from embermq.settings import AccessSettings, OneListener, Settings
 
 
 @final
@@ -29,7 +30,7 @@ class Rules:
         self._own: Final[dict[str, FileAccess]] = {}
         self.files: AccessFiles | None = None
         access = settings.access
-        named = access.password_file is not None or access.acl_file is not None or access.certificate_as_user
+        named = access.has_users() or access.acl_file is not None or access.certificate_as_user
         if not named and not settings.listeners.each:
             self.access: Access = AllowAll()
             return
@@ -49,6 +50,7 @@ class Rules:
             certificate_as_user=settings.access.certificate_as_user,
             reserved=scopes,
             is_narrowing=settings.access.wildcards == "narrow",
+            sources=_sources(settings.access, scopes),
         )
         for listener in settings.listeners.each:
             if listener.has_own_users():
@@ -97,6 +99,35 @@ class Rules:
         return AtListener(self._server, allow_anonymous, self._takes_certificates(listener))
 
 
+def _sources(access: "AccessSettings", scopes: list[str]) -> "list[Source]":
+    """The users of the server beside those of its password file."""
+    reserved = [f"{scope}:" for scope in scopes]
+    found: list[Source] = []
+    if access.jwt_keys:
+        from embermq.access.sources.json_web_tokens import TokenRules, TokenSource
+        from embermq.access.sources.token_keys import FileKeys, UrlKeys
+
+        names = access.jwt_algorithms
+        path = _key_file(access)
+        url = access.jwt_keys
+        keys = UrlKeys(url, names, access.jwt_refresh_s) if path is None else FileKeys(path, names)
+        rules = TokenRules(
+            algorithms=names,
+            issuer=access.jwt_issuer,
+            audience=access.jwt_audience,
+            user_claim=access.jwt_user_claim,
+            rights_claim=access.jwt_rights_claim,
+            leeway_s=access.jwt_leeway_s,
+        )
+        found.append(TokenSource(keys, rules, reserved))
+    return found
+
+
+def _key_file(access: "AccessSettings") -> Path | None:
+    is_url = access.jwt_keys.startswith(("http://", "https://"))
+    return None if is_url or not access.jwt_keys else Path(access.jwt_keys)
+
+
 def listener_of(one: "OneListener", settings: "Settings", rules: Rules) -> Listener:
     """A listener that does not listen yet."""
     own_limits = one.limits.model_dump(exclude_none=True)
@@ -133,6 +164,7 @@ def files_of(settings: "Settings") -> dict[str, tuple[Path | None, ...]]:
     return {
         "users": (settings.access.password_file, *(each.password_file for each in every)),
         "rights": (settings.access.acl_file, *(each.acl_file for each in every)),
+        "keys": (_key_file(settings.access),),
         "tokens": (settings.http.token_file,),
         "certificate": (*pair, *(each.certificate for each in tls), *(each.key for each in tls)),
     }

@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass
 from ipaddress import IPv4Address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -116,6 +117,24 @@ def _network(text: str) -> str:
         raise ValueError("expected an address or a network, such as 10.0.0.7 or 10.1.0.0/16") from None
 
 
+def _secure_url(text: str) -> str:
+    """Why a URL cannot be asked about users; empty if it can. Over plain HTTP anybody on the way could answer."""
+    problem = wrong_webhook(text)
+    if problem:
+        return problem.replace("https://alerts.example.com/hook", "https://auth.example.com/mqtt")
+    parts = urlsplit(text)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        return "expected a URL that begins with https://, or one of this machine"
+    return ""
+
+
+def _source_of_keys(text: str) -> str:
+    problem = _secure_url(text) if text.startswith(("http://", "https://")) else ""
+    if problem:
+        raise ValueError(problem)
+    return text
+
+
 def _directory(value: object) -> object:
     if value == "":  # `Path` takes it for the current directory; it is rather a variable that was not set
         raise ValueError("expected a directory")
@@ -135,6 +154,9 @@ TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
 Network = Annotated[str, AfterValidator(_network)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 UnixMode = Annotated[str, Field(pattern="^0?[0-7]{3}$")]
+JwtAlgorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"
+]
 WsPath = Annotated[str, Field(pattern="^/")]
 
 
@@ -352,6 +374,29 @@ class AccessSettings(Section):
     wildcards: Literal["refuse", "narrow"] = "refuse"
     certificate_as_user: bool = False
     allow_anonymous: bool | None = None
+    jwt_keys: Annotated[str, AfterValidator(_source_of_keys)] = ""
+    jwt_algorithms: Annotated[tuple[JwtAlgorithm, ...], Field(min_length=1)] = ("RS256",)
+    jwt_issuer: str = ""
+    jwt_audience: str = ""
+    jwt_user_claim: Annotated[str, Field(min_length=1)] = "sub"
+    jwt_rights_claim: str = ""
+    jwt_leeway_s: Annotated[int, Field(ge=0, le=600)] = 10
+    jwt_refresh_s: Annotated[int, Field(ge=10, le=DAY_S)] = 300
+
+    @field_validator("jwt_algorithms")
+    @classmethod
+    def _of_one_kind(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len({name.startswith("HS") for name in value}) > 1:
+            raise ValueError("expected algorithms with public keys, or with a shared secret (HS...), not both")
+        return value
+
+    def has_sources(self) -> bool:
+        """Whether there are users that neither the password file nor a certificate names."""
+        return bool(self.jwt_keys)
+
+    def has_users(self) -> bool:
+        """Whether clients can log in with a user name or a token."""
+        return self.password_file is not None or self.has_sources()
 
 
 class Mqtt5Section(Section):
@@ -529,7 +574,7 @@ class Settings(BaseSettings):
         asked = self.access.allow_anonymous
         if asked is not None:
             return asked
-        named = self.access.password_file is not None or self.access.certificate_as_user
+        named = self.access.has_users() or self.access.certificate_as_user
         return not named and (
             self.listeners.only_this_machine() if self.sn.port is None else is_loopback(self.listeners.host)
         )
@@ -546,8 +591,11 @@ class Settings(BaseSettings):
         """Whether clients can say who they are at this listener."""
         if listener.certificate_as_user or listener.password_file is not None:
             return True
-        return self.access.password_file is not None or (
-            self.access.certificate_as_user and listener.certificate_as_user is not False
+        has_sources = self.access.has_sources() and not listener.has_own_users()
+        return (
+            self.access.password_file is not None
+            or has_sources
+            or (self.access.certificate_as_user and listener.certificate_as_user is not False)
         )
 
 

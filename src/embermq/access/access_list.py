@@ -77,7 +77,7 @@ class _Sections:
                 raise ConfigError(f"{where}: expected 'member USER' in a section 'group NAME'")
             self._members.setdefault(rest, {})[self._group] = None
         else:
-            self._current.append(_parse_line(word, rest, where, line))
+            self._current.append(parse_rule(line, where))
 
     def _begin(self, section: list[Grant], group: str = "") -> None:
         self._current = section
@@ -88,8 +88,10 @@ class _Sections:
         return {user: [self.groups[name] for name in names] for user, names in self._members.items()}
 
 
-def _parse_line(word: str, rest: str, where: str, line: str) -> Grant:
-    """A grant or a denial."""
+def parse_rule(line: str, where: str) -> Grant:
+    """A grant or a denial: a line of a section."""
+    word, _, rest = line.partition(" ")
+    rest = rest.strip()
     if word == "see":
         if rest != "all":
             raise ConfigError(f"{where}: expected 'see all'; single topics are granted by 'read'")

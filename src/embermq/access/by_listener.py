@@ -8,11 +8,12 @@ in whether it accepts anonymous clients and certificates (`AtListener`). The use
 whatever their names are: they are called `listener:name`, also in the store, so nothing mixes them up after a restart.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final, final
 
 from embermq.access.file_access import FileAccess
-from embermq.broker.access import Access, Exchange, Identity, Rights
+from embermq.broker.access import Access, Exchange, Identity, Lane, Rights
 
 
 @final
@@ -37,6 +38,9 @@ class AtListener(Access):
     def begin_exchange(self, method: str, client_id: str, certificate_name: str | None) -> Exchange:
         used = certificate_name if self._certificate_as_user else None
         return self._shared.exchange_of(method, client_id, used)
+
+    def lane_of(self, queue: str) -> Lane | None:
+        return self._shared.lane_of(queue)
 
     def revision(self) -> int:
         return self._shared.revision()
@@ -101,6 +105,15 @@ class AllListeners(Access):
         if self.access_list is None:
             return []
         return self.access_list.deciding_lines(identity.user_name, identity.client_id, rights, topic_filter)
+
+    def lane_of(self, queue: str) -> Lane | None:
+        return self._server.lane_of(queue)
+
+    def counts(self) -> dict[str, int]:
+        found: Counter[str] = Counter(self._server.counts())
+        for each in self._own.values():
+            found.update(each.counts())
+        return dict(found)
 
     def revision(self) -> int:
         return self._server.revision()

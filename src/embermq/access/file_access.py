@@ -1,7 +1,7 @@
 """Users and rights from files: the `Access` of a server with a password file, certificates or an access list.
 
-Owns: who a client is, by password, certificate or SCRAM, and both files read again together; a better hash in the place
-of one that Mosquitto or other parameters made, when its user has logged in.
+Owns: who a client is, by password, certificate, SCRAM or another source, and all files read again together; a better
+hash in the place of one that Mosquitto or other parameters made, when its user has logged in.
 Never: a secret in a log line or an error. A reload that fails changes nothing.
 """
 
@@ -10,9 +10,11 @@ import hmac
 import logging
 import os
 import stat
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final, final
+from threading import Lock
+from typing import Final, NamedTuple, final
 
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error
@@ -32,7 +34,8 @@ from embermq.access.passwords import (
     replace_hash,
 )
 from embermq.access.scram_exchange import PasswordFileExchange
-from embermq.broker.access import READ, RETAIN, SEE_ALL, WRITE, Access, AccessList, Exchange, Grant, Identity
+from embermq.access.source import Source
+from embermq.broker.access import READ, RETAIN, SEE_ALL, WRITE, Access, AccessList, Exchange, Grant, Identity, Lane
 from embermq.errors import ConfigError
 from embermq.protocol.errors import Refused
 from embermq.protocol.reasons import ReasonCode
@@ -44,6 +47,14 @@ def _everything(prefix: str) -> AccessList:
     rights = READ | WRITE | RETAIN
     grants = [Grant(rights, ["#"], []), Grant(rights, ["$SYS/#"], []), Grant(SEE_ALL, ["#"], [])]
     return AccessList(grants, [], {}, prefix=prefix)
+
+
+class ReadFiles(NamedTuple):
+    """What a reload has read; calling all of `sources` puts what they have read in force."""
+
+    passwords: PasswordFile
+    access_list: AccessList
+    sources: list[Callable[[], None]]
 
 
 @final
@@ -60,12 +71,14 @@ class FileAccess(Access):
         scope: str = "",
         reserved: Collection[str] = (),
         is_narrowing: bool = False,
+        sources: Sequence[Source] = (),
         hasher: PasswordHasher = HASHER,
     ) -> None:
         """`scope`: the listener whose users these are; they are called `scope:name`. `reserved`: the scopes of others,
-        with which no name here may begin. `is_narrowing`: as of `AccessList`.
+        with which no name here may begin. `is_narrowing`: as of `AccessList`. `sources`: of users that are not in the
+        password file; the first that takes what a client has sent decides.
         """
-        super().__init__(slow=password_file is not None, unrestricted=acl_file is None)
+        super().__init__(slow=password_file is not None or bool(sources), unrestricted=acl_file is None)
         self._password_file: Final = password_file
         self._acl_file: Final = acl_file
         self._allow_anonymous: Final = allow_anonymous
@@ -76,6 +89,9 @@ class FileAccess(Access):
         self._is_narrowing: Final = is_narrowing
         self._access_list = AccessList([], [], {})
         self._hasher: Final = hasher
+        self._sources: Final = tuple(sources)
+        self._failed: Final[Counter[str]] = Counter()  # log-ins, by source
+        self._counting: Final = Lock()
         # The last correct password of each user, as a keyed digest: many clients that reconnect after an outage need
         # not wait for argon2. The key exists only in this process.
         self._proven: dict[str, bytes] = {}
@@ -102,8 +118,8 @@ class FileAccess(Access):
     def revision(self) -> int:
         return self._revision
 
-    def read(self) -> tuple[PasswordFile, AccessList]:
-        """Both files as they are now; raises a `ConfigError`."""
+    def read(self) -> ReadFiles:
+        """All files as they are now; raises a `ConfigError`."""
         passwords = self._passwords
         access_list = self._access_list
         if self._password_file is not None:
@@ -117,17 +133,19 @@ class FileAccess(Access):
         if self._acl_file is not None:
             text = read_text(self._acl_file, "access.acl_file")
             access_list = parse_access_list(text, str(self._acl_file), self._prefix, self._is_narrowing)
-        return passwords, access_list
+        return ReadFiles(passwords, access_list, [source.read() for source in self._sources])
 
     def _not_reserved(self, user_name: str) -> str:
         listener = user_name.partition(":")[0]
         return f"user {user_name!r}: expected another name, the users of listener {listener} are called {listener}:NAME"
 
-    def use(self, read: tuple[PasswordFile, AccessList]) -> set[str]:
+    def use(self, read: ReadFiles) -> set[str]:
         """Decide by what was read from now on. Returns the users that are gone or have other credentials."""
         before = self._passwords.users
         self._proven = {}
-        self._passwords, self._access_list = read
+        self._passwords, self._access_list = read.passwords, read.access_list
+        for use in read.sources:
+            use()
         self.access_list = None if self.unrestricted else self._access_list
         self._revision += 1
         now = self._passwords.users
@@ -148,6 +166,41 @@ class FileAccess(Access):
         allow_anonymous: bool,
     ) -> Identity:
         """As `authenticate`. A `certificate_name` is the user name, if it is given."""
+        source = None if certificate_name else self._source_of(user_name, password)
+        try:
+            if source is not None and password is not None:
+                return source.identify(client_id, user_name, password)
+            return self._own_identity(client_id, user_name, password, certificate_name, allow_anonymous)
+        except Refused:
+            by_file = "certificate" if certificate_name else "anonymous" if user_name is None else "password"
+            self._count_failed(source.lane.name if source is not None else by_file)
+            raise
+
+    def _source_of(self, user_name: str | None, password: bytes | None) -> Source | None:
+        """Who decides about a client without a certificate; None: the password file."""
+        if not self._sources or password is None or user_name in self._passwords.users:
+            return None
+        return next((source for source in self._sources if source.takes(user_name, password)), None)
+
+    def _count_failed(self, name: str) -> None:
+        with self._counting:  # threads fail too
+            self._failed[name] += 1
+
+    def counts(self) -> dict[str, int]:
+        found = {f"logins/failed/{name}": count for name, count in list(self._failed.items())}
+        for source in self._sources:
+            found |= source.counts()
+        return found
+
+    def _own_identity(
+        self,
+        client_id: str,
+        user_name: str | None,
+        password: bytes | None,
+        certificate_name: str | None,
+        allow_anonymous: bool,
+    ) -> Identity:
+        """By the password file, or a certificate."""
         if certificate_name:
             if certificate_name.startswith(self._reserved):
                 raise Refused(self._not_reserved(certificate_name), ReasonCode.NOT_AUTHORIZED)
@@ -155,6 +208,8 @@ class FileAccess(Access):
         if self._password_file is not None and user_name is not None:
             self._check_password(user_name, password)
             return Identity(self._prefix + user_name, client_id)
+        if self._sources and (user_name is not None or password is not None):
+            raise Refused("neither a user name nor a token that is known", ReasonCode.BAD_USER_NAME_OR_PASSWORD)
         if allow_anonymous:
             # Without a password file a user name is only a claim: the client has the rights of an anonymous one.
             return Identity(self._prefix, client_id)
@@ -165,11 +220,20 @@ class FileAccess(Access):
 
     def queue_of(self, user_name: str | None, password: bytes | None, certificate_name: str | None) -> str | None:
         """As `queue_for`. A `certificate_name` is the user name, if it is given."""
-        if certificate_name or self._password_file is None or user_name is None or password is None:
+        if certificate_name or password is None:
+            return None
+        source = self._source_of(user_name, password)
+        if source is not None:
+            return f"{source.lane.name} {source.queue(user_name, password)}"
+        if self._password_file is None or user_name is None:
             return None
         if hmac.compare_digest(self._proven.get(user_name, b""), self._proof(password)):
             return None
         return f"user {user_name}" if user_name in self._passwords.users else ""
+
+    def lane_of(self, queue: str) -> Lane | None:
+        name = queue.partition(" ")[0]
+        return next((source.lane for source in self._sources if source.lane.name == name), None)
 
     def _proof(self, password: bytes) -> bytes:
         return hashlib.blake2b(password, key=self._proof_key).digest()

@@ -221,13 +221,13 @@ class AccessList:
             grants = grants + group
         return grants
 
-    def rights_of(self, user_name: str, client_id: str) -> Rights:
-        """What a client is granted; an empty user name is an anonymous client."""
+    def rights_of(self, user_name: str, client_id: str, own: list[Grant] | None = None) -> Rights:
+        """What a client is granted, here and by `own`; an empty user name is an anonymous client."""
         found = self._of(user_name)
         user_name = user_name.removeprefix(found._prefix)
         sees_all = False
         read, write, retain = Granted(), Granted(), Granted()
-        for grant in found._grants(user_name):
+        for grant in found._grants(user_name) + (own if own is not None else []):
             topic_filter = grant.topic_filter(user_name, client_id)
             if topic_filter is None:
                 continue
@@ -269,20 +269,26 @@ class AccessList:
 
 @final
 class Identity:
-    """Who a connection is. An empty user name is an anonymous client."""
+    """Who a connection is. An empty user name is an anonymous client.
 
-    __slots__ = ("user_name", "client_id", "_rights")
+    `grants`: what it has beside the access list, from a source of users. `expires_us`: when its log-in ends, in
+    microseconds since 1970; 0 is never.
+    """
 
-    def __init__(self, user_name: str, client_id: str) -> None:
+    __slots__ = ("user_name", "client_id", "expires_us", "_grants", "_rights")
+
+    def __init__(self, user_name: str, client_id: str, grants: list[Grant] | None = None, expires_us: int = 0) -> None:
         self.user_name: Final = user_name
         self.client_id: Final = client_id
+        self.expires_us: Final = expires_us
+        self._grants: Final[list[Grant]] = grants if grants is not None else []
         self._rights: Rights | None = None
 
     def rights(self, access_list: AccessList) -> Rights:
         """What the list grants to this client: worked out once, and again when another list is in force."""
         rights = self._rights
         if rights is None or rights.access_list is not access_list:
-            rights = access_list.rights_of(self.user_name, self.client_id)
+            rights = access_list.rights_of(self.user_name, self.client_id, self._grants)
             self._rights = rights
         return rights
 
@@ -402,6 +408,17 @@ class Exchange(ABC):
         return answer
 
 
+@final
+class Lane:
+    """Threads of their own for checks that wait for something, so that these delay no others."""
+
+    __slots__ = ("name", "threads")
+
+    def __init__(self, name: str, threads: int) -> None:
+        self.name: Final = name
+        self.threads: Final = threads
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Access(ABC):
     """What a server decides. `authenticate` is asked once for each CONNECT, `may_publish` and `may_subscribe` for each
@@ -508,6 +525,14 @@ class Access(ABC):
     def may_take_over(self, identity: Identity, user_name: str) -> bool:
         """Whether a client may take over the session of a client with this user name, connected or not."""
         return identity.user_name == user_name
+
+    def lane_of(self, queue: str) -> "Lane | None":
+        """The threads on which the checks of a queue run; None: those that all others share."""
+        return None
+
+    def counts(self) -> dict[str, int]:
+        """What happened, by names below `$SYS/broker/`."""
+        return {}
 
     def revision(self) -> int:
         """Another number after each change of the users: an answer of `authenticate` from before is asked for again."""

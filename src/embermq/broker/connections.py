@@ -87,6 +87,7 @@ class Connections:
         self._assigned = 0
         self._connect_rates: Final = ClientBuckets(context.limits.client_connect_rate_max)
         self._keep_alives: Final = Deadlines(Session.keep_alive_due_ms)
+        self._logins: Final = Deadlines(Session.login_end_ms)
         self._expiries: Final = Deadlines(Session.expiry_due_ms)
 
     # -- begin -----------------------------------------------------------------------------------------------------
@@ -158,7 +159,8 @@ class Connections:
         session = self._session_for(client_id, older, connect, identity, expiry_s)
         session.connect(link, identity, protocol, address, self._clock.now_ms)
         keep_alive_s = self._limits.keep_alive_s(connect.keep_alive_s)
-        session.agree(connect, expiry_s, 0 if link.supervises_keep_alive else keep_alive_s * 1000)
+        login_due_ms = self._login_due_ms(identity)
+        session.agree(connect, expiry_s, 0 if link.supervises_keep_alive else keep_alive_s * 1000, login_due_ms)
         self._attach(session, link, connect)
         connack = Connack(
             older is not None,
@@ -172,6 +174,11 @@ class Connections:
             self._effects.add(ConnackEffect(self, session, link, connack))
         else:
             self.open(session, link, connack)
+
+    def _login_due_ms(self, identity: Identity) -> int:
+        if not identity.expires_us:
+            return 0
+        return max(1, self._clock.now_ms + (identity.expires_us - self._clock.now_us()) // 1000)
 
     def _can_go_on(self, connect: Connect) -> bool:
         """Whether a client needs nothing new of a store that fails. Where only the disk has reached its reserve, a
@@ -220,6 +227,7 @@ class Connections:
         self.replace_will(session, connect.will)
         link.attach(session, connect.maximum_packet_size)
         self._keep_alives.watch(session)
+        self._logins.watch(session)
         counters = self._counters
         counters.clients_connected += 1
         counters.clients_maximum = max(counters.clients_maximum, counters.clients_connected)
@@ -301,6 +309,7 @@ class Connections:
         """Forget a session and what it was owed."""
         session.end()
         self._keep_alives.forget(session)
+        self._logins.forget(session)
         self._expiries.forget(session)
         del self.sessions[session.client_id]
         self._subscriptions.remove_all(session)
@@ -315,6 +324,8 @@ class Connections:
         now_ms = self._clock.now_ms
         for session in self._keep_alives.expired(now_ms, EXPIRED_A_TICK):
             self.end(session, ReasonCode.KEEP_ALIVE_TIMEOUT, "keep-alive time-out", "keep-alive time-out")
+        for session in self._logins.expired(now_ms, EXPIRED_A_TICK):
+            self.end(session, ReasonCode.NOT_AUTHORIZED, "log-in expired", "its log-in has expired")
         for session in self._expiries.expired(now_ms, EXPIRED_A_TICK):
             self._counters.clients_expired += 1
             self.end_session(session)
@@ -322,5 +333,10 @@ class Connections:
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do at the latest; None while there is no deadline."""
-        moments = (self._keep_alives.next_ms(), self._expiries.next_ms(), self.wills.next_deadline_ms())
+        moments = (
+            self._keep_alives.next_ms(),
+            self._logins.next_ms(),
+            self._expiries.next_ms(),
+            self.wills.next_deadline_ms(),
+        )
         return min((moment for moment in moments if moment is not None), default=None)

@@ -127,6 +127,7 @@ class Session:
         "session_expiry_s",
         "asked_expiry_s",
         "keep_alive_ms",
+        "login_due_ms",
         "heard_ms",
         "lost_ms",
         "pending",
@@ -158,6 +159,7 @@ class Session:
         self.session_expiry_s = 0
         self.asked_expiry_s = 0  # by CONNECT; DISCONNECT may not give an expiry to a session that had none
         self.keep_alive_ms = 0
+        self.login_due_ms = 0  # when the log-in of its connection ends; 0 is never
         self.heard_ms = 0
         self.lost_ms = 0  # when the last connection ended; 0 while there is one
         self.pending = 0  # effects of this session that wait for a commit; later ones must not overtake them
@@ -179,8 +181,9 @@ class Session:
         self.lost_ms = 0
         self.opening = link
 
-    def agree(self, connect: Connect, expiry_s: int, keep_alive_ms: int) -> None:
-        """What a CONNECT asked for, and what it gets; a `keep_alive_ms` of 0 is none."""
+    def agree(self, connect: Connect, expiry_s: int, keep_alive_ms: int, login_due_ms: int) -> None:
+        """What a CONNECT asked for, and what it gets; a `keep_alive_ms` or `login_due_ms` of 0 is none."""
+        self.login_due_ms = login_due_ms
         self.asked_expiry_s = connect.session_expiry_s
         self.session_expiry_s = expiry_s
         self.keep_alive_ms = keep_alive_ms
@@ -295,6 +298,10 @@ class Session:
         if self.keep_alive_ms == 0 or self.connection() is None:
             return 0
         return self.heard_ms + self.keep_alive_ms + self.keep_alive_ms // 2
+
+    def login_end_ms(self) -> int:
+        """When the log-in of its connection ends; 0 for never."""
+        return self.login_due_ms if self.connection() is not None else 0
 
     def expiry_due_ms(self) -> int:
         """When the session ends if no client connects; 0 for never, or while it is connected."""

@@ -186,6 +186,7 @@ def start_up_lines(broker: "Broker", settings: "Settings") -> list[str]:
     access = settings.access
     users = [
         *([f"users of {access.password_file}"] if access.password_file is not None else []),
+        *([f"tokens by {access.jwt_keys}"] if access.jwt_keys else []),
         *(["client certificates"] if access.certificate_as_user else []),
         *(["anonymous clients"] if settings.anonymous_allowed() else []),
     ]

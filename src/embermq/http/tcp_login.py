@@ -142,10 +142,12 @@ class TcpLogin(Login):
             raise self._too_many_failures(key)
         if outcome is ReasonCode.SERVER_BUSY:
             raise HttpRefusal(503, "too many passwords wait to be checked, try again", {"Retry-After": "1"})
-        role = self._users.get(user_name)
-        if isinstance(outcome, ReasonCode) or role is None:
+        if isinstance(outcome, ReasonCode):
             raise self._failed(address, key, f"user {shown_name(user_name)}")
-        return Actor(user_name, role, address, outcome, user_name)
+        role = self._users.get(outcome.user_name)  # a token says who it is, whatever name is sent with it
+        if role is None:
+            raise self._failed(address, key, f"user {shown_name(outcome.user_name)}")
+        return Actor(outcome.user_name, role, address, outcome, outcome.user_name)
 
 
 def _is_link_to_page(request: web.Request) -> bool:

@@ -9,6 +9,7 @@ Rights are asked for each time: they may change while an answer is under way.
 
 from collections.abc import AsyncIterator, Callable
 from heapq import heappop, heappush
+from time import time_ns
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.access import Identity
@@ -51,7 +52,14 @@ class View:
         self._identity: Final = identity
 
     @property
+    def has_expired(self) -> bool:
+        """Whether the log-in of the caller has ended, while an answer is under way."""
+        return self._identity is not None and 0 < self._identity.expires_us <= time_ns() // 1000
+
+    @property
     def sees_all(self) -> bool:
+        if self.has_expired:
+            return False
         return self._identity is None or self._access.unrestricted or self._access.may_see_all(self._identity)
 
     @property
@@ -80,6 +88,8 @@ class View:
     def may_read(self, topic_filter: str) -> bool:
         """Whether all that a filter matches may be read; a topic name is a filter that matches itself."""
         identity = self._identity
+        if self.has_expired:
+            return False
         return identity is None or self.sees_all or self._access.may_subscribe(identity, topic_filter)
 
     def may_publish(self, topic_name: str, retain: bool = True) -> bool:

@@ -101,13 +101,8 @@ class Authenticator:
         self._threads: Final = threads
         self._waiting_max: Final = waiting_max
         self._queue_max: Final = queue_max
-        self._queues: Final[dict[str, deque[Check[Identity] | Check[ExchangeAnswer]]]] = {}
-        self._turns: Final[deque[str]] = deque()  # the queues, the next one first
-        self._running = 0
         self._name: Final = name
-        self._pool: ThreadPoolExecutor | None = None
-        self._waiting = 0
-        self._is_closed = False
+        self._lanes: Final[dict[str, Waiting]] = {}  # by the names of `Access.lane_of`; "" is that of all others
 
     def identity_now(self, connect: Connect, certificate_name: str | None) -> Identity | None:
         """Who a client is, where the rules answer quickly; raises `Refused`. None: ask with `authenticate`."""
@@ -200,7 +195,51 @@ class Authenticator:
         else:
             _answer_now(check)
 
-    def _wait(self, check: Check[Identity] | Check[ExchangeAnswer], name: str) -> None:
+    def _wait(self, check: Check[Identity] | Check[ExchangeAnswer], queue: str) -> None:
+        lane = self._access.lane_of(queue)
+        name = lane.name if lane is not None else ""
+        waiting = self._lanes.get(name)
+        if waiting is None:
+            threads = lane.threads if lane is not None else self._threads
+            waiting = self._lanes[name] = Waiting(
+                self._loop, self._begin_turn, threads, self._waiting_max, self._queue_max, f"{self._name}{name}"
+            )
+        waiting.add(check, queue)
+
+    def close(self) -> None:
+        """Drop the checks that have not begun; no answer comes any more."""
+        for waiting in self._lanes.values():
+            waiting.close()
+
+
+@final
+class Waiting:
+    """The checks that wait for the threads of one lane, in queues that take turns, and these threads."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        begin_turn: Callable[[], int],
+        threads: int,
+        waiting_max: int,
+        queue_max: int,
+        name: str,
+    ) -> None:
+        self._loop: Final = loop
+        self._begin_turn: Final = begin_turn
+        self._threads: Final = threads
+        self._waiting_max: Final = waiting_max
+        self._queue_max: Final = queue_max
+        self._name: Final = name
+        self._queues: Final[dict[str, deque[Check[Identity] | Check[ExchangeAnswer]]]] = {}
+        self._turns: Final[deque[str]] = deque()  # the queues, the next one first
+        self._running = 0
+        self._pool: ThreadPoolExecutor | None = None
+        self._waiting = 0
+        self._is_closed = False
+
+    def add(self, check: Check[Identity] | Check[ExchangeAnswer], name: str) -> None:
+        """Have a check wait in a queue, or refuse it if too many wait."""
         queue = self._queues.get(name)
         if self._waiting >= self._waiting_max or (queue is not None and len(queue) >= self._queue_max):
             check.refused(

@@ -90,6 +90,7 @@ class Server(PolledServer):
             limits.address_connections_max, limits.address_login_failures_max, shared_addresses
         )
         self.core.add_counts(self.addresses.counts)
+        self.core.add_counts(access.counts)
         self._authenticators: Final[dict[Access, Authenticator]] = {}  # by the access rules of listeners
         self.capacity: Final = Capacity(limits, self.core.counters, self.log.ends, used_bytes)
         self.handshakes: Final = Handshakes(self.log.closed)
