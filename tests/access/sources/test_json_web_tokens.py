@@ -26,7 +26,7 @@ from support.user_client import UserClient
 
 EC = Signer("ES256", "one")
 RSA = Signer("RS256")
-ISSUED = {"iss": "https://id.example", "aud": "mqtt"}
+ISSUED: dict[str, Any] = {"iss": "https://id.example", "aud": "mqtt"}
 
 
 def access_with(tmp_path: Path, keys: str = EC.pem, **more: Any) -> FileAccess:

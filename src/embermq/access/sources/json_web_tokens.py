@@ -80,7 +80,7 @@ class TokenSource(Source):
             algorithm, key_id = header.get("alg"), header.get("kid", "")
         except Exception:  # whatever a parser makes of the bytes of a peer
             raise _refused("it is no JSON Web Token") from None
-        if algorithm not in self._rules.algorithms or not isinstance(key_id, str):
+        if not isinstance(algorithm, str) or algorithm not in self._rules.algorithms or not isinstance(key_id, str):
             raise _refused("its algorithm is not one of access.jwt_algorithms")
         return algorithm, key_id
 
