@@ -44,6 +44,7 @@ HEAD: Final = 0  # they are the head of a request
 NOTHING: Final = 1  # they wait: a request is being answered
 BODY: Final = 2  # they are the body that the application reads
 DROPPED: Final = 3  # they are a body that nobody wants
+FRAMES: Final = 4  # they are those of a WebSocket
 
 
 class _RateLimit(logging.Filter):
@@ -177,6 +178,9 @@ class HttpConnection(web.RequestHandler):
                 piece, self._held = self._held[: self._body_left], self._held[self._body_left :]
                 self._body_left -= len(piece)
                 super().data_received(piece)
+            elif self._reads == FRAMES:
+                piece, self._held = self._held, b""
+                super().data_received(piece)
             else:
                 self.transport.pause_reading()
                 return
@@ -230,6 +234,13 @@ class HttpConnection(web.RequestHandler):
         self._body_left = size_bytes
         self.transport.resume_reading()
         self._proceed()
+
+    def read_on(self) -> None:
+        """The request that is being answered has become a WebSocket: what comes from now on is for its parser."""
+        self._reads = FRAMES
+        if self.transport is not None:
+            self.transport.resume_reading()
+            self._proceed()
 
     def _forget_body(self) -> None:
         self._listener.remove_body(self._body_bytes)

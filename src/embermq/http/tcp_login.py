@@ -1,6 +1,6 @@
 """Login on TCP: tokens, and users of the password file; requests of web pages are refused.
 
-Owns: reading the Authorization header, and which Host and Origin a request may have.
+Owns: what an Authorization is worth, and which Host and Origin a request may have.
 A browser sends what a page tells it to, also to this machine, so a request with a foreign Origin is refused; and so is
 one for a host name that is not ours, since anyone can have a name point to this address (DNS rebinding).
 """
@@ -23,6 +23,7 @@ from embermq.http.counts import HttpCounts
 from embermq.http.login import Actor, Login
 from embermq.http.operation import OPERATOR, READER, VIEWER
 from embermq.http.refusal import HttpRefusal
+from embermq.http.web_socket import authorization_of
 from embermq.protocol.packets import Connect
 from embermq.protocol.reasons import ReasonCode
 from embermq.transport.address_bounds import AddressBounds
@@ -92,7 +93,7 @@ class TcpLogin(Login):
 
     async def actor(self, request: web.Request) -> Actor:
         address = request.remote or ""
-        kind, _, given = request.headers.get("Authorization", "").partition(" ")
+        kind, _, given = authorization_of(request).partition(" ")
         if not kind:
             raise _unknown()
         key = self._addresses.key((address,))

@@ -17,7 +17,8 @@ from embermq.http.messages_json import beginning, payload_json
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.listing import stall_s
-from embermq.http.resources.live.tail import EVENTS, QUIET_S
+from embermq.http.resources.live.events import EVENTS
+from embermq.http.resources.live.tail import QUIET_S
 from embermq.http.streaming import Slices, Stream
 from embermq.http.view import View
 from embermq.instants import utc_text

@@ -1,4 +1,4 @@
-"""The live tail: messages as they are published, as server-sent events.
+"""The live tail: messages as they are published, as server-sent events or over a WebSocket.
 
 A tail is a subscription at QoS 0 without a client. What its reader does not take in time is left out and counted.
 """
@@ -16,15 +16,14 @@ from embermq.http.fields import OFFSET_MAX, Model, Nothing, Offset, TopicFilter
 from embermq.http.messages_json import InstantTexts, payload_json, properties_json
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.refusal import HttpRefusal
-from embermq.http.resources.listing import stall_s
+from embermq.http.resources.live.events import EVENTS, events_for
 from embermq.http.resources.messages import lines_of
-from embermq.http.streaming import Slices, Stream
+from embermq.http.streaming import Slices
 from embermq.http.unread import UnreadAnswer
 from embermq.http.view import View
 from embermq.protocol.packets import Publish
 from embermq.store.log.errors import LogTrimmed
 
-EVENTS: Final = "text/event-stream"
 WAITING_MESSAGES_MAX: Final = 1_000
 WAITING_BYTES_MAX: Final = 4 * 1024 * 1024
 """How much waits for the reader of a tail, or one message; what comes beyond is left out."""
@@ -101,22 +100,21 @@ def size_of(message: Publish) -> int:
     return len(message.topic_name) + len(message.payload)
 
 
-def event_of(message: Publish) -> str:
+def data_of(message: Publish) -> str:
     """A message as the data of an event."""
     line = (
         f'{{"topic":{quoted(message.topic_name)},{payload_json(message.payload)}'
         f',"payload_bytes":{len(message.payload)},"qos":{message.qos}'
         f',"retain":{"true" if message.retain else "false"}'
     )
-    line = f"{line},{properties_json(message.properties)}}}" if message.properties else f"{line}}}"
-    return f"event: message\ndata: {line}\n"
+    return f"{line},{properties_json(message.properties)}}}" if message.properties else f"{line}}}"
 
 
-def _next_event(link: TailLink, messages: list[Publish]) -> str:
-    """The last message as an event. Nothing else refers to either, so a reader who is behind keeps only the text."""
+def _next_data(link: TailLink, messages: list[Publish]) -> str:
+    """The data of the last message. Nothing else refers to either, so a reader who is behind keeps only the text."""
     message = messages.pop()
     link.sent(message)
-    return event_of(message)
+    return data_of(message)
 
 
 async def tail(call: Call[TailQuery, Nothing]) -> Answer:
@@ -127,10 +125,9 @@ async def tail(call: Call[TailQuery, Nothing]) -> Answer:
     if following is not None:
         return await follow(call, following)
     slices = Slices()
-    async with Stream(call.request, view.places, stall_s(call.request), EVENTS) as stream:
-        with Tail(view, call.query.filter, stream.unread) as link:
-            await stream.line(": the tail begins\n")
-            await stream.flush()
+    async with events_for(call.request, view.places) as events:
+        with Tail(view, call.query.filter, events.unread) as link:
+            await events.begin()
             while not view.is_stopping:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(QUIET_S):
@@ -141,16 +138,16 @@ async def tail(call: Call[TailQuery, Nothing]) -> Answer:
                 is_quiet = not messages
                 messages.reverse()
                 while messages:
-                    await stream.line(_next_event(link, messages))
+                    await events.event("message", _next_data(link, messages))
                     await slices.rest()
                 if left_out:
-                    await stream.line(f'event: left-out\ndata: {{"messages":{left_out}}}\n')
+                    await events.event("left-out", f'{{"messages":{left_out}}}')
                 elif is_quiet:
-                    await stream.line(": quiet\n")
-                await stream.flush()
-                stream.check_reader()
+                    await events.quiet()
+                await events.flush()
+                events.check_reader()
                 await asyncio.sleep(PAUSE_S)
-        return await stream.complete()
+        return await events.complete()
 
 
 def _following(call: Call[TailQuery, Nothing]) -> int | None:
@@ -171,27 +168,26 @@ async def follow(call: Call[TailQuery, Nothing], following: int) -> Answer:
     texts = InstantTexts()
     slices = Slices()
     quiet_s = 0.0
-    async with Stream(call.request, view.places, stall_s(call.request), EVENTS) as stream:
-        await stream.line(": the tail begins\n")
-        await stream.flush()
+    async with events_for(call.request, view.places) as events:
+        await events.begin()
         while not view.is_stopping:
             found = False
             while (batch := await reading.next()) is not None:
                 for offset, line in lines_of(batch, None, texts):
                     found = True
-                    await stream.line(f"id: {offset}\nevent: message\ndata: {line}\n")
+                    await events.event("message", line, offset)
                     await slices.rest()
             quiet_s = 0.0 if found else quiet_s + FOLLOW_S
             if quiet_s >= QUIET_S:
                 quiet_s = 0.0
-                await stream.line(": quiet\n")
-            await stream.flush()
-            stream.check_reader()
+                await events.quiet()
+            await events.flush()
+            events.check_reader()
             await asyncio.sleep(FOLLOW_S)
             following = reading.following
             reading = view.log_reading(call.query.filter)
             await reading.begin(lambda log, first=following: (first, max(first, log.bounds()[1])))  # type: ignore[misc]  # its type is that of `following`
-        return await stream.complete()
+        return await events.complete()
 
 
 def _checked(bounds: tuple[int, int], following: int) -> tuple[int, int]:
@@ -208,7 +204,8 @@ OPERATIONS: Final = (
         method="GET",
         path="/api/v1/messages/tail",
         role=VIEWER,
-        summary="Messages as they are published, as server-sent events: `message`, and `left-out` for a slow reader.",
+        summary="Messages as they are published, as server-sent events: `message`, and `left-out` for a slow reader."
+        " A request with `Upgrade: websocket` gets them over a WebSocket.",
         handle=tail,
         query=TailQuery,
         body=Nothing,
