@@ -95,7 +95,8 @@ class Operation(Generic[Q, B]):
         if key is None or self.method == "GET":
             return await self.handle(call)
         work = partial(self.handle, call)
-        return await service.repeats.answer((actor.name, self.path, key), await request.read(), work)
+        login = "user" if actor.identity is not None else "token"
+        return await service.repeats.answer((actor.login_name, login, self.path, key), await request.read(), work)
 
 
 def read_query(model: type[Q], request: web.Request) -> Q:
