@@ -7,7 +7,7 @@
 # make test-wheel  install the wheel into a fresh environment and try it there
 # make test-spark  all tests of the pipeline; make test leaves out those that are marked as long
 # make test-oldest-spark  the tests of the pipeline with the oldest Spark that is supported, in an environment of their own
-# make test-page  all tests of the page in a browser; make screenshots writes the pictures of README and docs
+# make test-page  all tests of the page in a browser; make screenshots takes pictures: those of the docs, and every view
 # make docs   build the site of docs/ into build/site
 # make bench  measure beside Mosquitto
 # make test-cluster  the tests with one Kafka node: the shared log, and three servers on it

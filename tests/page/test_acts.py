@@ -163,3 +163,38 @@ def test_an_export_as_of_an_instant_has_what_was_then(opened: Opened, server: Pa
     lines = [json.loads(line) for line in (tmp_path / "exported").read_text().splitlines()]
     assert [(each["topic"], each["payload"]) for each in lines] == [("act/past/a", "1")]
     expect(opened.page.get_by_role("button", name="Set this")).to_have_count(0)
+
+
+def test_a_message_is_published_to_a_topic_that_there_is_not_yet(opened: Opened, server: PageServer) -> None:
+    opened.go("#topics")
+    published = form(opened)
+    expect(published.get_by_role("button", name="Edit the retained value")).to_have_count(0)
+    published.get_by_label("Topic", exact=True).fill("act/new/one")
+    published.get_by_label("Payload", exact=True).fill("7")
+    published.get_by_role("button", name="Publish retained").click()
+    expect(opened.page.locator("#notice")).to_contain_text("Published to act/new/one and retained.")
+    assert payloads(server, "act/new/one") == {"act/new/one": "7"}
+    expect(opened.row("act")).to_be_visible()
+
+
+def test_the_form_is_one_click_away_from_a_long_history(opened: Opened, server: PageServer) -> None:
+    opened.go("#topics?topic=plant/hamburg/line-1/press/status")
+    expect(opened.page.locator("#topic-pane .history")).to_be_visible()
+    opened.page.get_by_role("button", name="Publish …").click()
+    expect(opened.page.locator("form.publish").get_by_label("Payload", exact=True)).to_be_focused()
+    expect(opened.page.locator("form.publish").get_by_label("Payload", exact=True)).to_be_in_viewport()
+    opened.page.locator("#handle-at").focus()
+    opened.press("PageDown")
+    expect(opened.page.get_by_role("button", name="Publish …")).to_be_hidden()
+
+
+def test_a_preview_shows_where_long_payloads_differ(opened: Opened, server: PageServer) -> None:
+    long = "the-same-in-both-of-them-" * 6
+    server.publish("act/long", json.dumps({"note": long, "speed": 1, "more": long}))
+    then = text_now()
+    server.publish("act/long", json.dumps({"note": long, "speed": 2, "more": long}))
+    opened.go(f"#topics?topic=act/long&at={then}")
+    opened.page.get_by_role("button", name="Set this topic back").click()
+    change = dialog(opened).locator(".changes li")
+    expect(change).to_contain_text('"speed": 2')
+    expect(change).to_contain_text('"speed": 1')

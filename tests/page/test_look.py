@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from support.page.browser import Opened
+from support.page.scenes import CLIENT
 from support.page.served import PageServer
 
 LONG = "a-long-name-of-a-machine-in-the-hall-of-the-northern-building"
@@ -92,3 +93,66 @@ def test_no_label_of_the_time_axis_is_cut(opened: Opened) -> None:
             }"""
         )
         assert cut == []
+
+
+def test_an_instant_of_long_ago_has_its_date_and_hides_no_other_words(opened: Opened) -> None:
+    opened.go("#topics?at=2021-03-04T05:06:07Z")
+    expect(opened.page.locator("#handle-at .flag")).to_have_text("4 Mar 2021 05:06:07")
+    expect(opened.page.locator("#rates path")).to_have_count(1)
+    expect(opened.page.locator("#rates-hint")).to_be_hidden()
+    opened.press("l")
+    expect(opened.page.locator("#rates-hint")).to_be_visible()
+
+
+def test_the_table_of_alerts_needs_no_scrolling_on_a_desk(opened: Opened) -> None:
+    opened.go("#health")
+    frame = opened.page.locator(".alerts .table-frame")
+    expect(frame.locator("tbody tr")).to_have_count(3)
+    assert frame.evaluate("(one) => one.scrollWidth <= one.clientWidth")
+    expect(frame.locator("tr", has_text="disk_free").locator("td[data-name=Value]")).to_have_text(
+        re.compile(r"^[\d.,]+ [KMGT]iB$")
+    )
+
+
+@pytest.mark.usefixtures("scada")
+def test_one_client_is_one_client(opened: Opened) -> None:
+    opened.go("#topics")
+    expect(opened.page.locator("#fact-clients")).to_have_text("1")
+    expect(opened.page.locator("#fact-clients-word")).to_have_text("client")
+    opened.go("#clients")
+    opened.page.get_by_role("button", name=CLIENT, exact=True).click()
+    since = opened.page.locator("dialog .details time").first
+    expect(since).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$"))
+    expect(since).to_have_attribute("title", re.compile(r"Z \(UTC\)$"))
+
+
+def test_a_plot_of_one_value_shows_it(opened: Opened) -> None:
+    opened.go()
+    shown = opened.page.evaluate(
+        """async () => {
+          const { plot } = await import("/page/core/plot.js");
+          const drawn = (points) => plot({ series: [{ name: "a", points }], label: "a" });
+          return [[[1, 5]], [[1, 5], [2, 6]]].map((points) => drawn(points).querySelectorAll(".dot").length);
+        }"""
+    )
+    assert shown == [1, 0]
+
+
+def test_two_texts_are_cut_where_they_differ(opened: Opened) -> None:
+    opened.go()
+    cuts = opened.page.evaluate(
+        """async () => {
+          const { differingCuts } = await import("/page/core/text.js");
+          const long = "x".repeat(100);
+          return [["1", "2"], [`${long}1`, `${long}2`], [`1${long}`, `2${long}`], [long, ""], [long, long]]
+            .map(([one, other]) => differingCuts(one, other, 12));
+        }"""
+    )
+    ending, beginning = f"…{'x' * 11}", f"{'x' * 11}…"
+    assert cuts == [
+        ["1", "2"],
+        [f"{ending}1", f"{ending}2"],
+        [f"1{beginning}", f"2{beginning}"],
+        [f"{'x' * 12}…", ""],
+        [f"…{'x' * 12}", f"…{'x' * 12}"],
+    ]

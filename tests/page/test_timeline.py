@@ -260,3 +260,21 @@ def wait_until(opened: Opened, condition: Callable[[], bool]) -> None:
     """Let the page go on until something is so; else the test ends by its time limit."""
     while not condition():
         opened.page.evaluate("() => new Promise(requestAnimationFrame)")
+
+
+def test_one_key_leads_from_live_to_the_last_change_and_one_more_to_that_before(
+    opened: Opened, server: PageServer
+) -> None:
+    """Also if the changes have just been seen live, when the page knows their instants only about."""
+    server.publish("stepped/value", "1")
+    opened.go("#topics?topic=stepped/value")
+    number = opened.page.locator("#topic-pane .number")
+    for payload in ("2", "3", "4"):
+        server.publish("stepped/value", payload)
+        expect(number).to_have_text(payload)
+    opened.page.locator("#handle-at").focus()
+    opened.press("ArrowLeft")
+    expect(opened.page.locator("body")).to_have_attribute("data-time", "past")
+    expect(number).to_have_text("4")
+    opened.press("ArrowLeft")
+    expect(number).to_have_text("3")

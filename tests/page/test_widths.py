@@ -14,7 +14,9 @@ OUTSIDE = """() => [
   ...document.querySelectorAll("header *, #timeline *, main *, dialog, dialog *, #notice, #notice *"),
 ].filter((element) => {
   const box = element.getBoundingClientRect();
-  if (!box.width || !box.height || box.right <= innerWidth + 1) return false;
+  const isOpen = getComputedStyle(element).overflowX === "visible"; // then words can be wider than their box
+  const right = isOpen ? Math.max(box.right, box.left + element.scrollWidth) : box.right;
+  if (!box.width || !box.height || right <= innerWidth + 1) return false;
   for (let above = element.parentElement; above; above = above.parentElement) {
     const style = getComputedStyle(above);
     if (style.visibility === "hidden") return false;
@@ -34,6 +36,26 @@ CRUSHED = """() => [
   const isTall = range.getBoundingClientRect().height > element.clientHeight + 1;
   return isTall || element.clientWidth < 16;
 }).map((element) => element.textContent)"""
+# Controls that lie on one another. What a table scrolls below its last column is meant to.
+OVERLAPPING = """() => {
+  const controls = [...document.querySelectorAll(":is(main, dialog) :is(input, select, textarea, button)")]
+    .filter((one) => one.checkVisibility() && !one.closest("td, th, .hidden"));
+  const area = (a, b) => Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left))
+    * Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
+  const isScrolling = (one) => getComputedStyle(one).overflowY !== "visible";
+  const holder = (one) => { do one = one.parentElement; while (one && !isScrolling(one)); return one; };
+  return controls.flatMap((one, place) => controls.slice(place + 1)
+    .filter((other) => holder(one) === holder(other))
+    .filter((other) => area(one.getBoundingClientRect(), other.getBoundingClientRect()) > 4)
+    .map((other) => `${one.name || one.textContent} and ${other.name || other.textContent}`));
+}"""
+# What a row of a list offers to do, and cannot be clicked.
+UNCLICKED = """() => [...document.querySelectorAll(".listing tbody td:last-child > button")].filter((button) => {
+  const box = button.getBoundingClientRect();
+  if (!box.width || document.querySelector("dialog[open]") || box.bottom > innerHeight * 0.9) return false;
+  return [box.left + 3, box.right - 3].some((x) => document.elementFromPoint(x, (box.top + box.bottom) / 2) !== button);
+}).map((button) => button.textContent)"""
+LOOKS = (CRUSHED, OVERLAPPING, UNCLICKED)
 # The views that are out of sight: beyond the window, or below what lies over them.
 UNREACHED = """() => [...document.querySelectorAll("#nav a")].filter((link) => {
   const box = link.getBoundingClientRect();
@@ -76,7 +98,7 @@ def test_answers_forms_and_dialogs_fit_into_the_window(opened: Opened, scene: st
     found = {}
     for width in SCENE_WIDTHS:
         resized(opened, width)
-        if wrong := outside(opened) + opened.page.evaluate(CRUSHED):
+        if wrong := outside(opened) + [each for look in LOOKS for each in opened.page.evaluate(look)]:
             found[width] = wrong
     assert found == {}
 

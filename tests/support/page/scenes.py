@@ -35,6 +35,72 @@ NUMBERS = "select timestamptz '2026-01-01' + to_minutes(range) as minute, range 
 """These read no table: that of the lake of these tests has nothing but offsets."""
 
 
+def instant(minutes_ago: float) -> str:
+    return (datetime.now(UTC) - timedelta(minutes=minutes_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def publish_anywhere(opened: Opened) -> None:
+    """The form for a topic that there is not yet."""
+    opened.go("#topics")
+    opened.page.get_by_text("Publish a message", exact=True).click()
+    expect(opened.page.locator("form.publish").get_by_label("Topic", exact=True)).to_be_visible()
+
+
+def login(opened: Opened) -> None:
+    opened.go(token="")
+    expect(opened.page.locator("#login")).to_be_visible()
+
+
+def topics(opened: Opened) -> None:
+    opened.go("#topics")
+    expect(opened.row("plant")).to_be_visible()
+
+
+def number(opened: Opened) -> None:
+    opened.go(f"#topics?topic={PRESS}/temperature")
+    expect(opened.page.locator("#topic-pane .plot")).to_be_visible()
+
+
+def past(opened: Opened) -> None:
+    opened.go(f"#topics?topic={PRESS}/status&at={instant(10)}")
+    expect(opened.page.locator("#topic-pane .history")).to_be_visible()
+
+
+def compared(opened: Opened) -> None:
+    opened.go(f"#topics?topic={PRESS}/status&at={instant(5)}&from={instant(20)}")
+    expect(opened.page.locator(".side-by-side .payload")).to_have_count(2)
+
+
+def nothing_that_far_back(opened: Opened) -> None:
+    opened.go("#topics?at=2021-12-24T15:16:17Z")
+    expect(opened.page.locator("#tree-state")).to_contain_text("reach")
+
+
+def clients(opened: Opened) -> None:
+    opened.go("#clients")
+    expect(opened.page.locator("#view-clients tbody tr").first).to_be_visible()
+
+
+def sessions(opened: Opened) -> None:
+    opened.go("#sessions")
+    expect(opened.page.locator("#view-sessions tbody tr").first).to_be_visible()
+
+
+def groups(opened: Opened) -> None:
+    opened.go("#groups")
+    expect(opened.page.locator("#view-groups .explanation").first).not_to_be_empty()
+
+
+def tables(opened: Opened) -> None:
+    opened.go("#tables")
+    expect(opened.page.locator("#view-tables .card")).to_have_count(2)
+
+
+def health(opened: Opened) -> None:
+    opened.go("#health")
+    expect(opened.page.locator("#view-health .explanation").first).not_to_be_empty()
+
+
 def publish_form(opened: Opened) -> None:
     """With its properties open and a retained value of JSON to edit."""
     opened.go(f"#topics?topic={PRESS}/status")
@@ -55,8 +121,7 @@ def file_form(opened: Opened) -> None:
 
 def restore_preview(opened: Opened) -> None:
     opened.server.publish(LONG_TOPIC, LONG_PAYLOAD)
-    then = (datetime.now(UTC) - timedelta(minutes=10)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    opened.go(f"#topics?topic={PRESS.split('/')[0]}&at={then}")
+    opened.go(f"#topics?topic={PRESS.split('/')[0]}&at={instant(10)}")
     opened.page.get_by_role("button", name="Set this branch back to this instant").click()
     expect(opened.page.locator("dialog .changes li").first).to_be_visible()
 
@@ -142,7 +207,19 @@ def keys_help(opened: Opened) -> None:
 SCENES: dict[str, Callable[[Opened], None]] = {
     scene.__name__: scene
     for scene in (
+        login,
+        topics,
+        number,
+        past,
+        compared,
+        nothing_that_far_back,
+        clients,
+        sessions,
+        groups,
+        tables,
+        health,
         publish_form,
+        publish_anywhere,
         file_form,
         restore_preview,
         undo_offer,

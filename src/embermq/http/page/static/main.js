@@ -131,7 +131,10 @@ function startHeader(api, who) {
     try {
       const found = await api.get("statistics");
       showFiring(found.alerts_firing);
-      if (isLive()) setText(byId("fact-clients"), count(found.clients));
+      if (isLive()) {
+        setText(byId("fact-clients"), count(found.clients));
+        setText(byId("fact-clients-word"), found.clients === 1 ? "client" : "clients");
+      }
     } catch (error) {
       if (!isAborted(error) && error.status) setText(byId("fact-clients"), "–");
     }

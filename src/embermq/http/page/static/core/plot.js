@@ -57,6 +57,10 @@ function draw(drawing, one, x, y, height, isStepped) {
   });
   const line = commands.join("");
   const [first, last] = [one.points[0][0], one.points.at(-1)[0]];
+  if (one.points.length === 1) { // a line without a length is drawn as its round end
+    drawing.append(svg("path", { class: `dot ${one.className ?? ""}`, d: `${line}h0.01`, "vector-effect": "non-scaling-stroke" }));
+    return;
+  }
   drawing.append(
     svg("path", { class: `area ${one.className ?? ""}`, d: `${line}L${x(last).toFixed(1)} ${height}L${x(first).toFixed(1)} ${height}Z` }),
     svg("path", { class: `curve ${one.className ?? ""}`, d: line, "vector-effect": "non-scaling-stroke" }),

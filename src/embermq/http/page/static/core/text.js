@@ -132,6 +132,15 @@ export function sender(clientId) {
   return clientId.startsWith(`${OPERATOR}/`) ? `${visible(clientId.slice(OPERATOR.length + 1))} (operator, over HTTP)` : visible(clientId);
 }
 
+/** Two texts of one line, each cut so that the first place where they differ is in sight. */
+export function differingCuts(first, second, lengthMax) {
+  let same = 0;
+  while (same < first.length && first[same] === second[same]) same += 1;
+  const begin = Math.max(0, Math.min(same - Math.floor(lengthMax / 3), Math.max(first.length, second.length) - lengthMax));
+  const cut = (text) => `${begin > 0 ? "…" : ""}${text.slice(begin, begin + lengthMax)}${text.length > begin + lengthMax ? "…" : ""}`;
+  return [cut(first), cut(second)];
+}
+
 /** A long text cut in its middle. */
 export function middleCut(text, lengthMax) {
   if (text.length <= lengthMax) return text;

@@ -6,6 +6,8 @@ import { change, isComparing, state } from "../core/state.js";
 import { clockTime, clockTimeExact, day, shortDay } from "../core/text.js";
 
 const LIVE_PIXELS = 8;
+/** Beyond this a time of day does not say which day is meant. */
+const DAY_US = 20 * 3_600_000_000;
 
 export class Handles {
   #range;
@@ -178,5 +180,6 @@ export class Handles {
 
 function flagText(us, length) {
   if (length < 60_000_000) return clockTimeExact(us);
-  return length > 20 * 3_600_000_000 ? `${shortDay(us)} ${clockTime(us)}` : clockTime(us);
+  const isFar = length > DAY_US || nowUs() - us > DAY_US;
+  return isFar ? `${shortDay(us)} ${clockTime(us)}` : clockTime(us);
 }

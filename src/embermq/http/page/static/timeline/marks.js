@@ -13,6 +13,8 @@ export class Marks {
   #range;
   #instants = [];
   #nearby = [];
+  /** Changes that were just seen live: drawn, but the instant that the log has is another one, so no key leads to them. */
+  #justSeen = [];
   #refused = null;
   /** The instant from which on all messages have a mark; null: all of the range. */
   #since = null;
@@ -26,7 +28,7 @@ export class Marks {
   async #load(signal) {
     const { topic } = state;
     if (topic === null || topic === this.#refused) {
-      this.#instants = this.#nearby = [];
+      this.#instants = this.#nearby = this.#justSeen = [];
       this.#since = null;
       this.draw();
       return;
@@ -38,6 +40,7 @@ export class Marks {
       if (topic !== state.topic) return;
       this.#instants = page.items.map((item) => microseconds(item.timestamp)).reverse();
       this.#since = page.next && this.#instants.length ? this.#instants[0] : null;
+      this.#justSeen = [];
     } catch (error) {
       if (isAborted(error)) return;
       this.#instants = [];
@@ -47,18 +50,25 @@ export class Marks {
     this.draw();
   }
 
-  /** Changes that the topic's pane knows, which may lie outside of the range. */
+  /** Changes that the topic's pane knows, the newest first; they may lie outside of the range. */
   setNearby(instants) {
     this.#nearby = instants;
+    if (!this.#justSeen.length) return;
+    this.#justSeen = [];
+    const last = this.#instants.at(-1) ?? -Infinity;
+    this.#instants.push(...instants.filter((one) => one > last).reverse());
+    const tooMany = this.#instants.length - MARKS_MAX;
+    if (tooMany > 0) {
+      this.#instants.splice(0, tooMany);
+      this.#since = this.#instants[0];
+    }
+    this.draw();
   }
 
   /** A change that was just seen live. */
   add(us) {
-    this.#instants.push(us);
-    if (this.#instants.length > MARKS_MAX) {
-      this.#instants.shift();
-      this.#since = this.#instants[0];
-    }
+    this.#justSeen.push(us);
+    if (this.#justSeen.length > MARKS_MAX) this.#justSeen.shift();
     this.draw();
   }
 
@@ -73,7 +83,7 @@ export class Marks {
   draw() {
     const gap = this.#range.length / Math.max(60, byId("marks").clientWidth / 4);
     const shown = [];
-    for (const us of this.#instants) {
+    for (const us of [...this.#instants, ...this.#justSeen]) {
       if (this.#range.holds(us) && !(us - shown.at(-1) < gap)) shown.push(us);
     }
     byId("marks").replaceChildren(

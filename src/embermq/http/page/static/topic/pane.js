@@ -57,6 +57,11 @@ export class TopicPane {
     this.load();
   }
 
+  /** Whether messages can be published here: by an operator, and now. */
+  #isChanging() {
+    return this.#who.role === "operator" && isLive();
+  }
+
   #goTo(us) {
     change({ at: us }, { isStep: true });
   }
@@ -68,7 +73,8 @@ export class TopicPane {
     const pane = byId("topic-pane");
     document.body.dataset.topic = state.topic === null ? "none" : "chosen";
     if (state.topic === null) {
-      show(pane, welcome(), transferButtons(this.#api, null, true, this.#who.role === "operator" && isLive() ? () => this.tree.reload() : null));
+      const done = this.#isChanging() ? () => this.tree.reload() : null;
+      show(pane, welcome(), el("div", { class: "change-part" }, done && publishing(publishForm(this.#api, "", () => null, done)), transferButtons(this.#api, null, true, done)));
       return;
     }
     const part = (name) => el("div", { class: name });
@@ -91,8 +97,17 @@ export class TopicPane {
       { class: "topic-head" },
       el("button", { type: "button", class: "quiet back", onclick: () => change({ topic: null }, { isStep: true }) }, "‹ Topics"),
       el("h2", { tabindex: state.topic.length > SCROLLED_NAME ? "0" : null }, topicName(state.topic)),
+      this.#who.role === "operator" && el("button", { type: "button", class: "only-live", onclick: () => this.#openForm() }, "Publish …"),
       el("button", { type: "button", class: "quiet", onclick: copy, title: "Copy the topic name" }, "Copy"),
     );
+  }
+
+  /** The form is below the history: open it, and go there. */
+  #openForm() {
+    const form = this.#parts.change.querySelector("details");
+    form.open = true;
+    form.scrollIntoView({ block: "nearest" });
+    form.querySelector("[name=payload], [name=file]").focus();
   }
 
   async #load(signal) {
@@ -230,7 +245,7 @@ export class TopicPane {
       part.dataset.key = String(isLive());
       this.#actions = el("div", { class: "actions" });
       show(part, isOperator ? el("h3", {}, "Change") : el("p", { class: "hint" }, "You may look; to publish and clear takes the role operator."),
-        isOperator && isLive() && el("details", { class: "publishing" }, el("summary", {}, "Publish a message"), publishForm(this.#api, topic, () => this.#found?.message ?? null, done)),
+        isOperator && isLive() && publishing(publishForm(this.#api, topic, () => this.#found?.message ?? null, done)),
         this.#actions);
     }
     const isBranch = Boolean(this.#node()?.hasChildren);
@@ -269,6 +284,10 @@ export class TopicPane {
       ),
     ];
   }
+}
+
+function publishing(form) {
+  return el("details", { class: "publishing" }, el("summary", {}, "Publish a message"), form);
 }
 
 /** Export, and import where that is possible. */

@@ -12,7 +12,7 @@ const KINDS = { text: "Text", json: "JSON", file: "File" };
 /** The form lives on its own, so that live updates of the pane do not disturb what is typed. `message()` is what is retained now. */
 export function publishForm(api, topic, message, onDone) {
   const input = (properties) => el("input", { spellcheck: "false", autocomplete: "off", ...properties });
-  const name = input({ name: "topic", value: topic, required: true });
+  const name = input({ name: "topic", value: topic, required: true, placeholder: "plant/7/setpoint" });
   const payload = el("textarea", { name: "payload", rows: "4", spellcheck: "false" });
   const file = el("input", { name: "file", type: "file" });
   const qos = el("select", { name: "qos" }, [0, 1, 2].map((one) => el("option", { value: one, selected: one === 1 }, `QoS ${one}`)));
@@ -94,7 +94,7 @@ export function publishForm(api, topic, message, onDone) {
     "form",
     { class: "publish", onsubmit: send },
     el("label", {}, "Topic", name),
-    el("div", { class: "buttons" }, kinds, edit),
+    el("div", { class: "buttons" }, kinds, topic !== "" && edit),
     place,
     el("details", {}, el("summary", {}, "Properties"), el(
       "div",

@@ -3,7 +3,7 @@
 import { nowUs } from "../core/clock.js";
 import { ask, notice } from "../core/dialog.js";
 import { el } from "../core/dom.js";
-import { asked, count, counted, instant, microseconds, middleCut, visible } from "../core/text.js";
+import { asked, count, counted, differingCuts, instant, microseconds, middleCut, visible } from "../core/text.js";
 import { preview } from "./payload.js";
 
 const WORDS = { "+": "set", "~": "changed", "-": "cleared" };
@@ -88,13 +88,17 @@ async function restoreTo(api, filter, asOf, title, onDone) {
 
 /** The first changes, a line each. */
 function changes(found, all) {
-  const value = (message) => (message ? el("bdi", { class: "change-value" }, middleCut(preview(message), 40)) : el("i", {}, "nothing"));
+  const value = (message, text) => (message ? el("bdi", { class: "change-value" }, text) : el("i", {}, "nothing"));
+  const values = ({ now, then }) => {
+    const [before, after] = differingCuts(now ? preview(now) : "", then ? preview(then) : "", 40);
+    return [value(now, before), " → ", value(then, after)];
+  };
   const rows = found.map((change) => el(
     "li",
     {},
     el("span", { class: CLASSES[change.sign], title: WORDS[change.sign] }, change.sign),
     el("bdi", { class: "change-topic", title: visible(change.topic) }, middleCut(visible(change.topic), 60)),
-    el("span", {}, value(change.now), " → ", value(change.then)),
+    el("span", {}, values(change)),
   ));
   return [
     el("ol", { class: "changes", tabindex: "0", "aria-label": "What changes" }, rows),

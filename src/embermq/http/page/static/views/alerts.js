@@ -3,7 +3,7 @@
 import { nowUs } from "../core/clock.js";
 import { el } from "../core/dom.js";
 import { shownNumber } from "../core/plot.js";
-import { duration, instant, microseconds, utc, visible } from "../core/text.js";
+import { duration, instant, microseconds, size, utc, visible } from "../core/text.js";
 
 const ORDER = ["firing", "no value", "ok", undefined];
 
@@ -43,5 +43,6 @@ function since(us) {
 function value(alert) {
   if (alert.value === undefined) return "–";
   if (alert.when.includes(" is silent for ")) return `silent for ${duration(alert.value * 1000)}`;
+  if (/_bytes\b/.test(alert.when)) return size(alert.value);
   return `${shownNumber(alert.value)}${/_total\b/.test(alert.when) ? " per second" : ""}`;
 }

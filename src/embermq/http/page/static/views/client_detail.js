@@ -1,9 +1,10 @@
 // One client: its connection, its session, what it is owed, and what it subscribes to.
 
 import { isAborted } from "../core/api.js";
+import { nowUs } from "../core/clock.js";
 import { el, show } from "../core/dom.js";
 import { oneAtATime } from "../core/latest_run.js";
-import { count, longDuration, microseconds, middleCut, size, utc, visible } from "../core/text.js";
+import { count, instant, longDuration, microseconds, middleCut, size, utc, visible } from "../core/text.js";
 
 const REFRESH_MS = 2000;
 const SUBSCRIPTIONS_MAX = 200;
@@ -41,7 +42,8 @@ function facts(title, pairs) {
 }
 
 function time(timestamp) {
-  return el("time", {}, utc(microseconds(timestamp)));
+  const us = microseconds(timestamp);
+  return el("time", { title: utc(us) }, instant(us, nowUs()));
 }
 
 function connection(client) {

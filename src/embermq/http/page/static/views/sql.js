@@ -26,7 +26,7 @@ export class SqlView {
     this.text = el("textarea", { rows: "6", spellcheck: "false", "aria-label": "Query", maxlength: "100000" });
     this.text.value = EXAMPLES[0][1];
     this.text.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.#run();
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !this.#running) this.#run();
     });
     const examples = el("select", { "aria-label": "Example" }, EXAMPLES.map(([name], place) => el("option", { value: place }, name)));
     examples.addEventListener("change", () => {
@@ -75,7 +75,7 @@ export class SqlView {
       chart(rows, names),
       el("div", { class: "buttons" }, el("span", { class: "hint" }, "Export"), ["csv", "json"].map((one) => el("button", { type: "button", class: "quiet small", onclick: () => exported(one) }, one.toUpperCase()))),
       el("div", { class: "table-frame", tabindex: "0", role: "region", "aria-label": "Rows" }, el("table", {},
-        el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col" }, visible(name))))),
+        el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col", class: typeof rows[0][name] === "number" ? "number" : null }, visible(name))))),
         el("tbody", {}, rows.slice(0, SHOWN_MAX).map((row) => el("tr", {}, names.map((name) => cell(row[name], name))))))),
       rows.length > SHOWN_MAX && el("p", { class: "hint" }, `The first ${SHOWN_MAX} rows are shown; an export has all.`),
     );

@@ -18,7 +18,7 @@ export class TablesView {
     this.#api = api;
     this.canPause = who.role === "operator" && who.has_lake;
     this.element = element;
-    this.body = el("div");
+    this.body = el("div", {}, el("p", { class: "hint" }, "Loading …"));
     this.gaps = new Gaps();
     show(element, el("div", { class: "listing-head" }, el("h2", {}, "Tables")), nowNote(), this.body, this.gaps.element);
     this.load = oneAtATime(() => this.#load());

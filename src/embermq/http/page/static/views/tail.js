@@ -8,6 +8,7 @@ import { clockTimeExact, count, counted, middleCut, utc, visible } from "../core
 import { preview } from "../topic/payload.js";
 
 const ROWS_MAX = 500;
+const AGAIN_MS = 2000;
 
 export class TailView {
   #api;
@@ -71,7 +72,9 @@ export class TailView {
       for await (const event of eventsOf(response)) this.#take(event);
       if (!stream.signal.aborted) throw new Error("the server has ended the tail");
     } catch (error) {
-      if (!stream.signal.aborted) show(this.summary, el("span", { class: "failure" }, error.message));
+      if (stream.signal.aborted || this.#api.hasEnded) return;
+      show(this.summary, el("span", { class: "failure" }, `${error.message}${isWrong(error) ? "" : "; it is followed again as soon as that is possible. What is published meanwhile is in the history only."}`));
+      if (!isWrong(error)) setTimeout(() => this.#stream === stream && !stream.signal.aborted && this.#begin(), AGAIN_MS);
     }
   }
 
@@ -93,6 +96,11 @@ export class TailView {
     if (this.#isPaused && this.list.children.length) return;
     show(this.list, this.#rows.map((row) => (row.element ??= line(row))));
   }
+}
+
+/** Whether asking again would be refused again: a wrong filter, or no right. */
+function isWrong(error) {
+  return error.status >= 400 && error.status < 500;
 }
 
 function line({ us, message }) {
