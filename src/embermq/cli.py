@@ -43,6 +43,7 @@ PLACES: Final = {
     "log": "log",
     "store": "store",
     "pipeline": "pipeline",
+    "cluster": "nodes",
 }
 """Each command, and the module in `embermq.commands` that has it as a function of its name, or a group as `app`."""
 

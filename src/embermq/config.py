@@ -196,6 +196,7 @@ def _check_together(settings: Settings) -> None:
         raise ConfigError('sn.sessionless_profile is "2.0-w", which sn.profile = "2.0" does not include')
     _check_http(settings)
     _check_access(settings)
+    _check_cluster(settings)
     named = access.has_users() or access.certificate_as_user
     if not named and not listeners.each and not settings.anonymous_allowed():
         raise ConfigError(
@@ -218,6 +219,13 @@ def _check_access(settings: Settings) -> None:
             "access.jwt_rights_claim needs access.acl_file, which may have no rule: without it every client may do"
             " everything"
         )
+
+
+def _check_cluster(settings: Settings) -> None:
+    if settings.cluster.bootstrap_servers and settings.store.memory:
+        raise ConfigError("cluster.bootstrap_servers needs a data directory: expected store.memory = false")
+    if settings.cluster.bootstrap_servers and settings.store.archive:
+        raise ConfigError("store.archive: nodes of a cluster do not archive in this version, leave it empty")
 
 
 def _check_http(settings: Settings) -> None:

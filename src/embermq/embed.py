@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, final
 from embermq.access.access_list import parse_grant
 from embermq.broker.access import READ, Access, AllowAll, Grant
 from embermq.broker.limits import Limits
-from embermq.engines import CONTROL_SOCKET, OpenStore, embedded_store, open_store
+from embermq.engines import CONTROL_SOCKET, OpenStore, embedded_store, open_node, open_store
 from embermq.errors import ConfigError
 from embermq.http.options import BrokerCalls, HttpOptions, ReloadReport
 from embermq.listening import Rules, files_of, listener_of
@@ -93,6 +93,9 @@ class Broker:
     http: HttpOptions = field(default_factory=HttpOptions)
     http_port: int | None = field(default=None, init=False)
 
+    stopped: "asyncio.Future[StoreError]" = field(init=False)
+    """Done, with the reason, when the cluster goes on without this node: it is to be stopped."""
+
     def __post_init__(self) -> None:
         if self.access is None and not is_loopback(self.host):
             raise ConfigError(
@@ -147,6 +150,8 @@ class Broker:
             ),
         )
         broker._open_store = partial(open_store, settings.store)
+        if settings.cluster.bootstrap_servers:
+            broker._open_store = partial(open_node, settings)
         broker._settings = settings.model_dump(mode="json")
         broker._access_files = rules.files
         broker._described = [listener_of(each, settings, rules) for each in every]
@@ -174,6 +179,8 @@ class Broker:
             self._opened = self._open_store(loop.wake.call if isinstance(loop, SocketLoop) else call_in_loop)
         except StoreError as error:
             raise ConfigError(str(error)) from error
+        self.stopped = loop.create_future()
+        self._opened.when_stopped(self._stopped_by_store)
         try:
             self._server = Server(
                 store=self._opened,
@@ -279,6 +286,10 @@ class Broker:
             tls = self._tls[files] if self.http.tls and files is not None else None
             listening = http.listen_tcp(tls)
             self.http_port = await _bound(listening, shown(self.http.host, self.http.port))
+
+    def _stopped_by_store(self, error: StoreError) -> None:
+        if not self.stopped.done():
+            self.stopped.set_result(error)
 
     async def stop(self) -> None:
         """Close the listeners and the connections, then the store."""

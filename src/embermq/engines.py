@@ -1,7 +1,8 @@
 """The engines: the one place that names them, and turns settings into an open store."""
 
+import secrets
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,7 +13,8 @@ from embermq.store.engines.memory import MemoryStore
 from embermq.store.interface import Store
 
 if TYPE_CHECKING:
-    from embermq.settings import StoreSettings
+    from embermq.cluster.sequencer import KafkaOptions
+    from embermq.settings import Settings, StoreSettings
     from embermq.store.engines.opening import JournalSettings
     from embermq.store.engines.retention import Archiver
 
@@ -41,6 +43,35 @@ def open_store(settings: "StoreSettings", call_soon: CallSoon) -> Store:
     directory = settings.directory
     trimmed = partial(archived_history, settings.archive, directory / "log")
     return DiskStore(directory, call_soon, journal_settings(settings), archiver=_archiver(settings), trimmed=trimmed)
+
+
+def open_node(settings: "Settings", call_soon: CallSoon) -> Store:
+    """The store of a node of a cluster: a standby at first. A `StoreError` says why it cannot be one."""
+    from embermq.cluster.kafka import KafkaSequencer
+    from embermq.cluster.node import Node
+    from embermq.cluster.place import enter
+    from embermq.store.engines.disk import DiskStore
+
+    cluster, directory = settings.cluster, settings.store.directory
+    sequencer = KafkaSequencer(kafka_options(settings))
+    try:
+        rules = enter(directory, sequencer)
+        instance = secrets.randbits(63) | 1  # 0 is nobody
+        node = Node(sequencer, rules, cluster.node, instance, cluster.node_timeout_ms, cluster.reachable_at)
+        journal = replace(journal_settings(settings.store), durability="os")  # the shared log is what must last
+        store = DiskStore(directory, call_soon, journal, shared=node)
+    except BaseException:
+        sequencer.close()
+        raise
+    node.begin(store)
+    return store
+
+
+def kafka_options(settings: "Settings") -> "KafkaOptions":
+    from embermq.cluster.sequencer import KafkaOptions
+
+    names = {field.name for field in fields(KafkaOptions)}  # the settings have the same names
+    return KafkaOptions(**settings.cluster.model_dump(include=names))
 
 
 def open_stopped_store(settings: "StoreSettings", call_soon: CallSoon, progress: Progress | None = None) -> Store:

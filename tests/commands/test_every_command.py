@@ -18,6 +18,8 @@ WITHOUT_JSON = {
     "access replace",
     "access set",
     "backup",
+    "cluster expel",
+    "cluster init",
     "config check",
     "config sample",
     "init",

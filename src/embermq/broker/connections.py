@@ -123,6 +123,9 @@ class Connections:
 
     def connect(self, link: ClientLink, connect: Connect, identity: Identity, protocol: str, address: str) -> None:
         """An authenticated client asks for its session (3.1.4)."""
+        if not self._store.is_active():
+            self._refuse(link, ReasonCode.SERVER_UNAVAILABLE, "this server is a standby", self._store.active_at())
+            return
         if self._store.failing() and not self._can_go_on(connect):
             reason = ReasonCode.QUOTA_EXCEEDED if self._store.is_full() else ReasonCode.SERVER_UNAVAILABLE
             self._refuse(link, reason, "the store cannot keep a session or a will now")
@@ -240,10 +243,10 @@ class Connections:
     def _new_outbound(self, queue: Queue | None, window: int) -> Outbound:
         return Outbound(queue, window, self._limits, self._counters, self._clock)
 
-    def _refuse(self, link: Link, reason: ReasonCode, detail: str) -> None:
+    def _refuse(self, link: Link, reason: ReasonCode, detail: str, server_reference: str = "") -> None:
         """CONNACK with a reason, then the end; nothing after the CONNECT is processed (MQTT-3.1.4-5)."""
         self._counters.refuse_connection(reason)
-        link.send(Connack(False, reason))
+        link.send(Connack(False, reason, server_reference=server_reference))
         link.close(reason, detail)
 
     def open(self, session: Session, link: Link, connack: Connack) -> None:

@@ -278,9 +278,13 @@ class Core:
 
     # -- the server --------------------------------------------------------------------------------------------------
 
-    def restore(self, now_ms: int, wall_us: int) -> None:
-        """At start: the persistent sessions as the store remembers them."""
+    def start(self, now_ms: int, wall_us: int) -> None:
+        """Count time from now on."""
         self._started_ms = now_ms
+        self._clock.set(now_ms, wall_us)
+
+    def restore(self, now_ms: int, wall_us: int) -> None:
+        """Before the first client: the persistent sessions as the store remembers them."""
         self._clock.set(now_ms, wall_us)
         self._shares.restore()
         self.connections.restore()

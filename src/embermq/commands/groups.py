@@ -8,7 +8,7 @@ from typing import Any, Final
 from typer.core import TyperGroup
 
 HEADINGS: Final[dict[str, tuple[str, ...]]] = {
-    "Start a server": ("init", "migrate", "serve", "up", "reload"),
+    "Start a server": ("init", "migrate", "serve", "up", "reload", "cluster"),
     "Publish and subscribe": ("pub", "sub", "retained"),
     "See what happens": ("top", "clients", "sessions"),
     "Ask the history": ("log", "sql", "pipeline"),

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -22,6 +22,7 @@ from embermq.errors import ConfigError
 if TYPE_CHECKING:
     from embermq.embed import Broker
     from embermq.settings import Settings
+    from embermq.store.errors import StoreError
     from embermq.transport.listener import Listener
 
 logger = logging.getLogger("embermq")
@@ -29,6 +30,7 @@ logger = logging.getLogger("embermq")
 ARCHIVE_THREADS: Final = ("ember-archive", "ember-as-of", "ember-fetch", "ember-past")
 """How the names of threads begin that wait for an archive."""
 REQUEST_END_S: Final = 0.2
+START_AGAIN_S: Final = 2.0
 FILES_OF_THE_SERVER: Final = 1024
 """For the store and the process itself, beside one for each connection."""
 FEW_CLIENTS: Final = 4_000
@@ -166,8 +168,36 @@ async def _serve(chosen: ChosenSettings, beside: AbstractAsyncContextManager[str
         _raise_file_limit(settings.limits.connections_max)
         _collect_rarely()
         async with ServiceManager():
-            await stop.wait()
+            ended = await _until_stopped(broker, stop)
+    if ended is not None:
+        raise ConfigError(str(ended))
     print("stopped", flush=True)
+
+
+async def _until_stopped(broker: "Broker", stop: asyncio.Event) -> "StoreError | None":
+    """Until a signal comes; or the error that keeps this node out of its cluster. A node whose place another has taken
+    starts again, as a standby."""
+    from embermq.store.errors import Fenced
+
+    signalled = asyncio.create_task(stop.wait())
+    while True:
+        await asyncio.wait((signalled, broker.stopped), return_when=asyncio.FIRST_COMPLETED)
+        if signalled.done():
+            return None
+        error = broker.stopped.result()
+        if not isinstance(error, Fenced):
+            signalled.cancel()
+            return error
+        logger.warning("all clients are disconnected, and this server starts again as a standby: %s", error)
+        await broker.stop()
+        while not stop.is_set():
+            try:
+                await broker.start()
+                break
+            except ConfigError as reason:  # Kafka may not be there yet
+                logger.error("not started again, this is tried again: %s", reason)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), START_AGAIN_S)
 
 
 def start_up_lines(broker: "Broker", settings: "Settings") -> list[str]:
@@ -181,6 +211,9 @@ def start_up_lines(broker: "Broker", settings: "Settings") -> list[str]:
     store = settings.store
     if store.memory:
         lines.append("store: memory, nothing outlives the server")
+    elif settings.cluster.bootstrap_servers:
+        cluster = settings.cluster
+        lines.append(f"store: {store.directory}, node {cluster.node} of the cluster in topic {cluster.topic}")
     else:
         lines.append(f"store: {store.directory}, durability {store.durability}")
     access = settings.access

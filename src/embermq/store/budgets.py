@@ -119,7 +119,7 @@ class BudgetLedger:
     """
 
     def __init__(self, account: RetainedAccount, stored_size: Callable[[str], int]) -> None:
-        self._account: Final = account
+        self._account = account
         self._stored_size: Final = stored_size  # what the state says of a topic
         self._pending: Final[dict[str, tuple[int, int]]] = {}  # topic -> size, offset of its newest change
         self._changed: Final[deque[tuple[int, str]]] = deque()  # offset, topic
@@ -139,6 +139,10 @@ class BudgetLedger:
         self._account.change(topic_name, self._size(topic_name), new_bytes)
         self._pending[topic_name] = new_bytes, offset
         self._changed.append((offset, topic_name))
+
+    def begin_at(self, account: RetainedAccount) -> None:
+        """Nothing was changed here yet, and the state has these totals now."""
+        self._account = account
 
     def applied(self, next_offset: int) -> None:
         """Everything before an offset is in the state."""

@@ -65,5 +65,10 @@ class HistoryTrimmed(StoreError):
 
 
 @final
+class Fenced(StoreError):
+    """Another server of the cluster is active now: this one must not acknowledge anything any more."""
+
+
+@final
 class NotWanted(StoreError):
     """Nobody waits any more for what was being found out."""

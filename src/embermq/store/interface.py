@@ -253,6 +253,25 @@ class Journal(ABC):
         """Counters of the engine, as topics below `$SYS/broker/store/`."""
         return {}
 
+    # -- several servers -----------------------------------------------------------------------------------------
+
+    def is_active(self) -> bool:
+        """Whether clients are served. On a standby of a cluster nothing may be appended."""
+        return True
+
+    def active_at(self) -> str:
+        """On a standby: where clients reach the active server; empty if that is not known."""
+        return ""
+
+    def when_active(self, call: Callable[[], None]) -> None:
+        """Have `call` called on the broker's thread once this server may append: at once, unless it is a standby."""
+        call()
+
+    def when_stopped(self, call: Callable[[StoreError], None]) -> None:  # noqa: B027, a single server never is
+        """Have `call` called on the broker's thread when the cluster goes on without this server."""
+
+    # -- for the operator ----------------------------------------------------------------------------------------
+
     def commit_times(self) -> CommitTimes | None:
         """How long commits have taken; None if the engine has nothing to wait for."""
         return None

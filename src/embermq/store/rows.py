@@ -241,6 +241,13 @@ class Group:
         self.next_offset = offset + 1
         return offset
 
+    def with_columns(self) -> "Group":
+        """A group that was read from the log, as one that can be written."""
+        written = Group(self.first_offset)
+        for row in self.rows:
+            written.add(row)
+        return written
+
     def grow(self, size_bytes: int) -> None:
         """Count bytes of a record that is made when the group is closed."""
         self.size_bytes += size_bytes

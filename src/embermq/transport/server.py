@@ -143,8 +143,13 @@ class Server(PolledServer):
         """Take up the sessions that the store remembers, and begin to count time."""
         self._wall_ahead_s = time.time() - _now_s()
         self.store.begin_turn(time.time_ns() // 1000)
-        self.core.restore(self.now_ms(), time.time_ns() // 1000)
+        self.core.start(self.now_ms(), time.time_ns() // 1000)
+        self.store.when_active(self._restore)
         self._tick()
+
+    def _restore(self) -> None:
+        """At start; on a standby of a cluster when it becomes the active one."""
+        self.core.restore(self.begin_turn(), time.time_ns() // 1000)
 
     async def stop(self) -> None:
         """End every connection (wills are published), make durable what is open, close the store."""

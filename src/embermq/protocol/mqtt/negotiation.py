@@ -139,7 +139,7 @@ class Negotiation:
     def _connack(self, packet: Connack) -> bytes:
         self.has_connack = True
         if packet.reason:
-            return self._refusal(packet.reason)
+            return self._refusal(packet.reason, packet.server_reference)
         frame = encode(
             Connack(
                 packet.session_present,
@@ -162,9 +162,9 @@ class Negotiation:
         self.is_open = len(frame) <= self.maximum_packet_size
         return frame if self.is_open else b""
 
-    def _refusal(self, reason: int) -> bytes:
-        """The largest CONNACK with this reason that the client takes."""
-        reference = self._settings.server_reference
+    def _refusal(self, reason: int, reference: str = "") -> bytes:
+        """The largest CONNACK with this reason that the client takes. `reference`: another server, if not the usual."""
+        reference = reference or self._settings.server_reference
         if reference and reason in _ELSEWHERE:
             reason = ReasonCode.USE_ANOTHER_SERVER
             for has_string in (self._has_problem_information, False):

@@ -5,7 +5,8 @@ Never: the open group. Reports go to the broker's thread.
 
 A group takes five steps, each group after the one before it. While one is in steps 2 and 3, the next gathers records:
 1. the journal (`disk`) closes it on the broker's thread, and opens the next one;
-2. the log writes it as one block, syncs the block and enters it in the index: now it is durable;
+2. the log writes it as one block, syncs the block and enters it in the index: now it is durable. In a cluster it is
+   ordered in the shared log before, and is durable there;
 3. the state applies it: now queries, queues and new subscriptions find what it says;
 4. the broker's thread is told, and releases what waits for the group: acknowledgements and deliveries;
 5. before the next group, maintenance: the state is flushed, the log is trimmed, free space is looked up.
@@ -32,7 +33,8 @@ from embermq.named_thread import NamedThread
 from embermq.store.engines.checkpointer import Checkpointer
 from embermq.store.engines.replay import replay
 from embermq.store.engines.retention import Archiver, DiskReserve, Retention, TrimLimit
-from embermq.store.errors import DirectoryLost, StoreError
+from embermq.store.engines.shared_log import SharedLog
+from embermq.store.errors import DirectoryLost, Fenced, StoreError
 from embermq.store.interface import CommitTimes
 from embermq.store.log.by_topic.indexer import TopicIndexer
 from embermq.store.log.writer import Log
@@ -127,6 +129,8 @@ class Committer:
         self._unchecked_bytes = 0
         self._closing: Final = Event()
         self._reserve: Final = DiskReserve(log.directory, retention.disk_reserve_bytes)
+        self._shared: SharedLog | None = None
+        self._standby = ""  # why nothing is made durable on behalf of clients
         self.failing = ""  # why no group can be written
         self.is_full = False  # groups can be written, and the disk has reached its reserve
         self.refusing = ""  # `failing`, or that the disk has reached its reserve: why nothing new is made durable
@@ -142,6 +146,17 @@ class Committer:
     def trim(self, before_offset: int) -> None:
         """Trim without a group, once those that were submitted are applied."""
         self._work.put(Work(Group(0), _ignore, before_offset))
+
+    def stand_by(self, reason: str) -> None:
+        """Refuse what clients bring: only what the active server of the cluster has appended is submitted."""
+        self._standby = reason
+        self._set_failing(self.failing)
+
+    def lead(self, shared: SharedLog) -> None:
+        """From the next group on, each is ordered in the log that several servers share."""
+        self._shared = shared
+        self._standby = ""
+        self._set_failing(self.failing)
 
     def close(self) -> None:
         """Finish what was submitted. While the disk fails, the groups that cannot be written stay unacknowledged."""
@@ -187,6 +202,8 @@ class Committer:
         except DirectoryLost as lost:  # what was acknowledged before may be gone, and nothing can bring it back
             _logger.error("nothing can be made durable: %s", lost)
             self._stop(str(lost), unreported)
+        except Fenced as fenced:
+            self._stop(str(fenced), unreported)
         except Exception as error:  # a bug of ours
             _logger.exception("the committer stopped")
             self._stop(f"the committer stopped: {error!r}", unreported)
@@ -238,9 +255,14 @@ class Committer:
         wait_s = RETRY_FIRST_S
         group = work.group
         reported = False
+        is_shared = self._shared is None
         while True:
             try:
                 self._look_at_directory(group.columns.last_timestamp_us)
+                if self._shared is not None and not is_shared:
+                    self._log.raise_timestamps(group)  # before the others get it: all logs are the same
+                    self._shared.share(group, self._log.first_offset)
+                    is_shared = True
                 if self._log.next_offset == group.first_offset:
                     self._log.append(group, group.columns.last_timestamp_us)
                     if self._log.newest_segment == group.first_offset:
@@ -254,7 +276,7 @@ class Committer:
                     self._checkpointer.abandon()
                     self._sync_log()
                     self._state.reopen(partial(replay, self._log))
-            except DirectoryLost:
+            except (DirectoryLost, Fenced):
                 raise
             except (OSError, StoreError) as error:
                 reason = f"{error.strerror or error}" if isinstance(error, OSError) else str(error)
@@ -344,7 +366,7 @@ class Committer:
         reserve = self._reserve
         self.failing = failing
         self.is_full = not failing and reserve.is_full and not reserve.is_used_up()
-        self.refusing = failing or reserve.refusal()
+        self.refusing = failing or self._standby or reserve.refusal()
 
     def _trim(self, before_offset: int) -> Iterator[None]:
         """Delete old segments that hold nothing that a session is owed, after the state has copied what it needs.

@@ -17,13 +17,14 @@ from typing import Final, final
 from embermq.protocol.packets import Publish
 from embermq.protocol.topics import matches
 from embermq.store.budgets import BudgetLedger
-from embermq.store.engines.committer import Committer, Done, Work
+from embermq.store.engines.committer import Committer, Done, Work, sync_segments
 from embermq.store.engines.directory import DataDirectory
 from embermq.store.engines.open_group import ClosedGroup, OpenGroup, QueueTail
 from embermq.store.engines.opening import JournalSettings, open_log, open_state
 from embermq.store.engines.queue import SessionQueue
 from embermq.store.engines.replay import Progress
 from embermq.store.engines.retention import Archiver
+from embermq.store.engines.shared_log import SharedLog
 from embermq.store.history.reader import HistoryReader
 from embermq.store.history.trimmed import TrimmedLog
 from embermq.store.interface import (
@@ -44,7 +45,7 @@ from embermq.store.interface import (
 )
 from embermq.store.log.writer import Log
 from embermq.store.records import Published, Received, Record, RetainedRemoved
-from embermq.store.rows import RETAIN_FLAG, Kind
+from embermq.store.rows import RETAIN_FLAG, Group, Kind
 from embermq.store.state.state import State
 from embermq.store.state.topic_walks import LevelWalk, WordSearch
 from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk
@@ -52,6 +53,17 @@ from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk
 _logger: Final = logging.getLogger("embermq.store")
 
 _PUBLISH: Final = int(Kind.PUBLISH)
+
+
+STANDBY: Final = "this server is a standby of its cluster"
+
+
+def _nothing() -> None:
+    """For what nobody waits for."""
+
+
+def _ignore(error: StoreError) -> None:
+    """The same."""
 
 
 @final
@@ -177,9 +189,10 @@ class DiskStore(Store):
         progress: Progress | None = None,
         archiver: Archiver | None = None,
         trimmed: Callable[[], TrimmedLog] | None = None,
+        shared: SharedLog | None = None,
     ) -> None:
         """`call_soon` runs a function on the broker's thread; `progress` is told how far a start is; `trimmed` makes
-        what has what the log no longer has, once the directory is locked."""
+        what has what the log no longer has, once the directory is locked. With `shared` it is a standby at first."""
         settings = settings if settings is not None else JournalSettings()
         self._settings: Final = settings
         self._records_all: Final = settings.recording == "everything"
@@ -219,6 +232,13 @@ class DiskStore(Store):
             check_directory=self._directory.check,
             archiver=archiver,
         )
+        self._call_soon: Final = call_soon
+        self._shared: Final = shared
+        self._is_active = shared is None
+        self._when_active: Callable[[], None] = _nothing
+        self._when_stopped: Callable[[StoreError], None] = _ignore
+        if shared is not None:
+            self._committer.stand_by(STANDBY)
 
     # -- appending -----------------------------------------------------------------------------------------------
 
@@ -324,17 +344,95 @@ class DiskStore(Store):
 
     def _plan_trim(self, before_offset: int) -> None:
         """Let no queue refer to records before an offset; with the next group the committer may trim them."""
+        if self._shared is not None and not self._is_active:
+            if before_offset <= self._shared.floor():
+                self._committer.trim(before_offset)
+            return
         self._open.raise_floor(before_offset)
         if self._open.is_empty():  # nothing may come while the disk is full
             self._committer.trim(before_offset)
         else:
             self._trim_before = before_offset
 
+    # -- several servers -----------------------------------------------------------------------------------------
+
+    def is_active(self) -> bool:
+        return self._is_active
+
+    def active_at(self) -> str:
+        return "" if self._shared is None else self._shared.active_at()
+
+    def when_active(self, call: Callable[[], None]) -> None:
+        if self._is_active:
+            call()
+        else:
+            self._when_active = call
+
+    def when_stopped(self, call: Callable[[StoreError], None]) -> None:
+        self._when_stopped = call
+
+    def follow(self, group: Group, applied: Callable[[], None]) -> None:
+        """On a standby, from any thread: apply the next group of the active server. `applied` is called on the
+        broker's thread."""
+
+        def finished(error: StoreError | None) -> None:
+            if error is None:
+                self._open.begin_at(group.next_offset, group.columns.last_timestamp_us, self._log.first_offset)
+                applied()
+
+        self._committer.submit(Work(group, finished, 0))
+
+    def lead(self) -> None:
+        """From any thread, when all groups there are have been applied: this server is the active one now."""
+        self._call_soon(self._lead)
+
+    def _lead(self) -> None:
+        assert self._shared is not None
+        self._open.begin_at(self._log.next_offset, self._log.last_timestamp_us, self._log.first_offset)
+        self._disk_sessions.use_id(self._log.next_offset)
+        self._ledger.begin_at(self._state.retained.account())
+        self._committer.lead(self._shared)
+        self._is_active = True
+        self._when_active()
+
+    def stop(self, error: StoreError) -> None:
+        """From any thread: the cluster goes on without this server."""
+        self._call_soon(lambda: self._when_stopped(error))
+
+    @property
+    def directory(self) -> Path:
+        """The data directory."""
+        return self._directory.path
+
+    def failing_disk(self) -> str:
+        """Why groups cannot be written; empty if they can. From any thread."""
+        return self._committer.failing
+
+    def log_end(self) -> int:
+        """The offset that the log goes on at. From any thread."""
+        return self._log.next_offset
+
+    def log_begin(self) -> int:
+        """The oldest offset that the log has. From any thread."""
+        return self._log.first_offset
+
+    def log_groups(self, offset: int) -> Iterator[Group]:
+        """The groups that the log has now, from an offset that begins one. From any thread."""
+        return self._log.groups_from(offset)
+
+    def sync_log(self, from_offset: int) -> int:
+        """Make the log durable that was written since an offset; returns how far it is. From any thread."""
+        return sync_segments(self._log, from_offset)
+
+    # -- for the operator ----------------------------------------------------------------------------------------
+
     def group_bytes(self) -> int:
         return self._open.group.size_bytes
 
     def counts(self) -> dict[str, int]:
         counts = self._committer.counts()
+        if self._shared is not None:
+            counts.update(self._shared.counts())
         if self._trimmed is not None:
             counts["archive/fetched-bytes"] = self._trimmed.fetched_bytes()
         return counts
@@ -349,9 +447,13 @@ class DiskStore(Store):
         return self._committer.is_full
 
     def close(self) -> None:
+        if self._shared is not None:
+            self._shared.stop_following()
         if not self._open.is_empty():
             self._submit(None)
         self._committer.close()
+        if self._shared is not None:
+            self._shared.close()
         # Whatever fails now, all that was acknowledged is durable in the log.
         for part in (self._history_reader.close, self._state.close, self._log.close, self._directory.keep_private):
             try:

@@ -118,6 +118,12 @@ class OpenGroup:
         if now_us > self.now_us:
             self.now_us = now_us
 
+    def begin_at(self, next_offset: int, now_us: int, reference_floor: int) -> None:
+        """Nothing was appended here yet, and the log has grown."""
+        self.group = Group(next_offset)
+        self.reference_floor = reference_floor
+        self.begin_turn(now_us)
+
     def raise_floor(self, reference_floor: int) -> None:
         """Records before an offset may be trimmed."""
         self.reference_floor = reference_floor

@@ -119,7 +119,7 @@ class Log(Records):
         """
         if group.first_offset != self.next_offset:
             raise ValueError(f"the group begins at offset {group.first_offset}, the log goes on at {self.next_offset}")
-        self._raise_timestamps(group)
+        self.raise_timestamps(group)
         block = block_of(group)
         columns, records = group.columns, len(group)
         try:
@@ -295,7 +295,7 @@ class Log(Records):
                 os.close(self._lock_descriptor)
                 self._lock_descriptor = -1
 
-    def _raise_timestamps(self, group: Group) -> None:
+    def raise_timestamps(self, group: Group) -> None:
         """Timestamps never run backwards within the log, whatever the clock does: a search by instant needs it."""
         columns = group.columns
         if not columns.are_in_order or columns.first_timestamp_us < self.last_timestamp_us:
