@@ -40,7 +40,8 @@ class MemoryLog:
 
 @final
 class MemorySequencer(Sequencer):
-    """One writer and reader of a log. While it `holds`, blocks wait for `store_held`; cut off, none passes."""
+    """One writer and reader of a log. While it `holds`, blocks wait for `store_held`; cut off, none passes; while it
+    `fails`, none is taken."""
 
     def __init__(self, log: MemoryLog) -> None:
         self.log: Final = log
@@ -48,9 +49,13 @@ class MemorySequencer(Sequencer):
         self.holds = False
         self.is_cut_off = False
         self.loses_reports = False
+        self.fails = False
         self.held: Final[deque[tuple[bytes, Done]]] = deque()
 
     def append(self, block: bytes, done: Done) -> None:
+        if self.fails:
+            done(SequencerError("the shared log does not answer"))
+            return
         if self.loses_reports:
             done = _ignore
         if self.holds or self.is_cut_off:

@@ -1,0 +1,256 @@
+"""Several nodes on one shared log in memory, over real data directories: what they have after random faults.
+
+Blocks are late, in another order, stored twice, or lost with their report; nodes are killed, paused, and cut off. What
+counts is computed from the shared log alone, and every node must have just that.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Final
+
+import pytest
+
+from embermq.cluster.blocks import Kind, decode
+from embermq.cluster.memory import MemoryLog, MemorySequencer
+from embermq.cluster.node import Node
+from embermq.cluster.operate import begin
+from embermq.cluster.place import FILE, enter
+from embermq.cluster.rules import Rules
+from embermq.protocol.packets import Publish
+from embermq.store.engines.disk import DiskStore
+from embermq.store.engines.opening import JournalSettings
+from embermq.store.errors import Fenced, StoreError
+from embermq.store.log.blocks import Block
+from embermq.store.log.writer import Log
+
+NODE_TIMEOUT_MS: Final = 300
+DEADLINE_S: Final = 60
+STEPS: Final = 60
+SETTINGS: Final = JournalSettings(durability="os")
+INSTANCES: Final = iter(range(1, 1_000_000))
+Row = tuple[int, int, int, int, bytes, bytes, bytes]
+
+
+class Machine:
+    """One node: its directory is there also while it does not run. Its broker's thread is the test's."""
+
+    def __init__(self, number: int, directory: Path, log: MemoryLog) -> None:
+        self.number = number
+        self.directory = directory / f"node{number}"
+        self.log = log
+        self.acknowledged: list[bytes] = []
+        self.stopped: StoreError | None = None
+        self.store: DiskStore | None = None
+        self.sequencer = MemorySequencer(log)
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.is_committing = False
+
+    def start(self) -> None:
+        self.sequencer = MemorySequencer(self.log)
+        self._calls = SimpleQueue()
+        self.stopped, self.is_committing = None, False
+        rules = enter(self.directory, self.sequencer)
+        node = Node(self.sequencer, rules, self.number, next(INSTANCES), NODE_TIMEOUT_MS, f"mqtt{self.number}")
+        store = DiskStore(self.directory, self._calls.put, SETTINGS, shared=node)
+        store.when_stopped(self._stop)
+        node.begin(store)
+        self.store = store
+
+    def _stop(self, error: StoreError) -> None:
+        self.stopped = error
+
+    def pump(self) -> bool:
+        """Call what is to be called on the broker's thread. A node that was fenced starts again, as a server does."""
+        is_called = False
+        while True:
+            try:
+                self._calls.get_nowait()()
+                is_called = True
+            except Empty:
+                break
+        if self.stopped is not None and self.store is not None:
+            assert isinstance(self.stopped, Fenced), self.stopped
+            self.close()
+            self.start()
+        return is_called
+
+    def close(self) -> None:
+        if self.store is not None:
+            self.store.close()
+            self.store = None
+
+    def kill(self) -> None:
+        """What nobody has heard of yet is lost, and the place that was written last is the one there is."""
+        if self.store is None:
+            return
+        place = self.directory / FILE
+        before = place.read_bytes() if place.exists() else None
+        self.sequencer.is_cut_off = self.sequencer.fails = True
+        while self.sequencer.held:
+            self.sequencer.fail_held()
+        self.close()
+        place.unlink(missing_ok=True)
+        if before is not None:
+            place.write_bytes(before)
+
+    def is_active(self) -> bool:
+        return self.store is not None and self.store.is_active() and self.stopped is None
+
+    def publish(self, payloads: list[bytes], topics: int = 5) -> None:
+        store = self.store
+        if store is None or not self.is_active() or self.is_committing:
+            return
+        store.begin_turn(time.time_ns() // 1000)
+        for payload in payloads:
+            store.append_publish(Publish(f"t/{int(payload) % topics}", payload, 1, int(payload) % 2 == 0), "client")
+
+        def done(error: StoreError | None) -> None:
+            if error is None:
+                self.is_committing = False
+                self.acknowledged.extend(payloads)
+
+        self.is_committing = True
+        store.commit(done)
+
+    def rows(self) -> list[Row]:
+        log = Log(self.directory / "log", segment_bytes=1 << 27, segment_age_s=3600, sync=False)
+        try:
+            groups = log.groups_from(log.first_offset) if log.next_offset > log.first_offset else iter(())
+            return [row_of(row) for group in groups for row in group.rows]
+        finally:
+            log.close()
+
+
+def row_of(row: object) -> Row:
+    names = ("offset", "timestamp_us", "kind", "flags", "topic", "payload", "client_id")
+    found: Row = tuple(getattr(row, name) for name in names)  # type: ignore[assignment]
+    return found
+
+
+def truth_of(log: MemoryLog) -> list[Row]:
+    """The records that count, by the shared log alone."""
+    rules, rows = Rules(), list[Row]()
+    for position, data in enumerate(log.blocks):
+        block = decode(position, data)
+        if rules.take(position, block) and block.kind is Kind.RECORDS:
+            rows += map(row_of, Block(block.body).group().rows)
+    return rows
+
+
+class Cluster:
+    """Three machines, and what is done to them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.log = MemoryLog()
+        self.machines = [Machine(number, directory, self.log) for number in (1, 2, 3)]
+        begin(self.machines[0].directory, MemorySequencer(self.log), 1, next(INSTANCES), SETTINGS)
+        self.published = 0
+        for machine in self.machines:
+            machine.start()
+
+    def pump(self, for_s: float = 0.0) -> None:
+        until_s = time.monotonic() + for_s
+        while True:
+            called = [machine.pump() for machine in self.machines]
+            if not any(called) and time.monotonic() >= until_s:
+                return
+            time.sleep(0.001)
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        until_s = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < until_s, f"not within {DEADLINE_S} s: {what}"
+            self.pump()
+            time.sleep(0.002)
+
+    def publish(self, count: int) -> None:
+        for machine in self.machines:
+            payloads = [b"%d" % number for number in range(self.published, self.published + count)]
+            self.published += count
+            machine.publish(payloads)
+
+    def act(self, chance: random.Random) -> None:
+        """One fault, or the end of one."""
+        machine = chance.choice(self.machines)
+        sequencer = machine.sequencer
+        action = chance.randrange(11)
+        if action == 0:
+            machine.kill()
+        elif action == 1 and machine.store is None:
+            machine.start()
+        elif action == 2:
+            sequencer.holds = not sequencer.holds
+        elif action in (3, 4, 5):
+            sequencer.store_held(chance.randint(1, 3), twice=chance.random() < 0.3)
+        elif action == 6:
+            sequencer.fail_held(stored=chance.random() < 0.5)
+        elif action == 7:
+            sequencer.loses_reports = not sequencer.loses_reports
+        elif action == 8:
+            sequencer.is_cut_off = not sequencer.is_cut_off
+        elif action == 9 and machine.store is not None and not (sequencer.holds or sequencer.is_cut_off):
+            machine.close()  # as SIGTERM does it: another node leads at once
+            machine.start()
+        elif action == 10:
+            self.pump(chance.choice((0.0, 0.05, 1.5 * NODE_TIMEOUT_MS / 1000)))
+
+    def heal(self) -> None:
+        """End all faults; wait until every node has all that counts, and one of them takes more."""
+        for machine in self.machines:
+            if machine.store is None:
+                machine.start()
+            sequencer = machine.sequencer
+            sequencer.is_cut_off = sequencer.holds = sequencer.loses_reports = False
+            sequencer.store_held(len(sequencer.held))
+        acknowledged = sum(len(machine.acknowledged) for machine in self.machines)
+
+        def takes_more() -> bool:
+            self.publish(1)
+            return sum(len(machine.acknowledged) for machine in self.machines) > acknowledged
+
+        self.until(takes_more, "a node takes messages")
+        self.until(self._is_equal, "all nodes have applied all")
+
+    def _is_equal(self) -> bool:
+        end = len(truth_of(self.log)) + 1
+        if any(machine.is_committing for machine in self.machines):
+            return False
+        return all(machine.store is not None and machine.store.log_end() == end for machine in self.machines)
+
+    def assert_right(self) -> None:
+        for machine in self.machines:
+            machine.kill()
+        truth = truth_of(self.log)
+        payloads = {row[5] for row in truth}
+        for machine in self.machines:
+            assert machine.rows() == truth, machine.number
+            assert set(machine.acknowledged) <= payloads, machine.number
+        retained = {row[4].decode(): row[5] for row in truth if row[3] & 4}
+        for machine in self.machines:
+            alone = DiskStore(machine.directory, lambda call: call(), SETTINGS)
+            try:
+                piece = alone.retained.piece("#", "", 1_000, 1 << 20, 1_000)
+                assert {found.topic.decode(): found.payload for found in piece.found()} == retained
+            finally:
+                alone.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_acknowledged_is_lost_and_all_nodes_have_the_same(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    cluster = Cluster(tmp_path)
+    cluster.until(lambda: any(machine.is_active() for machine in cluster.machines), "a node is active")
+    try:
+        for _ in range(STEPS):
+            cluster.publish(chance.randint(1, 3))
+            cluster.act(chance)
+            cluster.pump(0.003)
+        cluster.heal()
+    finally:
+        for machine in cluster.machines:
+            machine.kill()
+    assert sum(len(machine.acknowledged) for machine in cluster.machines) > 0
+    cluster.assert_right()
