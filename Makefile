@@ -1,4 +1,5 @@
 # make run    install what running needs and start the server; Spark is installed beside it, and the pipeline joins then
+# make cluster  one Kafka node and three servers on this machine, to try several nodes (docs/nodes.md)
 # make test   set up and run every check: ruff, mypy --strict, pytest in WORKERS=4 processes
 # make check  format, types and the tests of what has changed since main, in less than a minute; for every edit
 # make setup  install everything into .venv, and compile the hot modules where a C compiler is; EMBERMQ_PURE=1: do not
@@ -36,7 +37,7 @@ HOT      := setup.py $(shell find src/embermq/protocol src/embermq/broker src/em
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run beside check docs test test-others test-all test-pipeline test-cluster test-spark test-wheel test-oldest-spark test-page screenshots setup compile wheel bench crash lint conformance clean
+.PHONY: run beside cluster check docs test test-others test-all test-pipeline test-cluster test-spark test-wheel test-oldest-spark test-page screenshots setup compile wheel bench crash lint conformance clean
 
 setup: $(STAMP) compile
 
@@ -88,6 +89,11 @@ wheel: $(STAMP)
 # The server first, interpreted where nothing is compiled yet; the rest is made beside it.
 run: $(SERVER)
 	@$(MAKE) --no-print-directory beside >&2 & exec $(BIN)/ember up $(ARGS)
+
+# One Kafka node and three servers on loopback, until Ctrl-C (docs/nodes.md).
+cluster: $(SPARK) compile
+	@$(INSTALL) -e '.[cluster]'
+	@exec $(BIN)/python tools/cluster $(ARGS)
 
 beside: $(SPARK) compile
 	@:

@@ -79,6 +79,7 @@ class ServerCollector(Collector):
         yield from self._store()
         yield from self._log()
         yield from self._archive()
+        yield from self._cluster()
         yield from self._jobs()
         yield from self._alerts()
 
@@ -215,6 +216,15 @@ class ServerCollector(Collector):
         yield _gauge("archive_success_age_seconds", "Since the archive was up to date at last.", count("success-age-s"))
         yield _counter("archive_fetched_bytes", "Bytes of the archive fetched for replays.", count("fetched-bytes"))
         yield _counter("archive_lost_records", "Records trimmed before they were archived.", count("lost-records"))
+
+    def _cluster(self) -> Iterator[Family]:
+        """A single server is active, and the others are 0."""
+        store = self._service.server.store
+        counts = store.counts()
+        yield _gauge("cluster_active", "1 while this server serves clients.", int(store.is_active()))
+        yield _gauge("cluster_epoch", "How often a node has become the active one.", counts.get("cluster/epoch", 0))
+        yield _gauge("cluster_position", "How far the shared log is read.", counts.get("cluster/position", 0))
+        yield _counter("cluster_void_blocks", "Blocks read that do not count.", counts.get("cluster/void-blocks", 0))
 
     def _jobs(self) -> Iterator[Family]:
         jobs = self._pipeline.jobs
