@@ -126,7 +126,7 @@ class Machine:
 
 def row_of(row: object) -> Row:
     names = ("offset", "timestamp_us", "kind", "flags", "topic", "payload", "client_id")
-    found: Row = tuple(getattr(row, name) for name in names)  # type: ignore[assignment]
+    found: Row = tuple(getattr(row, name) for name in names)
     return found
 
 

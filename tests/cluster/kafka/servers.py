@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.reasoncodes import ReasonCode
 
 from embermq.cluster.operate import NodeStatus, status
 from embermq.cluster.sequencer import KafkaOptions
@@ -26,6 +28,7 @@ TOPICS: Final = 40
 
 
 def all_there(cluster: "Servers") -> bool:
+    """Whether one node is active and the others are standbys."""
     states = {node: each.state for node, each in cluster.nodes().items()}
     print(time.strftime("%H:%M:%S"), states)
     return set(states.values()) == {"active", "standby"}
@@ -177,8 +180,13 @@ class Publisher(threading.Thread):
         """Until the server refuses, or does not answer for a second."""
         answered = threading.Event()
         accepted: list[bool] = []
-        client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="publisher")
-        client.on_connect = lambda _, __, ___, reason, ____: (accepted.append(not reason.is_failure), answered.set())
+
+        def connected(_: object, __: object, ___: object, reason: ReasonCode, ____: object) -> None:
+            accepted.append(not reason.is_failure)
+            answered.set()
+
+        client = paho.Client(CallbackAPIVersion.VERSION2, client_id="publisher")
+        client.on_connect = connected
         client.on_publish = lambda *_: answered.set()
         with suppress(OSError):
             client.connect("127.0.0.1", port, keepalive=5)
