@@ -25,6 +25,9 @@ FLAT = "s string, n long, d double, m decimal(5,2), ok boolean, at timestamp"
 AT = datetime(2026, 3, 1, 14, 3, tzinfo=UTC)
 WHOLE = {"s": "ä", "n": 7, "d": 1.5, "raw": b"\x00\xff", "at": AT, "tags": ["a", "b"], "t": {"k": 1}, "in": {"x": 3}}
 Row = dict[str, Any]
+_OF_LIBRARY = Path(__file__).parent.parent / "lake" / "payloads" / "sparkplug.jsonl"
+SPARKPLUG = [(one["topic"], bytes.fromhex(one["hex"])) for one in map(json.loads, _OF_LIBRARY.read_text().splitlines())]
+"""Messages of Sparkplug B, as pysparkplug 0.6.1 writes them."""
 
 RECORD = {
     "type": "record",

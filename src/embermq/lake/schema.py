@@ -149,6 +149,7 @@ PUBLISHED_COLUMNS: Final = ("client_id", *MESSAGE_FIELDS)
 """What a table of retained messages has of a PUBLISH beside its topic, payload and QoS."""
 DAY: Final = "day"
 REJECTS_SUFFIX: Final = "_rejects"
+BIRTHS_SUFFIX: Final = "_births"
 TYPED_COMMENT: Final = "Payloads with types, as the settings of the pipeline say."
 VALUE_COMMENT: Final = "A value of the payload, or a level of the topic name, as the settings of the table say."
 
@@ -230,6 +231,12 @@ def rejects_of(name: str) -> Table:
     return replace(
         REJECTS, name=name + REJECTS_SUFFIX, comment=f"Payloads that do not fit {name}, each with the reason."
     )
+
+
+def births_of(name: str) -> Table:
+    """The table of the certificates that a typed table of Sparkplug B needs."""
+    columns = _columns("offset timestamp topic payload")
+    return Table(name + BIRTHS_SUFFIX, f"The newest certificates of the nodes and devices of {name}.", columns)
 
 
 def typed_table(name: str, values: Iterable[tuple[str, pa.DataType]]) -> Table:

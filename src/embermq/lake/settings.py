@@ -100,7 +100,7 @@ class PipelineSettings(BaseModel):
     @field_validator("tables")
     @classmethod
     def _check_names(cls, tables: tuple[TypedTable, ...]) -> tuple[TypedTable, ...]:
-        names = [name for table in tables for name in (table.name, table.rejects().name)]
+        names = [one.name for table in tables for one in table.tables()]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"the name {name!r} is used twice")
@@ -122,10 +122,10 @@ class PipelineSettings(BaseModel):
     def check_payloads(self) -> None:
         """LakeError if a typed table names a file that cannot be used, or a package for its format is missing."""
         if self.tables:
-            from embermq.lake.payloads.reader import payload_reader  # imports pyarrow
+            from embermq.lake.payloads.reader import check_reader  # imports pyarrow
 
             for table in self.tables:
-                payload_reader(table)
+                check_reader(table)
 
     def check_tables(self) -> None:
         """LakeError if the payloads of a typed table cannot be read, or the lake has one made from other settings.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from embermq.lake.schema import Table
 
-Format = Literal["json", "cbor", "msgpack", "avro", "protobuf", "csv", "text", "number"]
+Format = Literal["json", "cbor", "msgpack", "avro", "protobuf", "csv", "text", "number", "sparkplug"]
 WHOLE_DOCUMENT: Final = "."
 """As `explode`: the payload itself is the array."""
 _DOCUMENTS: Final = ("json", "cbor", "msgpack", "avro", "protobuf")
@@ -142,7 +142,7 @@ class TypedTable(BaseModel):
     @property
     def has_many_rows(self) -> bool:
         """Whether a payload may give several rows, or none."""
-        return bool(self.explode) or self.format == "csv"
+        return bool(self.explode) or self.format in ("csv", "sparkplug")
 
     def values(self) -> "pa.Schema":
         """The columns that come from the payload."""
@@ -152,6 +152,10 @@ class TypedTable(BaseModel):
 
         if self.columns:
             return parse_schema(self.columns)
+        if self.format == "sparkplug":
+            from embermq.lake.payloads.sparkplug import COLUMNS
+
+            return COLUMNS
         return pa.schema([("value", pa.float64() if self.format == "number" else pa.string())])
 
     def definition(self) -> Definition:
@@ -189,3 +193,10 @@ class TypedTable(BaseModel):
         from embermq.lake.schema import rejects_of
 
         return rejects_of(self.name)
+
+    def tables(self) -> "tuple[Table, ...]":
+        """All of its tables: those of payloads and of rejects, and what is known of the nodes of Sparkplug B."""
+        from embermq.lake.schema import births_of
+
+        births = (births_of(self.name),) if self.format == "sparkplug" else ()
+        return (self.table(), self.rejects(), *births)

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from embermq.lake.payloads.sparkplug import read_messages
 from embermq.lake.typed_tables import TypedTable
 from embermq.spark.jobs.catalog import JobSettings
 from support.lakes import feed, job_named, new_lake, rows
+from support.payloads import SPARKPLUG
 from support.recorded import Recorder
 
 Recorders = Callable[..., Recorder]
@@ -48,3 +50,27 @@ def test_payloads_that_fit_are_typed_and_the_others_are_kept(
     rejects = rows(spark, lake, "status_rejects")
     assert ("load", "expected a number, found a string") in [(row["field"], row["reason"]) for row in rejects]
     assert sorted(bytes(row["payload"]) for row in rejects) == sorted(documents[3:])
+
+
+def test_metrics_are_named_by_births_of_earlier_batches(
+    spark: SparkSession, recorder: Recorders, tmp_path: Path
+) -> None:
+    made = recorder()
+    offsets = [made.publish(topic, payload) for topic, payload in SPARKPLUG]
+    made.flush()
+    metrics = TypedTable(name="metrics", topic_filter="spBv1.0/+/+/+/#", format="sparkplug")
+    job = job_named("metrics", JobSettings(typed_tables=(metrics,)))
+    lake = new_lake(spark, tmp_path / "lake", job)
+    first, cut, end = offsets[0], offsets[3], offsets[-1] + 1
+    feed(spark, lake, made.data, job, [first, cut, end])
+    feed(spark, lake, made.data, job, [first, end])  # comes again with other bounds: nothing changes
+    whole = list(read_messages((topic, payload, False) for topic, payload in SPARKPLUG))
+    read = list(zip(offsets, whole, strict=True))
+    expected = [(at, row["metric"], row.get("value_double"), row["is_stale"]) for at, one in read for row in one[0]]
+    found = rows(spark, lake, "metrics")
+    shown = [(row["offset"], row["metric"], row["value_double"], row["is_stale"]) for row in found]
+    assert sorted(shown, key=str) == sorted(expected, key=str)
+    rejects = {row["offset"]: row["reason"] for row in rows(spark, lake, "metrics_rejects")}
+    assert rejects == {at: one[2].reason for at, one in read if one[2] is not None}
+    newest = {topic: at for (topic, _), (at, one) in zip(SPARKPLUG, read, strict=True) if one[1]}
+    assert {row["topic"]: row["offset"] for row in rows(spark, lake, "metrics_births")} == newest

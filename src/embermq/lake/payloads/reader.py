@@ -27,7 +27,13 @@ ROWS_MAX: Final = 10_000
 """The most rows of one payload."""
 REASON_CHARS_MAX: Final = 300
 MISFIT_FIELDS: Final = (pa.field("field", STRING), pa.field("reason", STRING))
-_LIBRARIES: Final = {"cbor": "cbor2", "msgpack": "msgpack", "avro": "fastavro", "protobuf": "google.protobuf"}
+_LIBRARIES: Final = {
+    "cbor": "cbor2",
+    "msgpack": "msgpack",
+    "avro": "fastavro",
+    "protobuf": "google.protobuf",
+    "sparkplug": "google.protobuf",
+}
 
 Decoder = Callable[[bytes], Any]
 """Gives what a payload is: one document, or a list of them where a payload has several rows. Raises Misfit."""
@@ -126,9 +132,17 @@ def text_document(payload: bytes) -> dict[str, str]:
         raise Misfit(NOT_UTF8) from None
 
 
+def check_reader(table: TypedTable) -> None:
+    """LakeError if the files of a table cannot be used, or a package is missing."""
+    if table.format == "sparkplug":
+        need_library(table)
+    else:
+        payload_reader(table)
+
+
 def payload_reader(table: TypedTable) -> PayloadReader:
-    """The reader of a table's payloads. LakeError if its files cannot be used, or a package is missing."""
-    _need_library(table)
+    """The reader of a table's payloads, each of which is read by itself. LakeError as `check_reader`."""
+    need_library(table)
     schema = table.values()
     try:
         decoder = _decoder(table, schema)
@@ -157,7 +171,7 @@ def _decoder(table: TypedTable, schema: pa.Schema) -> Callable[[], Decoder]:
             return lambda: number_document
 
 
-def _need_library(table: TypedTable) -> None:
+def need_library(table: TypedTable) -> None:
     """LakeError unless the package that reads the format is installed."""
     package = _LIBRARIES.get(table.format)
     try:

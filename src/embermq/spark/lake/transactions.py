@@ -1,6 +1,7 @@
 """Changing a table exactly once, by one writer: every commit carries the transaction of its job (`lake.delta`).
 
-Owns: the three ways to change a table: append, merge, empty; and what Delta raises when another commit has come first.
+Owns: the four ways to change a table: append, merge, replace, empty; and what Delta raises when another commit
+has come first.
 Never: what the rows are.
 """
 
@@ -83,6 +84,13 @@ def merge_once(
             # Delta does not reset them: the next write of this session would use them.
             spark.conf.unset(_TXN_APP)
             spark.conf.unset(_TXN_VERSION)
+
+
+def replace_once(rows: DataFrame, lake: Lake, table: str, job: str, through: int) -> None:
+    """Replace all rows of a table; does nothing if it has applied `through` already, or if a newer writer has it."""
+    version = transaction_version(lake.epoch or 0, through)
+    write = rows.write.format("delta").mode("overwrite")
+    write.option("txnAppId", job).option("txnVersion", str(version)).save(lake.table(table))
 
 
 def reset_table(spark: SparkSession, lake: Lake, table: Table, job: str) -> None:
