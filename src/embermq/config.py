@@ -24,6 +24,11 @@ from embermq.units import DURATION_EXPECTED, SIZE_EXPECTED, unit_of
 FILE_NAME: Final = "ember.toml"
 SYSTEM_FILE: Final = Path("/etc/embermq") / FILE_NAME
 
+BESIDE_NO_PLUGIN: Final = (
+    *("password_file", "acl_file", "certificate_as_user", "allow_anonymous", "jwt_keys", "call_out_url"),
+)
+"""The settings of `access` that do nothing beside a plug-in."""
+
 # The flags of `ember serve` that are not called like their setting.
 FLAGS: Final = {"certificate": "cert", "directory": "data", "unix_path": "unix"}
 
@@ -214,6 +219,11 @@ def _check_access(settings: Settings) -> None:
         for key in ("jwt_issuer", "jwt_audience", "jwt_rights_claim"):
             if getattr(access, key):
                 raise ConfigError(f"access.{key} does nothing: set access.jwt_keys, what tokens are verified with")
+    if access.plugin:
+        given = [key for key in BESIDE_NO_PLUGIN if getattr(access, key)]
+        given += [f"[[listeners]] {each.shown_name()}" for each in settings.listeners.each if each.has_own_users()]
+        if given:
+            raise ConfigError(f"access.plugin decides about all clients: expected it without {', '.join(given)}")
     if access.jwt_rights_claim and access.acl_file is None:
         raise ConfigError(
             "access.jwt_rights_claim needs access.acl_file, which may have no rule: without it every client may do"

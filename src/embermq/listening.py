@@ -30,9 +30,14 @@ class Rules:
         self._own: Final[dict[str, FileAccess]] = {}
         self.files: AccessFiles | None = None
         access = settings.access
+        if access.plugin:
+            from embermq.access.plugin import load_plugin
+
+            self.access: Access = load_plugin(access.plugin)
+            return
         named = access.has_users() or access.acl_file is not None or access.certificate_as_user
         if not named and not settings.listeners.each:
-            self.access: Access = AllowAll()
+            self.access = AllowAll()
             return
         self._server, self.access = self._joined()
         self.files = self._files()
@@ -120,6 +125,18 @@ def _sources(access: "AccessSettings", scopes: list[str]) -> "list[Source]":
             leeway_s=access.jwt_leeway_s,
         )
         found.append(TokenSource(keys, rules, reserved))
+    if access.call_out_url:
+        from embermq.access.sources.call_out import CallOut
+
+        call_out = CallOut(
+            access.call_out_url,
+            timeout_s=access.call_out_timeout_s,
+            cache_s=access.call_out_cache_s,
+            concurrency=access.call_out_concurrency,
+            takes_rights=access.acl_file is not None,
+            reserved=reserved,
+        )
+        found.append(call_out)  # the last: it takes every password
     return found
 
 

@@ -128,6 +128,13 @@ def _secure_url(text: str) -> str:
     return ""
 
 
+def _call_out(text: str) -> str:
+    problem = _secure_url(text) if text else ""
+    if problem:
+        raise ValueError(problem)
+    return text
+
+
 def _source_of_keys(text: str) -> str:
     problem = _secure_url(text) if text.startswith(("http://", "https://")) else ""
     if problem:
@@ -383,6 +390,12 @@ class AccessSettings(Section):
     jwt_leeway_s: Annotated[int, Field(ge=0, le=600)] = 10
     jwt_refresh_s: Annotated[int, Field(ge=10, le=DAY_S)] = 300
 
+    call_out_url: Annotated[str, AfterValidator(_call_out)] = ""
+    call_out_timeout_s: Annotated[int, Field(ge=1, le=30)] = 3
+    call_out_cache_s: Annotated[int, Field(ge=0, le=DAY_S)] = 60
+    call_out_concurrency: Annotated[int, Field(ge=1, le=64)] = 8
+    plugin: str = ""
+
     @field_validator("jwt_algorithms")
     @classmethod
     def _of_one_kind(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -392,7 +405,7 @@ class AccessSettings(Section):
 
     def has_sources(self) -> bool:
         """Whether there are users that neither the password file nor a certificate names."""
-        return bool(self.jwt_keys)
+        return bool(self.jwt_keys or self.call_out_url or self.plugin)
 
     def has_users(self) -> bool:
         """Whether clients can log in with a user name or a token."""

@@ -39,6 +39,12 @@ class AtListener(Access):
         used = certificate_name if self._certificate_as_user else None
         return self._shared.exchange_of(method, client_id, used)
 
+    def remembered(
+        self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
+    ) -> Identity | None:
+        used = certificate_name if self._certificate_as_user else None
+        return self._shared.remembered_of(client_id, user_name, password, used)
+
     def lane_of(self, queue: str) -> Lane | None:
         return self._shared.lane_of(queue)
 
@@ -105,6 +111,11 @@ class AllListeners(Access):
         if self.access_list is None:
             return []
         return self.access_list.deciding_lines(identity.user_name, identity.client_id, rights, topic_filter)
+
+    def remembered(
+        self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
+    ) -> Identity | None:
+        return self._server.remembered(client_id, user_name, password, certificate_name)
 
     def lane_of(self, queue: str) -> Lane | None:
         return self._server.lane_of(queue)

@@ -231,6 +231,21 @@ class FileAccess(Access):
             return None
         return f"user {user_name}" if user_name in self._passwords.users else ""
 
+    def remembered(
+        self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
+    ) -> Identity | None:
+        used = certificate_name if self._certificate_as_user else None
+        return self.remembered_of(client_id, user_name, password, used)
+
+    def remembered_of(
+        self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
+    ) -> Identity | None:
+        """As `remembered`. A `certificate_name` is the user name, if it is given."""
+        source = None if certificate_name else self._source_of(user_name, password)
+        if source is None or password is None:
+            return None
+        return source.remembered(client_id, user_name, password)
+
     def lane_of(self, queue: str) -> Lane | None:
         name = queue.partition(" ")[0]
         return next((source.lane for source in self._sources if source.lane.name == name), None)

@@ -33,6 +33,10 @@ class Source(ABC):
     def identify(self, client_id: str, user_name: str | None, password: bytes) -> Identity:
         """Who this is; raises `Refused`, also when the source cannot tell."""
 
+    def remembered(self, client_id: str, user_name: str | None, password: bytes) -> Identity | None:
+        """Who this is, if that is known at once."""
+        return None
+
     def queue(self, user_name: str | None, password: bytes) -> str:
         """In which queue of the lane these credentials wait."""
         return user_name or ""

@@ -526,6 +526,12 @@ class Access(ABC):
         """Whether a client may take over the session of a client with this user name, connected or not."""
         return identity.user_name == user_name
 
+    def remembered(
+        self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
+    ) -> Identity | None:
+        """Who this is, if that is known without a check; it is asked before these credentials wait in a queue."""
+        return None
+
     def lane_of(self, queue: str) -> "Lane | None":
         """The threads on which the checks of a queue run; None: those that all others share."""
         return None

@@ -220,9 +220,12 @@ def start_up_lines(broker: "Broker", settings: "Settings") -> list[str]:
     users = [
         *([f"users of {access.password_file}"] if access.password_file is not None else []),
         *([f"tokens by {access.jwt_keys}"] if access.jwt_keys else []),
+        *([f"users by {access.call_out_url}"] if access.call_out_url else []),
         *(["client certificates"] if access.certificate_as_user else []),
         *(["anonymous clients"] if settings.anonymous_allowed() else []),
     ]
+    if access.plugin:
+        return [*lines, f"access: the plug-in {access.plugin}"]
     rights = f"rights of {access.acl_file}" if access.acl_file is not None else "everything allowed"
     return [*lines, f"access: {', '.join(users)}; {rights}"]
 

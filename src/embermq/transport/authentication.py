@@ -142,8 +142,13 @@ class Authenticator:
                 )
 
         check = Check(question, answered, refused, failed, is_wanted)
+        known: Identity | None = None
+        if queue is not None:
+            known = self._access.remembered(connect.client_id, user_name, password, certificate_name)
         if queue is None:
             _answer_now(check)
+        elif known is not None:
+            accepted(known)
         elif self._must_wait(address_key):
             refused(_too_many_failures())
         else:
