@@ -23,7 +23,13 @@ LONG_S = 30.0
 
 
 def call_out(url: str, **more: Any) -> CallOut:
-    options = {"timeout_s": LONG_S, "cache_s": 60.0, "concurrency": 2, "takes_rights": True, "reserved": ["world:"]}
+    options: dict[str, Any] = {
+        "timeout_s": LONG_S,
+        "cache_s": 60.0,
+        "concurrency": 2,
+        "takes_rights": True,
+        "reserved": ["world:"],
+    }
     return CallOut(url, **(options | more))
 
 
@@ -104,7 +110,8 @@ def test_a_server_that_is_gone_hangs_or_drips_is_a_refusal_in_time() -> None:
 
     with answering(yes) as server:
         source = call_out(server.url, timeout_s=0.3)
-        for server.answer in (server.hang, drip):
+        for answer in (server.hang, drip):
+            server.answer = answer
             assert refusal(source) is ReasonCode.SERVER_UNAVAILABLE
         assert source.counts() == {"logins/call-out/asked": 2, "logins/call-out/cached": 0, "logins/call-out/failed": 2}
     assert refusal(source) is ReasonCode.SERVER_UNAVAILABLE
