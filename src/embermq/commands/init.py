@@ -53,10 +53,12 @@ def init(
         if tls:
             _make_certificate(directory, host or [socket.gethostname()])
         _make_user(directory / "passwords", user, stdin)
-        _make_settings(directory, user, tls)
+        is_made = _make_settings(directory, user, tls)
     except OSError as error:
         raise ConfigError(f"cannot write {error.filename}: {error.strerror or error}") from None
     print(f"\nStart the server:  ember serve --config {_shown(directory / 'ember.toml')}")
+    if not is_made:
+        return
     print(f"Then the page is at http://127.0.0.1:{HTTP_PORT}, for {user}.")
     if tls:
         print(f"Clients trust {_shown(directory / 'ca.crt')} and connect to port {TLS_PORT}.")
@@ -107,16 +109,18 @@ def _make_user(path: Path, user: str, stdin: bool) -> None:
     _say(path, False, f"the users, {user} for now; `ember passwd` adds others")
 
 
-def _make_settings(directory: Path, user: str, tls: bool) -> None:
+def _make_settings(directory: Path, user: str, tls: bool) -> bool:
+    """False: there are settings."""
     path = directory / "ember.toml"
     if path.exists():
         _say(path, True, "")
-        return
+        return False
     text = settings_text(directory, user, tls)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     _say(path, False, "every setting, explained")
+    return True
 
 
 def settings_text(directory: Path, user: str, tls: bool) -> str:
