@@ -112,7 +112,7 @@ class AlertWatch:
         """For how long nothing was heard."""
         if self._links[name].was_heard():
             self._heard_s[name] = self._read_s
-        return self._read_s - self._heard_s[name]
+        return round(self._read_s - self._heard_s[name], 3)
 
     def _tell(self, alert: Alert, is_news: bool) -> None:
         """Say what a rule has become: on its topic and, if it fires or fires no more, in the log and to its webhook."""
