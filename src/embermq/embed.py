@@ -16,7 +16,7 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +28,7 @@ from embermq.broker.limits import Limits
 from embermq.engines import CONTROL_SOCKET, OpenStore, embedded_store, open_node, open_store
 from embermq.errors import ConfigError
 from embermq.http.options import BrokerCalls, HttpOptions, ReloadReport
+from embermq.listener_changes import changes_of
 from embermq.listening import Rules, files_of, listener_of
 from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS, Mqtt5Settings
 from embermq.protocol.sn.settings import SnSettings
@@ -118,7 +119,10 @@ class Broker:
         self._http: HttpServer | None = None
         self._access_files: AccessFiles | None = None
         self._settings: dict[str, Any] = {}
+        self._in_use: Settings | None = None  # what the listeners are described by
+        self._rules: Rules | None = None
         self._reloading = Reloading({}, {})
+        self._reloads = asyncio.Lock()
 
     @classmethod
     def from_settings(cls, settings: "Settings", read_settings: ReadSettings | None = None) -> Self:
@@ -154,6 +158,7 @@ class Broker:
             broker._open_store = partial(open_node, settings)
         broker._settings = settings.model_dump(mode="json")
         broker._access_files = rules.files
+        broker._in_use, broker._rules = settings, rules
         broker._described = [listener_of(each, settings, rules) for each in every]
         broker._reloading = Reloading(files_of(settings), broker._settings, read_settings)
         return broker
@@ -267,7 +272,7 @@ class Broker:
 
         log_directory = Path(self.data) / "log" if self.data is not None else None
         calls = BrokerCalls(
-            reload=self.reload,
+            reload=self.reload_with_listeners,
             listeners=self._stream_urls,
             access_files=self._access_files,
             reload_access=self._reload_access,
@@ -322,6 +327,10 @@ class Broker:
 
     def reload(self) -> ReloadReport:
         """Read the certificate, the users and the rights again; after a `ConfigError` the old ones stay in use."""
+        return self._reloading.report(self._read_again())
+
+    def _read_again(self) -> list[str]:
+        """What `reload` reads."""
         self._reload_access()
         read = ["users and rights"]
         if self._http is not None and self._http.reload():
@@ -333,7 +342,73 @@ class Broker:
                 raise ConfigError(str(error)) from error
         if self._tls:
             read.append("certificate")
-        return self._reloading.report(read)
+        return read
+
+    async def reload_with_listeners(self) -> ReloadReport:
+        """As `reload`; then `[[listeners]]` that the settings add, change or remove are opened and closed.
+
+        Clients of a listener that is removed or changed are disconnected, those of others are not affected.
+        """
+        async with self._reloads:
+            read = self._read_again()
+            done, failed, waiting = await self._change_listeners()
+            found = self._reloading.report(read)
+            return replace(found, needs_restart=[*found.needs_restart, *waiting], listeners=done, failed=failed)
+
+    async def _change_listeners(self) -> tuple[list[str], list[str], list[str]]:
+        """What was done, what has failed, and what waits for a restart. A `ConfigError` before anything is done."""
+        in_use, rules, server = self._in_use, self._rules, self.server
+        try:
+            wanted = self._reloading.wanted()
+        except ConfigError:  # the report says it
+            return [], [], []
+        if in_use is None or rules is None or wanted is None:
+            return [], [], []
+        changes = changes_of(in_use, wanted)
+        opened = [listener_of(each, in_use, rules) for each in changes.opened]
+        self._read_certificates(opened)
+        names = {each.shown_name() for each in changes.closed}
+        closed = {each.name: each for each in server.listeners if each.name in names}
+        for listener in closed.values():
+            server.close_listener(listener)
+        failed = await self._open_all(server, opened, closed)
+        open_now = {each.name for each in server.listeners}
+        before = {each.shown_name(): each for each in in_use.listeners.each}
+        kept = [before.get(each.shown_name(), each) if each.shown_name() in failed else each for each in changes.in_use]
+        each = tuple(one for one in kept if one.shown_name() in open_now)
+        server.addresses.share(sorted({address for one in each for address in one.shared_addresses}))
+        self._in_use = in_use.model_copy(update={"listeners": in_use.listeners.model_copy(update={"each": each})})
+        self._settings["listeners"] = self._in_use.listeners.model_dump(mode="json")
+        self._described = list(server.listeners)
+        used = {self._tls_files(), *(one.tls_files for one in server.listeners)}
+        self._tls = {files: tls for files, tls in self._tls.items() if files in used}
+        return changes.done(failed), list(failed.values()), changes.waiting
+
+    def _read_certificates(self, listeners: list[Listener]) -> None:
+        """Those that were not read before; a `ConfigError` says what is wrong with one."""
+        for files in (each.tls_files for each in listeners):
+            if files is not None and files not in self._tls:
+                try:
+                    self._tls[files] = files.read()
+                except CertificateError as error:
+                    raise ConfigError(str(error)) from error
+
+    async def _open_all(self, server: Server, listeners: list[Listener], closed: dict[str, Listener]) -> dict[str, str]:
+        """Open listeners; by the names of those that cannot be opened, why. What they replace is opened again."""
+        failed: dict[str, str] = {}
+        for listener in listeners:
+            try:
+                await self._open(server, listener)
+            except ConfigError as error:
+                failed[listener.name] = f"listener {listener.name}: {error}"
+        for name in failed:
+            if name in closed:
+                try:
+                    await self._open(server, closed[name])
+                    failed[name] += "; it stays as it was"
+                except ConfigError:
+                    failed[name] += "; it is closed, since the address that it had is taken too"
+        return failed
 
     def _reload_access(self) -> None:
         """Read the users and the rights again, for the clients that are connected too."""

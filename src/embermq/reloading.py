@@ -38,6 +38,10 @@ class Reloading:
         self._read_settings: Final = read_settings
         self._digests = self._read_digests()
 
+    def wanted(self) -> "Settings | None":
+        """The settings that a start would use now; None if nothing can tell. Raises a `ConfigError`."""
+        return None if self._read_settings is None else self._read_settings()
+
     def report(self, read: list[str]) -> ReloadReport:
         """What is different since the last report, after all of `read` was read again."""
         before, self._digests = self._digests, self._read_digests()
@@ -67,7 +71,7 @@ def _differences(in_use: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, M
         for section, found in wanted.items()
         for values in (in_use.get(section, {}),)
         for key, value in found.items()
-        if values.get(key) != value
+        if values.get(key) != value and not (key == "each" and value and values.get(key))  # `listener_changes` says it
     ]
 
 

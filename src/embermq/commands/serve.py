@@ -58,7 +58,7 @@ def serve(
     ] = False,
     config: Annotated[Path | None, config_option("Settings file, TOML.")] = None,
 ) -> None:
-    """Run the server until SIGTERM or Ctrl-C. SIGHUP reads users, rights and certificate again."""
+    """Run the server until SIGTERM or Ctrl-C. SIGHUP reads users, rights, certificates and listeners again."""
     if data is not None and memory:
         raise ConfigError("--data and --memory: expected one of them, not both")
     chosen = read_settings(
@@ -155,7 +155,16 @@ async def _serve(chosen: ChosenSettings, beside: AbstractAsyncContextManager[str
     broker = Broker.from_settings(settings, chosen.read_again)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, _reload, broker)
+    reloads: set[asyncio.Task[None]] = set()  # the loop itself keeps none
+
+    def reload() -> None:
+        if stop.is_set():
+            return
+        task = loop.create_task(_reload(broker))
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    loop.add_signal_handler(signal.SIGHUP, reload)
     async with broker, beside as other:
         lines = [
             f"ember {__version__} ({form()})",
@@ -240,13 +249,17 @@ def _place(listener: "Listener") -> str:
     return listener.url() + also + (f" (UDP), {listener.sn.profile}" if listener.sn is not None else "") + own_name
 
 
-def _reload(broker: "Broker") -> None:
+async def _reload(broker: "Broker") -> None:
     try:
-        found = broker.reload()
+        found = await broker.reload_with_listeners()
     except ConfigError as error:
         logger.error("not reloaded, the old settings stay in use: %s", error)
         return
     logger.info("read again: %s; changed: %s", ", ".join(found.read), ", ".join(found.changed) or "nothing")
+    for sentence in found.listeners:
+        logger.info("%s", sentence)
+    for sentence in found.failed:
+        logger.error("%s", sentence)
     for sentence in found.needs_restart:
         logger.warning("needs a restart: %s", sentence)
     if found.settings_problem:

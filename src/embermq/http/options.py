@@ -1,6 +1,6 @@
 """Options of the HTTP interface, as a server is started with them."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,13 +33,16 @@ class HttpOptions:
 class ReloadReport:
     """What was read again, which of it had changed, and which settings differ from those of the file.
 
-    The latter are sentences. `settings_problem` says why the settings cannot be compared; empty if they can.
+    The latter are sentences, and so are `listeners`, what was done to listeners, and `failed`, those that could not be
+    opened. `settings_problem` says why the settings cannot be compared; empty if they can.
     """
 
     read: list[str]
     changed: list[str] = field(default_factory=list)
     needs_restart: list[str] = field(default_factory=list)
     settings_problem: str = ""
+    listeners: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,7 @@ class BrokerCalls:
     `access_files` are the files of users and rights, if there are any; `reload_access` puts them into force.
     """
 
-    reload: Callable[[], ReloadReport]
+    reload: Callable[[], Awaitable[ReloadReport]]
     listeners: Callable[[], list[str]]
     access_files: AccessFiles | None
     reload_access: Callable[[], None]

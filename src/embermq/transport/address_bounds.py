@@ -58,7 +58,7 @@ class AddressBounds:
     ) -> None:
         self._connections_max: Final = connections_max
         self._failures_max: Final = failures_max
-        self._shared: Final = [ipaddress.ip_network(each, strict=False) for each in shared_addresses]
+        self._shared = _networks(shared_addresses)
         self._addresses_max: Final = addresses_max
         self._now_s: Final = now_s
         self._keys: Final[dict[str, str]] = {}  # by host, of those that were asked for last: parsing one takes long
@@ -66,6 +66,11 @@ class AddressBounds:
         self._failed: Final[OrderedDict[str, _Failures]] = OrderedDict()
         self.refused = 0  # connections, because their address had too many
         self.logins_delayed = 0  # log-ins, because their address had failed too often
+
+    def share(self, addresses: Sequence[str]) -> None:
+        """From now on these have no bounds, in place of those before; connections that there are keep theirs."""
+        self._shared = _networks(addresses)
+        self._keys.clear()
 
     def key(self, peer: object) -> str:
         """What a peer's address counts as, by what a socket tells of it; empty if it has no bounds."""
@@ -138,3 +143,7 @@ class AddressBounds:
     def counts(self) -> dict[str, int]:
         """For `$SYS/broker/`."""
         return {"connections/refused/address": self.refused, "connections/refused/login-delay": self.logins_delayed}
+
+
+def _networks(addresses: Sequence[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    return [ipaddress.ip_network(each, strict=False) for each in addresses]

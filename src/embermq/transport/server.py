@@ -386,6 +386,22 @@ class Server(PolledServer):
             self.mqtt5,
         )
 
+    def close_listener(self, listener: Listener) -> None:
+        """Accept no more connections by a listener of streams, and end those of the clients that have come by it."""
+        listener.close()
+        self.listeners.remove(listener)
+        self.begin_turn()
+        reason = f"listener {listener.name} was closed"
+        for connection in [each for each in self._connections if each.is_at(listener)]:
+            if connection.session is not None:
+                self.core.end_connection(connection.session, ReasonCode.ADMINISTRATIVE_ACTION, reason)
+            else:
+                connection.close(ReasonCode.ADMINISTRATIVE_ACTION, reason)
+        if all(each.access is not listener.access for each in self.listeners):
+            authenticator = self._authenticators.pop(listener.access, None)
+            if authenticator is not None:
+                authenticator.close()
+
     def admit(self, connection: StreamLink, transport: ByteTransport, listener: Listener) -> bool:
         """Whether one more connection is within the limits; if so it counts from now on."""
         if not self._has_room(transport, connection.address_key, listener):

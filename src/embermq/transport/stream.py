@@ -332,6 +332,9 @@ class StreamConnection(StreamLink, ByteReceiver):
     def listener_name(self) -> str:
         return self._listener.name
 
+    def is_at(self, listener: Listener) -> bool:
+        return self._listener is listener
+
     def slowed_by(self) -> list[str]:
         return pause_names(self._paused) + (["slow reader"] if self._is_slow_reader else [])
 

@@ -15,6 +15,7 @@ from embermq.broker.rates import Bucket
 from embermq.broker.session import ClientLink
 from embermq.protocol.errors import PeerError, Refused
 from embermq.protocol.packets import Connect
+from embermq.transport.listener import Listener
 
 OPENING: Final = 1
 """Its CONNECT is not answered yet."""
@@ -100,6 +101,10 @@ class StreamLink(ClientLink):
     @abstractmethod
     def resume_reading(self, reason: int) -> None:
         """A reason is gone: read again, if it was the last."""
+
+    @abstractmethod
+    def is_at(self, listener: Listener) -> bool:
+        """Whether the client has come by this listener."""
 
     @abstractmethod
     def abort(self) -> None:

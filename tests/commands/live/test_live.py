@@ -124,7 +124,7 @@ def test_reload_puts_new_users_in_force(tmp_path: Path, data: Path) -> None:
     write_password(passwords, "ann", b"one")
     with ServerProcess(data, tmp_path / "log", {"access.password_file": str(passwords)}) as running:
         write_password(passwords, "ann", b"two")
-        nothing_else = {"needs_restart": [], "settings_problem": ""}
+        nothing_else = {"needs_restart": [], "settings_problem": "", "listeners": [], "failed": []}
         assert objects(data, "reload") == [{"read": ["users and rights"], "changed": ["users"], **nothing_else}]
         assert run(data, "reload").text == "read again: users and rights\nchanged: nothing\n"
         with Wire(("127.0.0.1", running.port)) as ann:

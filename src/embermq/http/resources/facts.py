@@ -77,6 +77,8 @@ class Reloaded(Model):
     changed: list[str]
     needs_restart: list[str]
     settings_problem: Annotated[str, Field(description="Why the settings file cannot be read; empty if it can.")]
+    listeners: Annotated[list[str], Field(description="Which listeners were opened, closed or changed.")]
+    failed: Annotated[list[str], Field(description="Which listeners could not be opened, and why.")]
 
 
 class SettingsAnswer(Model):
@@ -153,7 +155,7 @@ async def reload(call: Call[Nothing, Nothing]) -> Answer:
         raise HttpRefusal(422, "this server reads no files")
     outcome = "failed"
     try:
-        found = calls.reload()
+        found = await calls.reload()
         outcome = f"read {', '.join(found.read)} again"
     except ConfigError as error:
         outcome = f"not reloaded: {error}"
@@ -232,7 +234,7 @@ OPERATIONS: Final = (
         method="POST",
         path="/api/v1/reload",
         role=OPERATOR,
-        summary="Read users, rights, tokens and certificate again; on an error the old ones stay in use.",
+        summary="Read users, rights, tokens, certificates and listeners again; on an error the old ones stay in use.",
         handle=reload,
         query=Nothing,
         body=Nothing,
