@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ import yaml
 from embermq.access.passwords import parse_passwords
 from embermq.access.tokens import read_tokens
 from embermq.config import load
+from support.ember_command import ember
 from support.wire import Connack, Wire
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
@@ -181,3 +183,14 @@ def test_the_unit_waits_for_the_server_and_watches_it() -> None:
     assert {"Type=notify", "WatchdogSec=30", "StateDirectory=embermq", "ProtectSystem=strict"} <= set(unit)
     command = next(line.partition("=")[2].split() for line in unit if line.startswith("ExecStart="))
     assert command[1:] == ["serve", "--config", "/etc/embermq/ember.toml"]
+
+
+def test_commands_find_the_data_of_the_service_by_its_settings(tmp_path: Path) -> None:
+    """The commands in the unit's head, run for another directory."""
+    unit = (DEPLOY / "systemd" / "embermq.service").read_text()
+    assert not [line for line in unit.splitlines() if line.startswith("Environment=")]
+    assert ember("init", tmp_path, "--no-tls", "--stdin", stdin=b"secret\n").code == 0
+    (command,) = (line for line in unit.splitlines() if line.startswith("#   sudo sed "))
+    arguments = shlex.split(command.removeprefix("#   sudo").replace("/etc/embermq", str(tmp_path)))
+    subprocess.run(arguments, check=True, timeout=TIMEOUT_S)
+    assert str(load(tmp_path / "ember.toml").store.directory) == "/var/lib/embermq/data"
