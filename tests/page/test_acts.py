@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, expect
 
 from support.page.browser import Opened
@@ -198,3 +199,49 @@ def test_a_preview_shows_where_long_payloads_differ(opened: Opened, server: Page
     change = dialog(opened).locator(".changes li")
     expect(change).to_contain_text('"speed": 2')
     expect(change).to_contain_text('"speed": 1')
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "the first line has no column named topic"),
+        (bytes(range(256)) * 50, "the first line has no column named topic"),
+        (b"\x89PNG\r\n\x1a\n", "the first line has no column named topic"),
+        (b"[null]", "message 1 has no topic"),
+        (b"[" * 20_000, "Not imported: "),
+        (
+            b'{"topic": "act/ok", "payload": "1"}\n{"topic": "act/ok", "payload": 5}',
+            "message 2 has no topic, or no payload",
+        ),
+        (b'{"topic": "act/ok"', "Not imported: "),
+        (b"topic,payload\n", "the file has no message"),
+        (b'"topic,payload\nact/ok,1', "the first line has no column named topic"),
+    ],
+)
+def test_a_file_of_garbage_is_not_imported(opened: Opened, tmp_path: Path, content: bytes, sentence: str) -> None:
+    (tmp_path / "garbage.ndjson").write_bytes(content)
+    opened.go("#topics")
+    with opened.page.expect_file_chooser() as chooser:
+        opened.page.get_by_role("button", name="Import a file …").click()
+    chooser.value.set_files(tmp_path / "garbage.ndjson")
+    expect(opened.page.locator("#notice")).to_contain_text(sentence)
+    assert payloads(opened.server, "act/ok") == {}
+
+
+def test_an_import_that_ends_half_way_says_so_and_can_be_undone(
+    opened: Opened, server: PageServer, tmp_path: Path
+) -> None:
+    lines = [json.dumps({"topic": f"act/half/{number}", "payload": "x"}) for number in range(1_500)]
+    lines[1_200] = json.dumps({"topic": "act/half/wrong", "payload": "x", "qos": 7})
+    (tmp_path / "half.ndjson").write_text("\n".join(lines))
+    opened.go("#topics")
+    with opened.page.expect_file_chooser() as chooser:
+        opened.page.get_by_role("button", name="Import a file …").click()
+    chooser.value.set_files(tmp_path / "half.ndjson")
+    dialog(opened).get_by_role("button", name="Retain 1500").click()
+    notice = opened.page.locator("#notice")
+    expect(notice).to_contain_text("1,000 messages retained. The other 500 are not: messages.200.qos")
+    notice.get_by_role("button", name="Undo").click()
+    dialog(opened).get_by_role("button", name="Set 1,000 topics back").click()
+    expect(notice).to_contain_text("1,000 topics set back.")
+    assert payloads(server, "act/half/#") == {}

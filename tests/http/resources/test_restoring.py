@@ -1,6 +1,8 @@
 """A branch is set back to an instant: what differs is published again or cleared, and that can be taken back."""
 
 import json
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,24 @@ def test_a_large_branch_is_restored_in_groups_and_told_line_by_line(served: tupl
     lines = list(http.lines("/api/v1/retained/restore", {"filter": "#", "as_of": cleared["undo_as_of"]}))
     assert [(line["set"], line["is_done"]) for line in lines] == [(TOGETHER_MAX, False), (len(topics), True)]
     assert len(retained(http, "a/#")) == 1000
+
+
+@pytest.mark.parametrize("verb", ["restore", "clear"])
+def test_a_change_goes_on_when_its_reader_is_gone(served: tuple[HttpClient, Wire], tmp_path: Path, verb: str) -> None:
+    http, _ = served
+    topics = [f"a/{number:05}" for number in range(3 * TOGETHER_MAX)]
+    then = set_all(http, dict.fromkeys(topics, "1"))
+    body = json.dumps({"filter": "a/#"} if verb == "clear" else {"filter": "a/#", "as_of": then}).encode()
+    with socket.socket(socket.AF_UNIX) as reader:
+        reader.connect(str(tmp_path / "data" / "control.sock"))
+        reader.sendall(
+            b"POST /api/v1/retained/%s HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-ndjson\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (verb.encode(), len(body), body)
+        )
+        assert reader.recv(1)
+    deadline_s = time.monotonic() + 30
+    while retained(http, "a/#"):
+        assert time.monotonic() < deadline_s
 
 
 def test_the_log_names_who_restored(served: tuple[HttpClient, Wire]) -> None:

@@ -5,8 +5,9 @@ store; what differs is published again or cleared, in slices between which clien
 """
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
+from aiohttp import web
 from pydantic import Field
 
 from embermq.broker.operator import cleared
@@ -89,6 +90,32 @@ class RestoreAnswer(Model):
     undo_as_of: Timestamp | None = None
 
 
+async def _told(
+    call: Call[Nothing, Any], steps: AsyncIterator[Model], first: Model | None = None
+) -> web.StreamResponse:
+    """Send each step of a change as a line. The change goes on also when its reader is gone."""
+    async with Stream(call.request, call.view.places, stall_s(call.request)) as stream:
+        is_read = True
+        try:
+            if first is not None:
+                await stream.line(json_text(first.model_dump(exclude_none=True)))
+            async for step in steps:
+                if is_read:
+                    await stream.line(json_text(step.model_dump(exclude_none=True)))
+                    is_read = await _is_flushed(stream)
+        except (StoreError, HttpRefusal) as error:
+            return await stream.fail(str(error))
+        return await stream.complete()
+
+
+async def _is_flushed(stream: Stream) -> bool:
+    try:
+        await stream.flush()
+    except ConnectionError:
+        return False
+    return True
+
+
 # -- clear -----------------------------------------------------------------------------------------------------------
 
 
@@ -99,17 +126,14 @@ async def clear_messages(call: Call[Nothing, ClearBody]) -> Answer:
     if not wants_lines(call.request):
         counts = [count async for count in _clear(call)]
         return ClearAnswer(cleared=counts[-1], is_done=True, undo_as_of=undo_as_of)
+    return await _told(call, _cleared_so_far(call, undo_as_of))
+
+
+async def _cleared_so_far(call: Call[Nothing, ClearBody], undo_as_of: str | None) -> AsyncIterator[ClearAnswer]:
     count = 0
-    async with Stream(call.request, call.view.places, stall_s(call.request)) as stream:
-        try:
-            async for count in _clear(call):
-                await stream.line(json_text({"cleared": count, "is_done": False}))
-                await stream.flush()
-        except (StoreError, HttpRefusal) as error:
-            return await stream.fail(str(error))
-        done = ClearAnswer(cleared=count, is_done=True, undo_as_of=undo_as_of)
-        await stream.line(json_text(done.model_dump(exclude_none=True)))
-        return await stream.complete()
+    async for count in _clear(call):
+        yield ClearAnswer(cleared=count, is_done=False)
+    yield ClearAnswer(cleared=count, is_done=True, undo_as_of=undo_as_of)
 
 
 async def _count(call: Call[Nothing, ClearBody]) -> int:
@@ -153,16 +177,7 @@ async def restore_messages(call: Call[Nothing, RestoreBody]) -> Answer:
         answers = [answer async for answer in _restore(call, instant_us)]
         return answers[-1]
     restored = _restore(call, instant_us)
-    first = await anext(restored)  # an error must come before the status does
-    async with Stream(call.request, call.view.places, stall_s(call.request)) as stream:
-        try:
-            await stream.line(json_text(first.model_dump(exclude_none=True)))
-            async for answer in restored:
-                await stream.line(json_text(answer.model_dump(exclude_none=True)))
-                await stream.flush()
-        except (StoreError, HttpRefusal) as error:
-            return await stream.fail(str(error))
-        return await stream.complete()
+    return await _told(call, restored, await anext(restored))  # an error must come before the status does
 
 
 async def _preview(call: Call[Nothing, RestoreBody], instant_us: int) -> RestoreAnswer:

@@ -1,15 +1,18 @@
 """SQL: a query over the history of the server, in a process of its own that runs `ember sql`.
 
 Owns: the bounds of a query: time, memory, rows, bytes, and how many run at a time. The process cannot stall the event
-loop; it ends when the time is over, or the client that has asked is gone.
+loop; it ends when the time is over, or the client that has asked is gone. If the machine runs out of memory, the system
+ends it before the server.
 """
 
 import asyncio
 import os
+import resource
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from aiohttp import web
@@ -25,6 +28,8 @@ from embermq.lake.errors import what_is_missing
 
 MEMORY: Final = "512MB"
 """How much memory DuckDB may use for one query."""
+PROCESS_BYTES_MAX: Final = 1536 * 1024 * 1024 + (os.cpu_count() or 1) * 16 * 1024 * 1024
+"""How much its process may allocate (RLIMIT_DATA): that of DuckDB, a row as Python and JSON, and stacks."""
 TIMEOUT_MAX_S: Final = 120
 ROWS_MAX: Final = 10_000
 BYTES_MAX: Final = 16 * 1024 * 1024
@@ -99,7 +104,7 @@ async def _rows(service: Service, body: SqlBody) -> tuple[list[bytes], bool]:
                 process.stdin.close()
                 rows, is_cut = await _lines(process, body.rows_max)
                 if not is_cut and await process.wait():
-                    raise HttpRefusal(422, _sentence(await errors))
+                    raise HttpRefusal(422, _sentence(await errors, process.returncode))
                 return rows, is_cut
             finally:
                 errors.cancel()
@@ -124,6 +129,9 @@ async def _begin(service: Service) -> Process:
     )
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
+        if sys.platform == "linux":
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (PROCESS_BYTES_MAX, PROCESS_BYTES_MAX))
+            Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")
     return process
 
 
@@ -144,13 +152,15 @@ async def _lines(process: Process, rows_max: int) -> tuple[list[bytes], bool]:
         rows.append(line.rstrip(b"\n"))
 
 
-def _sentence(errors: bytes) -> str:
+def _sentence(errors: bytes, code: int | None) -> str:
     """The one sentence of the command."""
     for line in reversed(errors.decode(errors="replace").splitlines()):
-        if line.startswith("ember: Out of Memory"):
+        if line.startswith(("ember: Out of Memory", "MemoryError")):
             return f"the query needs more memory than {MEMORY}"
         if line.startswith("ember: "):
             return line.removeprefix("ember: ")
+    if code is not None and code < 0:
+        return "the query was ended by the system, which happens if it needs much more memory than it may use"
     return "the query has failed"
 
 

@@ -3,10 +3,12 @@
 import { ask, notice } from "../core/dialog.js";
 import { el } from "../core/dom.js";
 import { state } from "../core/state.js";
-import { asked, counted, isoText, middleCut, visible } from "../core/text.js";
+import { asked, count, counted, isoText, middleCut, size, visible } from "../core/text.js";
 import { readCsv, writeCsv } from "./csv.js";
 import { undoTo } from "./restore.js";
 
+/** A larger file is for `ember retained import`. */
+const FILE_BYTES_MAX = 256 * 1024 * 1024;
 const PIECE_MESSAGES = 1000;
 const PIECE_CHARACTERS = 512 * 1024;
 
@@ -43,6 +45,7 @@ export function importFile(api, onDone) {
 
 export async function importFrom(api, file, onDone) {
   try {
+    if (file.size > FILE_BYTES_MAX) throw new Error(`the file has ${size(file.size)}; the page takes ${size(FILE_BYTES_MAX)}, and "ember retained import" takes more`);
     const messages = parsed(await file.text());
     if (!messages.length) throw new Error("the file has no message");
     const names = messages.slice(0, 3).map((one) => middleCut(visible(one.topic), 60)).join(", ");
@@ -61,15 +64,22 @@ async function retainAll(api, messages, onDone) {
   let retained = 0;
   let undoAsOf = null;
   const refused = [];
+  let failure = "";
   for (const piece of pieces(messages)) {
-    const answer = await api.post("retained/set", { messages: piece });
-    retained += answer.retained;
-    undoAsOf ??= answer.undo_as_of ?? null;
-    refused.push(...answer.refused);
-    notice(`${counted(retained, "message")} retained …`);
+    try {
+      const answer = await api.post("retained/set", { messages: piece });
+      retained += answer.retained;
+      undoAsOf ??= answer.undo_as_of ?? null;
+      refused.push(...answer.refused);
+      notice(`${counted(retained, "message")} retained …`);
+    } catch (error) {
+      if (!retained) throw error;
+      failure = ` The other ${count(messages.length - retained - refused.length)} are not: ${error.message}`;
+      break;
+    }
   }
   const undo = undoAsOf ? () => undoTo(api, commonFilter(messages.map((one) => one.topic)), undoAsOf, onDone) : null;
-  notice(`${counted(retained, "message")} retained.${refused.length ? ` ${refused.length} refused: ${refused[0].error}` : ""}`, refused.length > 0, undo);
+  notice(`${counted(retained, "message")} retained.${refused.length ? ` ${refused.length} refused: ${refused[0].error}` : ""}${failure}`, refused.length > 0 || failure !== "", undo);
   onDone();
 }
 
@@ -94,7 +104,7 @@ function parsed(text) {
   const isJson = /^\s*[[{]/.test(text);
   const found = !isJson ? readCsv(text) : /^\s*\[/.test(text) ? JSON.parse(text) : text.split("\n").filter((line) => line.trim()).map((line) => JSON.parse(line));
   return found.map((one, place) => {
-    if (typeof one.topic !== "string" || (one.payload === undefined && one.payload_base64 === undefined)) throw new Error(`message ${place + 1} has no topic, or no payload`);
+    if (typeof one?.topic !== "string" || typeof (one.payload ?? one.payload_base64) !== "string") throw new Error(`message ${place + 1} has no topic, or no payload that is a text`);
     const message = { topic: one.topic, qos: Number(one.qos ?? 0) };
     if (one.payload_base64) message.payload_base64 = one.payload_base64;
     else message.payload = one.payload;
