@@ -234,6 +234,25 @@ def test_the_last_one_before_the_subscribe_comes_even_if_replaced_in_the_same_br
     assert [(m.payload, m.retain) for m in client.take_messages()] == [(b"two", True), (b"three", False)]
 
 
+@v311("MQTT-3.3.1-6")
+def test_the_last_one_before_the_subscribe_comes_before_the_one_that_replaces_it_to_a_stored_queue() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    client = bench.join("c", clean=False)
+    bench.send(client, Publish("t", b"one", 1, retain=True, packet_id=1))
+    bench.commit()
+    client.take()
+    bench.send(
+        client,
+        Subscribe(1, [SubscriptionRequest("#", 1)]),
+        Publish("t", b"two", 1, retain=True, packet_id=2),
+        Publish("t", b"three", 1, retain=True, packet_id=3),
+    )
+    bench.commit()
+    messages = [(m.payload, m.retain) for m in client.take_messages()]
+    assert messages == [(b"one", True), (b"two", False), (b"three", False)]
+
+
 @pytest.mark.parametrize("persistent", [False, True])
 def test_retained_messages_at_qos_1_survive_a_lost_connection_of_a_persistent_session(persistent: bool) -> None:
     bench = Bench(ScriptedStore(late=False, queues=persistent), Limits(inflight_max=10))

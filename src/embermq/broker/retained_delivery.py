@@ -19,8 +19,9 @@ How the rule is kept without a snapshot of the retained set, which may have mill
    old one now would add it behind the new one. So streams skip the topic names of pending publishes.
 4. Replaced messages. The opposite holds for a subscription whose SUBACK is still pending: at its SUBSCRIBE the old
    message was the last one (MQTT-3.3.1-6), but its stream reads the store too late to see it. So the old message is
-   kept with the stream (`replaced`) and sent right behind SUBACK, before the new one. The comparisons that this takes
-   are bounded (`comparisons_max`); beyond the bound such a subscription gets only what is new.
+   kept with the stream (`replaced`) and sent right behind SUBACK, before the new one. A session with a stored queue has
+   the old message put there at once, since the new one follows there before SUBACK. The comparisons that this takes are
+   bounded (`comparisons_max`); beyond the bound such a subscription gets only what is new.
 5. The failing disk. While nothing can be made durable, a client whose session is not stored is answered at once
    (it may be the one that reads `$SYS` to see what is wrong), so rule 2 does not hold: retained messages that were
    taken before the SUBSCRIBE may be pending, and the store cannot show them. Such a subscription is added to the
@@ -91,7 +92,13 @@ class RetainedDelivery:
             self._comparisons += 1 + len(streams)
             for stream in streams:
                 if topic_name not in stream.replaced and matches(stream.position.topic_filter, topic_name):
-                    stream.replaced[topic_name] = self._last(topic_name)
+                    message = self._last(topic_name)
+                    if message is not None and session.outbound.queue is not None:
+                        qos = min(message.qos, stream.position.qos)
+                        if qos:
+                            self._queue(session, message, qos, stream.position)
+                            message = None
+                    stream.replaced[topic_name] = message
 
     def _last(self, topic_name: str) -> Publish | None:
         pending = self._pending_publishes.get(topic_name)
@@ -239,18 +246,26 @@ class RetainedDelivery:
                 self._send(session, link, as_message(retained), stream.position)
 
     def _send(self, session: Session, link: Link, message: Publish, position: RetainedPosition) -> None:
-        if not self._access.reaches(session.identity, message.topic_name):
-            return
         qos = min(message.qos, position.qos)
         outbound = session.outbound
+        if qos and outbound.queue is not None:
+            self._queue(session, message, qos, position)
+            return
+        if not self._access.reaches(session.identity, message.topic_name):
+            return
         ids = session.subscription_ids(position.topic_filter)
         if qos == 0:
             link.deliver(Delivery([message], 0, True, False, 0, ids))
-        elif outbound.queue is not None:
-            if outbound.accept(message, -1, qos, True, ids):
-                self._effects.add(OfferEffect(session, message, qos, True, ids))
         else:
             outbound.offer(link, [message], qos, True, ids)
+
+    def _queue(self, session: Session, message: Publish, qos: int, position: RetainedPosition) -> None:
+        """Add a message to the stored queue of a session."""
+        ids = session.subscription_ids(position.topic_filter)
+        if self._access.reaches(session.identity, message.topic_name) and session.outbound.accept(
+            message, -1, qos, True, ids
+        ):
+            self._effects.add(OfferEffect(session, message, qos, True, ids))
 
 
 def as_message(retained: Retained) -> Publish:
