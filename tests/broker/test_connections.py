@@ -96,6 +96,19 @@ def test_a_clean_start_forgets_the_subscriptions_and_what_was_owed() -> None:
     assert client.take() == []
 
 
+def test_no_connack_denies_a_session_whose_end_is_not_durable() -> None:
+    """The first clean start has ended it and got no answer; a crash now would bring it back."""
+    store = ScriptedStore()
+    bench = Bench(store)
+    bench.lose(bench.join("c", clean=False))
+    bench.commit()
+    bench.connect("c", turn=False)
+    second = bench.connect("c")
+    assert second.take() == []
+    bench.commit()
+    assert [packet.session_present for packet in second.take() if isinstance(packet, Connack)] == [False]
+
+
 @v311("MQTT-3.1.3-8")
 def test_an_empty_client_id_needs_a_clean_session() -> None:
     bench = Bench()

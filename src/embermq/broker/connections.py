@@ -8,13 +8,14 @@ A connection is opening from CONNECT until CONNACK is sent, which for a persiste
 or when its client starts a clean one.
 """
 
+from functools import partial
 from typing import Final, final
 
 from embermq.broker.access import Grant, Identity
 from embermq.broker.context import Context
 from embermq.broker.deadlines import Deadlines
 from embermq.broker.delivery import MessageDelivery
-from embermq.broker.effects import Effect, Effects
+from embermq.broker.effects import CallEffect, Effect, Effects
 from embermq.broker.link import Link
 from embermq.broker.outbound import Outbound
 from embermq.broker.owed import OwedBytes
@@ -85,6 +86,8 @@ class Connections:
         self._token: Final = token
         self._response_information: Final = response_information
         self._assigned = 0
+        # Client identifiers whose session has ended, which is not durable yet, with its id. No CONNACK denies it before.
+        self._ending: Final[dict[str, int]] = {}
         self._connect_rates: Final = ClientBuckets(context.limits.client_connect_rate_max)
         self._keep_alives: Final = Deadlines(Session.keep_alive_due_ms)
         self._logins: Final = Deadlines(Session.login_end_ms)
@@ -147,14 +150,12 @@ class Connections:
         if older is None and connect.session_expiry_s > 0 and len(self.sessions) >= self._limits.sessions_max:
             self._refuse(link, ReasonCode.QUOTA_EXCEEDED, "limits.sessions_max is reached")
             return
-        must_be_durable = False
         if older is not None:
             self.end(
                 older, ReasonCode.SESSION_TAKEN_OVER, "session taken over", "another connection with this client id"
             )
             older = self.sessions.get(client_id)
             if older is not None and connect.clean_start:
-                must_be_durable = older.session_id != 0
                 self.end_session(older)
                 older = None
         expiry_s = self._limits.session_expiry_s(connect.session_expiry_s)
@@ -173,7 +174,7 @@ class Connections:
             -1 if keep_alive_s == connect.keep_alive_s else keep_alive_s,
             self._response_information_for(identity, client_id) if connect.request_response_information else "",
         )
-        if must_be_durable or older is not None or session.session_id or connect.will is not None:
+        if client_id in self._ending or older is not None or session.session_id or connect.will is not None:
             self._effects.add(ConnackEffect(self, session, link, connack))
         else:
             self.open(session, link, connack)
@@ -318,7 +319,14 @@ class Connections:
         self._subscriptions.remove_all(session)
         if session.session_id:
             self._store.append(SessionEnded(session.session_id, session.client_id))
+            self._ending[session.client_id] = session.session_id
+            self._effects.add(CallEffect(partial(self._has_ended, session.client_id, session.session_id)))
         self.wills.session_ended(session.client_id)
+
+    def _has_ended(self, client_id: str, session_id: int) -> None:
+        """It is durable that a session has ended."""
+        if self._ending.get(client_id) == session_id:
+            del self._ending[client_id]
 
     # -- time ------------------------------------------------------------------------------------------------------
 
