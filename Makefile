@@ -13,6 +13,7 @@
 # make bench  measure beside Mosquitto
 # make test-cluster  the tests with one Kafka node: the shared log, and three servers on it
 # make crash  kill a server under load, ROUNDS=500 times; SEED=n repeats a run
+# make simulate  run the server in a simulated world, SEEDS=1000 seeds of it; SEED=n runs one, ARGS=--tell says what happens
 # make conformance  write docs/conformance.md from the marks on the tests
 PYTHON ?= python3
 VENV   ?= .venv
@@ -27,6 +28,7 @@ INSTALL = EMBERMQ_PURE=1 $(BIN)/uv pip install --quiet --python $(VENV) -c const
 CONNECT := $(VENV)/connect
 
 ROUNDS ?= 500
+SEEDS ?= 1000
 # Test processes: more than the cores of a small machine, since many tests wait for a deadline or a server's start.
 WORKERS ?= 4
 
@@ -37,7 +39,7 @@ HOT      := setup.py $(shell find src/embermq/protocol src/embermq/broker src/em
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run beside cluster check docs test test-others test-all test-pipeline test-cluster test-spark test-wheel test-oldest-spark test-page screenshots setup compile wheel bench crash lint conformance clean
+.PHONY: run beside cluster check docs test test-others test-all test-pipeline test-cluster test-spark test-wheel test-oldest-spark test-page screenshots setup compile wheel bench crash simulate lint conformance clean
 
 setup: $(STAMP) compile
 
@@ -160,6 +162,9 @@ bench: setup
 
 crash: setup
 	PYTHONPATH=tests $(BIN)/python -m support.crash --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
+simulate: $(STAMP)
+	EMBERMQ_PURE=1 PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
 conformance: setup
 	PYTHONPATH=tests $(BIN)/python -m support.conformance

@@ -1,0 +1,430 @@
+"""The disk below the server: real files in memory for what the process sees, and a model of what would survive.
+
+Owns: the stand-ins for the functions of `os` that change files, what of each file and directory is durable, and what a
+power cut leaves. Reads, also mapped ones, are real: they see the page cache, which is the real files.
+
+What a power cut leaves of writes that were not synced: any subset of their sectors, and any of a file's lengths since
+the last sync. Of changes of a directory that was not synced: the first ones, or with `is_unordered` any subset; a
+rename is whole or not at all. After a failed sync the pages count as clean: some have reached the disk, the others
+never will unless they are written again. Directories themselves are durable when they are made.
+"""
+
+import errno
+import os
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from simulation import threads
+from simulation.clock import CLOCK
+
+SECTOR_BYTES: Final = 512
+FREE_BYTES: Final = 64 << 30
+_BLOCK_BYTES: Final = 4096
+
+Name = tuple[str, str]
+"""A directory below the root, and a name in it."""
+
+
+class PowerCut(BaseException):
+    """The machine has stopped in the middle of a write."""
+
+
+class File:
+    """One file: what is durable of it, and what was done to it since."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.durable = bytearray(content)
+        self.size = len(content)  # as the process sees it
+        self.pending: list[tuple[int, bytes | None]] = []  # writes at a position; None: the length is cut to it
+
+    def wrote(self, position: int, data: bytes) -> None:
+        self.pending.append((position, data))
+        self.size = max(self.size, position + len(data))
+
+    def cut(self, size: int) -> None:
+        self.pending.append((size, None))
+        self.size = size
+
+    def synced(self) -> None:
+        for change in self.pending:
+            _apply(self.durable, change)
+        self.pending.clear()
+
+    def sync_failed(self, rng: Random) -> None:
+        """Nobody will write these pages again."""
+        self.durable = self.after_cut(rng)
+        self.pending.clear()
+
+    def after_cut(self, rng: Random) -> bytearray:
+        """What a power cut may leave."""
+        content = bytearray(self.durable)
+        how = rng.choice(("none", "all", "first", "any", "any"))
+        if how == "none":
+            return content
+        pending = self.pending
+        if how == "first":
+            pending = pending[: rng.randint(0, len(pending))]
+        for position, data in pending:
+            if data is None or how != "any":
+                if how != "any" or rng.random() < 0.5:
+                    _apply(content, (position, data))
+                continue
+            for sector, part in _sectors(position, data):
+                if rng.random() < 0.5:
+                    _apply(content, (sector, part))
+        if how == "any" and len(content) < self.size and rng.random() < 0.5:
+            content.extend(bytes(self.size - len(content)))  # the length is there, the data is not
+        return content
+
+
+def _apply(content: bytearray, change: tuple[int, bytes | None]) -> None:
+    position, data = change
+    if len(content) < position:
+        content.extend(bytes(position - len(content)))
+    if data is None:
+        del content[position:]
+    else:
+        content[position : position + len(data)] = data
+
+
+def _sectors(position: int, data: bytes) -> list[tuple[int, bytes]]:
+    if len(data) > 16 * 1024:  # zeros that are written ahead
+        return [(position, data[:SECTOR_BYTES]), (position + SECTOR_BYTES, data[SECTOR_BYTES:])]
+    found = []
+    begin = position
+    while begin < position + len(data):
+        end = min(position + len(data), (begin // SECTOR_BYTES + 1) * SECTOR_BYTES)
+        found.append((begin, data[begin - position : end - position]))
+        begin = end
+    return found
+
+
+class Disk:
+    """The files below one directory, from one power cut to the next."""
+
+    def __init__(self, root: Path, rng: Random, is_unordered: bool = False) -> None:
+        self.root = root
+        self.rng: Final = rng
+        self.is_unordered: Final = is_unordered
+        self.failure = ""  # "full", "write", "sync" or "read-only"; empty: it works
+        self.latency_us = 0  # of each write and sync
+        self.is_off = False  # the process is gone: what it still does has no effect
+        self.cut_in = -1  # the power is cut before so many more writes and syncs; below 0: it is not
+        self.operations = 0
+        self.synced_operations = 0
+        self.lives = 0
+        self._files: dict[int, File] = {}  # by inode
+        self._names: dict[str, dict[str, File]] = {}  # what is durable of each directory
+        self._pending: dict[str, list[tuple[Name | None, Name | None, File]]] = {}  # from, to
+        self.descriptors: set[int] = set()
+        _make_directory(root)
+
+    # -- what the process does ---------------------------------------------------------------------------------------
+
+    def covers(self, path: str) -> bool:
+        return path.startswith(f"{self.root}/")
+
+    def file(self, descriptor: int) -> File | None:
+        return self._files.get(_fstat(descriptor).st_ino)
+
+    def step(self, is_change: bool = True, may_wait: bool = False) -> None:
+        """One operation begins: the power may be cut, the disk may refuse it, other threads may run meanwhile."""
+        if may_wait and not threads.is_main() and not self.is_off:
+            threads.pause(CLOCK.now_us + self.latency_us)
+        if self.is_off:
+            return
+        self.operations += 1
+        if self.cut_in >= 0:
+            self.cut_in -= 1
+            if self.cut_in < 0:
+                raise PowerCut
+        if is_change:
+            self.refuse_change()
+
+    def refuse_change(self) -> None:
+        if self.failure == "full":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        if self.failure == "read-only":
+            raise OSError(errno.EROFS, "Read-only file system")
+        if self.failure == "write":
+            raise OSError(errno.EIO, "Input/output error")
+
+    def opened(self, path: str, descriptor: int, is_new: bool) -> None:
+        self.descriptors.add(descriptor)
+        found = _fstat(descriptor)
+        if stat.S_ISREG(found.st_mode) and found.st_ino not in self._files:
+            file = self._files[found.st_ino] = File()
+            if is_new:
+                self.changed_name(None, path, file)
+
+    def changed_name(self, source: str | None, target: str | None, file: File | None) -> None:
+        if file is None:
+            return
+        names = [None if path is None else self._name(path) for path in (source, target)]
+        directory = (names[1] or names[0] or ("", ""))[0]
+        self._pending.setdefault(directory, []).append((names[0], names[1], file))
+
+    def named(self, path: str) -> File | None:
+        try:
+            return self._files.get(os.stat(path).st_ino)
+        except FileNotFoundError:
+            return None
+
+    def sync(self, descriptor: int) -> None:
+        found = _fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            self._sync_directory("" if path == str(self.root) else path[len(str(self.root)) + 1 :])
+            return
+        file = self._files.get(found.st_ino)
+        if file is not None:
+            self._notice_writes(file, descriptor, found.st_size)
+            if self.failure == "sync":
+                file.sync_failed(self.rng)
+                raise OSError(errno.EIO, "Input/output error")
+            file.synced()
+
+    def _sync_directory(self, directory: str) -> None:
+        if self.failure == "sync":
+            raise OSError(errno.EIO, "Input/output error")
+        for change in self._pending.pop(directory, []):
+            self._rename(self._names, change)
+
+    def _notice_writes(self, file: File, descriptor: int, size: int) -> None:
+        """Python's own files write without `os`; such files only grow."""
+        if size > file.size:
+            content = Path(f"/proc/self/fd/{descriptor}").read_bytes()
+            file.wrote(file.size, content[file.size :])
+
+    def _name(self, path: str) -> Name:
+        directory, _, name = path[len(str(self.root)) + 1 :].rpartition("/")
+        return directory, name
+
+    @staticmethod
+    def _rename(names: dict[str, dict[str, File]], change: tuple[Name | None, Name | None, File]) -> None:
+        source, target, file = change
+        if source is not None and names.get(source[0], {}).get(source[1]) is file:
+            del names[source[0]][source[1]]
+        if target is not None:
+            names.setdefault(target[0], {})[target[1]] = file
+
+    # -- how it ends -------------------------------------------------------------------------------------------------
+
+    def process_ended(self) -> None:
+        """The process is gone, and its threads have unwound: its descriptors are closed."""
+        for descriptor in self.descriptors:
+            with suppress(OSError):  # one that Python's own files have closed
+                if self.covers(f"{os.readlink(f'/proc/self/fd/{descriptor}')}/"):
+                    _close(descriptor)
+        self.descriptors.clear()
+        self.is_off = False
+        self.cut_in = -1
+
+    def cut_power(self) -> None:
+        """What is not durable is gone, or is not: the next process finds one of the legal images."""
+        self._take_unnoticed()
+        names = {directory: dict(found) for directory, found in self._names.items()}
+        for _, changes in sorted(self._pending.items()):
+            if self.is_unordered:
+                kept = [change for change in changes if self.rng.random() < 0.5]
+            else:
+                kept = changes[: self.rng.choice((0, len(changes), self.rng.randint(0, len(changes))))]
+            for change in kept:
+                self._rename(names, change)
+        directories = [str(path.relative_to(self.root)) for path in sorted(self.root.rglob("*")) if path.is_dir()]
+        old, self.lives = self.root, self.lives + 1
+        self.root = old.with_name(f"life-{self.lives}")
+        _make_directory(self.root)
+        for directory in directories:
+            _make_directory(self.root / directory)
+        contents: dict[int, bytes] = {}
+        self._files, self._names, self._pending = {}, {}, {}
+        for directory, found in sorted(names.items()):
+            for name, file in sorted(found.items()):
+                if id(file) not in contents:
+                    contents[id(file)] = bytes(file.after_cut(self.rng))
+                self._place(directory, name, contents[id(file)])
+        shutil.rmtree(old)
+
+    def _place(self, directory: str, name: str, content: bytes) -> None:
+        path = self.root / directory / name
+        path.write_bytes(content)
+        file = self._files[os.stat(path).st_ino] = File(content)
+        self._names.setdefault(directory, {})[name] = file
+
+    def _take_unnoticed(self) -> None:
+        for path in self.root.rglob("*"):
+            file = self._files.get(os.stat(path).st_ino)
+            if file is not None and os.stat(path).st_size > file.size:
+                file.wrote(file.size, path.read_bytes()[file.size :])
+
+
+DISK: Disk | None = None
+
+
+def use(disk: Disk | None) -> None:
+    """The files of this disk are simulated from now on."""
+    global DISK
+    DISK = disk
+
+
+# -- in the place of the functions of os -----------------------------------------------------------------------------
+
+_open: Final = os.open
+_close: Final = os.close
+_fstat: Final = os.fstat
+_write: Final = os.write
+_pwrite: Final = os.pwrite
+_ftruncate: Final = os.ftruncate
+_fsync: Final = os.fsync
+_fdatasync: Final = os.fdatasync
+_rename: Final = os.rename
+_unlink: Final = os.unlink
+_mkdir: Final = os.mkdir
+_statvfs: Final = os.statvfs
+
+
+def _make_directory(path: Path) -> None:
+    _mkdir(path, 0o700) if not path.exists() else None
+
+
+def install() -> None:
+    for name, function in {
+        "open": _simulated_open,
+        "close": _simulated_close,
+        "write": _simulated_write,
+        "pwrite": _simulated_pwrite,
+        "ftruncate": _simulated_ftruncate,
+        "fsync": _simulated_sync,
+        "fdatasync": _simulated_sync,
+        "rename": _simulated_rename,
+        "replace": _simulated_rename,
+        "unlink": _simulated_unlink,
+        "remove": _simulated_unlink,
+        "statvfs": _simulated_statvfs,
+    }.items():
+        setattr(os, name, function)
+
+
+def _simulated_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    name = os.fspath(path) if not isinstance(path, int) else ""
+    disk = DISK
+    if disk is None or not isinstance(name, str) or not disk.covers(name):
+        return _open(path, flags, mode, dir_fd=dir_fd)
+    is_new = bool(flags & os.O_CREAT) and not os.path.lexists(name)
+    if is_new:
+        disk.step()
+        if disk.is_off:
+            raise OSError(errno.EIO, "the process is gone")
+    descriptor = _open(path, flags, mode)
+    disk.opened(name, descriptor, is_new)
+    if flags & os.O_TRUNC and not is_new:
+        file = disk.file(descriptor)
+        if file is not None:
+            file.cut(0)
+    return descriptor
+
+
+def _simulated_close(descriptor: int) -> None:
+    if DISK is not None:
+        DISK.descriptors.discard(descriptor)
+    _close(descriptor)
+
+
+def _tracked(descriptor: int) -> tuple[Disk, File] | None:
+    if DISK is None:
+        return None
+    file = DISK.file(descriptor)
+    return None if file is None else (DISK, file)
+
+
+def _simulated_write(descriptor: int, data: Any) -> int:
+    found = _tracked(descriptor)
+    if found is None:
+        return _write(descriptor, data)
+    written = _simulated_pwrite(descriptor, data, os.lseek(descriptor, 0, os.SEEK_CUR))
+    os.lseek(descriptor, written, os.SEEK_CUR)
+    return written
+
+
+def _simulated_pwrite(descriptor: int, data: Any, position: int) -> int:
+    found = _tracked(descriptor)
+    if found is None:
+        return _pwrite(descriptor, data, position)
+    disk, file = found
+    size = len(data)
+    disk.step(is_change=disk.failure != "full", may_wait=True)
+    if disk.is_off:
+        return size
+    if disk.failure == "full" and position + size > file.size:  # what lies inside the file has its place
+        room = disk.rng.choice((0, 0, size // 2))
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        data = memoryview(data)[:room]
+    written = _pwrite(descriptor, data, position)
+    file.wrote(position, bytes(data[:written]))
+    return written
+
+
+def _simulated_ftruncate(descriptor: int, size: int) -> None:
+    found = _tracked(descriptor)
+    if found is None:
+        return _ftruncate(descriptor, size)
+    disk, file = found
+    disk.step(is_change=disk.failure != "full")
+    if not disk.is_off:
+        _ftruncate(descriptor, size)
+        file.cut(size)
+    return None
+
+
+def _simulated_sync(descriptor: int) -> None:
+    disk = DISK
+    if disk is None or (disk.file(descriptor) is None and not stat.S_ISDIR(_fstat(descriptor).st_mode)):
+        return _fsync(descriptor)
+    disk.step(is_change=False, may_wait=True)
+    if not disk.is_off:
+        disk.sync(descriptor)
+    return None
+
+
+def _simulated_rename(source: Any, target: Any, **options: Any) -> None:
+    disk = DISK
+    if disk is None or not disk.covers(os.fspath(source)):
+        return _rename(source, target, **options)
+    disk.step()
+    if disk.is_off:
+        return None
+    file = disk.named(os.fspath(source))
+    _rename(source, target)
+    disk.changed_name(os.fspath(source), os.fspath(target), file)
+    return None
+
+
+def _simulated_unlink(path: Any, *, dir_fd: int | None = None) -> None:
+    disk = DISK
+    if disk is None or dir_fd is not None or not disk.covers(os.fspath(path)):
+        return _unlink(path, dir_fd=dir_fd)
+    disk.step(is_change=disk.failure != "full")
+    if disk.is_off:
+        return None
+    file = disk.named(os.fspath(path))
+    _unlink(path)
+    disk.changed_name(os.fspath(path), None, file)
+    return None
+
+
+def _simulated_statvfs(path: Any) -> Any:
+    disk = DISK
+    if disk is None or not isinstance(path, (str, os.PathLike)) or not disk.covers(f"{os.fspath(path)}/"):
+        return _statvfs(path)
+    real = list(_statvfs(path))
+    free = 0 if disk.failure == "full" else FREE_BYTES
+    real[0] = real[1] = _BLOCK_BYTES
+    real[2] = 2 * FREE_BYTES // _BLOCK_BYTES
+    real[3] = real[4] = free // _BLOCK_BYTES
+    return os.statvfs_result(real)
