@@ -275,7 +275,9 @@ def test_other_methods_are_not_offered_and_none_without_a_password_file(access: 
 @given(first=st.binary(max_size=60), final=st.binary(max_size=120))
 def test_any_bytes_end_in_a_refusal(first: bytes, final: bytes) -> None:
     for message in (first, b"n,,n=alice,r=" + first):
-        exchange = PasswordFileExchange(lambda user_name: dummy_credential(user_name, b"secret"), "c1", None)
+        exchange = PasswordFileExchange(
+            lambda user_name: dummy_credential(user_name, b"secret"), "c1", lambda: None, None
+        )
         try:
             exchange.begin(message, NONCES[0])
         except Refused as refused:

@@ -12,6 +12,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple, final
@@ -90,7 +91,8 @@ class FileAccess(Access):
         self._access_list = AccessList([], [], {})
         self._hasher: Final = hasher
         self._sources: Final = tuple(sources)
-        self._failed: Final[Counter[str]] = Counter()  # log-ins, by source
+        by_password = ["password", "scram"] if password_file is not None else []
+        self._failed: Final = Counter(dict.fromkeys([*by_password, *(each.lane.name for each in sources)], 0))
         self._counting: Final = Lock()
         # The last correct password of each user, as a keyed digest: many clients that reconnect after an outage need
         # not wait for argon2. The key exists only in this process.
@@ -305,7 +307,8 @@ class FileAccess(Access):
         """As `begin_exchange`. A `certificate_name` is the only user name that is accepted, if it is given."""
         if self._password_file is None or method != scram.METHOD:
             return super().begin_exchange(method, client_id, certificate_name)
-        return PasswordFileExchange(self._scram_credential, client_id, certificate_name or None, self._prefix)
+        failed = partial(self._count_failed, "scram")
+        return PasswordFileExchange(self._scram_credential, client_id, failed, certificate_name or None, self._prefix)
 
     def _scram_credential(self, user_name: str) -> scram.ScramCredential:
         """The credential of a user, or a dummy one that no password fits; both take the same time."""

@@ -21,19 +21,22 @@ class PasswordFileExchange(Exchange):
     """A client proves that it knows a user's password without sending it.
 
     `credential_of` has an answer for every user name, a dummy credential for one that does not exist.
-    `required_user_name` is the only one that is accepted; None is any. `prefix`: of the identity's name.
+    `failed` is called for each proof that is wrong. `required_user_name` is the only one that is accepted; None is any.
+    `prefix`: of the identity's name.
     """
 
     def __init__(
         self,
         credential_of: Callable[[str], ScramCredential],
         client_id: str,
+        failed: Callable[[], None],
         required_user_name: str | None,
         prefix: str = "",
     ) -> None:
         super().__init__(METHOD, rounds_max=ROUNDS)
         self._credential_of: Final = credential_of
         self._client_id: Final = client_id
+        self._failed: Final = failed
         self._required_user_name: Final = required_user_name
         self._prefix: Final = prefix
         self._scram = ScramExchange()
@@ -57,6 +60,7 @@ class PasswordFileExchange(Exchange):
         try:
             server_final = self._scram.verify(data or b"")
         except ScramError as error:
+            self._failed()
             raise Refused(f"{error.detail} (user {user_name!r})", error.reason) from None
         if self._credential is None or self._credential_of(user_name).text() != self._credential.text():
             raise Refused(f"user {user_name!r} has another password by now", ReasonCode.NOT_AUTHORIZED)

@@ -1,7 +1,10 @@
 """Tokens as passwords: what a right one gives, and that nothing else is accepted."""
 
+import json
 import time
+from base64 import b64encode
 from collections.abc import Callable
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +214,28 @@ def test_a_key_set_at_a_url_is_fetched_for_the_first_client(tmp_path: Path, monk
                 UserClient(broker.port, "c1", "x", EC.token()) as known,
             ):
                 assert (client.connect(), known.connect()) == (0x86, 0)
+
+
+def test_over_http_a_token_has_the_role_of_the_user_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = (
+        'jwt_keys = "keys.pem"\njwt_algorithms = ["ES256"]\n[http]\nport = 0\nviewers = ["ann"]\noperators = ["root"]'
+    )
+    with served(tmp_path, monkeypatch, settings) as broker:
+
+        def whoami(name: str, password: str) -> tuple[int, Any]:
+            connection = HTTPConnection("127.0.0.1", broker.http_port, timeout=30)
+            header = "Basic " + b64encode(f"{name}:{password}".encode()).decode()
+            connection.request("GET", "/api/v1/whoami", headers={"Authorization": header})
+            answer = connection.getresponse()
+            found = json.loads(answer.read())
+            connection.close()
+            return answer.status, found.get("name")
+
+        assert whoami("root", EC.token()) == (200, "ann")
+        assert whoami("ann", EC.token(sub="bob"))[0] == 401
+        assert whoami("ann", EC.token(-60))[0] == 401
 
 
 @pytest.mark.parametrize(
