@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from embermq.settings import AccessSettings, OneListener, Settings
 
 
+LEVEL_OF: Final = {"3.1": 3, "3.1.1": 4, "5": 5}
+"""The protocol level of each version."""
+
+
 @final
 class Rules:
     """The access rules of a server and of its listeners. Reads their files; raises a `ConfigError`."""
@@ -161,6 +165,8 @@ def listener_of(one: "OneListener", settings: "Settings", rules: Rules) -> Liste
         tls_files=tls_files_of(one),
         ws_paths=one.ws_paths,
         ws_origins=one.ws_origins,
+        levels=tuple(LEVEL_OF[version] for version in one.versions),
+        proxies=one.proxy_protocol,
         sn=settings.sn.engine(settings.limits.keep_alive_max_s) if is_udp else None,
         sn_group=settings.sn.group() if is_udp else None,
     )
@@ -197,14 +203,24 @@ def check_listeners(settings: "Settings") -> None:
             'sn.port and [[listeners]] are given: expected a listener of kind = "udp" in place of sn.port'
         )
     for listener in listeners.each:
+        if listener.proxy_protocol:
+            _check_proxies(listener)
         if not settings.has_users_at(listener) and not settings.anonymous_allowed_at(listener):
             name = listener.shown_name()
             if listener.only_this_machine():
                 reason = f"listener {name}: anonymous clients are refused and there are no users"
             else:
-                reached = next(host for host in listener.host if not is_loopback(host))
+                beyond = [host for host in listener.host if not is_loopback(host)]
+                reached = beyond[0] if beyond else f"{listener.host[0]}, behind a proxy,"
                 reason = f"listener {name}: {reached} is reachable from other machines"
             raise ConfigError(
                 f"{reason}: set access.password_file or its password_file, or its allow_anonymous = true if every"
                 " client may connect"
             )
+
+
+def _check_proxies(listener: "OneListener") -> None:
+    from embermq.transport.listeners import HAS_POLL  # with the server, which most commands do not need
+
+    if not HAS_POLL:
+        raise ConfigError(f"listener {listener.shown_name()}: proxy_protocol needs Linux")

@@ -155,6 +155,8 @@ def _without_units(values: Any) -> Any:
     return {key: without_unit(key, value) if isinstance(value, str) else value for key, value in values.items()}
 
 
+Version = Literal["3.1", "3.1.1", "5"]
+VERSIONS: Final[tuple[Version, ...]] = ("3.1", "3.1.1", "5")
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Directory = Annotated[Path, BeforeValidator(_directory)]
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
@@ -207,6 +209,8 @@ class OneListener(Section):
     acl_file: Path | None = None
     ws_paths: tuple[WsPath, ...] = ()
     ws_origins: tuple[str, ...] = ()
+    versions: Annotated[tuple[Version, ...], Field(min_length=1)] = VERSIONS
+    proxy_protocol: tuple[Network, ...] = ()
     shared_addresses: tuple[Network, ...] = SHARED_ADDRESSES
     limits: ListenerLimits = ListenerLimits()
 
@@ -250,8 +254,8 @@ class OneListener(Section):
         return self.name or (self.kind if self.port is None else f"{self.kind}-{self.port}")
 
     def only_this_machine(self) -> bool:
-        """Whether no other machine can connect by it."""
-        return self.kind == "unix" or all(is_loopback(host) for host in self.host)
+        """Whether no other machine can connect by it, also not by a proxy."""
+        return self.kind == "unix" or (not self.proxy_protocol and all(is_loopback(host) for host in self.host))
 
     def places(self) -> list[str]:
         """The addresses that no other listener can have."""
@@ -270,7 +274,8 @@ _KEYS_OF_KINDS: Final = {
     ("unix_path", "unix_mode"): ("unix",),
     ("certificate", "key", "client_ca", "require_client_certificate", "certificate_as_user"): ("tls", "wss"),
     ("ws_paths", "ws_origins"): ("ws", "wss"),
-    ("limits",): ("tcp", "tls", "ws", "wss", "unix"),
+    ("proxy_protocol",): ("tcp", "tls", "ws", "wss"),
+    ("limits", "versions"): ("tcp", "tls", "ws", "wss", "unix"),
 }
 
 

@@ -112,6 +112,12 @@ def test_an_option_above_the_first_listener_opens_the_default_port_too(place: Pa
     assert listeners(place)[1]["limits"] == {"connections_max": 5}
 
 
+def test_versions(place: Path) -> None:
+    assert migrate(place, OPEN + "listener 1884 127.0.0.1\naccept_protocol_versions 4, 5\n").code == 0
+    assert listeners(place)[0]["versions"] == ["3.1.1", "5"]
+    load(place / "out" / "ember.toml")
+
+
 def test_listeners_of_one_kind_and_port_have_names(place: Path) -> None:
     assert migrate(place, OPEN + "listener 1884 127.0.0.1\nlistener 1884 127.0.0.2\n").code == 0
     assert [each.get("name") for each in listeners(place)] == [None, "tcp-1884-2"]
@@ -238,6 +244,10 @@ def test_what_keeps_the_server_from_starting_is_said(place: Path) -> None:
         ("address 10.0.0.1\n", "{conf}, line 1: address is for a bridge: expected 'connection NAME' above it"),
         ("port 1\nport 2\n", "{conf}, line 2: port is set already, in {conf}, line 1"),
         ("listener 1\ncertfile a\n", "{conf}, line 2: certfile is set: expected certfile and keyfile as well"),
+        (
+            "listener 1\naccept_protocol_versions 6\n",
+            "{conf}, line 2: accept_protocol_versions '6': expected some of 3",
+        ),
         ("listener 1\nprotocol http\n", "{conf}, line 2: protocol 'http': expected mqtt or websockets"),
         ("allow_anonymous true\nper_listener_settings true\n", "{conf}, line 2: per_listener_settings must be above"),
         (

@@ -14,7 +14,6 @@ CLOSED_WITHOUT: Final = {
 }
 """Options without which a listener is not opened, and why they are not moved."""
 NO_COUNTERPART: Final = {
-    "accept_protocol_versions": "every version is accepted",
     "allow_duplicate_messages": "a message that several subscriptions match comes as the standard says",
     "allow_zero_length_clientid": "a client without a client id gets one, as the standard says",
     "auto_id_prefix": "client ids that the server makes begin with 'auto-'",
@@ -25,7 +24,7 @@ NO_COUNTERPART: Final = {
     "clientid_prefixes": "any client id may connect that its user owns",
     "dhparamfile": "OpenSSL chooses the parameters",
     "enable_control_api": "the HTTP interface has no MQTT topics",
-    "enable_proxy_protocol": "clients behind a proxy are seen by the address of the proxy",
+    "enable_proxy_protocol": "name the addresses of the proxies in proxy_protocol of the listener",
     "http_dir": "no files are served; a web server or a proxy can",
     "listener_auto_id_prefix": "client ids that the server makes begin with 'auto-'",
     "max_inflight_bytes": "limits.queue_bytes_max bounds what is in memory for a client",

@@ -40,6 +40,7 @@ PACKET_BYTES: Final = (128, 268_435_460)
 TOPIC_AND_HEADER_BYTES: Final = 65_540
 BY_LOG_BYTES: Final = "for clean sessions; queues of others are bounded by limits.queue_log_bytes_max"
 UNUSED_AUTHORITY: Final = "not used: no certificates are asked for; certfile needs its whole chain"
+VERSION_OF: Final = {"3": "3.1", "4": "3.1.1", "5": "5"}
 PERIODS_S: Final = {"h": 3600, "d": 86_400, "w": 7 * 86_400, "m": 30 * 86_400, "y": 365 * 86_400}
 UINT32_MAX: Final = 0xFFFF_FFFF
 INT_MAX: Final = 0x7FFF_FFFF
@@ -391,6 +392,12 @@ class _Migrator:
         most = part.take("max_connections")
         if most is not None and most.number(-INT_MAX, INT_MAX) > 0:
             made["limits"] = {"connections_max": most.number(-INT_MAX, INT_MAX)}
+        accepted = part.take("accept_protocol_versions")
+        if accepted is not None:
+            levels = " ".join(accepted.words()).replace(",", " ").split()
+            if not levels or not set(levels) <= set(VERSION_OF):
+                raise accepted.wrong("some of 3, 4, 5")
+            made["versions"] = [VERSION_OF[level] for level in levels]
         anonymous = part.take("listener_allow_anonymous")
         if anonymous is not None:
             made["allow_anonymous"] = anonymous.flag()

@@ -51,6 +51,8 @@ class Listener:
 
     `path` and `mode` are those of a unix socket. The other kinds have `hosts` and `port`; until it listens, 0 is a free
     port. `tls` is of the kinds tls and wss, `ws_paths` and `ws_origins` of ws and wss, `sn` and `sn_group` of udp.
+    `levels` are the protocol levels of its clients, none: all. With `proxies`, every connection comes from one of these
+    addresses and begins with a header of the PROXY protocol, which says where the client is.
     """
 
     kind: Kind
@@ -65,6 +67,8 @@ class Listener:
     tls: ServerTls | None = None  # read from them before it listens
     ws_paths: Sequence[str] = ()  # none: every path
     ws_origins: Sequence[str] = ()
+    levels: tuple[int, ...] = ()
+    proxies: Sequence[str] = ()
     sn: SnSettings | None = None
     sn_group: Group | None = None
     connections: int = field(init=False)  # streams, before CONNECT too

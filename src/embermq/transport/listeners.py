@@ -17,6 +17,7 @@ from embermq.transport.listener import Listener
 from embermq.transport.server import Server
 from embermq.transport.sockets.interface import ByteReceiver
 from embermq.transport.sockets.listening_socket import ListeningSocket
+from embermq.transport.sockets.proxy_header import ProxyHeaders
 from embermq.transport.stream import StreamConnection
 
 BACKLOG: Final = 4_096
@@ -100,7 +101,18 @@ def _serve(
         if listener.path is None:
             accepting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # for what is accepted from it
         accepting.listen(BACKLOG)
-        own = ListeningSocket(poll, accepting, new_connection, server.handshakes, listener.tls, listener.is_websocket())
+        headers = None
+        if listener.proxies:
+            headers = ProxyHeaders(poll, listener.proxies, listener.limits.connect_timeout_s, server.refuse_proxied)
+        own = ListeningSocket(
+            poll,
+            accepting,
+            new_connection,
+            server.handshakes,
+            listener.tls,
+            listener.is_websocket(),
+            headers=headers,
+        )
         listener.opened(own.close, listener.port)
 
 

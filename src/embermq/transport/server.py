@@ -372,8 +372,16 @@ class Server(PolledServer):
         """A timer for what clients are judged by."""
         return Timer(self.loop, self.connection_count, call)
 
-    def new_protocol(self, limits: Limits, has_output: Callable[[], None], make_room: Callable[[], bool]) -> Connection:
-        """What a connection understands of its bytes. `limits`: of its listener."""
+    def refuse_proxied(self, sentence: str) -> None:
+        """A connection by a listener for proxies was closed, since nothing says where its client is."""
+        self.core.counters.refuse_connection(ReasonCode.PROTOCOL_ERROR)
+        self.log.closed(sentence)
+
+    def new_protocol(
+        self, listener: Listener, has_output: Callable[[], None], make_room: Callable[[], bool]
+    ) -> Connection:
+        """What a connection understands of its bytes."""
+        limits = listener.limits
         return Connection(
             self.encodings,
             limits.packet_bytes_max,
@@ -381,7 +389,7 @@ class Server(PolledServer):
             has_output,
             make_room,
             self.has_shortcuts,
-            self.levels,
+            listener.levels or self.levels,
             self._now_us,
             self.mqtt5,
         )

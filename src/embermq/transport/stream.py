@@ -55,7 +55,7 @@ class StreamConnection(StreamLink, ByteReceiver):
         self._listener: Final = listener
         self._counters: Final = server.core.counters
         limits = listener.limits
-        self._connection: Final = server.new_protocol(limits, self._output_waits, self._make_room)
+        self._connection: Final = server.new_protocol(listener, self._output_waits, self._make_room)
         self._transport: ByteTransport | None = None
         self._output_bytes_max = limits.output_bytes_max  # less while it is throttled
         self._asking_bytes: Final = min(PENDING_BYTES_ASKED, self._output_bytes_max)

@@ -14,6 +14,7 @@ from typing import Final, final
 
 from embermq.transport.sockets.interface import CLOSED, ByteReceiver, Watched
 from embermq.transport.sockets.poll import Poll
+from embermq.transport.sockets.proxy_header import ProxyHeaders
 from embermq.transport.sockets.stream_socket import StreamSocket
 from embermq.transport.sockets.tls_socket import Handshakes, TlsSocket
 
@@ -44,8 +45,9 @@ class ListeningSocket(Watched):
         tls: ssl.SSLContext | None = None,
         is_framed: bool = False,
         retry_s: float = RETRY_S,
+        headers: ProxyHeaders | None = None,
     ) -> None:
-        """`listening` is this object's from now on."""
+        """`listening` is this object's from now on. `headers`: all connections are of proxies, and begin with one."""
         Watched.__init__(self, listening.fileno())
         self._poll: Final = poll
         self._socket: Final = listening
@@ -55,6 +57,7 @@ class ListeningSocket(Watched):
         # Not `accept`: it makes an object, for which it asks the system for the address of this side.
         self._accept: Final[Callable[[], tuple[int, object]]] = listening._accept  # type: ignore[attr-defined]
         self._tls: Final = tls
+        self._headers: Final = headers
         self._retry_s: Final = retry_s
         self._retry: asyncio.TimerHandle | None = None
         poll.add(self)
@@ -78,8 +81,19 @@ class ListeningSocket(Watched):
                     return
                 continue  # that connection has failed; others may wait behind it
             os.set_blocking(descriptor, False)
-            if not self._is_admitted(descriptor, peer):
+            if self._headers is not None:
+                self._headers.begin(descriptor, peer, self._admit_proxied)
+            elif not self._is_admitted(descriptor, peer):
                 return  # there was no room; connections that have ended meanwhile make some, and are looked after first
+
+    def _admit_proxied(self, descriptor: int, peer: object) -> None:
+        """The header of a proxy has come. What the client has sent is still in the kernel."""
+        if self.descriptor == CLOSED:
+            os.close(descriptor)
+        elif self._tls is not None and not self._handshakes.has_room():
+            self._poll.loop.call_later(HANDSHAKES_RETRY_S, self._admit_proxied, descriptor, peer)
+        else:
+            self._is_admitted(descriptor, peer)
 
     def _is_admitted(self, descriptor: int, peer: object) -> bool:
         """Make a connection. It counts towards all limits from now on, before anything is read or TLS begins."""
@@ -112,3 +126,5 @@ class ListeningSocket(Watched):
         self._poll.remove(self)  # closing is not enough: the event loop has the same socket under another descriptor
         self.descriptor = CLOSED
         self._socket.close()
+        if self._headers is not None:
+            self._headers.close()
