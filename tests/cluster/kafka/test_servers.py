@@ -1,5 +1,6 @@
 """Three real servers on one real Kafka: killed, paused, restarted, emptied, and the topic gone."""
 
+import os
 import re
 import shutil
 import signal
@@ -118,6 +119,27 @@ def test_a_standby_names_the_active_server_and_an_expelled_one_stops(cluster: Se
     assert cluster.active(*(node for node in NODES if node != active)) != active
     assert cluster.nodes()[active].state == "expelled"
     assert "there is no node 9: expected one of 1, 2, 3" in cluster.command("expel", "9").errors
+
+
+def test_while_kafka_does_not_answer_nothing_is_acknowledged_and_then_it_goes_on(
+    cluster: Servers, kafka: KafkaNode
+) -> None:
+    active = cluster.active()
+    with Publisher(cluster) as publisher:
+        publisher.gets_on()
+        os.kill(kafka.pid, signal.SIGSTOP)
+        try:
+            until(lambda: "read nothing of its own" in cluster.processes[active].log(), "the active node steps down")
+            acknowledged = len(publisher.acknowledged)
+        finally:
+            os.kill(kafka.pid, signal.SIGCONT)
+        publisher.gets_on()
+    assert acknowledged < len(publisher.acknowledged)
+    until(lambda: all_there(cluster), "all are there")
+    until(lambda: len({each.next_offset for each in cluster.nodes().values()}) == 1, "all have applied all")
+    for process in cluster.processes.values():
+        process.kill()
+    assert_equal(cluster, publisher.acknowledged)
 
 
 def test_all_nodes_stop_with_one_sentence_when_the_topic_is_deleted(cluster: Servers, kafka: KafkaNode) -> None:

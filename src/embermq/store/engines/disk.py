@@ -318,6 +318,7 @@ class DiskStore(Store):
         return self._open.must_be_applied or (self._open.must_be_durable and self._settings.durability != "none")
 
     def _submit(self, done: Done | None) -> None:
+        assert self._is_active, "a standby appends nothing"
         closed = self._open.close()
         assert len(closed.group), "a submitted group has records"
         self._submitted.append(closed)
@@ -449,7 +450,7 @@ class DiskStore(Store):
     def close(self) -> None:
         if self._shared is not None:
             self._shared.stop_following()
-        if not self._open.is_empty():
+        if self._is_active and not self._open.is_empty():
             self._submit(None)
         self._committer.close()
         if self._shared is not None:
