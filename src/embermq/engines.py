@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from embermq.errors import ConfigError
 from embermq.store.budgets import RetainedBudget
 from embermq.store.engines.memory import MemoryStore
+from embermq.store.engines.shared_log import PLACE
 from embermq.store.interface import Store
 
 if TYPE_CHECKING:
@@ -36,13 +37,18 @@ def open_store(settings: "StoreSettings", call_soon: CallSoon) -> Store:
     # Imports RocksDB and numpy, which a broker in memory does not need.
     from embermq.store.engines.disk import DiskStore
 
-    if not settings.archive:
-        return DiskStore(settings.directory, call_soon, journal_settings(settings))
-    from embermq.history.stretches import archived_history
-
     directory = settings.directory
-    trimmed = partial(archived_history, settings.archive, directory / "log")
-    return DiskStore(directory, call_soon, journal_settings(settings), archiver=_archiver(settings), trimmed=trimmed)
+    if not settings.archive:
+        store = DiskStore(directory, call_soon, journal_settings(settings))
+    else:
+        from embermq.history.stretches import archived_history
+
+        trimmed = partial(archived_history, settings.archive, directory / "log")
+        store = DiskStore(
+            directory, call_soon, journal_settings(settings), archiver=_archiver(settings), trimmed=trimmed
+        )
+    (directory / PLACE).unlink(missing_ok=True)  # it was a node's, and is a single server's from now on
+    return store
 
 
 def open_node(settings: "Settings", call_soon: CallSoon) -> Store:

@@ -18,15 +18,19 @@ from embermq.cluster.blocks import Kind, decode
 from embermq.cluster.memory import MemoryLog, MemorySequencer
 from embermq.cluster.node import Node
 from embermq.cluster.operate import begin, expel, status
-from embermq.cluster.place import FILE, enter
+from embermq.cluster.place import enter, read_place
 from embermq.cluster.rules import Rules
 from embermq.cluster.sequencer import SequencerError, SharedLogLost
+from embermq.engines import open_store
 from embermq.protocol.packets import Publish
+from embermq.settings import StoreSettings
 from embermq.store.engines.disk import DiskStore
 from embermq.store.engines.opening import JournalSettings
+from embermq.store.engines.shared_log import PLACE
 from embermq.store.errors import Fenced, StoreError
 from embermq.store.log.blocks import Block
 from embermq.store.log.writer import Log
+from support.ember_command import ember, sentence
 
 NODE_TIMEOUT_MS: Final = 300
 DEADLINE_S: Final = 60
@@ -87,7 +91,7 @@ class Machine:
         """What nobody has heard of yet is lost, and the place that was written last is the one there is."""
         if self.store is None:
             return
-        place = self.directory / FILE
+        place = self.directory / PLACE
         before = place.read_bytes() if place.exists() else None
         self.sequencer.is_cut_off = self.sequencer.fails = True
         while self.sequencer.held:
@@ -318,7 +322,9 @@ def test_a_node_goes_on_in_a_copy_of_another_nodes_directory_when_the_beginning_
     log, first, second = two_machines(tmp_path)
     published(first, b"1", b"2", b"3")
     first.close()
-    log.trim(len(log.blocks) - 1)
+    place = read_place(first.directory)
+    assert place is not None
+    log.trim(place[1].position)
     with pytest.raises(SharedLogLost, match="make this node's data directory a copy of that of another node"):
         second.start()
     shutil.copytree(first.directory, second.directory, dirs_exist_ok=True)
@@ -351,6 +357,18 @@ def test_a_node_whose_directory_a_single_server_has_written_to_does_not_join(tmp
     second.close()
 
 
+def test_the_directory_of_a_stopped_node_is_read_but_not_written(tmp_path: Path) -> None:
+    _, first, _ = two_machines(tmp_path)
+    published(first, b"0")
+    first.close()
+    assert ember("retained", "ls", "--data", first.directory).text.endswith("t/0    0\n")
+    said = sentence(ember("retained", "set", "t/0", "1", "--data", first.directory))
+    assert said.startswith("this is the data directory of a node of a cluster: change retained messages while it runs")
+    single = open_store(StoreSettings(directory=first.directory), lambda call: call())
+    single.close()
+    assert ember("retained", "set", "t/0", "1", "--data", first.directory).code == 0
+
+
 def test_a_directory_and_a_shared_log_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     log, first, _ = two_machines(tmp_path)
     published(first, b"1")
@@ -361,7 +379,7 @@ def test_a_directory_and_a_shared_log_that_do_not_belong_together_are_refused(tm
     begin(tmp_path / "other", MemorySequencer(other), 1, next(INSTANCES), SETTINGS)
     with pytest.raises(SharedLogLost, match="belongs to another shared log than the one that is there now"):
         Machine(1, tmp_path, other).start()
-    (first.directory / FILE).unlink()
+    (first.directory / PLACE).unlink()
     with pytest.raises(SharedLogLost, match="has a log that is not of this cluster"):
         Machine(1, tmp_path, other).start()
     with pytest.raises(SequencerError, match="the topic is not empty"):

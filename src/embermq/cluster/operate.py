@@ -13,11 +13,12 @@ from typing import Final
 
 from embermq.cluster.blocks import Kind, SharedBlock
 from embermq.cluster.member import Member
-from embermq.cluster.place import FILE, enter, write_place
+from embermq.cluster.place import enter, write_place
 from embermq.cluster.rules import Rules
 from embermq.cluster.sequencer import Sequencer, SequencerError
 from embermq.store.engines.directory import DataDirectory
 from embermq.store.engines.opening import JournalSettings, open_log
+from embermq.store.engines.shared_log import PLACE
 from embermq.store.log.blocks import block_of
 from embermq.store.log.segments import FIRST_OFFSET
 from embermq.store.log.writer import Log
@@ -123,7 +124,7 @@ def _now_ms() -> int:
 
 def _at_the_end(directory: Path, sequencer: Sequencer) -> Member:
     """An onlooker that has read all of the shared log, from the place of a node's directory on if there is one."""
-    rules = enter(directory, sequencer) if (directory / FILE).exists() else Rules(position=sequencer.first())
+    rules = enter(directory, sequencer) if (directory / PLACE).exists() else Rules(position=sequencer.first())
     onlooker = Member(0, 0, rules, 0, _now_ms())
     end = sequencer.end()
     until_s = time.monotonic() + READ_TIMEOUT_S

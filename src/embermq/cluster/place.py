@@ -16,10 +16,10 @@ from typing import Final
 from embermq.cluster.blocks import Kind, decode
 from embermq.cluster.rules import Rules, loaded
 from embermq.cluster.sequencer import Sequencer, SequencerError, SharedLogLost
+from embermq.store.engines.shared_log import PLACE
 from embermq.store.log.identity import LogIdentity, read_identity, write_identity
 from embermq.store.log.segments import sync_directory
 
-FILE: Final = "cluster.json"
 FIRST_BLOCK_S: Final = 20
 """How long the first block of the shared log is waited for."""
 
@@ -27,25 +27,25 @@ FIRST_BLOCK_S: Final = 20
 def read_place(directory: Path) -> tuple[str, Rules] | None:
     """The identity of the shared log, and what follows from its blocks up to a position; None if there is no file."""
     try:
-        found = json.loads((directory / FILE).read_bytes())
+        found = json.loads((directory / PLACE).read_bytes())
         return str(found["identity"]), loaded(found["rules"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
         raise SharedLogLost(
-            f"{directory / FILE} is damaged: delete it, and the node reads the shared log from its beginning"
+            f"{directory / PLACE} is damaged: delete it, and the node reads the shared log from its beginning"
         ) from None
 
 
 def write_place(directory: Path, identity: str, rules: Rules) -> None:
     """Write the file, durably. OSError as it comes."""
-    unfinished = directory / f"{FILE}.new"
+    unfinished = directory / f"{PLACE}.new"
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(json.dumps({"identity": identity, "rules": rules.saved()}) + "\n")
         file.flush()
         os.fsync(file.fileno())
-    unfinished.replace(directory / FILE)
+    unfinished.replace(directory / PLACE)
     sync_directory(directory)
 
 

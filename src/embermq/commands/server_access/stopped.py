@@ -18,6 +18,7 @@ from embermq.commands.options import bar
 from embermq.commands.server_access.target import Stat, Target
 from embermq.engines import open_stopped_store
 from embermq.protocol.packets import Publish
+from embermq.store.engines.shared_log import PLACE
 from embermq.store.errors import HistoryTrimmed
 from embermq.store.interface import Retained, RetainedChange, StoreError
 
@@ -162,6 +163,11 @@ class StoppedServer(Target):
     def _publish(self, message: Publish) -> str:
         core = self._core
         if core is None:
+            if (self._directory / PLACE).exists():
+                raise StoreError(
+                    "this is the data directory of a node of a cluster: change retained messages while it runs,"
+                    " at its active node"
+                )
             core = Core(self._store, AllowAll(), self._limits, lambda: None, self._found_bug, __version__, "operator")
             self._store.begin_turn(time.time_ns() // 1000)
             core.restore(time.monotonic_ns() // 1_000_000, time.time_ns() // 1000)

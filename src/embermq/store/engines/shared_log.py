@@ -6,10 +6,14 @@ group ordered before it writes it, and writes it only once it counts for all ser
 """
 
 from abc import ABC, abstractmethod
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
 from embermq.store.rows import Group
+
+PLACE: Final = "cluster.json"
+"""In a data directory: where its node is in the shared log. Whoever appends to the log by itself deletes it before."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
