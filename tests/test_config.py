@@ -14,7 +14,7 @@ from embermq.errors import ConfigError
 from embermq.http.resources.facts import is_secret
 from embermq.protocol.mqtt.settings import DEFAULT_SETTINGS
 from embermq.protocol.packets import SESSION_NEVER_EXPIRES
-from embermq.settings import AlertSettings, BudgetSettings, Section, Settings, all_keys, sample
+from embermq.settings import AlertSettings, BudgetSettings, Section, Settings, TopicMetricSettings, all_keys, sample
 from embermq.transport.sockets.addresses import is_loopback, shown
 from support.attributes import attributes_of
 
@@ -85,7 +85,11 @@ def test_the_sample_names_every_setting_with_its_default() -> None:
             shown[key] = setting[3]
             if setting[1]:
                 unset.add(key)
-    tables: dict[str, type[Section]] = {"store.budgets": BudgetSettings, "server.alerts": AlertSettings}
+    tables: dict[str, type[Section]] = {
+        "store.budgets": BudgetSettings,
+        "server.alerts": AlertSettings,
+        "server.topic_metrics": TopicMetricSettings,
+    }
     parts = {f"{name}.{key}" for name, table in tables.items() for key in table.model_fields}
     assert set(shown) == set(all_keys()) - tables.keys() | parts
     defaults = Settings().model_dump(mode="json")
@@ -172,6 +176,14 @@ def test_settings_of_mqtt_5_reach_the_protocol_with_the_same_defaults(tmp_path: 
         (ALERT + "webhook = 'file:///x'", "server.alerts.0.webhook: expected a URL such as https://"),
         (ALERT + "topic = 'a/#'", "server.alerts.0.topic: expected a topic name"),
         (ALERT + "topic = 'a/b'", "server.alerts: a: what it publishes to a/b would end the silence"),
+        (
+            "[[server.topic_metrics]]\nname = 'a'\ntopic_filter = 'a/#/b'",
+            "server.topic_metrics.0.topic_filter: expected a topic filter",
+        ),
+        (
+            "[[server.topic_metrics]]\nname = 'a'\ntopic_filter = 'a'\n" * 2,
+            "server.topic_metrics: the name 'a' is used twice",
+        ),
         (ALERT * 2, "server.alerts: the name 'a' is used twice"),
         (
             "[mqtt5]\nresponse_information = 'r/#'",

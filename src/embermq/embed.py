@@ -151,6 +151,7 @@ class Broker:
                 lake=settings.lake_directory(),
                 has_users=settings.access.has_users(),
                 alerts=tuple(alert.rule() for alert in settings.server.alerts),
+                topic_metrics=tuple(each.metric() for each in settings.server.topic_metrics),
             ),
         )
         broker._open_store = partial(open_store, settings.store)

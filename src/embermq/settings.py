@@ -20,6 +20,7 @@ from embermq.broker.limits import Count, CountOrNone, Limits, OutputBytes, Packe
 from embermq.errors import ConfigError
 from embermq.history.location import is_url
 from embermq.http.alerts.rules import AlertRule, condition, hears_itself, wrong_webhook
+from embermq.http.topic_metrics import TOPIC_METRICS_MAX, TopicMetric
 from embermq.lake.settings import PipelineSettings
 from embermq.protocol.mqtt import settings as mqtt5_settings
 from embermq.protocol.sn import settings as sn_settings
@@ -108,6 +109,17 @@ def _alerts(alerts: "tuple[AlertSettings, ...]") -> "tuple[AlertSettings, ...]":
                 f"{alert.name}: what it publishes to {alert.topic} would end the silence; use another topic"
             )
     return alerts
+
+
+def _topic_metrics(metrics: "tuple[TopicMetricSettings, ...]") -> "tuple[TopicMetricSettings, ...]":
+    if len(metrics) > TOPIC_METRICS_MAX:
+        raise ValueError(f"expected at most {TOPIC_METRICS_MAX} topic filters with metrics")
+    names: set[str] = set()
+    for metric in metrics:
+        if metric.name in names:
+            raise ValueError(f"the name {metric.name!r} is used twice")
+        names.add(metric.name)
+    return metrics
 
 
 def _network(text: str) -> str:
@@ -552,12 +564,24 @@ class AlertSettings(Section):
         return AlertRule(self.name, self.when, condition(self.when), self.topic or "", self.webhook)
 
 
+class TopicMetricSettings(Section):
+    """A topic filter with metrics of its own."""
+
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,64}$")]
+    topic_filter: TopicFilter
+
+    def metric(self) -> TopicMetric:
+        """The filter as it is counted."""
+        return TopicMetric(self.name, self.topic_filter)
+
+
 class ServerSettings(Section):
     """The server as a whole."""
 
     sys_interval_s: Annotated[int, Field(ge=0)] = 10
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     alerts: Annotated[tuple[AlertSettings, ...], AfterValidator(_alerts)] = ()
+    topic_metrics: Annotated[tuple[TopicMetricSettings, ...], AfterValidator(_topic_metrics)] = ()
 
 
 class Settings(BaseSettings):

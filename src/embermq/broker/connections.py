@@ -86,7 +86,7 @@ class Connections:
         self._token: Final = token
         self._response_information: Final = response_information
         self._assigned = 0
-        # Client identifiers whose session has ended, which is not durable yet, with its id. No CONNACK denies it before.
+        # Client identifiers whose session has ended, not durably yet, with its id. No CONNACK denies it before.
         self._ending: Final[dict[str, int]] = {}
         self._connect_rates: Final = ClientBuckets(context.limits.client_connect_rate_max)
         self._keep_alives: Final = Deadlines(Session.keep_alive_due_ms)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from embermq.access.access_files import AccessFiles
 from embermq.http.alerts.rules import AlertRule
+from embermq.http.topic_metrics import TopicMetric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +16,7 @@ class HttpOptions:
     `names`: the host names by which browsers may address it, beside its address and localhost. Who may use it: the
     tokens of `token_file`, and users of the password file, if `has_users`, that are named as `viewers` or `operators`.
     `lake` is where the pipeline has its tables. `alerts` are checked also without a listener.
+    `topic_metrics` are the topic filters with metrics of their own.
     """
 
     host: str = "127.0.0.1"
@@ -27,6 +29,7 @@ class HttpOptions:
     has_users: bool = False
     lake: Path | None = None
     alerts: tuple[AlertRule, ...] = ()
+    topic_metrics: tuple[TopicMetric, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

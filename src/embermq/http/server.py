@@ -47,7 +47,15 @@ class HttpServer:
         settings: Mapping[str, Any] | None = None,
         calls: BrokerCalls | None = None,
     ) -> None:
-        self.service: Final = Service(server, log_directory, settings, options.lake, calls=calls, alerts=options.alerts)
+        self.service: Final = Service(
+            server,
+            log_directory,
+            settings,
+            options.lake,
+            calls=calls,
+            alerts=options.alerts,
+            topic_metrics=options.topic_metrics,
+        )
         self._options: Final = options
         self._listeners: Final[list[HttpListener]] = []
         self._paths: Final[list[Path]] = []

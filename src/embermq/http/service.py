@@ -23,6 +23,7 @@ from embermq.http.repeats import RepeatedRequests
 from embermq.http.resources.pipeline.lake_tables import LakeTables
 from embermq.http.resources.topics.level_cache import LevelCache
 from embermq.http.streaming import STREAMS_MAX, StreamPlaces
+from embermq.http.topic_metrics import TopicCount, TopicMetric
 from embermq.http.unread import UNREAD_BYTES_MAX, UnreadAnswers
 from embermq.instants import utc_text
 from embermq.protocol.packets import Publish
@@ -69,6 +70,7 @@ class Service:
         "server",
         "settings",
         "stopping",
+        "topic_counts",
         "unread",
         "webhooks",
         "_threads",
@@ -85,8 +87,12 @@ class Service:
         calls: BrokerCalls | None = None,
         unread_bytes_max: int = UNREAD_BYTES_MAX,
         alerts: Sequence[AlertRule] = (),
+        topic_metrics: Sequence[TopicMetric] = (),
     ) -> None:
         self.alerts: Final = tuple(Alert(rule) for rule in alerts)
+        self.topic_counts: Final = tuple(TopicCount(metric) for metric in topic_metrics)
+        for count in self.topic_counts:
+            count.begin(server.core)
         self.webhooks: Final = Webhooks()
         self.calls: Final = calls
         self.server: Final = server

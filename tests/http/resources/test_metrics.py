@@ -15,6 +15,7 @@ from embermq.access.tokens import write_token
 from embermq.http.options import HttpOptions
 from embermq.http.resources.metrics import SessionSums, metrics_text
 from embermq.http.resources.pipeline.progress import JobFacts, PipelineFacts
+from embermq.http.topic_metrics import TopicMetric
 from support.ember_command import wire
 from support.http_place import Place, run
 from support.transports import joined
@@ -89,6 +90,29 @@ def test_the_numbers_are_those_of_the_server(scraped: Scrape) -> None:
     assert value("embermq_log_bytes") > 0 and value("embermq_log_segments") == 1
     assert value("embermq_pipeline_lag_records", job="messages") > 0
     assert value("process_resident_memory_bytes") > 0
+
+
+def test_named_topic_filters_have_metrics_of_their_own(tmp_path: Path) -> None:
+    token = write_token(tmp_path / "tokens", "prometheus", "viewer")
+    metrics = (TopicMetric("presses", "plant/+/press/#"), TopicMetric("all", "plant/#"), TopicMetric("none", "nothing"))
+    http = HttpOptions(port=0, token_file=tmp_path / "tokens", topic_metrics=metrics)
+    with Broker.in_thread(port=0, http=http) as broker, wire(broker, "c") as client:
+        client.publish("plant/1/press/state", b"12345", qos=1, retain=True)
+        client.publish("plant/1/press/state", b"1", qos=0)
+        client.publish("plant/1/oven", b"12", qos=2)
+        url = f"http://127.0.0.1:{broker.http_port}/metrics"
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=20) as response:
+            scrape = Scrape(response.read().decode())
+
+    def value(metric: str, name: str) -> float | None:
+        return scrape.samples.get((f"embermq_topic_{metric}", (("name", name),)))
+
+    counted = {"presses": (2, 6), "all": (3, 8), "none": (0, 0)}
+    for name, (messages, size_bytes) in counted.items():
+        assert (value("messages_total", name), value("bytes_total", name)) == (messages, size_bytes)
+        age_s = value("age_seconds", name)
+        assert age_s is None if not messages else age_s is not None and 0 <= age_s < 60
 
 
 def test_every_metric_is_in_the_docs_and_no_other(scraped: Scrape) -> None:

@@ -81,6 +81,7 @@ class ServerCollector(Collector):
         yield from self._archive()
         yield from self._cluster()
         yield from self._jobs()
+        yield from self._topics()
         yield from self._alerts()
 
     def _traffic(self) -> Iterator[Family]:
@@ -238,6 +239,24 @@ class ServerCollector(Collector):
             "job",
             ((job.name, job.rate) for job in jobs),
         )
+
+    def _topics(self) -> Iterator[Family]:
+        counts = self._service.topic_counts
+        yield _counters(
+            "topic_messages",
+            "Messages of a named topic filter.",
+            "name",
+            ((each.metric.name, each.messages) for each in counts),
+        )
+        yield _counters(
+            "topic_bytes",
+            "Payloads of a named topic filter.",
+            "name",
+            ((each.metric.name, each.payload_bytes) for each in counts),
+        )
+        now_s = time.time()
+        ages = ((each.metric.name, max(0.0, now_s - each.newest_s)) for each in counts if each.newest_s)
+        yield _gauges("topic_age_seconds", "Since the newest message of a named topic filter.", "name", ages)
 
     def _alerts(self) -> Iterator[Family]:
         service = self._service
