@@ -126,7 +126,7 @@ class _Migrator:
             if option.word() in ("stderr", "stdout"):
                 self._report.not_needed(option)
             else:
-                self._report.not_moved(option, "the log is written to standard error; systemd keeps it in its journal")
+                self._report.differs(option, "the log is written to standard error; systemd keeps it in its journal")
         self._report.unneeded.extend(f"{option.place()}: {option.shown()}" for option in types)
 
     def _limits(self, server: Options, section: dict[str, object]) -> None:
