@@ -35,6 +35,9 @@ def test_what_cannot_be_a_backup_is_one_sentence(tmp_path: Path) -> None:
     config.write_text(f'[store]\ndirectory = "{tmp_path}/data"\narchive = "{tmp_path}/archive"\n')
     wanted = f"{tmp_path}/archive is this server's store.archive: expected another place for a backup"
     assert sentence(ember("backup", tmp_path / "archive", "--config", config)) == wanted
+    inside = tmp_path / "data" / "log"
+    wanted = f"{inside} is in the data directory that it is a backup of: expected another place"
+    assert sentence(ember("backup", inside, "--data", tmp_path / "data")) == wanted
     assert "is not the address of an archive" in sentence(ember("backup", "ftp://host/a", "--data", tmp_path / "data"))
     assert "is not the data directory of a server" in sentence(ember("backup", "b", "--data", tmp_path / "none"))
     assert "is not an archive" in sentence(ember("restore", tmp_path / "none", "--data", tmp_path / "new"))

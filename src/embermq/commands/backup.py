@@ -32,6 +32,8 @@ def backup(
         store = settings_of(data, config).store
         if store.archive and check_address(place) == store.archive:
             raise ConfigError(f"{place} is this server's store.archive: expected another place for a backup")
+        if Path(place).resolve().is_relative_to(store.directory.resolve()):
+            raise ConfigError(f"{place} is in the data directory that it is a backup of: expected another place")
         with bar("copying", "bytes") as step:
             done = back_up(store.directory / "log", place, step)
     added = (
