@@ -173,6 +173,7 @@ def _expected(key: tuple[int | str, ...], kind: str, message: str, value: object
         return f"{name}: expected a table of settings, not {value!r}"
     wanted = message.removeprefix("Value error, ").removesuffix(", unable to parse string as an integer")
     wanted = wanted.replace("Input should be", "expected").replace("String should", "must")
+    wanted = wanted.replace("a valid tuple", "a list")
     if kind == "value_error" and not wanted.startswith("expected"):
         return f"{name}: {wanted}"
     return f"{name}: {wanted}, not {value!r}"

@@ -30,7 +30,7 @@ def environment() -> dict[str, str]:
             '[[pipeline.tables]]\nname = "a"\nfilter = 3\nformat = "number"',
             "pipeline.tables.0.filter: expected a valid string, not 3",
         ),
-        ("[pipeline]\ntables = 7", "pipeline.tables: expected a valid tuple, not 7"),
+        ("[pipeline]\ntables = 7", "pipeline.tables: expected a list, not 7"),
         ("pipeline = 7", "pipeline: expected a table of settings, not 7"),
         ('[pipeline]\nlakes = "s3a://bucket"', "there is no setting pipeline.lakes, did you mean pipeline.lake?"),
     ],
