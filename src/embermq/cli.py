@@ -34,6 +34,7 @@ PLACES: Final = {
     "sql": "sql",
     "clients": "live.clients",
     "sessions": "live.clients",
+    "bridges": "live.bridges",
     "top": "live.top",
     "reload": "live.reload",
     "backup": "backup",

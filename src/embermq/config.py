@@ -28,6 +28,8 @@ BESIDE_NO_PLUGIN: Final = (
     *("password_file", "acl_file", "certificate_as_user", "allow_anonymous", "jwt_keys", "call_out_url"),
 )
 """The settings of `access` that do nothing beside a plug-in."""
+LISTS: Final = ("listeners", "bridges")
+"""The sections that may be written as a list of tables, such as `[[bridges]]`."""
 
 # The flags of `ember serve` that are not called like their setting.
 FLAGS: Final = {"certificate": "cert", "directory": "data", "unix_path": "unix"}
@@ -71,8 +73,9 @@ def load_unchecked(
     in_file = read_toml(path) if path is not None else {}
     for section in without:
         in_file.pop(section, None)
-    if isinstance(in_file.get("listeners"), list):
-        in_file["listeners"] = {"each": in_file["listeners"]}
+    for section in LISTS:
+        if isinstance(in_file.get(section), list):
+            in_file[section] = {"each": in_file[section]}
     _check_environment()
 
     class Sources(Settings):
@@ -203,6 +206,7 @@ def _check_together(settings: Settings) -> None:
     _check_http(settings)
     _check_access(settings)
     _check_cluster(settings)
+    _check_bridges(settings)
     named = access.has_users() or access.certificate_as_user
     if not named and not listeners.each and not settings.anonymous_allowed():
         raise ConfigError(
@@ -237,6 +241,13 @@ def _check_cluster(settings: Settings) -> None:
         raise ConfigError("cluster.bootstrap_servers needs a data directory: expected store.memory = false")
     if settings.cluster.bootstrap_servers and settings.store.archive:
         raise ConfigError("store.archive: nodes of a cluster do not archive in this version, leave it empty")
+
+
+def _check_bridges(settings: Settings) -> None:
+    if settings.bridges.each and settings.store.memory:
+        raise ConfigError("[[bridges]] need a log on disk: expected store.memory = false")
+    if settings.bridges.each and settings.cluster.bootstrap_servers:
+        raise ConfigError("[[bridges]] and a cluster are given: a bridge is of a single server")
 
 
 def _check_http(settings: Settings) -> None:

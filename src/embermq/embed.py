@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, final
 
 from embermq.access.access_list import parse_grant
+from embermq.bridge.plan import BridgePlan
 from embermq.broker.access import READ, Access, AllowAll, Grant
 from embermq.broker.limits import Limits
 from embermq.engines import CONTROL_SOCKET, OpenStore, embedded_store, open_node, open_store
@@ -44,6 +45,8 @@ from embermq.transport.tls import CertificateError, ServerTls
 
 if TYPE_CHECKING:
     from embermq.access.access_files import AccessFiles
+    from embermq.bridge.bridges import Bridges
+    from embermq.bridge.facts import BridgeFacts
     from embermq.http.server import HttpServer
     from embermq.settings import Settings
 
@@ -92,6 +95,7 @@ class Broker:
     sys_interval_s: int = 10
     group_bytes_max: int = GROUP_BYTES_MAX
     http: HttpOptions = field(default_factory=HttpOptions)
+    bridges: Sequence[BridgePlan] = ()
     http_port: int | None = field(default=None, init=False)
 
     stopped: "asyncio.Future[StoreError]" = field(init=False)
@@ -106,6 +110,8 @@ class Broker:
             self.certificate is None or self.key is None
         ):
             raise ConfigError("tls_port, wss_port and http.tls need certificate and key")
+        if self.bridges and self.data is None:
+            raise ConfigError("bridges need a log on disk: expected data")
         self._access: Access = self.access or AllowAll()
         self._limits: Limits = self.limits or Limits()
         self._response_information: Grant | None = None
@@ -117,6 +123,7 @@ class Broker:
         self._described: list[Listener] | None = None  # by settings; else the fields describe them
         self._tls: dict[TlsFiles, ServerTls] = {}
         self._http: HttpServer | None = None
+        self._bridges: Bridges | None = None
         self._access_files: AccessFiles | None = None
         self._settings: dict[str, Any] = {}
         self._in_use: Settings | None = None  # what the listeners are described by
@@ -153,6 +160,7 @@ class Broker:
                 alerts=tuple(alert.rule() for alert in settings.server.alerts),
                 topic_metrics=tuple(each.metric() for each in settings.server.topic_metrics),
             ),
+            bridges=settings.bridges.plans(),
         )
         broker._open_store = partial(open_store, settings.store)
         if settings.cluster.bootstrap_servers:
@@ -181,8 +189,9 @@ class Broker:
             except RuntimeError:  # a closed loop cannot be called any more
                 return
 
+        call = loop.wake.call if isinstance(loop, SocketLoop) else call_in_loop
         try:
-            self._opened = self._open_store(loop.wake.call if isinstance(loop, SocketLoop) else call_in_loop)
+            self._opened = self._open_store(call)
         except StoreError as error:
             raise ConfigError(str(error)) from error
         self.stopped = loop.create_future()
@@ -200,9 +209,19 @@ class Broker:
             )
             await self._server.start()
             await self._listen(self._server)
+            self._apply_bridges(self.bridges, call)
         except BaseException:
             await self.stop()
             raise
+
+    def _apply_bridges(self, plans: Sequence[BridgePlan], call: Callable[[Callable[[], None]], None]) -> None:
+        """Run these bridges; also without any, those of before are to be forgotten."""
+        if self.data is None or self._server is None or not (Path(self.data) / "log").is_dir():
+            return
+        from embermq.bridge.bridges import Bridges
+
+        self._bridges = Bridges(self._server, Path(self.data), call)
+        self._bridges.apply(plans)
 
     def check(self) -> dict[TlsFiles, ServerTls]:
         """Read the certificates; a `ConfigError` says what is wrong with one."""
@@ -275,6 +294,7 @@ class Broker:
         calls = BrokerCalls(
             reload=self.reload_with_listeners,
             listeners=self._stream_urls,
+            bridges=self.bridge_facts,
             access_files=self._access_files,
             reload_access=self._reload_access,
         )
@@ -326,12 +346,28 @@ class Broker:
         """Where the commands of this machine can connect."""
         return [listener.url() for listener in self.listeners() if listener.kind in ("tcp", "tls", "unix")]
 
+    def bridge_facts(self) -> "list[BridgeFacts]":
+        """The bridges of a broker that runs, each at this moment."""
+        return [] if self._bridges is None else self._bridges.facts()
+
+    def _reload_bridges(self) -> list[str]:
+        """Run the bridges of the settings; returns those that are new, gone or changed."""
+        try:
+            settings = self._reloading.wanted()
+        except ConfigError:
+            return []  # the report says what is wrong
+        if settings is None or self._bridges is None:
+            return []
+        return [f"bridge {name}" for name in self._bridges.apply(settings.bridges.plans())]
+
     def reload(self) -> ReloadReport:
-        """Read the certificate, the users and the rights again; after a `ConfigError` the old ones stay in use."""
-        return self._reloading.report(self._read_again())
+        """Read certificate, users, rights and bridges again; after a `ConfigError` the old ones stay in use."""
+        read = self._read_again()
+        bridges = self._reload_bridges()
+        return self._reloading.report([*read, *bridges], bridges)
 
     def _read_again(self) -> list[str]:
-        """What `reload` reads."""
+        """What `reload` reads, apart from the settings."""
         self._reload_access()
         read = ["users and rights"]
         if self._http is not None and self._http.reload():
@@ -353,7 +389,8 @@ class Broker:
         async with self._reloads:
             read = self._read_again()
             done, failed, waiting = await self._change_listeners()
-            found = self._reloading.report(read)
+            bridges = self._reload_bridges()
+            found = self._reloading.report([*read, *bridges], bridges)
             return replace(found, needs_restart=[*found.needs_restart, *waiting], listeners=done, failed=failed)
 
     async def _change_listeners(self) -> tuple[list[str], list[str], list[str]]:

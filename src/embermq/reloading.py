@@ -6,7 +6,7 @@ Never: reading a file into force; `embed` does.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 SHOWN_MAX: Final = 60
 """A value is shown with at most this many characters."""
+
+APPLIED: Final = ("bridges",)
+"""Sections that are in force after a reload."""
 
 ReadSettings = Callable[[], "Settings"]
 
@@ -39,13 +42,13 @@ class Reloading:
         self._digests = self._read_digests()
 
     def wanted(self) -> "Settings | None":
-        """The settings that a start would use now; None if nothing can tell. Raises a `ConfigError`."""
+        """The settings that a start would use now; None if nothing reads them. A `ConfigError` if they are wrong."""
         return None if self._read_settings is None else self._read_settings()
 
-    def report(self, read: list[str]) -> ReloadReport:
-        """What is different since the last report, after all of `read` was read again."""
+    def report(self, read: list[str], applied: Sequence[str] = ()) -> ReloadReport:
+        """What is different since the last report, after all of `read` was read again; `applied` was too."""
         before, self._digests = self._digests, self._read_digests()
-        changed = [name for name, digest in self._digests.items() if digest != before[name]]
+        changed = [name for name, digest in self._digests.items() if digest != before[name]] + list(applied)
         if self._read_settings is None:
             return ReloadReport(read, changed)
         try:
@@ -69,6 +72,7 @@ def _differences(in_use: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, M
     return [
         f"{section}.{key} is {_shown(values.get(key))}, the settings say {_shown(value)}"
         for section, found in wanted.items()
+        if section not in APPLIED
         for values in (in_use.get(section, {}),)
         for key, value in found.items()
         if values.get(key) != value and not (key == "each" and value and values.get(key))  # `listener_changes` says it

@@ -15,8 +15,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from embermq.access.access_list import parse_grant
+from embermq.bridge.plan import BRIDGES_MAX, RULES_MAX, BridgePlan, Rule
 from embermq.broker.access import READ
 from embermq.broker.limits import Count, CountOrNone, Limits, OutputBytes, PacketBytes
+from embermq.client.address import address_of_url
 from embermq.errors import ConfigError
 from embermq.history.location import is_url
 from embermq.http.alerts.rules import AlertRule, condition, hears_itself, wrong_webhook
@@ -40,6 +42,12 @@ def _topic_filter(text: str) -> str:
     problem = check_topic_filter(text)
     if problem:
         raise ValueError(f"expected a topic filter ({problem})")
+    return text
+
+
+def _prefix(text: str) -> str:
+    if "+" in text or "#" in text or text.startswith("$share/"):
+        raise ValueError("expected a prefix without wildcards, such as plant-7/")
     return text
 
 
@@ -551,6 +559,95 @@ class ClusterSettings(Section):
         return self
 
 
+class BridgeRule(Section):
+    """Topics that pass a bridge: `filter` is what follows the prefixes `local` here and `remote` there."""
+
+    filter: TopicFilter
+    local: Annotated[str, AfterValidator(_prefix)] = ""
+    remote: Annotated[str, AfterValidator(_prefix)] = ""
+    qos: Annotated[int, Field(ge=0, le=2)] = 2
+
+    @model_validator(mode="after")
+    def _is_filter(self) -> Self:
+        for prefix in (self.local, self.remote):
+            problem = check_topic_filter(prefix + self.filter)
+            if problem:
+                raise ValueError(f"expected a prefix and a filter that make a topic filter ({problem})")
+        return self
+
+    def rule(self) -> Rule:
+        return Rule(self.filter, self.local, self.remote, self.qos)
+
+
+class OneBridge(Section):
+    """One of `[[bridges]]`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")]
+    url: str
+    mqtt: Literal["5", "3.1.1"] = "5"
+    user: str | None = None
+    password_file: Path | None = None
+    client_id: Annotated[str, Field(max_length=256)] = ""
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    keep_alive_s: Annotated[int, Field(ge=1, le=65_535)] = 60
+    rate_max: Annotated[int, Field(ge=0)] = 0
+    out: Annotated[tuple[BridgeRule, ...], Field(max_length=RULES_MAX)] = ()
+    into: Annotated[tuple[BridgeRule, ...], Field(max_length=RULES_MAX, alias="in")] = ()
+    both: Annotated[tuple[BridgeRule, ...], Field(max_length=RULES_MAX)] = ()
+
+    @model_validator(mode="after")
+    def _can_be_made(self) -> Self:
+        if not self.out and not self.into and not self.both:
+            raise ValueError(f"expected rules in out, in or both (bridge {self.name})")
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError(f"certificate and key are given together or not at all (bridge {self.name})")
+        if self.password_file is not None and self.user is None:
+            raise ValueError(f"password_file needs user (bridge {self.name})")
+        self.plan()
+        return self
+
+    def plan(self) -> BridgePlan:
+        """The bridge as it is run; ValueError if its URL is wrong."""
+        names = ("ca", "certificate", "key")
+        address, user, has_password = address_of_url(self.url, self.ca, self.certificate, self.key, names)
+        if has_password or user is not None:
+            raise ValueError(f"the URL of bridge {self.name} has a user: set user and password_file in its place")
+        both = tuple(each.rule() for each in self.both)
+        return BridgePlan(
+            name=self.name,
+            address=address,
+            outgoing=(*(each.rule() for each in self.out), *both),
+            incoming=(*(each.rule() for each in self.into), *both),
+            user_name=self.user,
+            password_file=self.password_file,
+            client_id=self.client_id,
+            is_mqtt5=self.mqtt == "5",
+            keep_alive_s=self.keep_alive_s,
+            rate_max=self.rate_max,
+        )
+
+
+class BridgeSettings(Section):
+    """`each` are `[[bridges]]`."""
+
+    each: Annotated[tuple[OneBridge, ...], Field(max_length=BRIDGES_MAX)] = ()
+
+    @model_validator(mode="after")
+    def _have_names(self) -> Self:
+        names = [bridge.name for bridge in self.each]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two bridges are called {name}: expected a name of its own for each")
+        return self
+
+    def plans(self) -> list[BridgePlan]:
+        return [bridge.plan() for bridge in self.each]
+
+
 class AlertSettings(Section):
     """An alert: a rule in one sentence, and where its changes are told."""
 
@@ -600,6 +697,7 @@ class Settings(BaseSettings):
     sn: SnListenerSettings = SnListenerSettings()
     http: HttpSettings = HttpSettings()
     pipeline: PipelineSettings = PipelineSettings()
+    bridges: BridgeSettings = BridgeSettings()
     cluster: ClusterSettings = ClusterSettings()
 
     def lake_place(self) -> str:

@@ -107,7 +107,20 @@ def test_a_command_that_needs_a_server_finds_it_in_one_way(path: tuple[str, ...]
     found = {option: parameter for parameter in command.params for option in parameter.opts}
     if "--data" in found:
         assert found["--data"].metavar == "DIR"
-    groups = ("access", "retained", "log", "store", "sql", "clients", "sessions", "top", "reload", "backup", "restore")
+    groups = (
+        "access",
+        "retained",
+        "log",
+        "store",
+        "sql",
+        "clients",
+        "sessions",
+        "bridges",
+        "top",
+        "reload",
+        "backup",
+        "restore",
+    )
     if path[0] in groups or path in (("pipeline", "status"), ("pipeline", "audit"), ("pipeline", "query")):
         assert {"--data", "--config"} <= set(found)
         assert found["--config"].envvar == "EMBERMQ_CONFIG"

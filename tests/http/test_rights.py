@@ -96,6 +96,7 @@ ASKED: Final[dict[str, list[Query]]] = {
     "/api/v1/statistics": [{}],
     "/api/v1/statistics/history": [{}, {"minutes": 1}],
     "/api/v1/alerts": [{}],
+    "/api/v1/bridges": [{}],
     "/api/v1/settings": [{}],
     "/api/v1/clients": CLIENT_IDS,
     "/api/v1/sessions": CLIENT_IDS,

@@ -298,6 +298,10 @@ OPERATOR: Final = Identity("", "$operator")
 login behind it if it has logged in over HTTP (`operator_client_id`)."""
 
 
+BRIDGE_CLIENT_PREFIX: Final = "$bridge/"
+"""How the client ids of this server's own bridges begin; no client can have one."""
+
+
 @final
 class ExchangeAnswer:
     """What the server answers to one message of an exchange.

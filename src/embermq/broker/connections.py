@@ -11,7 +11,7 @@ or when its client starts a clean one.
 from functools import partial
 from typing import Final, final
 
-from embermq.broker.access import Grant, Identity
+from embermq.broker.access import BRIDGE_CLIENT_PREFIX, Grant, Identity
 from embermq.broker.context import Context
 from embermq.broker.deadlines import Deadlines
 from embermq.broker.delivery import MessageDelivery
@@ -140,6 +140,9 @@ class Connections:
                 self._refuse(link, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "empty client id without clean session")
                 return
             client_id = self._assign_client_id()
+        if client_id.startswith(BRIDGE_CLIENT_PREFIX) and not link.is_of_server():
+            self._refuse(link, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "the client id is for a bridge of this server")
+            return
         older = self.sessions.get(client_id)
         if older is not None and not self._access.may_take_over(identity, older.identity.user_name):
             self._refuse(link, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "the client id belongs to another user")

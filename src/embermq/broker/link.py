@@ -62,6 +62,10 @@ class Link(ABC):
         """Whether packets to the client can have properties (5.0, 2.2.2): of a message, an assigned client id."""
         return False
 
+    def is_of_server(self) -> bool:
+        """Whether it is a bridge of this server, and may have a client id that no client can have."""
+        return False
+
     def tells_reasons(self) -> bool:
         """Whether an acknowledgement can tell the client that a message was refused: not in MQTT 3.1 and 3.1.1."""
         return True

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from embermq.client import URL_EXPECTED
-from embermq.client.websocket import WebSocket
+from embermq.client.websocket import ByteStream, WebSocket
 from embermq.errors import ConfigError
 from embermq.transport.sockets.addresses import shown, unix_address
 
@@ -86,7 +86,7 @@ def open_socket(address: ServerAddress, timeout_s: float) -> socket.socket:
     return _with_tls(connection, address) if address.tls else connection
 
 
-def open_websocket(connection: socket.socket, address: ServerAddress) -> WebSocket:
+def open_websocket(connection: ByteStream, address: ServerAddress) -> WebSocket:
     """A WebSocket over a connected socket, which is closed after an error."""
     try:
         return WebSocket(connection, str(address), shown(address.host, address.port), address.ws_path)

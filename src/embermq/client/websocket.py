@@ -5,11 +5,10 @@ Never: a packet. Packets and WebSocket messages need not begin and end together 
 """
 
 import os
-import socket
 from base64 import b64encode
 from hashlib import sha1
 from struct import Struct
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from embermq.errors import ConfigError
 
@@ -25,13 +24,22 @@ _FINAL: Final = 0x80
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 
 
+class ByteStream(Protocol):
+    """What a WebSocket asks of the connection that carries it: these methods of a socket."""
+
+    def settimeout(self, seconds: float | None, /) -> None: ...
+    def sendall(self, data: bytes, /) -> None: ...
+    def recv(self, size: int, /) -> bytes: ...
+    def close(self) -> None: ...
+
+
 @final
 class WebSocket:
     """A socket after the upgrade. `address` is what errors call the server."""
 
     __slots__ = ("_address", "_buffer", "_is_closing", "_left", "_socket")
 
-    def __init__(self, connection: socket.socket, address: str, host: str, path: str) -> None:
+    def __init__(self, connection: ByteStream, address: str, host: str, path: str) -> None:
         self._socket: Final = connection
         self._address: Final = address
         self._left = 0  # of the payload of a frame whose beginning was given

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 HEADINGS: Final[dict[str, tuple[str, ...]]] = {
     "Start a server": ("init", "migrate", "serve", "up", "reload", "cluster"),
     "Publish and subscribe": ("pub", "sub", "retained"),
-    "See what happens": ("top", "clients", "sessions"),
+    "See what happens": ("top", "clients", "sessions", "bridges"),
     "Ask the history": ("log", "sql", "pipeline"),
     "Keep it safe": ("backup", "restore", "store", "passwd", "access", "token"),
     "Look something up": ("config", "version"),

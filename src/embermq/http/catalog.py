@@ -6,6 +6,7 @@ from embermq.http.operation import Operation
 from embermq.http.resources import (
     access,
     alerts,
+    bridges,
     clients,
     documents,
     facts,
@@ -30,6 +31,7 @@ OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *facts.OPERATIONS,
     *statistics_history.OPERATIONS,
     *alerts.OPERATIONS,
+    *bridges.OPERATIONS,
     *documents.OPERATIONS,
     *clients.OPERATIONS,
     *sessions.OPERATIONS,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from embermq.access.access_files import AccessFiles
+from embermq.bridge.facts import BridgeFacts
 from embermq.http.alerts.rules import AlertRule
 from embermq.http.topic_metrics import TopicMetric
 
@@ -53,10 +54,12 @@ class BrokerCalls:
     """What the interface asks of the program that has started the server.
 
     `reload` reads files again and says which; a ConfigError if one is wrong. `listeners` are URLs of clients.
-    `access_files` are the files of users and rights, if there are any; `reload_access` puts them into force.
+    `bridges` are those of now. `access_files` are the files of users and rights, if there are any; `reload_access` puts
+    them into force.
     """
 
     reload: Callable[[], Awaitable[ReloadReport]]
     listeners: Callable[[], list[str]]
+    bridges: Callable[[], list[BridgeFacts]]
     access_files: AccessFiles | None
     reload_access: Callable[[], None]

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Final, Self, final
 
 from embermq.client.address import ServerAddress, open_socket, open_websocket
+from embermq.client.reasons import reason_said
 from embermq.client.websocket import WebSocket
 from embermq.errors import ConfigError
 from embermq.protocol.errors import Refused
@@ -25,19 +26,6 @@ WINDOW_MAX: Final = 100
 _LOGIN_REFUSALS: Final = (ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED)
 REFUSED: Final = 0x80
 """Reason codes from here on are refusals (MQTT 5, 2.4)."""
-
-
-def reason_text(reason: int) -> str:
-    """A reason code in words."""
-    known = reason in ReasonCode.__members__.values()
-    return ReasonCode(reason).name.lower().replace("_", " ") if known else f"reason code {reason:#04x}"
-
-
-def _with_reason_string(reason: int, reason_string: str | None) -> str:
-    """What the server says, once."""
-    text = reason_text(reason)
-    is_new = reason_string and reason_string.lower() != text
-    return f"{text} ({reason_string})" if is_new else text
 
 
 @final
@@ -147,7 +135,7 @@ class MqttConnection:
         if not isinstance(first, Connack):
             raise ConfigError(f"{self._address} does not answer as an MQTT server")
         if first.reason:
-            said = _with_reason_string(first.reason, first.reason_string)
+            said = reason_said(first.reason, first.reason_string)
             if connect.user_name is not None and connect.password is None and first.reason in _LOGIN_REFUSALS:
                 said = f"no password was given for the user {connect.user_name}: {password_hint}"
             raise ConfigError(f"{self._address} refuses the connection: {said}")
@@ -204,7 +192,7 @@ class MqttConnection:
 
     def _check_end(self, packet: Packet) -> None:
         if isinstance(packet, Disconnect):
-            said = _with_reason_string(packet.reason, packet.reason_string)
+            said = reason_said(packet.reason, packet.reason_string)
             raise ConfigError(f"{self._address} ends the connection: {said}")
 
     def _lost(self, error: OSError) -> ConfigError:

@@ -94,7 +94,8 @@ def _check_name(topic_name: str) -> None:
 
 def _show(published: "Iterator[tuple[Publish, int]]", json: bool) -> None:
     """Say what became of each message."""
-    from embermq.commands.mqtt_client.connection import REFUSED, reason_text
+    from embermq.client.reasons import reason_text
+    from embermq.commands.mqtt_client.connection import REFUSED
 
     refused = 0
     for message, reason in published:

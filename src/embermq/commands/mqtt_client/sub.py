@@ -110,7 +110,8 @@ def _check_filters(topic_filters: list[str]) -> None:
 
 
 def _subscribe(server: "MqttConnection", topic_filters: list[str], qos: int, as_published: bool, handling: int) -> None:
-    from embermq.commands.mqtt_client.connection import REFUSED, reason_text
+    from embermq.client.reasons import reason_text
+    from embermq.commands.mqtt_client.connection import REFUSED
     from embermq.protocol.packets import SubscriptionRequest
 
     requests = [SubscriptionRequest(each, qos, False, as_published, handling) for each in topic_filters]

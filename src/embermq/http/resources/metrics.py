@@ -19,6 +19,7 @@ from embermq.http.streaming import Slices
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 DROPPED: Final = "publish/messages/dropped/"
+BRIDGES: Final = "bridges/"
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
@@ -83,6 +84,7 @@ class ServerCollector(Collector):
         yield from self._jobs()
         yield from self._topics()
         yield from self._alerts()
+        yield from self._bridges()
 
     def _traffic(self) -> Iterator[Family]:
         counters = self._service.server.core.counters
@@ -113,7 +115,12 @@ class ServerCollector(Collector):
         values = self._service.server.core.counter_values()
         dropped = ((name.removeprefix(DROPPED), value) for name, value in values.items() if name.startswith(DROPPED))
         yield _counters("messages_dropped", "Messages that were dropped.", "reason", dropped)
-        others = ((name, value) for counts in counters.others for name, value in counts().items())
+        others = (
+            (name, value)
+            for counts in counters.others
+            for name, value in counts().items()
+            if not name.startswith(BRIDGES)  # they have metrics of their own
+        )
         yield _counters("transport_events", "What transports count, as below $SYS/broker/.", "name", others)
         errors = (
             ("protocol", counters.protocol_errors),
@@ -264,6 +271,31 @@ class ServerCollector(Collector):
         yield _gauges("alert_firing", "1 while the alert fires.", "alert", firing)
         outcomes = (("sent", service.webhooks.sent), ("failed", service.webhooks.failed))
         yield _counters("alert_webhooks", "Changes of alerts for webhooks.", "outcome", outcomes)
+
+    def _bridges(self) -> Iterator[Family]:
+        calls = self._service.calls
+        bridges = [] if calls is None else calls.bridges()
+        yield _gauges(
+            "bridge_connected",
+            "1 while the bridge is connected.",
+            "bridge",
+            ((each.name, int(each.state == "connected")) for each in bridges),
+        )
+        yield _gauges(
+            "bridge_lag_records",
+            "Records of the log that a bridge has not passed.",
+            "bridge",
+            ((each.name, each.lag) for each in bridges),
+        )
+        messages = CounterMetricFamily("embermq_bridge_messages", "Messages of bridges.", labels=("bridge", "outcome"))
+        for each in bridges:
+            for outcome, count in each.messages().items():
+                messages.add_metric((each.name, outcome), count)
+        yield messages
+        lost = ((each.name, each.counters.lost) for each in bridges)
+        yield _counters("bridge_lost_records", "Records trimmed before a bridge had come to them.", "bridge", lost)
+        failures = ((each.name, each.counters.failures) for each in bridges)
+        yield _counters("bridge_failures", "Connections that failed.", "bridge", failures)
 
 
 def _counter(name: str, text: str, value: float) -> CounterMetricFamily:

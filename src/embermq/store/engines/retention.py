@@ -16,7 +16,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from embermq.store.log.readers import registered_readers
+from embermq.store.log.readers import BRIDGE, registered_readers
 from embermq.store.segment import Segment
 
 ARCHIVE: Final = "the archive"
@@ -94,7 +94,7 @@ class TrimLimit:
             limit = segment.next_offset
             beyond.append(segment)
         for reader in registered_readers(self._data):
-            limit = min(limit, self._limit_for(_pipeline(reader.name), reader.next_offset, beyond))
+            limit = min(limit, self._limit_for(_reader(reader.name), reader.next_offset, beyond))
         self.unread_bytes = sum(segment.size_bytes for segment in beyond if segment.first_offset >= limit)
         if self._archiver is not None:
             limit = min(limit, self._limit_for(ARCHIVE, self._archiver.archived_before(), beyond))
@@ -107,9 +107,9 @@ class TrimLimit:
             if lost > 0:
                 self.lost_records += lost
                 _logger.warning(
-                    "trimmed %d records that the pipeline of %s has not read: it exceeds store.unread_bytes_max (%d)",
+                    "trimmed %d records that %s has not read: it exceeds store.unread_bytes_max (%d)",
                     lost,
-                    reader.name,
+                    _reader(reader.name),
                     self._retention.unread_bytes_max,
                 )
         if self._archiver is not None:
@@ -160,8 +160,8 @@ class TrimLimit:
         return self._retention.unarchived_bytes_max if name == ARCHIVE else self._retention.unread_bytes_max
 
 
-def _pipeline(name: str) -> str:
-    return f"the pipeline of {name}"
+def _reader(name: str) -> str:
+    return f"the {name}" if name.startswith(BRIDGE) else f"the pipeline of {name}"
 
 
 def disk_bytes(directory: Path) -> tuple[int, int]:

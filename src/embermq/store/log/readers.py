@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final, final
 
 DIRECTORY: Final = "readers"
+BRIDGE: Final = "bridge "
+"""How the name of a bridge begins; the others are those of lakes."""
 
 
 @final
