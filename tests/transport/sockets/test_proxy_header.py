@@ -14,7 +14,12 @@ from embermq.certificates import Authority
 from embermq.config import load
 from embermq.embed import Broker, BrokerThread
 from embermq.errors import ConfigError
-from embermq.transport.sockets.proxy_header import HEAD_BYTES, SIGNATURE, client_of, rest_bytes
+from embermq.transport.server import Server
+from embermq.transport.sockets.listening_socket import ListeningSocket
+from embermq.transport.sockets.poll import Poll
+from embermq.transport.sockets.proxy_header import HEAD_BYTES, SIGNATURE, ProxyHeaders, client_of, rest_bytes
+from support.polled_server import look, run
+from support.transports import connection_of
 from support.wire import connect
 
 ACCEPTED = bytes.fromhex("20020000")
@@ -176,6 +181,33 @@ def test_the_header_comes_before_tls(tmp_path: Path) -> None:
             peer.sendall(connect("c"))
             assert peer.recv(4) == ACCEPTED
             assert addresses(broker) == ["192.0.2.7:4711"]
+
+
+def test_headers_that_do_not_come_are_awaited_up_to_a_bound() -> None:
+    async def scenario(server: Server, poll: Poll) -> None:
+        bound = socket.create_server(("127.0.0.1", 0))
+        bound.setblocking(False)
+        said: list[str] = []
+        headers = ProxyHeaders(poll, ["127.0.0.1"], 30, said.append, waiting_max=2)
+        accepting = ListeningSocket(poll, bound, lambda: connection_of(server), server.handshakes, headers=headers)
+        silent = [opened(bound.getsockname()[1]) for _ in range(3)]
+        look(poll)
+        assert is_closed(silent[2])
+        assert len(said) == 1 and "2 connections of proxies have not sent their header" in said[0]
+        silent[0].close()  # which makes room
+        look(poll)
+        with opened(bound.getsockname()[1]) as peer:
+            look(poll)
+            peer.sendall(header(of_ipv4()) + connect("c"))
+            for _ in range(3):
+                look(poll)
+            assert peer.recv(4) == ACCEPTED
+        accepting.close()
+        assert is_closed(silent[1])
+        silent[1].close()
+        silent[2].close()
+
+    run(scenario)
 
 
 def test_a_listener_for_proxies_is_reachable_from_other_machines(tmp_path: Path) -> None:

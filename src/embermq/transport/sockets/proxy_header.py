@@ -65,12 +65,20 @@ def client_of(head: bytes, rest: bytes) -> Peer | None:
 class ProxyHeaders:
     """The connections of proxies by one listener whose header has not come yet."""
 
-    def __init__(self, poll: Poll, trusted: Sequence[str], timeout_s: float, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        poll: Poll,
+        trusted: Sequence[str],
+        timeout_s: float,
+        report: Callable[[str], None],
+        waiting_max: int = WAITING_MAX,
+    ) -> None:
         """`trusted`: the addresses of the proxies. `report` is told why a connection was closed."""
         self._poll: Final = poll
         self._trusted: Final = [ipaddress.ip_network(each, strict=False) for each in trusted]
         self._timeout_s: Final = timeout_s
         self._report: Final = report
+        self._waiting_max: Final = waiting_max
         self._waiting: Final[set[HeaderSocket]] = set()
 
     def begin(self, descriptor: int, peer: object, admit: Admit) -> None:
@@ -78,8 +86,8 @@ class ProxyHeaders:
         problem = ""
         if not self._is_trusted(peer):
             problem = "it is no proxy of this listener (proxy_protocol)"
-        elif len(self._waiting) >= WAITING_MAX:
-            problem = f"{WAITING_MAX} connections of proxies have not sent their header"
+        elif len(self._waiting) >= self._waiting_max:
+            problem = f"{self._waiting_max} connections of proxies have not sent their header"
         if problem:
             os.close(descriptor)
             self.refused(peer, problem)
