@@ -122,3 +122,4 @@ def test_a_client_is_shown_with_its_session_and_subscriptions(opened: Opened, se
     opened.go("#sessions")
     opened.page.get_by_role("button", name="shown-1", exact=True).click()
     expect(dialog).to_contain_text("Not connected.")
+    expect(dialog).to_contain_text("last connection ended by" + "disconnected")

@@ -293,7 +293,7 @@ class Connections:
     def lost(self, session: Session, reason: str) -> None:
         """A session's connection has ended: its will is published, and the session ends or waits for its client."""
         self._delivery.flow.lost(session)
-        session.disconnect(self._clock.now_ms)
+        session.disconnect(self._clock.now_ms, reason)
         self._subscriptions.connection_changed(session)
         self._counters.clients_connected -= 1
         will = session.take_will()

@@ -130,6 +130,7 @@ class Session:
         "login_due_ms",
         "heard_ms",
         "lost_ms",
+        "lost_reason",
         "pending",
         "has_ended",
     )
@@ -162,6 +163,7 @@ class Session:
         self.login_due_ms = 0  # when the log-in of its connection ends; 0 is never
         self.heard_ms = 0
         self.lost_ms = 0  # when the last connection ended; 0 while there is one
+        self.lost_reason = ""  # why the last connection ended, since the server started
         self.pending = 0  # effects of this session that wait for a commit; later ones must not overtake them
         self.has_ended = False
 
@@ -193,13 +195,14 @@ class Session:
         self.opening = None
         self.link = link
 
-    def disconnect(self, now_ms: int) -> None:
+    def disconnect(self, now_ms: int, reason: str) -> None:
         """The connection has ended."""
         link = self.connection()
         if link is not None:
             link.detach()
         self.link = self.opening = None
         self.lost_ms = max(1, now_ms)
+        self.lost_reason = reason
         self.keep_alive_ms = 0
 
     def end(self) -> None:

@@ -33,6 +33,7 @@ class SessionFacts(Model):
     `oldest_owed_offset` is the oldest record of the log that it needs, `oldest_owed_since` when the segment with it
     begins, and `log_bytes` the size of the log from that segment on: the log is not trimmed beyond.
     `expires_s` counts from the end of the connection; without it the session never expires.
+    `last_end` is why its last connection ended, since the server started.
     """
 
     client_id: str
@@ -42,6 +43,7 @@ class SessionFacts(Model):
     expires_s: int | None = None
     expires: Timestamp | None = None
     disconnected_since: Timestamp | None = None
+    last_end: str | None = None
     subscriptions: int
     owed: int
     dropped: int
@@ -96,6 +98,7 @@ def facts_of(service: Service, session: Session, holds: LogHolds) -> SessionFact
         expires_s=None if never else session.session_expiry_s,
         expires=utc_text(now_us() + (due_ms - now_ms) * 1000) if due_ms else None,
         disconnected_since=None if is_connected else utc_text(now_us() + (session.lost_ms - now_ms) * 1000),
+        last_end=session.lost_reason or None,
         subscriptions=len(session.subscriptions),
         owed=session.owed(),
         dropped=session.outbound.dropped,

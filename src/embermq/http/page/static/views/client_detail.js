@@ -66,6 +66,7 @@ function session(one) {
     ["persistent", one.is_persistent ? "yes" : "no"],
     ["expires", one.expires ? time(one.expires) : one.expires_s === undefined ? "never" : one.expires_s ? `${longDuration(one.expires_s * 1000)} after its connection` : "with its connection"],
     one.disconnected_since && ["away since", time(one.disconnected_since)],
+    one.last_end && ["last connection ended by", visible(one.last_end)],
     ["owed", `${count(one.owed)} messages`],
     ["dropped", `${count(one.dropped)} messages`],
     one.oldest_owed_offset && ["oldest owed", `offset ${count(one.oldest_owed_offset)}; ${size(one.log_bytes)} of the log are kept for it`],
