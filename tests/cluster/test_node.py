@@ -30,6 +30,7 @@ from embermq.store.engines.shared_log import PLACE
 from embermq.store.errors import Fenced, StoreError
 from embermq.store.log.blocks import Block
 from embermq.store.log.writer import Log
+from embermq.store.records import RetainedCopy
 from support.ember_command import ember, sentence
 
 NODE_TIMEOUT_MS: Final = 300
@@ -47,6 +48,7 @@ class Machine:
         self.number = number
         self.directory = directory / f"node{number}"
         self.log = log
+        self.settings = SETTINGS
         self.acknowledged: list[bytes] = []
         self.stopped: StoreError | None = None
         self.store: DiskStore | None = None
@@ -60,7 +62,7 @@ class Machine:
         self.stopped, self.is_committing = None, False
         rules = enter(self.directory, self.sequencer)
         node = Node(self.sequencer, rules, self.number, next(INSTANCES), NODE_TIMEOUT_MS, f"mqtt{self.number}")
-        store = DiskStore(self.directory, self._calls.put, SETTINGS, shared=node)
+        store = DiskStore(self.directory, self._calls.put, self.settings, shared=node)
         store.when_stopped(self._stop)
         node.begin(store)
         self.store = store
@@ -390,6 +392,35 @@ def test_a_directory_and_a_shared_log_that_do_not_belong_together_are_refused(tm
     published(first, b"2")
     first.close()
     assert [row[5] for row in first.rows()] == [b"1", b"2"]
+
+
+def test_a_standby_trims_its_log_up_to_what_the_active_node_has_trimmed(tmp_path: Path) -> None:
+    _, first, second = two_machines(tmp_path)
+    first.close()
+    for machine in (first, second):
+        machine.settings = JournalSettings(durability="os", segment_bytes=1 << 18, retention_bytes=1 << 20)
+        machine.start()
+        pumped_until(first.is_active, first, second)
+    sent = 0
+
+    def have_trimmed() -> bool:
+        nonlocal sent
+        if first.acknowledged[-1:] == ([b"%d" % sent] if sent else []):
+            sent += 1
+            store = first.store
+            assert store is not None
+            store.append(RetainedCopy(Publish("t/filling", bytes(60_000))))
+            first.publish([b"%d" % sent])
+        begins = [machine.store.log_begin() for machine in (first, second) if machine.store is not None]
+        assert begins[1] <= begins[0]
+        return begins[1] > 1
+
+    pumped_until(have_trimmed, first, second)
+    pumped_until(lambda: not first.is_committing, first, second)
+    second.close()
+    first.close()
+    rows = first.rows()
+    assert second.rows()[-len(rows) :] == rows
 
 
 def test_a_log_that_was_trimmed_begins_a_shared_log_that_needs_copies(tmp_path: Path) -> None:

@@ -121,6 +121,7 @@ def test_a_standby_names_the_active_server_and_an_expelled_one_stops(cluster: Se
     assert "there is no node 9: expected one of 1, 2, 3" in cluster.command("expel", "9").errors
 
 
+@pytest.mark.long
 def test_while_kafka_does_not_answer_nothing_is_acknowledged_and_then_it_goes_on(
     cluster: Servers, kafka: KafkaNode
 ) -> None:
@@ -160,6 +161,7 @@ def test_all_nodes_stop_with_one_sentence_when_the_topic_is_deleted(cluster: Ser
         assert re.search("belongs to another shared log|not of this cluster", cluster.processes[node].refused())
 
 
+@pytest.mark.long
 def test_a_directory_with_records_becomes_a_cluster_and_a_single_server_again(kafka: KafkaNode, tmp_path: Path) -> None:
     cluster = Servers(tmp_path, KafkaOptions((kafka.address,), "servers-from-a-directory"))
     from support.server_process import ServerProcess

@@ -346,8 +346,8 @@ class DiskStore(Store):
     def _plan_trim(self, before_offset: int) -> None:
         """Let no queue refer to records before an offset; with the next group the committer may trim them."""
         if self._shared is not None and not self._is_active:
-            if before_offset <= self._shared.floor():
-                self._committer.trim(before_offset)
+            # What the active node has trimmed, no queue will refer to. It goes up to a checkpoint of ours before that.
+            self._committer.trim(min(before_offset, self._shared.floor()))
             return
         self._open.raise_floor(before_offset)
         if self._open.is_empty():  # nothing may come while the disk is full
