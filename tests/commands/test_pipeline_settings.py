@@ -30,7 +30,7 @@ WRONG_OPTIONS = [
         ('name = "air"\nfilter = "a/#/b"\nformat = "number"', "'#' is not the last character"),
         ('name = "air"\nfilter = "$share/g/a/#"\nformat = "number"', r"\$share/ is for subscriptions only"),
         ('name = "air"\nfilter = "$asof/now/a/#"\nformat = "number"', r"\$asof/ is for subscriptions only"),
-        ('name = "air"\nfilter = "a/#"\nformat = "numbr"', "'text' or 'number', not 'numbr'"),
+        ('name = "air"\nfilter = "a/#"\nformat = "numbr"', "'number' or 'sparkplug', not 'numbr'"),
         ('name = "air"\nfilter = "a/#"\nformat = "json"\nschema = "a nosuch"', "expected a type .*, found 'nosuch'"),
     ],
 )

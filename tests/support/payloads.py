@@ -21,6 +21,7 @@ from embermq.lake.typed_tables import TypedTable
 SCHEMA = (
     "s string, n long, d double, raw binary, at timestamp, tags array<string>, t map<string,int>, in struct<x: int>"
 )
+ALIASES = {"at_device": ["timestamp", "ts"], "n": ["count"]}
 FLAT = "s string, n long, d double, m decimal(5,2), ok boolean, at timestamp"
 AT = datetime(2026, 3, 1, 14, 3, tzinfo=UTC)
 WHOLE = {"s": "ä", "n": 7, "d": 1.5, "raw": b"\x00\xff", "at": AT, "tags": ["a", "b"], "t": {"k": 1}, "in": {"x": 3}}
@@ -115,6 +116,7 @@ def tables(place: Path) -> dict[str, TypedTable]:
         {"name": "csv", "schema": FLAT},
         {"name": "words", "format": "text"},
         {"name": "elements", "format": "json", "schema": elements, "explode": "e"},
+        {"name": "renamed", "format": "json", "schema": "at_device string, n int", "aliases": ALIASES},
         {"name": "top", "format": "msgpack", "schema": "value int, x int", "explode": "."},
     ]
     return {
@@ -277,6 +279,11 @@ CASES = (
     Case("elements", b'{"e": [{}, {"x": "1"}]}', field="e[1].x", reason="expected a whole number, found a string"),
     Case("elements", b'{"e": [' + b"{}," * 10_000 + b"{}]}", reason="10001 rows"),
     Case("elements", b"[{}]", reason="expected an object, found an array"),
+    Case("renamed", b'{"timestamp": "a", "n": 1, "count": 2}', [{"at_device": "a", "n": 1}]),
+    Case("renamed", b'{"ts": "b", "timestamp": null, "count": 2}', [{"at_device": "b", "n": 2}]),
+    Case("renamed", b'{"at_device": "c", "ts": "b"}', [{"at_device": "c", "n": None}]),
+    Case("renamed", b'{"count": "2"}', field="n", reason="expected a whole number, found a string"),
+    Case("renamed", b"[]", reason="expected an object, found an array"),
     Case("top", msgpack.packb([{"x": 2}, 3]), [{"value": None, "x": 2}, {"value": 3, "x": None}]),
     Case("top", msgpack.packb({"x": 2}), reason="expected an array, found an object"),
     Case("top", msgpack.packb([1, "2"]), field="[1].value", reason="expected a whole number, found a string"),

@@ -255,6 +255,55 @@ def go_on(lake_place: KnownLake = None, config: Config = None) -> None:
         print("it goes on" if pauses.go_on(lake) else "it was not paused")
 
 
+@app.command()
+def infer(
+    topic_filter: Annotated[str, typer.Argument(metavar="FILTER", help="A topic filter, such as air/+/+.")],
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="The name of the table.")] = None,
+    data: LogData = None,
+    archive: ArchiveAddress = None,
+    server: Server = None,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+) -> None:
+    """Propose a typed table: print its settings, from the newest 1,000 messages of a filter."""
+    with errors_as_sentences(needs_spark=False):
+        from embermq.history.opening import open_log
+        from embermq.lake.payloads.inference import propose, sample
+        from embermq.lake.topic_masks import filter_problem
+        from embermq.lake.typed_tables import table_name
+
+        problem = filter_problem(topic_filter)
+        if problem is not None:
+            raise ConfigError(f"{topic_filter}: expected a topic filter: {problem}")
+        if name is not None:
+            try:
+                table_name(name)
+            except ValueError as error:
+                raise ConfigError(f"--name {name}: {error}") from None
+        log = open_log(log_location(data, archive, server, token_file, ca_file))
+        print(propose(topic_filter, sample(log, topic_filter), name).toml())
+
+
+@app.command()
+def retry(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A typed table of the settings.")],
+    lake_place: KnownLake = None,
+    config: Annotated[Path | None, config_option("Settings file, TOML: section pipeline, typed tables.")] = None,
+) -> None:
+    """Read the rejects of a typed table again, after a fix: those that fit go to the table. No pipeline may run."""
+    with errors_as_sentences(needs_spark=False):
+        from embermq.lake.lake import Lake
+        from embermq.lake.retry import retry as retry_rejects
+
+        tables = {one.name: one for one in _pipeline_settings(config).tables}
+        if table not in tables:
+            raise ConfigError(
+                f"{table}: expected a typed table of the settings ({', '.join(tables) or 'there is none'})"
+            )
+        done = retry_rejects(Lake(known_lake(lake_place, config)), tables[table])
+        print(f"{table}: {done.fitting} rejects fit now and are in the table, {done.left} stay")
+
+
 app.command("query")(pipeline_queries.query)
 app.command("as-of")(pipeline_queries.as_of)
 app.command("report")(pipeline_queries.report)

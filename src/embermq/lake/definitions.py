@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from embermq.lake.errors import LakeError
+from embermq.lake.evolution import may_become
 from embermq.lake.lake import STATE_DIRECTORY, Lake
 
 Definition = Mapping[str, Any]
@@ -25,8 +26,14 @@ def has_definition(lake: Lake, table: str) -> bool:
     return lake.files.read(_name(table)) is not None
 
 
+def is_made_from(lake: Lake, table: str, definition: Definition) -> bool:
+    """Whether a table was made from exactly this, or has been brought to it."""
+    text = lake.files.read(_name(table))
+    return text is not None and json.loads(text) == json.loads(json.dumps(definition))
+
+
 def check_definition(lake: Lake, table: str, definition: Definition) -> None:
-    """LakeError if a table exists that was made from something else."""
+    """LakeError if a table exists that was made from something else, and cannot become this one (`evolution`)."""
     if not lake.has_table(table):
         return
     advice = f"`ember pipeline run --rebuild {table}` builds it again from the log"
@@ -40,13 +47,14 @@ def check_definition(lake: Lake, table: str, definition: Definition) -> None:
             f"the table {table} in {lake.place} was built by an earlier version, which read payloads in another "
             f"way: {advice}"
         )
-    for key, value in definition.items():
-        before = found.get(key) if isinstance(found, dict) else None
-        if before != value:
-            raise LakeError(
-                f"the table {table} in {lake.place} was built with {key} {before!r}, the settings say {value!r}: "
-                f"restore the setting, or {advice}"
-            )
+    known = found if isinstance(found, dict) else {}
+    changed = [key for key, value in definition.items() if known.get(key) != value]
+    if changed and not ({*changed} <= {"schema", "aliases"} and may_become(known, definition)):
+        key = changed[0]
+        raise LakeError(
+            f"the table {table} in {lake.place} was built with {key} {known.get(key)!r}, the settings say "
+            f"{definition[key]!r}: restore the setting, or {advice}"
+        )
 
 
 def _name(table: str) -> str:

@@ -81,6 +81,11 @@ def day_bytes(lake: Lake, table: str, day: str) -> int:
     return sum(size for path, size in _file_bytes(lake, table).items() if path.startswith(f"{DAY}={day}/"))
 
 
+def data_files(lake: Lake, table: str) -> list[str]:
+    """The paths of the files that the newest version of a table of a local lake has."""
+    return [f"{lake.table(table)}/{path}" for path in _file_bytes(lake, table)]
+
+
 def _file_bytes(lake: Lake, table: str) -> dict[str, int]:
     files: Any = pa.table(open_table(lake, table).get_add_actions(flatten=True))
     paths, sizes = (pc.cast(files[name], kind).to_pylist() for name, kind in _FILE_COLUMNS.items())

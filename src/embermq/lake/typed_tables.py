@@ -66,7 +66,8 @@ def reserved_names() -> tuple[str, ...]:
     return (*TABLES, HISTORY_VIEW, KNOWN_VIEW, AS_OF_FUNCTION, STATE_DIRECTORY, LOG.name)
 
 
-def _table_name(name: str) -> str:
+def table_name(name: str) -> str:
+    """A name for a table. ValueError if it cannot be one."""
     if not _NAME.fullmatch(name) or name in reserved_names():
         raise ValueError(f"expected small letters, digits and _, and none of {', '.join(reserved_names())}")
     return name
@@ -90,7 +91,7 @@ class TypedTable(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    name: Annotated[str, AfterValidator(_table_name)]
+    name: Annotated[str, AfterValidator(table_name)]
     topic_filter: Annotated[str, AfterValidator(_filter), Field(alias="filter")]
     format: Format
     columns: Annotated[str, Field(alias="schema")] = ""
@@ -101,6 +102,8 @@ class TypedTable(BaseModel):
     """The message of Protobuf, with its package."""
     explode: str = ""
     """The field that is an array with a row for each element; WHOLE_DOCUMENT if the payload is that array."""
+    aliases: dict[str, tuple[str, ...]] = {}
+    """For a column, the fields that it is read from where a payload lacks the one of its own name."""
     levels: tuple[str, ...] = ()
     """The names of columns for levels of the topic; empty for one that is not wanted."""
 
@@ -122,6 +125,9 @@ class TypedTable(BaseModel):
         if self.explode and self.format not in _DOCUMENTS:
             raise ValueError(f"explode: expected none, since only {_listed(_DOCUMENTS)} have arrays")
         self._check_types()
+        for column in self.aliases:
+            if self.format not in _DOCUMENTS or column not in self.values().names:
+                raise ValueError(f"aliases: {column}: expected a column of schema, of {_listed(_DOCUMENTS)}")
         names = [name.lower() for name in self.table().names]
         for name in names:
             if names.count(name) > 1:
@@ -175,6 +181,7 @@ class TypedTable(BaseModel):
             "levels": levels,
             "message": self.message or None,
             "explode": self.explode or None,
+            "aliases": {column: list(names) for column, names in sorted(self.aliases.items())} or None,
         }
 
     def check(self, lake: Lake) -> None:

@@ -3,11 +3,18 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
+from embermq.history.directory import DirectoryLog
+from embermq.lake.errors import LakeError
+from embermq.lake.lake import Lake
 from embermq.lake.payloads.sparkplug import read_messages
+from embermq.lake.positions import Positions
+from embermq.lake.retry import Retried, retry
 from embermq.lake.typed_tables import TypedTable
 from embermq.spark.jobs.catalog import JobSettings
+from embermq.spark.jobs.preparation import prepare_job
 from support.lakes import feed, job_named, new_lake, rows
 from support.payloads import SPARKPLUG
 from support.recorded import Recorder
@@ -74,3 +81,37 @@ def test_metrics_are_named_by_births_of_earlier_batches(
     assert rejects == {at: one[2].reason for at, one in read if one[2] is not None}
     newest = {topic: at for (topic, _), (at, one) in zip(SPARKPLUG, read, strict=True) if one[1]}
     assert {row["topic"]: row["offset"] for row in rows(spark, lake, "metrics_births")} == newest
+
+
+def test_a_table_takes_new_columns_and_then_its_rejects(
+    spark: SparkSession, recorder: Recorders, tmp_path: Path
+) -> None:
+    made = recorder()
+    for payload in (b'{"n": 1, "v": 2}', b'{"n": 3000000000, "v": 4}', b'{"n": 5, "speed": 6, "new": "x"}'):
+        made.publish("d/1", payload)
+    made.flush()
+    settings = [
+        TypedTable.model_validate({"name": "docs", "filter": "d/+", "format": "json", **more})
+        for more in (
+            {"schema": "n int, v int"},
+            {"schema": "n int, v int, new string"},
+            {"schema": "n long, speed int, new string", "aliases": {"speed": ["v"]}},
+        )
+    ]
+    jobs = [job_named("docs", JobSettings(typed_tables=(table,))) for table in settings]
+    lake = Lake(tmp_path / "lake")
+    lake.open()
+    positions = Positions(lake, DirectoryLog(made.data))
+    assert prepare_job(spark, jobs[0], lake, positions) is None
+    feed(spark, lake, made.data, jobs[0], [1, 3])
+    assert prepare_job(spark, jobs[1], lake, positions) == 3
+    assert prepare_job(spark, jobs[2], lake, positions) == 3
+    settings[2].check(lake)
+    with pytest.raises(LakeError, match=r"was built with schema .*--rebuild docs"):
+        settings[0].check(lake)
+    feed(spark, lake, made.data, jobs[2], [3, 4])
+    assert retry(lake, settings[2]) == Retried(1, 0)
+    assert prepare_job(spark, jobs[2], lake, positions) == 4
+    found = sorted((row["offset"], row["n"], row["speed"], row["new"]) for row in rows(spark, lake, "docs"))
+    assert found == [(1, 1, 2, None), (2, 3_000_000_000, 4, None), (3, 5, 6, "x")]
+    assert rows(spark, lake, "docs_rejects") == []

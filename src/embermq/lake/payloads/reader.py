@@ -4,8 +4,8 @@ Owns: which decoder a format has, how the rows of a payload are an Arrow value, 
 Never: an exception because of a payload.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -49,6 +49,8 @@ class PayloadReader:
     has_many_rows: bool = False
     explode: str = ""
     """The field whose elements are rows."""
+    aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """For a column, the fields that it is read from where a document lacks its own."""
 
     @property
     def result(self) -> pa.Schema:
@@ -60,7 +62,7 @@ class PayloadReader:
     def read_array(self, payloads: pa.Array) -> pa.Array:
         """The values, or the field and the reason, of each payload."""
         decode = self.decoder()
-        fields = [(field.name, converter(field.type)) for field in self.schema]
+        fields = [(one.name, converter(one.type)) for one in self.schema]
         empty: list[Sequence[Any]] = [] if self.has_many_rows else [[None] * len(fields)]
         rows: list[Sequence[Any]] = []
         ends = [0]
@@ -75,7 +77,7 @@ class PayloadReader:
                 misfits.append(None)
             ends.append(len(rows))
         columns = zip(*rows, strict=True) if rows else ([] for _ in fields)
-        arrays = [pa.array(list(column), field.type) for column, field in zip(columns, self.schema, strict=True)]
+        arrays = [pa.array(list(column), one.type) for column, one in zip(columns, self.schema, strict=True)]
         parsed: pa.Array = pa.StructArray.from_arrays(arrays, fields=list(self.schema))
         if self.has_many_rows:
             parsed = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), parsed, type=self.result.field("parsed").type)
@@ -87,15 +89,32 @@ class PayloadReader:
     def _rows(self, found: Any, fields: Sequence[tuple[str, Convert]]) -> list[Sequence[Any]]:
         """The rows of what a payload is."""
         if not self.has_many_rows:
-            return [row_of(found, fields)]
+            return [row_of(self._named(found), fields)]
         if not self.explode:
             _check_rows(found)
             return [row_of(document, fields) for document in found]
-        return _exploded(found, self.explode, fields)
+        rows: list[Sequence[Any]] = []
+        for place, document in _exploded(found, self.explode):
+            try:
+                rows.append(row_of(self._named(document), fields))
+            except Misfit as misfit:
+                raise misfit.within(place) from None
+        return rows
+
+    def _named(self, document: Any) -> Any:
+        """A document with the fields that the columns have other names for."""
+        if not self.aliases or type(document) is not dict:
+            return document
+        lacking = [column for column in self.aliases if document.get(column) is None]
+        others = {
+            column: next((document[name] for name in self.aliases[column] if document.get(name) is not None), None)
+            for column in lacking
+        }
+        return {**document, **others}
 
 
-def _exploded(document: Any, name: str, fields: Sequence[tuple[str, Convert]]) -> list[Sequence[Any]]:
-    """A row for each element of an array: its fields, and for those that it lacks, the fields around the array.
+def _exploded(document: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """For each element of an array its place, and a document of its fields with those around the array.
 
     The array's own name is the element, which without a name is `value` unless it is an object.
     """
@@ -108,15 +127,10 @@ def _exploded(document: Any, name: str, fields: Sequence[tuple[str, Convert]]) -
     if type(elements) is not list:
         raise wrong_type("an array", elements).within(place)
     _check_rows(elements)
-    rows: list[Sequence[Any]] = []
     for number, element in enumerate(elements):
         is_object = type(element) is dict
         named = {own: element} if place or not is_object else {}
-        try:
-            rows.append(row_of({**around, **named, **(element if is_object else {})}, fields))
-        except Misfit as misfit:
-            raise misfit.within(f"{place}[{number}]") from None
-    return rows
+        yield f"{place}[{number}]", {**around, **named, **(element if is_object else {})}
 
 
 def _check_rows(found: Sequence[Any]) -> None:
@@ -148,7 +162,7 @@ def payload_reader(table: TypedTable) -> PayloadReader:
         decoder = _decoder(table, schema)
     except LakeError as error:
         raise LakeError(f"the table {table.name}: {error}") from None
-    return PayloadReader(schema, decoder, table.has_many_rows, table.explode)
+    return PayloadReader(schema, decoder, table.has_many_rows, table.explode, table.aliases)
 
 
 def _decoder(table: TypedTable, schema: pa.Schema) -> Callable[[], Decoder]:

@@ -13,11 +13,20 @@ from embermq.lake.definitions import check_definition, has_definition, write_def
 from embermq.lake.delta import applied, claim_table
 from embermq.lake.epochs import NOTHING_APPLIED
 from embermq.lake.errors import LakeError
+from embermq.lake.evolution import origins
 from embermq.lake.lake import Lake
 from embermq.lake.positions import Positions
-from embermq.lake.schema import Table
+from embermq.lake.schema import Table, spark_sql
 from embermq.spark.jobs.job import Job
-from embermq.spark.lake.tables import add_columns, create_table, partition_by_day, read_table, spark_schema
+from embermq.spark.lake.tables import (
+    add_columns,
+    create_table,
+    partition_by_day,
+    quoted,
+    read_table,
+    rewrite_columns,
+    spark_schema,
+)
 from embermq.spark.lake.transactions import reset_table
 
 
@@ -39,8 +48,11 @@ def prepare_job(spark: SparkSession, job: Job, lake: Lake, positions: Positions)
     if missing:
         raise LakeError(f"the table {missing} is missing beside {', '.join(present)}: {_advice(job)}")
     _keep_definition(spark, job, lake)
+    _evolve(spark, job, lake)
     for table in job.tables:
         _bring_up_to_date(spark, job, lake, table)
+    if job.definition is not None:
+        write_definition(lake, job.name, job.definition)
     through = min(one.through for one in found.values())
     if through == NOTHING_APPLIED and job.name == "messages":
         # Earlier versions wrote it with Delta's own sink, which keeps another transaction identifier.
@@ -74,6 +86,28 @@ def _keep_definition(spark: SparkSession, job: Job, lake: Lake) -> None:
     if job.definition is not None and job.found_definition is not None and not has_definition(lake, job.name):
         write_definition(lake, job.name, job.found_definition(spark, lake) or job.definition)
         check_definition(lake, job.name, job.definition)
+
+
+def _evolve(spark: SparkSession, job: Job, lake: Lake) -> None:
+    """Give a typed table the columns that the settings say, as far as the rule allows (`evolution`)."""
+    if job.definition is None or "aliases" not in job.definition:
+        return
+    (table, *_) = job.tables
+    rows = read_table(spark, lake, table.name)
+    before = {field.name: field.dataType.simpleString() for field in rows.schema}
+    after = {column.name: spark_sql(column.type) for column in table.columns}
+    found = origins(before, after, job.definition["aliases"] or {})
+    if found is None or before == after:
+        return
+    added = [column for column in table.columns if found[column.name] is None]
+    if all(before.get(name) == after[name] for name, old in found.items() if old is not None):
+        add_columns(spark, lake, table.name, added)
+        return
+    columns = [
+        (F.lit(None) if found[name] is None else F.col(quoted(found[name] or ""))).cast(kind).alias(name)
+        for name, kind in after.items()
+    ]
+    rewrite_columns(rows.select(*columns), lake, table)
 
 
 def _bring_up_to_date(spark: SparkSession, job: Job, lake: Lake, table: Table) -> None:

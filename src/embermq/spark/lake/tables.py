@@ -69,6 +69,12 @@ def add_columns(spark: SparkSession, lake: Lake, name: str, columns: Iterable[Co
     spark.sql(f"alter table delta.`{lake.table(name)}` add columns ({added})")
 
 
+def rewrite_columns(rows: DataFrame, lake: Lake, table: Table) -> None:
+    """Replace a table by its own rows with other columns, in one commit."""
+    commented = rows.to(spark_schema(table))
+    commented.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(lake.table(table.name))
+
+
 def partition_by_day(spark: SparkSession, lake: Lake, name: str) -> None:
     """Divide a table of an earlier version by days, in one commit that rewrites it."""
     rows = read_table(spark, lake, name).withColumn(DAY, F.to_date("timestamp"))
