@@ -4,6 +4,7 @@ import json
 import random
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -405,3 +406,27 @@ def test_an_operator_sees_a_bridge_in_the_command_the_metrics_and_the_topics(tmp
             with closing(joined(port_of(here), "reads", "$SYS/broker/bridges/office/#")) as wire:
                 topics = {message.topic_name: message.payload for message in wire.take_messages()}
             assert topics["$SYS/broker/bridges/office/connected"] == b"1"
+
+
+def test_what_comes_in_keeps_the_rate_too(tmp_path: Path) -> None:
+    with (
+        running(tmp_path / "there") as there,
+        running(tmp_path / "here", plan(port_of(there), incoming=(DOWN,), rate_max=100)) as here,
+    ):
+        wait_until(lambda: there.server.core.subscription_count() == 1, "the subscription")
+        begun_s = time.monotonic()
+        publish_all(port_of(there), numbered("down/a", 300), 1)  # what one read brings passes at once
+        wait_until(lambda: only(here).counters.received >= 300, "the first")
+        publish_all(port_of(there), [("down/late", b"")], 1)
+        wait_until(lambda: bool(logged(tmp_path / "here", "down/late")), "the last")
+        assert time.monotonic() - begun_s >= 1.9  # 301 messages, of which a second's worth is free
+
+
+def test_the_server_ends_soon_while_a_bridge_waits_for_an_answer(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # it accepts, and never says a word
+        begun_s = time.monotonic()
+        with running(tmp_path / "here", plan(mute.getsockname()[1], outgoing=(UP,))) as here:
+            wait_for_state(here, "connecting")
+            publish_all(port_of(here), numbered("up/a", 5))
+            begun_s = time.monotonic()
+        assert time.monotonic() - begun_s < 8

@@ -50,6 +50,8 @@ FIRST_WAIT_S: Final = 0.25
 WAIT_MAX_S: Final = 60.0
 """The longest time between two attempts to connect; each wait is between half of it and all of it."""
 TICK_S: Final = 1.0
+LEAVE_S: Final = 3.0
+"""How long the end of the server waits for a bridge."""
 DRAIN_S: Final = 1.0
 """How long a bridge that is stopped waits for what is in flight."""
 FILL_MESSAGES: Final = 500
@@ -74,7 +76,7 @@ class Bridge:
         os.set_blocking(self._read_end, False)
         os.set_blocking(self._write_end, False)
         self._thread: Final = NamedThread(self._run, f"ember-bridge-{plan.name}")
-        self._is_stopping = self._is_removed = False
+        self._is_stopping = self._is_removed = self._is_left = False
         self._state: State = "waiting"
         self._since_us = time.time_ns() // 1000
         self._error = self._last_failure = ""
@@ -125,8 +127,13 @@ class Bridge:
         self.wake()
 
     def join(self) -> None:
-        if self._thread.ident is not None:
-            self._thread.join(ANSWER_TIMEOUT_S + DRAIN_S)
+        """Wait for its end. While it connects, that takes as long as the other broker may take to answer."""
+        self._thread.join()
+
+    def leave(self) -> None:
+        """As `join`, but a thread that connects is left alone: the server ends, and it has nothing more to write."""
+        self._thread.join(LEAVE_S)
+        self._is_left = True
 
     def wake(self) -> None:
         """There is something to do. From any thread."""
@@ -176,7 +183,7 @@ class Bridge:
             self._rest(wait_s * random.uniform(0.5, 1.0))
             wait_s = min(2 * wait_s, WAIT_MAX_S)
         self._change("stopped")
-        if self._outgoing is not None:
+        if self._outgoing is not None and not self._is_left:
             with suppress(OSError):
                 self._outgoing.save_if_due(0.0, at_once=True)
         self._file.close()
@@ -295,7 +302,7 @@ class Bridge:
                     return
             timeout_s = 0.05 if stop_s else self._send(line, remote)
             timeout_s = min(timeout_s, self._keep_alive(remote))
-            is_reading = not self._inlet.is_busy
+            is_reading = not self._is_paused()
             data = remote.take_output()
             if data:
                 self._sent_s = time.monotonic()
@@ -311,6 +318,10 @@ class Bridge:
             self.is_idle = False
             self._drain_pipe()
 
+    def _is_paused(self) -> bool:
+        """Whether nothing is read: the core has not taken all, or the rate is exceeded."""
+        return self._inlet.is_busy or self._allowed_ms > self._now_ms()
+
     def _is_drained(self) -> bool:
         return self._outgoing is None or not self._outgoing.in_flight
 
@@ -320,11 +331,11 @@ class Bridge:
         assert outgoing is not None
         self._subscribe(remote, outgoing)
         now_s = time.monotonic()
-        if not self.plan.outgoing:
-            return TICK_S
         wait_ms = self._allowed_ms - self._now_ms()
         if wait_ms > 0:
             return min(TICK_S, wait_ms / 1000)
+        if not self.plan.outgoing:
+            return TICK_S
         lost = outgoing.cursor.lost
         self.is_idle = True
         most = max(1, self.plan.rate_max // 20) if self._bucket is not None else FILL_MESSAGES
@@ -356,8 +367,8 @@ class Bridge:
         if not keep_alive_s:
             return TICK_S
         now_s = time.monotonic()
-        if self._inlet.is_busy:
-            self._heard_s = now_s  # nothing is read
+        if self._is_paused():
+            self._heard_s = now_s
         elif now_s - self._heard_s > 1.5 * keep_alive_s:
             raise ConfigError(f"{self.plan.address} has been silent for {now_s - self._heard_s:.0f} s")
         is_silent = now_s - self._heard_s >= keep_alive_s / 2 and now_s - self._pinged_s >= keep_alive_s / 2

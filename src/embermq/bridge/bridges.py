@@ -60,9 +60,11 @@ class Bridges:
     async def close(self) -> None:
         """End all, with their positions written."""
         self._is_closing = True
-        for bridge in self._bridges.values():
-            self._end(bridge, False)
-        await asyncio.gather(*self._ending.values())
+        bridges = list(self._bridges.values())
+        for bridge in bridges:
+            bridge.stop()
+        loop = self._server.loop
+        await asyncio.gather(*(loop.run_in_executor(None, bridge.leave) for bridge in bridges))
 
     def _start(self, name: str) -> None:
         plan = self._plans.get(name)
@@ -95,6 +97,8 @@ class Bridges:
         logger.info("bridge %s: it is not in the settings any more, so its position is forgotten", name)
 
     def _turn_ended(self) -> None:
+        if not self._bridges:
+            return
         next_offset = self._server.store.next_offset()
         for bridge in self._bridges.values():
             bridge.turn_ended(next_offset)
