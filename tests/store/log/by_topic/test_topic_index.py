@@ -1,5 +1,6 @@
 """The topic index: the blocks of each topic, in a file that pyarrow and versions that used it read and write too."""
 
+import os
 from pathlib import Path
 from random import Random
 
@@ -111,3 +112,18 @@ def test_damaged_files_are_no_index_or_another_but_no_error() -> None:
     with pa.ipc.new_file(file, other.schema) as writer:
         writer.write_table(other)
     assert parse_topic_index(bytes(file.getvalue()), 5) is None
+
+
+def test_an_index_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a power cut leaves a file of the right length with blocks left out: it has no checksum."""
+    path = tmp_path / "00000000000000000001.topics"
+    path.with_suffix(".log").touch()
+    synced: list[int] = []
+
+    def fsync(descriptor: int) -> None:
+        assert not path.exists()
+        synced.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_topic_index(path, TopicIndexBuilder().index(), 8)
+    assert synced == [path.stat().st_size]

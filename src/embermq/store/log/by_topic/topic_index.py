@@ -138,6 +138,8 @@ def write_topic_index(path: Path, index: TopicIndex, next_offset: int) -> None:
         try:
             with open(descriptor, "wb") as file:
                 file.write(data)
+                file.flush()
+                os.fsync(descriptor)  # it has no checksum: what a power cut has torn would leave out blocks
             unfinished.replace(path)
         except OSError:
             unfinished.unlink(missing_ok=True)
