@@ -14,6 +14,7 @@
 # make test-cluster  the tests with one Kafka node: the shared log, and three servers on it
 # make crash  kill a server under load, ROUNDS=500 times; SEED=n repeats a run
 # make simulate  run the server in a simulated world, SEEDS=1000 seeds of it; SEED=n runs one, ARGS=--tell says what happens
+# make fuzz  feed every reader of foreign bytes with coverage-guided input, SECONDS=60 each; TARGET=name: one of them
 # make conformance  write docs/conformance.md from the marks on the tests
 PYTHON ?= python3
 VENV   ?= .venv
@@ -29,6 +30,7 @@ CONNECT := $(VENV)/connect
 
 ROUNDS ?= 500
 SEEDS ?= 1000
+SECONDS ?= 60
 # Test processes: more than the cores of a small machine, since many tests wait for a deadline or a server's start.
 WORKERS ?= 4
 
@@ -39,7 +41,7 @@ HOT      := setup.py $(shell find src/embermq/protocol src/embermq/broker src/em
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run beside cluster check docs test test-others test-all test-pipeline test-cluster test-spark test-wheel test-oldest-spark test-page screenshots setup compile wheel bench crash simulate lint conformance clean
+.PHONY: run beside cluster check docs test test-others test-all test-pipeline test-cluster test-spark test-wheel test-oldest-spark test-page screenshots setup compile wheel bench crash simulate fuzz lint conformance clean
 
 setup: $(STAMP) compile
 
@@ -165,6 +167,11 @@ crash: setup
 
 simulate: $(STAMP)
 	EMBERMQ_PURE=1 PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+
+fuzz: $(STAMP)
+	@$(INSTALL) atheris
+	export EMBERMQ_PURE=1 PYTHONPATH=tests; for target in $(or $(TARGET),`$(BIN)/python -m fuzzing`); do \
+		$(BIN)/python -m fuzzing $$target --seconds $(SECONDS) || exit 1; done
 
 conformance: setup
 	PYTHONPATH=tests $(BIN)/python -m support.conformance
