@@ -15,7 +15,7 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -296,7 +296,7 @@ class Broker:
             listeners=self._stream_urls,
             bridges=self.bridge_facts,
             access_files=self._access_files,
-            reload_access=self._reload_access,
+            read_access=self._read_access,
         )
         http = HttpServer(server, self.http, log_directory, self._settings, calls)
         self._http = http
@@ -368,7 +368,7 @@ class Broker:
 
     def _read_again(self) -> list[str]:
         """What `reload` reads, apart from the settings."""
-        self._reload_access()
+        self._read_access()()
         read = ["users and rights"]
         if self._http is not None and self._http.reload():
             read.append("tokens")
@@ -448,9 +448,13 @@ class Broker:
                     failed[name] += "; it is closed, since the address that it had is taken too"
         return failed
 
-    def _reload_access(self) -> None:
-        """Read the users and the rights again, for the clients that are connected too."""
-        revoked = self._access.reload()
+    def _read_access(self) -> Callable[[], None]:
+        """Read the users and the rights again, on any thread; a call of what is returned puts them in force, for the
+        clients that are connected too."""
+        return partial(self._use_access, self._access.read_again())
+
+    def _use_access(self, use: Callable[[], Collection[str]]) -> None:
+        revoked = use()
         self.server.begin_turn()
         self.server.core.access_changed(revoked)
 

@@ -9,10 +9,11 @@ whatever their names are: they are called `listener:name`, also in the store, so
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, final
 
-from embermq.access.file_access import FileAccess
+from embermq.access.file_access import FileAccess, ReadFiles
 from embermq.broker.access import Access, Exchange, Identity, Lane, Rights
 
 
@@ -129,11 +130,13 @@ class AllListeners(Access):
     def revision(self) -> int:
         return self._server.revision()
 
-    def reload(self) -> set[str]:
+    def read_again(self) -> Callable[[], set[str]]:
         """Read all files again; if one is wrong, all old ones stay in use."""
-        every = (self._server, *self._own.values())
+        return partial(self._use, [(each, each.read()) for each in (self._server, *self._own.values())])
+
+    def _use(self, every: list[tuple[FileAccess, ReadFiles]]) -> set[str]:
         revoked: set[str] = set()
-        for access, read in [(each, each.read()) for each in every]:
+        for access, read in every:
             revoked |= access.use(read)
         self._join()
         return revoked

@@ -51,8 +51,12 @@ def _everything(prefix: str) -> AccessList:
 
 
 class ReadFiles(NamedTuple):
-    """What a reload has read; calling all of `sources` puts what they have read in force."""
+    """What a reload has read; calling all of `sources` puts what they have read in force.
 
+    `revision`: that of the rules in force when the reading began.
+    """
+
+    revision: int
     passwords: PasswordFile
     access_list: AccessList
     sources: list[Callable[[], None]]
@@ -109,19 +113,19 @@ class FileAccess(Access):
         """The access list; without a file, one that grants everything."""
         return _everything(self._prefix) if self.unrestricted else self._access_list
 
-    def reload(self) -> set[str]:
-        """Read both files again and use them from now on; on a `ConfigError` nothing changes.
+    def read_again(self) -> Callable[[], set[str]]:
+        """Read all files again; on a `ConfigError` nothing changes.
 
-        Connected clients are checked against the new list with their next PUBLISH and SUBSCRIBE. Returns the users
-        that are gone or have other credentials.
+        Connected clients are checked against the new list with their next PUBLISH and SUBSCRIBE.
         """
-        return self.use(self.read())
+        return partial(self.use, self.read())
 
     def revision(self) -> int:
         return self._revision
 
     def read(self) -> ReadFiles:
         """All files as they are now; raises a `ConfigError`."""
+        revision = self._revision
         passwords = self._passwords
         access_list = self._access_list
         if self._password_file is not None:
@@ -135,7 +139,7 @@ class FileAccess(Access):
         if self._acl_file is not None:
             text = read_text(self._acl_file, "access.acl_file")
             access_list = parse_access_list(text, str(self._acl_file), self._prefix, self._is_narrowing)
-        return ReadFiles(passwords, access_list, [source.read() for source in self._sources])
+        return ReadFiles(revision, passwords, access_list, [source.read() for source in self._sources])
 
     def _not_reserved(self, user_name: str) -> str:
         listener = user_name.partition(":")[0]
@@ -143,6 +147,8 @@ class FileAccess(Access):
 
     def use(self, read: ReadFiles) -> set[str]:
         """Decide by what was read from now on. Returns the users that are gone or have other credentials."""
+        if read.revision != self._revision:  # something newer was put in force in the meantime
+            read = self.read()
         before = self._passwords.users
         self._proven = {}
         self._passwords, self._access_list = read.passwords, read.access_list

@@ -272,8 +272,18 @@ def replace_private(path: Path, text: str) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(new_path, path)
+            _sync_directory(path.parent)
         except BaseException:
             new_path.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _sync_directory(path: Path) -> None:
+    """Make the new name of a file survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -6,7 +6,7 @@ Never: a file, a password hash, randomness. `embermq.access` reads files and ans
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from enum import IntEnum
 from typing import Final, final
 
@@ -412,6 +412,10 @@ class Exchange(ABC):
         return answer
 
 
+def _nobody() -> Collection[str]:
+    return ()
+
+
 @final
 class Lane:
     """Threads of their own for checks that wait for something, so that these delay no others."""
@@ -548,12 +552,17 @@ class Access(ABC):
         """Another number after each change of the users: an answer of `authenticate` from before is asked for again."""
         return 0
 
-    def reload(self) -> Collection[str]:
-        """Read the files that the answers come from again; on an error the old answers stay.
+    def read_again(self) -> Callable[[], Collection[str]]:
+        """Read the files that the answers come from again, on any thread; on an error the old answers stay.
 
-        Returns the users that are gone or have other credentials: their connections end.
+        A call of what is returned puts them in force, and returns the users that are gone or have other credentials:
+        their connections end.
         """
-        return ()
+        return _nobody
+
+    def reload(self) -> Collection[str]:
+        """Read the files again and put them in force."""
+        return self.read_again()()
 
 
 @final

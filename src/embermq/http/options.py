@@ -54,12 +54,12 @@ class BrokerCalls:
     """What the interface asks of the program that has started the server.
 
     `reload` reads files again and says which; a ConfigError if one is wrong. `listeners` are URLs of clients.
-    `bridges` are those of now. `access_files` are the files of users and rights, if there are any; `reload_access` puts
-    them into force.
+    `bridges` are those of now. `access_files` are the files of users and rights, if there are any; `read_access` reads
+    them again on any thread, and a call of what it returns puts them in force.
     """
 
     reload: Callable[[], Awaitable[ReloadReport]]
     listeners: Callable[[], list[str]]
     bridges: Callable[[], list[BridgeFacts]]
     access_files: AccessFiles | None
-    reload_access: Callable[[], None]
+    read_access: Callable[[], Callable[[], None]]

@@ -51,6 +51,7 @@ class Service:
     """One server. `settings` are the effective ones; `log_directory` is None for a server in memory."""
 
     __slots__ = (
+        "access_changes",
         "alerts",
         "archived",
         "calls",
@@ -108,6 +109,7 @@ class Service:
         self.latest_views: Final[dict[tuple[str | None, str, int], LatestView]] = {}  # by user, filter and interval
         self.levels: Final = LevelCache()
         self.queries: Final = asyncio.Semaphore(QUERIES_MAX)
+        self.access_changes: Final = asyncio.Lock()  # one after the other, from the record to the use of the files
         self.repeats: Final = RepeatedRequests()
         self.samples: Final[deque[Sample]] = deque(maxlen=SAMPLES_MAX)  # of the statistics, oldest first
         self.stopping: Final = asyncio.Event()

@@ -1,6 +1,9 @@
 """Users and rights changed while real clients are connected: at once, durably, and with a record in the log."""
 
 import json
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,8 @@ from embermq.access.passwords import write_password
 from embermq.broker.operator import AUDIT_TOPIC
 from embermq.config import load
 from embermq.embed import Broker, BrokerThread
+from embermq.engines import CONTROL_SOCKET
+from embermq.http.client import HttpClient
 from support.ember_command import Done, ember, sentence
 from support.user_client import UserClient
 
@@ -125,6 +130,43 @@ def test_each_change_is_in_the_log_with_who_when_and_from_where(place: Place) ->
     assert b"a secret" not in b"".join(
         path.read_bytes() for path in (place.path / "data" / "log").rglob("*") if path.is_file()
     )
+
+
+def test_changes_at_the_same_time_are_all_in_force_when_they_are_answered(place: Place) -> None:
+    wrong: list[str] = []
+
+    def change(number: int) -> None:
+        with HttpClient(place.path / "data" / CONTROL_SOCKET) as server:
+            for word in "xyz":
+                rule = {"section": f"user u{number}", "rule": f"read {word}/{number}"}
+                server.post("/api/v1/access/rules/add", rule)
+                found = server.get("/api/v1/access", user=f"u{number}", topic=f"{word}/{number}")
+                wrong.extend([] if found["allowed"] else [str(rule)])
+
+    threads = [threading.Thread(target=change, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len(place.access("rules", "--json").lines) == 2 + 12
+    assert len(place.audit()) == 12
+
+
+def test_a_user_that_was_set_outlives_a_kill(tmp_path: Path) -> None:
+    (tmp_path / "passwords").write_text("")
+    settings = '[access]\npassword_file = "passwords"\n[listeners]\nport = 0\n[store]\ndirectory = "data"\n'
+    (tmp_path / "ember.toml").write_text(settings)
+    command = [sys.executable, "-m", "embermq", "serve", "--config", "ember.toml"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any(line == "ready\n" for line in process.stdout)
+        with HttpClient(tmp_path / "data" / CONTROL_SOCKET) as server:
+            server.post("/api/v1/users/set", {"user": "ann", "password": "wonder", "scram": False})
+        process.kill()
+    assert "ann:$argon2id$" in (tmp_path / "passwords").read_text()
+    records = ember("log", "tail", "--data", tmp_path / "data", "--filter", AUDIT_TOPIC, "--json")
+    assert [json.loads(json.loads(line)["payload"])["user"] for line in records.lines] == ["ann"]
 
 
 def test_a_reload_ends_the_connections_of_users_that_are_gone(place: Place) -> None:

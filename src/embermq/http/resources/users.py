@@ -136,20 +136,22 @@ async def _change(call: Call[Any, Any], what: dict[str, Any], change: Callable[[
     assert calls is not None
     what = {name: value for name, value in what.items() if value}
     verb, target = what["change"], f"{what.get('user') or what.get('section', '')} {what.get('rule', '')}".strip()
-    await _record(call, what)
-    try:
-        done = await call.service.on_thread(lambda: change(files))
-    except ConfigError as error:
-        await _record(call, what | {"failed": str(error)})
-        call.audit(verb, target, f"failed: {error}")
-        raise HttpRefusal(422, str(error)) from None
-    try:
-        calls.reload_access()
-    except ConfigError as error:
-        call.audit(verb, target, f"written, not in force: {error}")
-        raise HttpRefusal(422, f"the file is changed, and the old users and rights stay in use: {error}") from None
-    call.audit(verb, target, "done")
-    return done
+    async with call.service.access_changes:
+        await _record(call, what)
+        try:
+            done = await call.service.on_thread(lambda: change(files))
+        except ConfigError as error:
+            await _record(call, what | {"failed": str(error)})
+            call.audit(verb, target, f"failed: {error}")
+            raise HttpRefusal(422, str(error)) from None
+        try:
+            use = await call.service.on_thread(calls.read_access)
+            use()
+        except ConfigError as error:
+            call.audit(verb, target, f"written, not in force: {error}")
+            raise HttpRefusal(422, f"the file is changed, and the old users and rights stay in use: {error}") from None
+        call.audit(verb, target, "done")
+        return done
 
 
 async def _record(call: Call[Any, Any], what: dict[str, Any]) -> None:
