@@ -14,7 +14,7 @@ class SqlMissing(PipelineError):
 def what_is_missing() -> str | None:
     """One sentence about what is missing to read tables without Spark; None if nothing is."""
     if any(find_spec(package) is None for package in ("duckdb", "deltalake", "pyarrow")):
-        return "queries without Spark need DuckDB and delta-rs, which are an extra: pip install 'embermq[sql]'"
+        return "SQL needs DuckDB and delta-rs, which are an extra: pip install 'embermq[sql]'"
     return None
 
 
