@@ -176,16 +176,14 @@ def test_nothing_is_dropped_silently(place: Path) -> None:
     """Each line of a file is a setting, or is named in the report."""
     text = OPEN + "listener 1884 127.0.0.1\nbind_interface eth0\nqueue_qos0_messages true\nfuture_option 1\n"
     text += "plugin /usr/lib/a.so\nplugin_opt_file /etc/a\nplugin /usr/lib/b.so\nuser mosquitto\nlog_dest syslog\n"
-    text += (
-        "connection up\naddress 10.0.0.1\nremote_password hunter2\ntopic # both 1\ntopic a out\nbridge_insecure true\n"
-    )
+    text += "connection up\naddress 10.0.0.1 10.0.0.2\ntopic # both 1\nthreshold 5\ntry_private true\n"
     done = migrate(place, text)
     assert done.code == 1
     named = [line.split(": ")[1] for line in (*lines_of(done, "No counterpart"), *lines_of(done, "Not needed here"))]
     named += [line.split(": ")[1] for line in lines_of(done, "Different here") if "log_dest" in line]
-    expected = [line for line in text.splitlines() if not line.startswith(("allow_anonymous", "listener"))]
-    assert sorted(named) == sorted(line.replace("hunter2", "***") for line in expected)
-    assert "hunter2" not in done.text
+    settings_of = ("allow_anonymous", "listener", "connection", "topic")
+    expected = [line for line in text.splitlines() if not line.startswith(settings_of)]
+    assert sorted(named) == sorted(expected)
 
 
 @pytest.mark.parametrize(
@@ -205,6 +203,64 @@ def test_a_listener_that_would_let_in_more_is_left_out(place: Path, option: str,
     assert [each["port"] for each in listeners(place)] == [1884]
     assert lines_of(done, "No counterpart") == [
         f"{conf}, line 4: {option}: {why}; the listener of {conf}, line 3 is left out"
+    ]
+
+
+def test_bridges(place: Path) -> None:
+    done = migrate(
+        place,
+        OPEN + "listener 1884 127.0.0.1\n"
+        "connection to.office\naddress broker.example:8883\nremote_username plant7\nremote_password hunter2\n"
+        "remote_clientid plant7\nbridge_cafile ca.crt\nbridge_protocol_version mqttv50\nkeepalive_interval 30\n"
+        "topic plant/# out 2 here/ there/\ntopic orders/+ in 1\ntopic # both # all of it\ntopic last\n"
+        'connection lab\naddress ::1:1885\ntopic a/b both 0 "" x/\n',
+    )
+    out = place / "out"
+    assert settings(place)["bridges"] == [
+        {
+            "name": "to-office",
+            "url": "mqtts://broker.example:8883",
+            "mqtt": "5",
+            "ca": str(Path.cwd() / "ca.crt"),
+            "user": "plant7",
+            "client_id": "plant7",
+            "keep_alive_s": 30,
+            "password_file": str(out / "bridge-to-office.password"),
+            "out": [
+                {"filter": "plant/#", "local": "here/", "remote": "there/", "qos": 2},
+                {"filter": "last", "qos": 0},
+            ],
+            "in": [{"filter": "orders/+", "qos": 1}],
+            "both": [{"filter": "#", "qos": 0}],
+        },
+        {
+            "name": "lab",
+            "url": "mqtt://[::1]:1885",
+            "mqtt": "3.1.1",
+            "both": [{"filter": "a/b", "remote": "x/", "qos": 0}],
+        },
+    ]
+    assert (out / "bridge-to-office.password").read_text() == "hunter2\n"
+    assert (out / "bridge-to-office.password").stat().st_mode & 0o777 == 0o600
+    assert "hunter2" not in done.text
+    assert [each.name for each in load(out / "ember.toml").bridges.each] == ["to-office", "lab"]
+    assert done.code == 0, done
+
+
+def test_a_bridge_that_would_be_less_safe_or_empty_is_left_out(place: Path) -> None:
+    done = migrate(
+        place,
+        OPEN + "listener 1884 127.0.0.1\nconnection a\naddress b\ntopic # out\nbridge_psk 00\n"
+        'connection c\naddress d\ntopic "" out 0 x y\n',
+    )
+    assert done.code == 1
+    assert "bridges" not in settings(place)
+    conf = place / "mosquitto.conf"
+    assert [line.replace(str(conf), "conf") for line in lines_of(done, "No counterpart")] == [
+        "conf, line 6: bridge_psk ***: TLS with a pre-shared key is not offered; the bridge of conf, line 3 is"
+        " left out",
+        'conf, line 9: topic "" out 0 x y: a rule without a pattern: name the topic as filter of [[bridges]]',
+        "conf, line 7: connection c: no topic of the bridge can be moved",
     ]
 
 
@@ -243,6 +299,11 @@ def test_what_keeps_the_server_from_starting_is_said(place: Path) -> None:
         ("acl_file passwd\n", "{place}/passwd, line 1: expected 'user', 'topic' or 'pattern'"),
         ("include_dir nowhere\n", "{conf}, line 1: cannot read nowhere: "),
         ("address 10.0.0.1\n", "{conf}, line 1: address is for a bridge: expected 'connection NAME' above it"),
+        ("connection a\ntopic #\n", "{conf}, line 1: connection 'a': expected a name, and 'address HOST:PORT'"),
+        ("connection a\naddress b:x\n", "{conf}, line 2: address 'b:x': expected HOST or HOST:PORT"),
+        ("connection a\naddress b\ntopic # up\n", "{conf}, line 3: topic '# up': expected PATTERN, then out, in"),
+        ("connection a\naddress b\ntopic # in 1 a/#/\n", "{conf}, line 3: topic '# in 1 a/#/': expected a prefix"),
+        ("connection a\naddress b\nremote_password x\n", "{conf}, line 3: remote_password: expected remote_username"),
         ("port 1\nport 2\n", "{conf}, line 2: port is set already, in {conf}, line 1"),
         ("listener 1\ncertfile a\n", "{conf}, line 2: certfile is set: expected certfile and keyfile as well"),
         (

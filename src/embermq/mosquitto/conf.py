@@ -101,7 +101,8 @@ class Option:
         return f"{self.file}, line {self.line}"
 
     def wrong(self, expected: str) -> ConfigError:
-        return ConfigError(f"{self.place()}: {self.key} {self.value!r}: expected {expected}")
+        value = "" if self.secret() else f" {self.value!r}"
+        return ConfigError(f"{self.place()}: {self.key}{value}: expected {expected}")
 
     def text(self) -> str:
         """The whole value."""

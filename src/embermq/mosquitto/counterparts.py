@@ -39,7 +39,6 @@ FLAGS: Final = frozenset({"use_identity_as_username", "use_subject_as_username",
 """Options that mean nothing if they are false."""
 QOS: Final = frozenset({"max_qos", "maximum_qos"})
 PLUGIN: Final = "plugins are not loaded, so their users and rights are not moved"
-BRIDGE: Final = "a bridge is not moved"
 UNKNOWN: Final = "not known to this command"
 OF_ANOTHER_KIND: Final = "it has no effect on a listener of this kind"
 NOT_OPENING: Final = frozenset({"acl_file", "allow_anonymous", "auto_id_prefix"})

@@ -18,9 +18,9 @@ from typing import Final, final
 from embermq.access.passwords import parse_passwords, read_text
 from embermq.errors import ConfigError
 from embermq.mosquitto.acl import access_text
+from embermq.mosquitto.bridges import BridgeMigrator
 from embermq.mosquitto.conf import LISTENER_KEYS, Conf, Option, Options, is_of_plugin
 from embermq.mosquitto.counterparts import (
-    BRIDGE,
     CLOSED_WITHOUT,
     FLAGS,
     NO_COUNTERPART,
@@ -107,10 +107,10 @@ class _Migrator:
         sections["store"]["directory"] = str(self._directory / "ember-data")
         self._database(server)
         listeners = self._listeners(self._parts(), sections["access"])
-        self._bridges()
+        bridges = self._bridges()
         for option in server.untaken():
             self._no_counterpart(option)
-        self._made.settings = settings_text(conf.file, sections, listeners)
+        self._made.settings = settings_text(conf.file, sections, {"listeners": listeners, "bridges": bridges})
         return self._made
 
     # -- the server ------------------------------------------------------------------------------------------------
@@ -434,20 +434,23 @@ class _Migrator:
 
     # -- bridges ---------------------------------------------------------------------------------------------------
 
-    def _bridges(self) -> None:
-        for bridge in self._conf.bridges:
-            assert bridge.head is not None
-            for option in (bridge.head, *bridge.untaken()):
-                self._report.not_moved(option, BRIDGE)
+    def _bridges(self) -> list[dict[str, object]]:
+        bridges = BridgeMigrator(self._report, self._write, self._path)
+        made = [found for part in self._conf.bridges if (found := bridges.bridge(part)) is not None]
+        if self._conf.bridges:
+            self._report.moved.append(f"{len(made)} of {len(self._conf.bridges)} bridges")
+        return made
 
 
 # -- TOML --------------------------------------------------------------------------------------------------------------
 
 
 def settings_text(
-    source: Path, sections: Mapping[str, Mapping[str, object]], listeners: list[dict[str, object]]
+    source: Path,
+    sections: Mapping[str, Mapping[str, object]],
+    tables: Mapping[str, list[dict[str, object]]],
 ) -> str:
-    """The settings file."""
+    """The settings file. `tables`: the sections of which there may be several."""
     lines = [
         f"# Written by `ember migrate` from {json.dumps(str(source), ensure_ascii=False)}.",
         "# What is not set here is as `ember config sample` shows it.",
@@ -455,8 +458,9 @@ def settings_text(
     for section, values in sections.items():
         if values:
             lines += ["", f"[{section}]", *_lines(values)]
-    for listener in listeners:
-        lines += ["", "[[listeners]]", *_lines(listener)]
+    for name, several in tables.items():
+        for values in several:
+            lines += ["", f"[[{name}]]", *_lines(values)]
     return "\n".join(lines) + "\n"
 
 
@@ -467,4 +471,6 @@ def _lines(values: Mapping[str, object]) -> list[str]:
 def _value(value: object) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(_lines(value)) + " }"
-    return json.dumps(value, ensure_ascii=False)  # for texts, numbers and lists of them TOML is as JSON
+    if isinstance(value, list):
+        return "[" + ", ".join(_value(each) for each in value) + "]"
+    return json.dumps(value, ensure_ascii=False)  # for texts, numbers and truth values TOML is as JSON
