@@ -151,6 +151,8 @@ def test_what_is_not_moved_is_counted(tmp_path: Path) -> None:
         owed(2, b"c1", WAIT_FOR_PUBCOMP, 2),
         owed(2, b"c1"),
         client(b"old", 60, expires_s=1),
+        client(b"local.host.bridge", 0),
+        owed(2, b"local.host.bridge"),
         client(b"clean", 0),
         retained(1),
         retained(2),
@@ -162,7 +164,7 @@ def test_what_is_not_moved_is_counted(tmp_path: Path) -> None:
         "not moved, messages in queues that have expired: 1",
         "not moved, messages of QoS 0 in queues: 1",
         "not moved, messages of QoS 2 that clients have and did not complete: 1",
-        "not moved, sessions that end with their connection: 1",
+        "not moved, messages owed to bridges of Mosquitto: 1",
         "not moved, sessions that have expired: 1",
     ]
 

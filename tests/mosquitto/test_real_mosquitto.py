@@ -49,7 +49,7 @@ class Place:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.plain, self.tls = free_port(), free_port()
+        self.plain, self.tls, self.hub = free_port(), free_port(), free_port()
         Authority(directory, "ca").sign("server", ["localhost", "127.0.0.1"])
         for number, (user, password) in enumerate(USERS.items()):
             create = ["-c"] if number == 0 else []
@@ -62,28 +62,37 @@ class Place:
             f"listener {self.tls} 127.0.0.1\ncertfile server.crt\nkeyfile server.key\n"
             "password_file passwd\nacl_file acl\n"
             f"persistence true\npersistence_location {directory}/\nuser {pwd.getpwuid(os.geteuid()).pw_name}\n"
+            f"connection hub\naddress 127.0.0.1:{self.hub}\nremote_username site\nremote_password of-site\n"
+            "topic garden/# out 1 home/ site7/\n"
         )
+        (directory / "hub.conf").write_text(f"listener {self.hub} 127.0.0.1\nallow_anonymous true\n")
 
     @contextmanager
     def mosquitto(self) -> Iterator[None]:
-        with self._running([str(PROGRAMS[0]), "-c", str(self.conf)]):
+        with self._running([str(PROGRAMS[0]), "-c", str(self.conf)], self.plain, self.tls):
+            yield
+
+    @contextmanager
+    def hub_of_bridges(self) -> Iterator[None]:
+        """Another Mosquitto, which knows nothing of the move."""
+        with self._running([str(PROGRAMS[0]), "-c", str(self.directory / "hub.conf")], self.hub):
             yield
 
     @contextmanager
     def ember(self) -> Iterator[None]:
         config = str(self.directory / "new" / "ember.toml")
-        with self._running([sys.executable, "-m", "embermq", "serve", "--config", config]):
+        with self._running([sys.executable, "-m", "embermq", "serve", "--config", config], self.plain, self.tls):
             yield
 
     @contextmanager
-    def _running(self, command: list[str]) -> Iterator[None]:
-        """A server that listens at all ports, until it is told to stop."""
+    def _running(self, command: list[str], *ports: int) -> Iterator[None]:
+        """A server that listens at some ports, until it is told to stop."""
         log = self.directory / "log"
         with log.open("ab") as output:
             process = subprocess.Popen(command, cwd=self.directory, stdout=output, stderr=output)
         try:
             deadline = time.monotonic() + WAIT_S
-            waiting = [self.plain, self.tls]
+            waiting = list(ports)
             while waiting:
                 with socket.socket() as probe:
                     if probe.connect_ex(("127.0.0.1", waiting[0])) == 0:
@@ -149,7 +158,7 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 @pytest.fixture(scope="module")
 def successor(moved: Place) -> Iterator[Place]:
-    with moved.ember():
+    with moved.hub_of_bridges(), moved.ember():
         yield moved
 
 
@@ -219,3 +228,11 @@ def test_what_was_in_flight_at_qos_2_comes_again_and_what_was_sent_is_not_publis
     assert holding.receive_message().payload == b"after"
     sender.close()
     holding.close()
+
+
+def test_the_bridge_goes_on(successor: Place) -> None:
+    with Wire(("127.0.0.1", successor.hub)) as there:
+        assert there.connect("watcher").return_code == 0
+        there.subscribe(("site7/garden/#", 1))
+        assert successor.pub("alice", "-q", "1", "-t", "home/garden/pond", "-m", "frozen") == 0
+        assert there.receive_message()[:2] == ("site7/garden/pond", b"frozen")

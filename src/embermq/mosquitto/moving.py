@@ -93,8 +93,8 @@ class MovedSessions:
         """Append the records of all sessions. Yields after each about how many bytes it took; the caller commits."""
         for client in self._database.clients.values():
             user_name = self._user_of(client)
-            if not client.client_id or not client.expiry_s:
-                self.not_moved["sessions that end with their connection"] += 1
+            if not client.client_id or not client.expiry_s:  # such as Mosquitto's own end of a bridge
+                self.not_moved["messages owed to bridges of Mosquitto"] += len(client.owed)
             elif 0 < client.expires_s <= self._now_us // 1_000_000:
                 self.not_moved["sessions that have expired"] += 1
             elif user_name is None:
