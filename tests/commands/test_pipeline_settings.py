@@ -12,6 +12,10 @@ from embermq.errors import ConfigError
 WRONG_OPTIONS = [
     (["--once", "--only", "foo"], "there is no job 'foo': expected one of messages"),
     (["--rebuild", "foo"], "--rebuild foo: expected a typed table"),
+    (
+        ["--rebuild", "messages"],
+        r"expected a typed table or topic_stats, if it runs \(topic_stats\)",
+    ),
     (["--window", "5 minuts"], "--window '5 minuts': expected a length such as '5 minutes'"),
     (["--window", "5"], "--window '5': expected a length"),
     (["--window", "0 minutes"], "--window '0 minutes': expected a length"),

@@ -13,12 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from embermq.cli import app_of
 from embermq.lake.payloads.reader import payload_reader
 from embermq.lake.typed_tables import TypedTable
 from support.payloads import CASES as FORMAT_CASES
 from support.payloads import SPARKPLUG, Case, check_case, settings_of, tables, write_files
-from support.pipeline_process import PipelineProcess
 from support.recorded import Recorder
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "strict_payloads.jsonl").read_text().splitlines()]
@@ -86,8 +88,8 @@ def test_a_number_is_read_in_the_same_way_without_spark(case: Mapping[str, Any])
     check(case, row["parsed"], row["field"], row["reason"])
 
 
-def test_the_tables_have_exactly_the_payloads_that_fit(scratch: Path, tmp_path: Path) -> None:
-    """Every format in one run, since it is the start of Spark that takes the time."""
+def test_the_tables_have_exactly_the_payloads_that_fit(spark: SparkSession, tmp_path: Path) -> None:
+    """Every format in one run of the command, in the session of all tests: to start Spark takes the most time."""
     deltalake = pytest.importorskip("deltalake")
     made = Recorder(tmp_path / "data")
     cases = {made.publish(case["table"], payload_of(case)): case for case in CASES}
@@ -99,9 +101,10 @@ def test_the_tables_have_exactly_the_payloads_that_fit(scratch: Path, tmp_path: 
     formats = {name: table for name, table in tables(tmp_path).items() if name not in ("registry", "renamed", "top")}
     (tmp_path / "ember.toml").write_text(SETTINGS + "".join(map(settings_of, formats.values())) + METRICS)
     only = [part for name in ("numbers", "documents", *formats, "metrics") for part in ("--only", name)]
-    arguments = ("--once", "--config", str(tmp_path / "ember.toml"), *only)
-    with PipelineProcess(made.data, tmp_path / "lake", *arguments) as pipeline:
-        assert pipeline.process.wait(240) == 0, "".join(pipeline.said[-40:])
+    where = ["--data", str(made.data), "--lake", str(tmp_path / "lake"), "--master", "local[2]"]
+    arguments = ["pipeline", "run", *where, "--once", "--config", str(tmp_path / "ember.toml"), *only]
+    done = CliRunner().invoke(app_of(), arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
     seen = []
     for name in ("numbers", "documents", "numbers_rejects", "documents_rejects"):
         for row in deltalake.DeltaTable(str(tmp_path / "lake" / name)).to_pyarrow_table().to_pylist():
