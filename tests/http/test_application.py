@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import json
 import logging
 import os
 import re
@@ -13,7 +14,9 @@ import pytest
 from embermq import Broker
 from embermq.access.tokens import write_token
 from embermq.http.catalog import OPERATIONS
+from embermq.http.connection import NO_REQUEST
 from embermq.http.fields import NDJSON
+from embermq.http.operation import VIEWER
 from embermq.http.options import HttpOptions
 from embermq.http.resources import facts
 from embermq.http.service import Service
@@ -44,7 +47,8 @@ NEEDED = {
     "/api/v1/log/checkpoint": "?offset=1",
 }
 """The parameters without which there is no answer."""
-STATUSES = {"/api/v1/nothing": 404, "/api/v1/access": 403, "/api/v1/log/checkpoint": 410}
+OF_OPERATORS = {each.path: 403 for each in OPERATIONS if each.role > VIEWER}
+STATUSES = {"/api/v1/nothing": 404, "/api/v1/log/checkpoint": 410} | OF_OPERATORS
 
 
 def test_head_is_answered_as_get_is_without_a_body(tmp_path: Path) -> None:
@@ -190,6 +194,8 @@ def test_what_is_not_http_is_refused(tmp_path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(str(place.path))
         writer.write(b"\x10\x0c\x00\x04MQTT\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.0 400")
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        assert (b"application/json" in head, json.loads(body)) == (True, {"error": NO_REQUEST})
         writer.close()
 
     run(tmp_path, test)

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import gzip
+import json
 import logging
 import socket
 import ssl
@@ -188,6 +189,8 @@ def test_a_head_has_a_bound(tmp_path: Path) -> None:
         for many, expected in ((line * (HEAD_BYTES_MAX // len(line) + 2), (b"431",)), (b"x: y\r\n" * 200, (b"400",))):
             reader, writer = await sent(place, HEALTH[:-2] + many)
             assert (await reader.readline()).split()[1] in expected
+            body = (await reader.read()).partition(b"\r\n\r\n")[2]
+            assert json.loads(body) == {"error": "the head of the request is too large"}
             writer.close()
 
     run(tmp_path, test)

@@ -181,6 +181,7 @@ def test_a_message_is_published_to_a_topic_that_there_is_not_yet(opened: Opened,
 def test_the_form_is_one_click_away_from_a_long_history(opened: Opened, server: PageServer) -> None:
     opened.go("#topics?topic=plant/hamburg/line-1/press/status")
     expect(opened.page.locator("#topic-pane .history")).to_be_visible()
+    expect(opened.page.locator("#topic-pane")).to_contain_text("To set it back to what it was, move the slider")
     opened.page.get_by_role("button", name="Publish …").click()
     expect(opened.page.locator("form.publish").get_by_label("Payload", exact=True)).to_be_focused()
     expect(opened.page.locator("form.publish").get_by_label("Payload", exact=True)).to_be_in_viewport()

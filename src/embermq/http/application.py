@@ -15,7 +15,7 @@ from embermq.http.fields import Model, json_text
 from embermq.http.login import Actor, Login
 from embermq.http.operation import OPERATOR, PUBLIC, READER, VIEWER, Answer, Operation
 from embermq.http.paging import json_response
-from embermq.http.refusal import SENTENCES, HttpRefusal
+from embermq.http.refusal import INTERNAL_ERROR, SENTENCES, HttpRefusal
 from embermq.http.resources.page_files import PageFiles
 from embermq.http.service import Service
 from embermq.http.streaming import PIECE_BYTES, HeadAnswered, send_in_pieces
@@ -114,7 +114,7 @@ class Application:
         except Exception as error:
             if not _is_gone(request, error):
                 self._service.server.bug(error)
-            refused = _refused(500, "internal error, the server's log has the details", {})
+            refused = _refused(500, INTERNAL_ERROR, {})
             _forget_frames(error)
         connection = connection_of(request)
         if connection.has_begun:  # what has begun cannot become another answer; the library does not send it

@@ -12,8 +12,10 @@ import time
 from typing import TYPE_CHECKING, Final, final
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
+from embermq.http.fields import json_text
+from embermq.http.refusal import INTERNAL_ERROR
 from embermq.http.unread import stall_s
 from embermq.transport.rate_limited_log import http_log
 from embermq.transport.sockets.addresses import shown_peer
@@ -35,9 +37,13 @@ LINGERING_S: Final = 2.0
 UNKNOWN_BYTES: Final = 1 << 63
 END_OF_HEAD: Final = b"\r\n\r\n"
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_TOO_LARGE: Final = "the head of the request is too large"
+_TOO_LARGE_BODY: Final = json_text({"error": _TOO_LARGE}).encode()
 HEAD_TOO_LARGE: Final = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+    b"Connection: close\r\n\r\n%s" % (len(_TOO_LARGE_BODY), _TOO_LARGE_BODY)
 )
+NO_REQUEST: Final = "expected a request of HTTP/1.1"
 
 # What becomes of the bytes that come.
 HEAD: Final = 0  # they are the head of a request
@@ -251,6 +257,22 @@ class HttpConnection(web.RequestHandler):
     def begin_answer(self) -> None:
         """The head of the answer is made."""
         self.has_begun = True
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The library's call for a request that it cannot read: refuse it as others, without repeating its bytes."""
+        super().handle_error(request, status, exc, message)  # it logs
+        is_too_large = isinstance(exc, LineTooLong) or "Too many headers" in str(exc)
+        sentence = INTERNAL_ERROR if status >= 500 else _TOO_LARGE if is_too_large else NO_REQUEST
+        refused = web.Response(body=json_text({"error": sentence}).encode(), status=status)
+        refused.content_type = "application/json"
+        refused.force_close()
+        return refused
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None

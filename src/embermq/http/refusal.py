@@ -10,6 +10,7 @@ SENTENCES: Final = {
     413: "the request is larger than limits.packet_bytes_max allows",
 }
 """For refusals that the HTTP library decides."""
+INTERNAL_ERROR: Final = "internal error, the server's log has the details"
 
 
 @final

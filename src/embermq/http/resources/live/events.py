@@ -96,7 +96,7 @@ class ServerSentEvents(Events):
         return self._stream.line(f"{number}event: {name}\ndata: {data}\n")
 
     async def begin(self) -> None:
-        await self._stream.line(": the events begin\n")
+        await self._stream.line(": the tail begins\n")
         await self._stream.flush()
 
     async def quiet(self) -> None:

@@ -258,12 +258,15 @@ export class TopicPane {
 
   #liveChanges(topic, isBranch, done) {
     const clearing = (whole) => () => clear(this.#api, topic, whole, done);
-    return el(
-      "div",
-      { class: "buttons" },
-      this.#found?.message && el("button", { type: "button", class: "danger", onclick: clearing(false) }, "Clear"),
-      isBranch && el("button", { type: "button", class: "danger", onclick: clearing(true) }, "Clear this branch"),
-    );
+    return [
+      el(
+        "div",
+        { class: "buttons" },
+        this.#found?.message && el("button", { type: "button", class: "danger", onclick: clearing(false) }, "Clear"),
+        isBranch && el("button", { type: "button", class: "danger", onclick: clearing(true) }, "Clear this branch"),
+      ),
+      el("p", { class: "hint" }, "To set it back to what it was, move the slider to that instant."),
+    ];
   }
 
   /** In the past: make now what was then. */
