@@ -65,7 +65,7 @@ $(MYPYC): $(SERVER)
 	@touch $@
 
 $(STAMP): $(SERVER)
-	@echo "installing what the tests need: Spark, a browser, Mosquitto's clients"
+	@echo "installing what the tests need: Spark, a browser, Mosquitto"
 	$(INSTALL) -e '.[cluster,dev,docs,spark,sql]'
 	tools/java
 	-$(BIN)/python tools/kafka fetch  # tests with Kafka are skipped without it
