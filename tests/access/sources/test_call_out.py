@@ -220,7 +220,7 @@ def test_a_server_that_hangs_delays_no_user_of_the_password_file(
 
 
 def test_clients_are_refused_when_no_answer_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with answering(yes) as server, served(tmp_path, monkeypatch, server, "call_out_timeout_s = 1\n") as broker:
+    with answering(yes) as server, served(tmp_path, monkeypatch, server, "call_out_timeout_s = 3\n") as broker:
         server.answer = server.hang
         with UserClient(broker.port, "c1", "ann", "x") as client:
             assert client.connect() == ReasonCode.SERVER_UNAVAILABLE

@@ -186,12 +186,15 @@ def test_a_connection_ends_when_its_token_expires(
 ) -> None:
     settings = 'jwt_keys = "keys.pem"\njwt_algorithms = ["ES256"]\njwt_leeway_s = 0\njwt_rights_claim = "rights"'
     with served(tmp_path, monkeypatch, settings) as broker:
-        lasting = UserClient(broker.port, "c2", "x", EC.token(rights=["read,write ping"]), protocol)
-        with UserClient(broker.port, "c1", "x", EC.token(2.9, rights=["write b"]), protocol) as client, lasting:
-            assert (client.connect(), lasting.connect()) == (0, 0)
-            assert client.publish("a/1", b"") < 0x80 and client.publish("b", b"") < 0x80
-            reason = client.ended()
-            assert protocol != paho.MQTTv5 or reason == 0x87
+        with UserClient(broker.port, "c2", "x", EC.token(rights=["write ping"]), protocol) as lasting:
+            assert lasting.connect() == 0
+            assert lasting.publish("a/1", b"") < 0x80
+            for lasts_s in (2.9, 10, 30):  # a slow machine may need longer to connect than a token lasts
+                with UserClient(broker.port, "c1", "x", EC.token(lasts_s), protocol) as client:
+                    if client.connect() == 0:
+                        reason = client.ended()
+                        break
+            assert reason == 0x87 or protocol != paho.MQTTv5
             assert lasting.is_connected()
         with UserClient(broker.port, "c1", "x", EC.token(-1), protocol) as client:
             assert client.connect() == 0x86
