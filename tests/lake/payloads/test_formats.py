@@ -1,12 +1,14 @@
 """Payloads of every format, hostile ones too: rows, or a reject with its reason; never an exception."""
 
 import random
+import tracemalloc
 from collections.abc import Mapping
 
 import pyarrow as pa
 import pytest
 
 from embermq.lake.payloads.reader import PayloadReader, payload_reader
+from embermq.lake.typed_tables import TypedTable
 from support.payloads import CASES, Case, check_case, tables, write_files
 
 
@@ -39,3 +41,16 @@ def test_bytes_that_are_cut_or_changed_are_never_a_failure(readers: Mapping[str,
         read = reader.read_array(pa.array(changed, pa.binary()))
         assert len(read) == len(changed)
         read.validate(full=True)
+
+
+def test_many_rows_from_few_bytes_keep_the_memory_bounded() -> None:
+    payload = b"[" + b"{}," * 9_999 + b"{}]"
+    table = TypedTable(name="t", topic_filter="t", format="json", columns="x int", explode=".")
+    tracemalloc.start()
+    try:
+        read = payload_reader(table).read_array(pa.array([payload] * 60, pa.binary()))
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [len(rows) for rows in read.field("parsed")] == [10_000] * 60
+    assert peak_bytes < 30 << 20  # with all rows as Python objects at a time it is 96 MB

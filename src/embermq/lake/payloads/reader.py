@@ -4,7 +4,7 @@ Owns: which decoder a format has, how the rows of a payload are an Arrow value, 
 Never: an exception because of a payload.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -26,6 +26,8 @@ from embermq.lake.typed_tables import WHOLE_DOCUMENT, TypedTable
 ROWS_MAX: Final = 10_000
 """The most rows of one payload."""
 REASON_CHARS_MAX: Final = 300
+_PIECE_ROWS: Final = 50_000
+"""Rows that are Python objects at a time: as Arrow values they need a tenth of the memory."""
 MISFIT_FIELDS: Final = (pa.field("field", STRING), pa.field("reason", STRING))
 _LIBRARIES: Final = {
     "cbor": "cbor2",
@@ -64,27 +66,34 @@ class PayloadReader:
         decode = self.decoder()
         fields = [(one.name, converter(one.type)) for one in self.schema]
         empty: list[Sequence[Any]] = [] if self.has_many_rows else [[None] * len(fields)]
+        pieces: list[pa.Array] = []
         rows: list[Sequence[Any]] = []
         ends = [0]
         misfits: list[Misfit | None] = []
         for payload in payloads.to_pylist():
+            misfit = None
             try:
-                rows += self._rows(decode(payload), fields)
-            except Misfit as misfit:
-                rows += empty
-                misfits.append(misfit)
-            else:
-                misfits.append(None)
-            ends.append(len(rows))
-        columns = zip(*rows, strict=True) if rows else ([] for _ in fields)
-        arrays = [pa.array(list(column), one.type) for column, one in zip(columns, self.schema, strict=True)]
-        parsed: pa.Array = pa.StructArray.from_arrays(arrays, fields=list(self.schema))
+                found = self._rows(decode(payload), fields)
+            except Misfit as caught:
+                found, misfit = empty, caught
+            rows += found
+            ends.append(ends[-1] + len(found))
+            misfits.append(misfit)
+            if len(rows) >= _PIECE_ROWS:
+                pieces.append(self._values(rows))
+                rows = []
+        parsed = pa.concat_arrays([*pieces, self._values(rows)])
         if self.has_many_rows:
             parsed = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), parsed, type=self.result.field("parsed").type)
         named = [None if misfit is None else misfit.field or None for misfit in misfits]
         reasons = [None if misfit is None else misfit.reason[:REASON_CHARS_MAX] for misfit in misfits]
         texts = [pa.array(column, STRING) for column in (named, reasons)]
         return pa.StructArray.from_arrays([parsed, *texts], fields=list(self.result))
+
+    def _values(self, rows: Sequence[Sequence[Any]]) -> pa.Array:
+        columns = zip(*rows, strict=True) if rows else ([] for _ in self.schema)
+        arrays = [pa.array(list(column), one.type) for column, one in zip(columns, self.schema, strict=True)]
+        return pa.StructArray.from_arrays(arrays, fields=list(self.schema))
 
     def _rows(self, found: Any, fields: Sequence[tuple[str, Convert]]) -> list[Sequence[Any]]:
         """The rows of what a payload is."""
@@ -94,7 +103,8 @@ class PayloadReader:
             _check_rows(found)
             return [row_of(document, fields) for document in found]
         rows: list[Sequence[Any]] = []
-        for place, document in _exploded(found, self.explode):
+        wanted = {*self.schema.names, *(name for names in self.aliases.values() for name in names)}
+        for place, document in _exploded(found, self.explode, wanted):
             try:
                 rows.append(row_of(self._named(document), fields))
             except Misfit as misfit:
@@ -113,8 +123,8 @@ class PayloadReader:
         return {**document, **others}
 
 
-def _exploded(document: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """For each element of an array its place, and a document of its fields with those around the array.
+def _exploded(document: Any, name: str, wanted: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """For each element of an array its place, and a document of its fields with the wanted ones around the array.
 
     The array's own name is the element, which without a name is `value` unless it is an object.
     """
@@ -123,7 +133,8 @@ def _exploded(document: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if name != WHOLE_DOCUMENT:
         if type(document) is not dict:
             raise wrong_type("an object", document)
-        around, elements, place, own = document, document.get(name), name, name
+        around = {key: document[key] for key in wanted if key in document}
+        elements, place, own = document.get(name), name, name
     if type(elements) is not list:
         raise wrong_type("an array", elements).within(place)
     _check_rows(elements)

@@ -6,7 +6,7 @@ Never: a topic filter, a table. The messages of one edge node come in the order 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -227,8 +227,7 @@ class Certificates:
         misfits: list[Misfit | None] = [None] * len(messages)
         for name, numbers in nodes.items():
             own = {messages[number][0]: number for number in numbers}
-            others = [one for one in self.by_node.get(name, ()) if one[0] not in own]
-            ordered = sorted([*others, *(messages[number] for number in numbers)])
+            ordered = sorted([*self._needed(name, own), *(messages[number] for number in numbers)])
             found = read_messages((topic, payload, offset not in own) for offset, topic, payload in ordered)
             for (offset, _, _), (rows_of_it, _, misfit) in zip(ordered, found, strict=True):
                 if offset in own:
@@ -239,6 +238,17 @@ class Certificates:
             pa.array([misfit.reason if misfit else None for misfit in misfits], STRING),
         ]
         return pa.StructArray.from_arrays(columns, fields=list(RESULT))
+
+    def _needed(self, name: str, own: Collection[int]) -> list[tuple[int, str, bytes]]:
+        """The certificates that messages of a node need: its last birth before them ends all earlier ones."""
+        first, last = min(own), max(own)
+        found: list[tuple[int, str, bytes]] = []
+        for one in self.by_node.get(name, ()):
+            if one[0] < first and "/NBIRTH/" in one[1]:
+                found = []
+            if one[0] < last and one[0] not in own:
+                found.append(one)
+        return found
 
 
 def _node_of(topic: str) -> str:

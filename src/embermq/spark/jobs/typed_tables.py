@@ -30,6 +30,8 @@ _WHITE_SPACE: Final = " \t\n\r"
 _NUMBER: Final = (
     r"\A[ \t\n\r]*+-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?[ \t\n\r]*+\z"  # RFC 8259, section 6
 )
+SMALL_ROWS: Final = 500_000
+"""The most rows that are appended from the memory of this process."""
 READ_KEYS: Final = ("offset", "timestamp", "topic", "payload")
 
 
@@ -145,5 +147,8 @@ def _append(read: DataFrame, batch: Batch, lake: Lake, table: TypedTable, throug
     """Append what was read to a typed table and its rejects."""
     if read.isEmpty():
         return
+    is_small = batch.is_small
+    if is_small and table.has_many_rows:  # a few bytes may be a row
+        is_small = (read.agg(F.sum(F.size("parsed"))).collect()[0][0] or 0) <= SMALL_ROWS
     for name, rows in zip((table.name, table.rejects().name), split_typed(read, table), strict=True):
-        append_once(rows.where(F.col("offset") > through[name]), lake, name, name, batch.through, batch.is_small)
+        append_once(rows.where(F.col("offset") > through[name]), lake, name, name, batch.through, is_small)

@@ -65,7 +65,7 @@ def read_table(spark: SparkSession, lake: Lake, name: str) -> DataFrame:
 
 def add_columns(spark: SparkSession, lake: Lake, name: str, columns: Iterable[Column]) -> None:
     """Add columns that a table of an earlier version lacks; its rows have null there."""
-    added = ", ".join(f"`{column.name}` {spark_sql(column.type)}" for column in columns)
+    added = ", ".join(f"{quoted(column.name)} {spark_sql(column.type)}" for column in columns)
     spark.sql(f"alter table delta.`{lake.table(name)}` add columns ({added})")
 
 
