@@ -110,7 +110,7 @@ class Disk:
         self.root = root
         self.rng: Final = rng
         self.is_unordered: Final = is_unordered
-        self.failure = ""  # "full", "write", "sync" or "read-only"; empty: it works
+        self.failure = ""  # "full", "write", "sync", "read-only" or "short"; empty: it works
         self.latency_us = 0  # of each write and sync
         self.is_off = False  # the process is gone: what it still does has no effect
         self.cut_in = -1  # the power is cut before so many more writes and syncs; below 0: it is not
@@ -365,6 +365,8 @@ def _simulated_pwrite(descriptor: int, data: Any, position: int) -> int:
         if not room:
             raise OSError(errno.ENOSPC, "No space left on device")
         data = memoryview(data)[:room]
+    elif disk.failure == "short" and size > 1:  # the rest is taken when it is asked for
+        data = memoryview(data)[: disk.rng.randint(1, size)]
     written = _pwrite(descriptor, data, position)
     file.wrote(position, bytes(data[:written]))
     return written

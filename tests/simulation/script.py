@@ -61,6 +61,7 @@ class Setup:
     is_unordered: bool
     latency_us: int
     packet_bytes: int  # how many bytes travel at once, at most
+    has_short_writes: bool  # and more wills; added later, to every fourth seed, so that the others are what they were
 
 
 def setup_of(seed: int) -> Setup:
@@ -81,6 +82,7 @@ def setup_of(seed: int) -> Setup:
         is_unordered=False,
         latency_us=rng.choice((0, 500, 20_000)),
         packet_bytes=rng.choice((7, 200, 5_000)),
+        has_short_writes=seed % 4 == 1,
     )
 
 

@@ -219,6 +219,8 @@ class World:
             self._run(steps)
         except Stuck as stuck:
             self.checker.wrong(str(stuck))
+        except Exception as error:  # of the server, where its shell would have logged it
+            self.checker.wrong(f"the run ended with {error!r}")
         finally:
             self.disk.is_off = True
             THREADS.kill()
@@ -354,6 +356,9 @@ class World:
         if self._is_member(client):  # which copy came would not be told from overlapping filters
             client.subscribe(rng.choice(("$share/g/live/+/1", "kept/#")), rng.choice((1, 2)))
             return
+        if self.setup.has_short_writes and rng.random() < 0.3:
+            client.subscribe("will/#", 2)
+            return
         filters = ["live/#", "kept/#", "live/+/0", f"kept/{rng.choice(self.clients).client_id}/#", "will/#", "kept/+/1"]
         client.subscribe(rng.choice(filters), rng.choice((0, 1, 2, 2)), rng.choice((0, 0, 0, 1, 2)))
 
@@ -429,7 +434,8 @@ class World:
             self.disk.cut_in = rng.randint(0, 12)
 
     def do_disk(self, rng: Random) -> None:
-        self.disk.failure = rng.choice(("full", "write", "sync", "read-only"))
+        failures = ("full", "write", "sync", "read-only")
+        self.disk.failure = rng.choice((*failures, "short", "short") if self.setup.has_short_writes else failures)
         self.checker.wills_are_unclear()
         self.files.is_failing = rng.random() < 0.7
 
@@ -512,6 +518,11 @@ class World:
             self.checker.logged(messages, is_whole)
             if is_whole:
                 self._check_as_of(store, rows)
+            if not self.setup.has_expiry:
+                found = store.retained.piece("#", "", 1_000, 1 << 30, 1_000).found()
+                totals = len(found), sum(len(kept.topic) + len(kept.payload) for kept in found)
+                if store.retained.totals() != totals:
+                    self.checker.wrong(f"{store.retained.totals()} is counted as retained, and {totals} is")
         finally:
             store.close()
 
