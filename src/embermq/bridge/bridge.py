@@ -295,6 +295,7 @@ class Bridge:
         may_have_more = False
         while True:
             self._dispatch(packets, remote)
+            remote.check()
             if self._is_stopping:
                 stop_s = stop_s or time.monotonic() + DRAIN_S
                 if self._is_drained() or time.monotonic() > stop_s:

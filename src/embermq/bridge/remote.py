@@ -86,8 +86,8 @@ class Remote:
             if data.startswith(_OLDER_CONNACK):
                 raise VersionRefused(f'{self._name} does not support MQTT 5: set mqtt = "3.1.1"')
         packets = self._decoder.feed(data)
-        if self._decoder.error is not None and not packets:
-            raise ConfigError(f"{self._name} does not answer as an MQTT server: {self._decoder.error}")
+        if not packets:
+            self.check()
         for packet in packets:
             if self.connack is None:
                 self._accept(packet)
@@ -98,6 +98,11 @@ class Remote:
             elif isinstance(packet, Connack | Auth):
                 raise ConfigError(f"{self._name} sends a {type(packet).__name__} after it has accepted the connection")
         return packets
+
+    def check(self) -> None:
+        """Raise what was wrong behind the packets that `receive` has returned."""
+        if self._decoder.error is not None:
+            raise ConfigError(f"{self._name} does not answer as an MQTT server: {self._decoder.error}")
 
     def _accept(self, packet: Packet) -> None:
         if not isinstance(packet, Connack):
