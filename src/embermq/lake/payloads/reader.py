@@ -37,6 +37,7 @@ _LIBRARIES: Final = {
     "sparkplug": "google.protobuf",
 }
 
+Fields = Sequence[tuple[str, Convert]]
 Decoder = Callable[[bytes], Any]
 """Gives what a payload is: one document, or a list of them where a payload has several rows. Raises Misfit."""
 
@@ -63,42 +64,61 @@ class PayloadReader:
 
     def read_array(self, payloads: pa.Array) -> pa.Array:
         """The values, or the field and the reason, of each payload."""
-        decode = self.decoder()
         fields = [(one.name, converter(one.type)) for one in self.schema]
-        empty: list[Sequence[Any]] = [] if self.has_many_rows else [[None] * len(fields)]
+        parsed, misfits = (self._read_many if self.has_many_rows else self._read_one)(payloads.to_pylist(), fields)
+        named = [None if misfit is None else misfit.field or None for misfit in misfits]
+        reasons = [None if misfit is None else misfit.reason[:REASON_CHARS_MAX] for misfit in misfits]
+        texts = [pa.array(column, STRING) for column in (named, reasons)]
+        return pa.StructArray.from_arrays([parsed, *texts], fields=list(self.result))
+
+    def _read_one(self, payloads: Sequence[bytes], fields: Fields) -> tuple[pa.Array, list[Misfit | None]]:
+        """The row of each payload, and why it has none."""
+        decode = self.decoder()
+        empty = [None] * len(fields)
+        rows: list[Sequence[Any]] = []
+        misfits: list[Misfit | None] = []
+        for payload in payloads:
+            try:
+                document = decode(payload)
+                rows.append(row_of(self._named(document) if self.aliases else document, fields))
+            except Misfit as misfit:
+                rows.append(empty)
+                misfits.append(misfit)
+            else:
+                misfits.append(None)
+        return self._values(rows), misfits
+
+    def _read_many(self, payloads: Sequence[bytes], fields: Fields) -> tuple[pa.Array, list[Misfit | None]]:
+        """The list of the rows of each payload, and why it has none."""
+        decode = self.decoder()
         pieces: list[pa.Array] = []
         rows: list[Sequence[Any]] = []
         ends = [0]
         misfits: list[Misfit | None] = []
-        for payload in payloads.to_pylist():
+        for payload in payloads:
+            found: list[Sequence[Any]] = []
             misfit = None
             try:
                 found = self._rows(decode(payload), fields)
             except Misfit as caught:
-                found, misfit = empty, caught
+                misfit = caught
             rows += found
             ends.append(ends[-1] + len(found))
             misfits.append(misfit)
             if len(rows) >= _PIECE_ROWS:
                 pieces.append(self._values(rows))
                 rows = []
-        parsed = pa.concat_arrays([*pieces, self._values(rows)])
-        if self.has_many_rows:
-            parsed = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), parsed, type=self.result.field("parsed").type)
-        named = [None if misfit is None else misfit.field or None for misfit in misfits]
-        reasons = [None if misfit is None else misfit.reason[:REASON_CHARS_MAX] for misfit in misfits]
-        texts = [pa.array(column, STRING) for column in (named, reasons)]
-        return pa.StructArray.from_arrays([parsed, *texts], fields=list(self.result))
+        values = pa.concat_arrays([*pieces, self._values(rows)])
+        kind = self.result.field("parsed").type
+        return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values, type=kind), misfits
 
     def _values(self, rows: Sequence[Sequence[Any]]) -> pa.Array:
         columns = zip(*rows, strict=True) if rows else ([] for _ in self.schema)
         arrays = [pa.array(list(column), one.type) for column, one in zip(columns, self.schema, strict=True)]
         return pa.StructArray.from_arrays(arrays, fields=list(self.schema))
 
-    def _rows(self, found: Any, fields: Sequence[tuple[str, Convert]]) -> list[Sequence[Any]]:
+    def _rows(self, found: Any, fields: Fields) -> list[Sequence[Any]]:
         """The rows of what a payload is."""
-        if not self.has_many_rows:
-            return [row_of(self._named(found), fields)]
         if not self.explode:
             _check_rows(found)
             return [row_of(document, fields) for document in found]
@@ -106,14 +126,14 @@ class PayloadReader:
         wanted = {*self.schema.names, *(name for names in self.aliases.values() for name in names)}
         for place, document in _exploded(found, self.explode, wanted):
             try:
-                rows.append(row_of(self._named(document), fields))
+                rows.append(row_of(self._named(document) if self.aliases else document, fields))
             except Misfit as misfit:
                 raise misfit.within(place) from None
         return rows
 
     def _named(self, document: Any) -> Any:
         """A document with the fields that the columns have other names for."""
-        if not self.aliases or type(document) is not dict:
+        if type(document) is not dict:
             return document
         lacking = [column for column in self.aliases if document.get(column) is None]
         others = {
