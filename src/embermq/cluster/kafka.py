@@ -12,7 +12,7 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Event
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final, final
 
 import confluent_kafka
@@ -259,6 +259,23 @@ class _Kafka:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self.error(error.args[0]) from None
+        self._wait_until_known()
+
+    def _wait_until_known(self) -> None:
+        """A broker may know a new topic, and the leader of its partition, a little later than the one that made it."""
+        until_s = monotonic() + ANSWER_TIMEOUT_S
+        while True:
+            try:
+                self.ask(self.described())
+                self.ends(_admin.OffsetSpec.latest())
+                return
+            except KafkaException as error:
+                failure = self.error(error.args[0])
+            except SequencerError as error:
+                failure = error
+            if monotonic() >= until_s:
+                raise failure
+            sleep(_POLL_S)
 
 
 def create_topic(options: KafkaOptions) -> None:

@@ -132,7 +132,8 @@ class Servers:
 def servers(directory: Path, options: KafkaOptions) -> Iterator[Servers]:
     """Three servers that run, on a new shared log."""
     cluster = Servers(directory, options)
-    assert cluster.command("init").code == 0
+    done = cluster.command("init")
+    assert done.code == 0, done.errors
     try:
         cluster.start(*NODES)
         yield cluster
