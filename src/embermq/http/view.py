@@ -8,6 +8,7 @@ Rights are asked for each time: they may change while an answer is under way.
 """
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from heapq import heappop, heappush
 from time import time_ns
 from typing import TYPE_CHECKING, Final, final
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.access import Identity
 from embermq.broker.operator import retained_message, retained_pieces
 from embermq.http.refusal import HttpRefusal
-from embermq.http.resources.topics.level_messages import LevelMessages, level_messages, store_order
+from embermq.http.resources.topics.level_messages import LevelMessages, instant_pieces, level_messages, store_order
 from embermq.http.resources.topics.levels import Levels, NarrowedLevels, found_levels
+from embermq.http.store_reads import on_store_thread
 from embermq.http.streaming import Slices, StreamPlaces
 from embermq.protocol.packets import Publish
 from embermq.protocol.topics import covers, intersection
@@ -170,7 +172,8 @@ class View:
         if not self.may_read(topic_name):
             return None
         try:
-            found = retained_message(service.server.store, topic_name, instant_us)
+            store = service.server.store
+            found = await on_store_thread(store, partial(retained_message, store, topic_name, instant_us))
         except HistoryTrimmed:
             if service.past is None or instant_us is None:
                 raise
@@ -319,18 +322,14 @@ class View:
 async def _pieces_of(
     service: "Service", topic_filter: str, instant_us: int | None, after_topic_name: str
 ) -> AsyncIterator[list[Retained]]:
-    pieces = retained_pieces(service.server.store, topic_filter, instant_us, after_topic_name)
-    try:
-        first = next(pieces, [])
-    except HistoryTrimmed:
-        if service.past is None or instant_us is None:
-            raise
-        async for piece in service.past.pieces(topic_filter, instant_us, after_topic_name):
+    if instant_us is not None:
+        async for piece, _ in instant_pieces(service, topic_filter, after_topic_name, max(1, instant_us)):
             yield piece
         return
-    yield first
-    for piece in pieces:
-        yield piece
+    store = service.server.store
+    pieces = retained_pieces(store, topic_filter, None, after_topic_name)
+    while (now := await on_store_thread(store, partial(next, pieces, None))) is not None:
+        yield now
 
 
 async def _merged(streams: list[AsyncIterator[Retained]]) -> AsyncIterator[Retained]:

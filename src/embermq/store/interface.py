@@ -362,7 +362,7 @@ class History:
 
     def as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
         """The retained messages of an earlier instant, as `RetainedMessages.piece` gives those of now. Fewer than
-        `limit` if there are no more. A `StoreError` if the history does not reach back so far.
+        `limit` if there are no more. A `StoreError` if the history does not reach back so far. On any thread.
         """
         raise StoreError("a store in memory keeps no history")
 
@@ -375,7 +375,10 @@ class History:
         return 0
 
     def changes(self, topic_name: str, after_offset: int, limit: int) -> list[RetainedChange]:
-        """The changes of a topic's retained message above an offset, oldest first, as far as the history goes back."""
+        """The changes of a topic's retained message above an offset, oldest first, as far as the history goes back.
+
+        On any thread.
+        """
         return []
 
     def reads(self) -> HistoryReads | None:

@@ -25,6 +25,7 @@ from embermq.store.engines.queue import SessionQueue
 from embermq.store.engines.replay import Progress
 from embermq.store.engines.retention import Archiver
 from embermq.store.engines.shared_log import SharedLog
+from embermq.store.history.log_scan import LogScan
 from embermq.store.history.reader import HistoryReader
 from embermq.store.history.trimmed import TrimmedLog
 from embermq.store.interface import (
@@ -159,7 +160,7 @@ class DiskHistory(History):
         self._reader: Final = reader
 
     def as_of(self, topic_filter: str, after_topic_name: str, limit: int, instant_us: int) -> list[Retained]:
-        return self._state.history.as_of(self._log, topic_filter, after_topic_name, limit, instant_us)
+        return self._state.history.as_of(LogScan(self._log), topic_filter, after_topic_name, limit, instant_us)
 
     def as_of_pieces(self, topic_filter: str, instant_us: int, after_topic_name: str = "") -> Iterator[list[Retained]]:
         return self._state.history.pieces(self._log, topic_filter, instant_us, after_topic_name)
@@ -168,7 +169,7 @@ class DiskHistory(History):
         return self._state.history.begins_us()
 
     def changes(self, topic_name: str, after_offset: int, limit: int) -> list[RetainedChange]:
-        return self._state.history.changes_of(self._log, topic_name, after_offset, limit)
+        return self._state.history.changes_of(LogScan(self._log), topic_name, after_offset, limit)
 
     def reads(self) -> HistoryReader:
         return self._reader

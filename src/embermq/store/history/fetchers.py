@@ -27,15 +27,21 @@ _logger: Final = logging.getLogger("embermq.store")
 
 @final
 class Asked:
-    """A read and what it is to read: of the log or, without a span of it, of the retained set."""
+    """A read and what it is to read: of the log or, without a span of it, of the retained set; else it has a `call`."""
 
     def __init__(
-        self, read: HistoryRead, log_span: LogSpan | None, retained_span: RetainedSpan | None, is_archived: bool = False
+        self,
+        read: HistoryRead,
+        log_span: LogSpan | None,
+        retained_span: RetainedSpan | None,
+        is_archived: bool = False,
+        call: Callable[[], object] | None = None,
     ) -> None:
         self.read: Final = read
         self.log_span: Final = log_span
         self.retained_span: Final = retained_span
         self.is_archived: Final = is_archived  # only the archive has what is asked for
+        self.call: Final = call
         self.fetched: Fetched | None = None  # set when it has come from there
 
 
@@ -103,7 +109,7 @@ class Fetchers:
 def as_store_error(error: Exception) -> StoreError:
     """What is said of a read that failed. A bug of ours is logged; it ends one subscription, not a thread."""
     if isinstance(error, StoreError):
-        return error
+        return error.with_traceback(None)  # whose frames may have an iterator, which would keep the state open
     if isinstance(error, OSError):
         return StoreError(f"the history cannot be read: {error}")
     _logger.error("a read of the history failed", exc_info=error)

@@ -4,6 +4,7 @@ Owns: the pieces, and the interface of the reads. Nothing here runs.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import mypyc_attr
@@ -177,3 +178,7 @@ class HistoryReads(ABC):
     @abstractmethod
     def read_retained(self, read: HistoryRead, span: RetainedSpan, is_archived: bool) -> None:
         """Ask for the next messages of a retained set. `is_archived`: as above."""
+
+    @abstractmethod
+    def run(self, read: HistoryRead, call: Callable[[], object]) -> None:
+        """Have something called that reads a little of the store; the piece that it is answered with has nothing."""

@@ -1,8 +1,8 @@
-"""The reader of what was: one thread that answers the reads of all history subscriptions, one after the other.
+"""The reader of what was: one thread that answers the reads of all history subscriptions and requests, in turn.
 
 Owns: the thread, its way through the log, and the answers to the broker's thread.
 Never: a decision about a subscription. A read is bounded, so each waits at most for a bounded read of every other.
-The thread starts with the first read: a server without history subscriptions has none.
+The thread starts with the first read. It has ended before the state is closed, which nobody may read from then on.
 
 What the log no longer has is fetched from the archive by other threads, and then read by this one. The retained set of
 an instant that only the archive has is read by one more. So a read that waits for the archive keeps no other waiting.
@@ -88,6 +88,9 @@ class HistoryReader(HistoryReads):
         else:
             self._ask(Asked(read, None, span))
 
+    def run(self, read: HistoryRead, call: Callable[[], object]) -> None:
+        self._ask(Asked(read, None, None, call=call))
+
     def close(self) -> None:
         """End the thread. Reads that it has not begun are not answered."""
         if self._worker is not None:
@@ -150,6 +153,9 @@ class HistoryReader(HistoryReads):
     def _piece(self, asked: Asked) -> HistoryPiece:
         if asked.log_span is not None:
             return self._log_piece(asked, asked.log_span)
+        if asked.call is not None:
+            asked.call()
+            return HistoryPiece([], [], 0, "", False, True)
         span = asked.retained_span
         assert span is not None
         try:

@@ -144,7 +144,7 @@ def test_the_values_of_a_level_are_read_together_and_not_on_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[int] = []
-    read = level_messages._read
+    read = level_messages.answered
 
     async def counted(*given: Any) -> HistoryPiece:
         piece = await read(*given)
@@ -154,7 +154,7 @@ def test_the_values_of_a_level_are_read_together_and_not_on_the_event_loop(
     def refuse(*given: Any) -> None:
         raise AssertionError("a single read on the event loop")
 
-    monkeypatch.setattr(level_messages, "_read", counted)
+    monkeypatch.setattr(level_messages, "answered", counted)
     monkeypatch.setattr(view, "retained_message", refuse)
     data = tmp_path / "data"
     names = sorted([f"a/{number}" for number in range(300)] + [f"a/{number}/below" for number in range(0, 300, 7)])

@@ -32,6 +32,7 @@ from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.message_models import RetainedMessage
 from embermq.http.resources.retained import PAGE_BYTES_MAX
 from embermq.http.service import Service
+from embermq.http.store_reads import on_store_thread
 from embermq.http.streaming import Slices
 from embermq.http.view import View
 from embermq.instants import utc_text
@@ -123,7 +124,7 @@ async def list_history(call: Call[HistoryQuery, Nothing]) -> Answer:
         if archived is not None and await _archived(service, archived, query.topic, since_us, known_us, page):
             return page.answer(True)
         if await _local(service, query.topic, page, OFFSET_MAX, known_us):
-            return page.answer(page.is_full and bool(store.history.changes(query.topic, page.after, 1)))
+            return page.answer(page.is_full and bool(await _changes(service, query.topic, page.after, 1)))
 
 
 async def _archived(
@@ -175,7 +176,7 @@ async def _local(service: Service, topic_name: str, page: ChangesPage, before: i
     store = service.server.store
     slices = Slices()
     while not page.is_full:
-        changes = store.history.changes(topic_name, page.after, min(PIECE, page.room))
+        changes = await _changes(service, topic_name, page.after, min(PIECE, page.room))
         if known_us and service.archived is not None and store.history.begins_us() != known_us:
             return False
         for change in changes:
@@ -186,6 +187,11 @@ async def _local(service: Service, topic_name: str, page: ChangesPage, before: i
             return True
         await slices.rest()
     return True
+
+
+async def _changes(service: Service, topic_name: str, after: int, limit: int) -> list[Change]:
+    store = service.server.store
+    return await on_store_thread(store, partial(store.history.changes, topic_name, after, limit))
 
 
 OPERATIONS: Final = (

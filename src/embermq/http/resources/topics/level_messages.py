@@ -2,18 +2,18 @@
 
 Owns: that a level is read in the order of the store, not topic by topic; on the thread that reads the history, or on
 the one of the archive if only that has the instant. A store in memory has no thread, and is quick.
-A request that is cancelled takes back what the thread has not begun.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.operator import retained_pieces
+from embermq.http.store_reads import answered
 from embermq.http.streaming import Slices
-from embermq.store.errors import HistoryTrimmed, StoreError
-from embermq.store.history.pieces import HistoryPiece, HistoryRead, RetainedSpan
-from embermq.store.interface import HistoryReads, Retained
+from embermq.store.errors import HistoryTrimmed
+from embermq.store.history.pieces import RetainedSpan
+from embermq.store.interface import Retained
 
 if TYPE_CHECKING:
     from embermq.http.service import Service
@@ -56,7 +56,7 @@ async def level_messages(
     wanted = set(topic_names)
     if level_filter is not None and len(topic_names) > FEW_TOPICS:
         last = store_order(topic_names[-1])
-        async for piece, position in _pieces(service, level_filter, after, instant_us):
+        async for piece, position in instant_pieces(service, level_filter, after, instant_us):
             for retained in piece:
                 if retained.topic_name in wanted:
                     level.add(retained)
@@ -68,7 +68,7 @@ async def level_messages(
     for name in topic_names:
         if name in level.found:
             continue
-        async for piece, _ in _pieces(service, name, "", instant_us):
+        async for piece, _ in instant_pieces(service, name, "", instant_us):
             for retained in piece:
                 level.add(retained)
         if level.size_bytes >= bytes_max:
@@ -82,10 +82,10 @@ def store_order(topic_name: str) -> str:
     return topic_name.replace("/", "\0")
 
 
-async def _pieces(
+async def instant_pieces(
     service: "Service", topic_filter: str, after: str, instant_us: int
 ) -> AsyncIterator[tuple[list[Retained], str]]:
-    """What a filter matches, in pieces, each with the topic name up to which it goes."""
+    """What a filter matches at an instant, 0 being now, in pieces, each with the topic name up to which it goes."""
     store = service.server.store
     history = store.history.reads()
     if history is None:
@@ -96,7 +96,9 @@ async def _pieces(
         return
     try:
         while True:
-            read = await _read(history, topic_filter, after, instant_us or history.now_us())
+            now_us = instant_us or history.now_us()
+            span = RetainedSpan(topic_filter, now_us, OFFSET_MAX, after, READ_TOPICS, READ_BYTES)
+            read = await answered(partial(history.read_retained, span=span, is_archived=False))
             if read.is_archived:
                 break
             after = read.after_topic_name
@@ -109,34 +111,3 @@ async def _pieces(
     assert service.past is not None
     async for piece in service.past.pieces(topic_filter, instant_us, after):
         yield piece, piece[-1].topic_name if piece else ""
-
-
-async def _read(history: HistoryReads, topic_filter: str, after: str, instant_us: int) -> HistoryPiece:
-    answer: asyncio.Future[HistoryPiece] = asyncio.get_running_loop().create_future()
-    read = _LevelRead(answer)
-    history.read_retained(
-        read, RetainedSpan(topic_filter, instant_us, OFFSET_MAX, after, READ_TOPICS, READ_BYTES), False
-    )
-    try:
-        return await answer
-    except asyncio.CancelledError:
-        read.is_cancelled = True
-        raise
-
-
-@final
-class _LevelRead(HistoryRead):
-    """One read, whose answer comes on the event loop."""
-
-    def __init__(self, answer: asyncio.Future[HistoryPiece]) -> None:
-        super().__init__()
-        self._answer: Final = answer
-
-    def done(self, piece: HistoryPiece | None, error: StoreError | None) -> None:
-        if self._answer.done():  # cancelled
-            return
-        if piece is not None:
-            self._answer.set_result(piece)
-        else:
-            assert error is not None
-            self._answer.set_exception(error)

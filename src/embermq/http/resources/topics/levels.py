@@ -6,6 +6,7 @@ Owns: that counts, names and cursors which such a user gets do not depend on top
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final, final
 
+from embermq.http.store_reads import on_store_thread
 from embermq.http.streaming import Slices
 from embermq.protocol.topics import intersection
 from embermq.store.errors import HistoryTrimmed, NotWanted
@@ -55,7 +56,7 @@ async def found_levels(
         return await service.past.levels(local, below, position, moments, limit, work_max, is_wanted)
     found: list[TreeLevel] = []
     while not walk.is_done() and not walk.is_exhausted() and len(found) <= limit:
-        found += walk.step()
+        found += await on_store_thread(store, walk.step)
         await slices.rest()
         if not is_wanted():
             raise NotWanted

@@ -1,6 +1,7 @@
 """A search in the topic tree: retained messages by filter, or by a word in their topic names."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
@@ -25,6 +26,7 @@ from embermq.http.resources.message_models import RetainedMessage
 from embermq.http.resources.retained import PAGE_BYTES_MAX, as_of_us
 from embermq.http.resources.topics.tree import PAYLOAD_BYTES
 from embermq.http.service import Service
+from embermq.http.store_reads import on_store_thread
 from embermq.http.streaming import Slices
 from embermq.store.interface import Retained
 from embermq.store.topic_tree import Moments
@@ -150,8 +152,8 @@ async def _by_word(call: Call[SearchQuery, Nothing], instant_us: int | None) -> 
         query.word, query.cursor, Moments(max(1, instant_us) if instant_us is not None else 0)
     )
     while not found.is_done():
-        for topic_name in found.step():
-            message = retained_message(store, topic_name, instant_us)
+        for topic_name in await on_store_thread(store, found.step):
+            message = await on_store_thread(store, partial(retained_message, store, topic_name, instant_us))
             if message is not None:
                 yield message, topic_name + "/"  # the first position after this topic
             await slices.rest()
