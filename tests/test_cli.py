@@ -290,11 +290,15 @@ def test_a_hangup_puts_new_users_and_rights_in_force(tmp_path: Path) -> None:
             assert "acl, line 1" in server.logged("not reloaded")
             assert alice.subscribe(("a/b", 0)) == [0]
 
-            write_password(passwords, "alice", b"two")
             acl.write_text("user alice\nread b\n")
             server.process.send_signal(signal.SIGHUP)
             assert server.logged("read again")
             assert alice.subscribe(("a/b", 0), ("b", 0)) == [0x80, 0]
+
+            write_password(passwords, "alice", b"two")
+            server.process.send_signal(signal.SIGHUP)
+            assert server.logged("read again")
+            alice.assert_closed()
         with server.wire() as alice:
             assert alice.connect("c2", user_name="alice", password=b"two") == Connack(0, 0)
         assert server.end(signal.SIGTERM) == 0
