@@ -4,6 +4,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from embermq.engines import CONTROL_SOCKET
+from embermq.http.client import HttpClient
 from support.server_process import ServerProcess, client
 from support.wire import PUBACK, Wire, publish
 
@@ -33,6 +35,17 @@ def test_a_fresh_server_has_not_loaded_what_only_queries_of_the_log_need(tmp_pat
         maps = Path(f"/proc/{server.pid}/maps").read_text(encoding="utf-8")
         assert "rocksdict" in maps
         assert "libarrow" not in maps
+
+
+def test_what_answers_commands_is_loaded_when_one_asks(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with ServerProcess(data, tmp_path / "server.log") as server:
+        maps = Path(f"/proc/{server.pid}/maps")
+        assert "aiohttp" not in maps.read_text(encoding="utf-8")
+        with HttpClient(data / CONTROL_SOCKET) as http:
+            assert http.get("/api/v1/statistics")
+        assert "aiohttp" in maps.read_text(encoding="utf-8")
+    assert not (data / CONTROL_SOCKET).exists()
 
 
 def test_clients_connect_again_after_the_memory_was_full(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from embermq.broker.access import READ, Access, AllowAll, Grant
 from embermq.broker.limits import Limits
 from embermq.engines import CONTROL_SOCKET, OpenStore, embedded_store, open_node, open_store
 from embermq.errors import ConfigError
+from embermq.http.control_socket import ControlSocket
 from embermq.http.options import BrokerCalls, HttpOptions, ReloadReport
 from embermq.listener_changes import changes_of
 from embermq.listening import Rules, files_of, listener_of
@@ -122,7 +123,9 @@ class Broker:
         self._server: Server | None = None
         self._described: list[Listener] | None = None  # by settings; else the fields describe them
         self._tls: dict[TlsFiles, ServerTls] = {}
+        self._control: ControlSocket | None = None
         self._http: HttpServer | None = None
+        self._http_loading: asyncio.Task[None] | None = None
         self._bridges: Bridges | None = None
         self._access_files: AccessFiles | None = None
         self._settings: dict[str, Any] = {}
@@ -285,11 +288,33 @@ class Broker:
         )
 
     async def _listen_http(self, server: Server) -> None:
-        """The HTTP interface: on the socket in the data directory and, where asked for, on a port."""
+        """The HTTP interface: on the socket in the data directory and, where asked for, on a port.
+
+        For the socket alone it is loaded when somebody asks there.
+        """
         if self.data is None and self.http.port is None and not self.http.alerts:
             return
-        from embermq.http.server import HttpServer  # aiohttp is slow to load, and a broker in memory needs none
+        server.before_stop.append(self._close_http)
+        if self.data is not None:
+            try:
+                self._control = ControlSocket(Path(self.data) / CONTROL_SOCKET)
+            except OSError as error:  # some file systems have no sockets; clients do not need this one
+                logger.warning("commands cannot reach this server: %s", error)
+        if self.http.works_unasked():
+            await self._serve_http(server)
+        elif self._control is not None:
+            self._http_loading = asyncio.create_task(self._serve_http_when_asked(server, self._control))
 
+    async def _serve_http_when_asked(self, server: Server, control: ControlSocket) -> None:
+        try:
+            await control.asked()
+            await asyncio.to_thread(_load_http_server)  # it takes some tenths of a second
+            await self._serve_http(server)
+        except Exception as error:
+            control.close()
+            server.bug(error)
+
+    async def _serve_http(self, server: Server) -> None:
         log_directory = Path(self.data) / "log" if self.data is not None else None
         calls = BrokerCalls(
             reload=self.reload_with_listeners,
@@ -298,20 +323,26 @@ class Broker:
             access_files=self._access_files,
             read_access=self._read_access,
         )
-        http = HttpServer(server, self.http, log_directory, self._settings, calls)
-        self._http = http
-        server.before_stop.append(http.close)
-        if self.data is not None:
-            path = Path(self.data) / CONTROL_SOCKET
-            try:
-                await http.listen_unix(path)
-            except OSError as error:  # some file systems have no sockets; clients do not need this one
-                logger.warning("commands cannot reach this server: %s", error)
+        self._http = http = _load_http_server()(server, self.http, log_directory, self._settings, calls)
+        if self._control is not None:
+            await http.listen_unix(self._control)
         if self.http.port is not None:
             files = self._tls_files()
             tls = self._tls[files] if self.http.tls and files is not None else None
             listening = http.listen_tcp(tls)
             self.http_port = await _bound(listening, shown(self.http.host, self.http.port))
+
+    async def _close_http(self) -> None:
+        loading, self._http_loading = self._http_loading, None
+        if loading is not None:
+            loading.cancel()
+            await asyncio.wait((loading,))
+        http, self._http = self._http, None
+        if http is not None:
+            await http.close()
+        control, self._control = self._control, None
+        if control is not None:
+            control.close()
 
     def _stopped_by_store(self, error: StoreError) -> None:
         if not self.stopped.done():
@@ -532,6 +563,12 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
+
+
+def _load_http_server() -> "type[HttpServer]":
+    from embermq.http.server import HttpServer
+
+    return HttpServer
 
 
 async def _bound(listening: Awaitable[T], address: str) -> T:

@@ -14,6 +14,7 @@ from embermq.http.alerts.rules import AlertRule
 from embermq.http.application import REQUESTS_MAX, Application
 from embermq.http.catalog import OPERATIONS
 from embermq.http.connection import KEEP_ALIVE_S
+from embermq.http.control_socket import ControlSocket
 from embermq.http.fields import NDJSON
 from embermq.http.listener import BODIES_BYTES_MAX, CONNECTIONS_MAX, HttpListener
 from embermq.http.login import Login, UnixLogin
@@ -112,7 +113,7 @@ def run(
         listener = HttpListener(
             service, application, connections_max, head_timeout_s=head_timeout_s, bodies_bytes_max=bodies_bytes_max
         )
-        await listener.listen_unix(path)
+        await listener.listen_unix(ControlSocket(path))
         server.before_stop.append(listener.close)
         with unix_address(path) as address:
             connector = aiohttp.UnixConnector(address, limit=0)

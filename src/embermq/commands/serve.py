@@ -144,7 +144,7 @@ def _leave_hanging_requests() -> None:
 async def _serve(chosen: ChosenSettings, beside: AbstractAsyncContextManager[str]) -> None:
     from embermq.commands.service_manager import ServiceManager
     from embermq.embed import Broker
-    from embermq.transport.capacity import fix_allocator
+    from embermq.transport.capacity import fix_allocator, give_back
 
     # Every new file is for this user alone; RocksDB, for example, creates its files by the umask.
     os.umask(0o077)
@@ -176,6 +176,7 @@ async def _serve(chosen: ChosenSettings, beside: AbstractAsyncContextManager[str
         print(*lines, sep="\n", flush=True)
         _raise_file_limit(settings.limits.connections_max)
         _collect_rarely()
+        give_back()  # what only the start has needed
         async with ServiceManager():
             ended = await _until_stopped(broker, stop)
     if ended is not None:

@@ -7,22 +7,21 @@ has waited longest before the others. So clients that only hold connections keep
 
 import asyncio
 import logging
-import socket
 import ssl
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import Final, final
 
 from aiohttp import web
 
 from embermq.http.application import Application
 from embermq.http.connection import KEEP_ALIVE_S, HttpConnection, TlsHandshake
+from embermq.http.control_socket import ControlSocket
 from embermq.http.counts import HttpCounts
 from embermq.http.refusal import HttpRefusal
 from embermq.http.service import Service
 from embermq.transport.rate_limited_log import http_log
-from embermq.transport.sockets.addresses import shown_peer, unix_address
+from embermq.transport.sockets.addresses import shown_peer
 
 CONNECTIONS_MAX: Final = 256
 """How many connections one listener takes. For one more, the one that has waited longest for its client is closed."""
@@ -76,20 +75,11 @@ class HttpListener:
         self.counts: Final[HttpCounts] = service.counts
         self.head_timeout_s: Final = head_timeout_s
 
-    async def listen_unix(self, path: Path) -> None:
-        """Listen at a path. This server has the directory's lock, so a socket left there is old and is replaced."""
-        path.unlink(missing_ok=True)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            with unix_address(path) as address:
-                listener.bind(address)
-            path.chmod(0o600)
-            await self._runner.setup()
-            loop = asyncio.get_running_loop()
-            self._listener = await loop.create_unix_server(self._new_connection, sock=listener)
-        except BaseException:
-            listener.close()
-            raise
+    async def listen_unix(self, control: ControlSocket) -> None:
+        """Take the connections of a control socket."""
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_unix_server(self._new_connection, sock=control.socket)
 
     async def listen_tcp(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Listen on TCP, or TLS; returns the port, which the system chose if 0 was asked for."""

@@ -32,6 +32,10 @@ class HttpOptions:
     alerts: tuple[AlertRule, ...] = ()
     topic_metrics: tuple[TopicMetric, ...] = ()
 
+    def works_unasked(self) -> bool:
+        """Whether the interface has something to do before somebody asks it on the unix socket."""
+        return self.port is not None or bool(self.alerts) or bool(self.topic_metrics)
+
 
 @dataclass(frozen=True, slots=True)
 class ReloadReport:

@@ -14,6 +14,7 @@ from embermq.access.tokens import TokenHolder, read_tokens
 from embermq.http.alerts.watch import AlertWatch
 from embermq.http.application import Application
 from embermq.http.catalog import OPERATIONS
+from embermq.http.control_socket import ControlSocket
 from embermq.http.listener import HttpListener
 from embermq.http.login import UnixLogin
 from embermq.http.operation import OPERATOR, VIEWER
@@ -37,7 +38,7 @@ CHECKS_MAX: Final = 16
 class HttpServer:
     """All listeners of one server."""
 
-    __slots__ = ("_authenticator", "_listeners", "_login", "_options", "_paths", "_sampling", "_watching", "service")
+    __slots__ = ("_authenticator", "_listeners", "_login", "_options", "_sampling", "_watching", "service")
 
     def __init__(
         self,
@@ -58,19 +59,17 @@ class HttpServer:
         )
         self._options: Final = options
         self._listeners: Final[list[HttpListener]] = []
-        self._paths: Final[list[Path]] = []
         self._authenticator: Authenticator | None = None
         self._login: TcpLogin | None = None
         loop = asyncio.get_running_loop()
         self._sampling: Final = loop.create_task(Sampler(self.service).run())
         self._watching: Final = loop.create_task(AlertWatch(self.service).run()) if options.alerts else None
 
-    async def listen_unix(self, path: Path) -> None:
-        """Take the requests of operators at a path."""
+    async def listen_unix(self, control: ControlSocket) -> None:
+        """Take the requests of operators on this machine."""
         listener = HttpListener(self.service, Application(self.service, UnixLogin(), OPERATIONS))
-        await listener.listen_unix(path)
+        await listener.listen_unix(control)
         self._listeners.append(listener)
-        self._paths.append(path)
 
     async def listen_tcp(self, tls: ssl.SSLContext | None) -> int:
         """Listen where the options say; returns the port."""
@@ -126,5 +125,3 @@ class HttpServer:
         if self._authenticator is not None:
             self._authenticator.close()
         self.service.close()
-        for path in self._paths:
-            path.unlink(missing_ok=True)
