@@ -4,6 +4,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from embermq.embed import Broker
 from embermq.engines import CONTROL_SOCKET
 from embermq.http.client import HttpClient
 from support.server_process import ServerProcess, client
@@ -45,7 +46,6 @@ def test_what_answers_commands_is_loaded_when_one_asks(tmp_path: Path) -> None:
         with HttpClient(data / CONTROL_SOCKET) as http:
             assert http.get("/api/v1/statistics")
         assert "aiohttp" in maps.read_text(encoding="utf-8")
-    assert not (data / CONTROL_SOCKET).exists()
 
 
 def test_clients_connect_again_after_the_memory_was_full(tmp_path: Path) -> None:
@@ -81,3 +81,10 @@ def test_clients_connect_again_after_the_memory_was_full(tmp_path: Path) -> None
             in_use = f"{used_bytes(server) // MIB} MiB are in use, and nobody can connect"
             assert time.monotonic() < deadline_s, in_use
             time.sleep(0.05)
+
+
+def test_the_control_socket_ends_with_the_server_also_if_nobody_has_asked(tmp_path: Path) -> None:
+    path = tmp_path / "data" / CONTROL_SOCKET
+    with Broker.in_thread(data=tmp_path / "data"):
+        assert path.is_socket()
+    assert not path.exists()

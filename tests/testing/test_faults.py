@@ -1,13 +1,15 @@
 """Faults on demand, as a client sees them."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 
+import aiomqtt
 import pytest
 
 from embermq.protocol.reasons import ReasonCode
-from embermq.testing.broker import TestedBroker
-from embermq.testing.faults import FaultyNetwork
+from embermq.testing.broker import AsyncTestedBroker, TestedBroker
+from embermq.testing.faults import AsyncFaultyNetwork, FaultyNetwork
 from support.wire import Wire
 from support.wire_v5 import WireV5
 
@@ -144,3 +146,30 @@ def test_a_silent_network_can_be_left(mqtt_broker: TestedBroker) -> None:
         network.silence()
         wire.send("c000")
     mqtt_broker.publish("a", "x")
+
+
+def test_faults_in_an_event_loop(async_mqtt_broker: AsyncTestedBroker) -> None:
+    async def main() -> None:
+        async with async_mqtt_broker.faults() as network:
+            await network.refuse(ReasonCode.NOT_AUTHORIZED)
+            with pytest.raises(aiomqtt.MqttError, match="Not authorized"):
+                async with aiomqtt.Client(network.host, network.port):
+                    pass
+            await network.heal()
+            async with aiomqtt.Client(network.host, network.port) as client:
+                await client.subscribe("a")
+                await network.duplicate()
+                await async_mqtt_broker.publish("a", "x")
+                assert [(await anext(client.messages)).payload for _ in range(2)] == [b"x", b"x"]
+                await network.drop()
+                with pytest.raises(aiomqtt.MqttError):
+                    await anext(client.messages)
+
+    asyncio.run(main())
+
+
+def test_the_network_in_an_event_loop_has_all_faults() -> None:
+    def names(of: type) -> set[str]:
+        return {name for name in vars(of) if not name.startswith("_")}
+
+    assert names(FaultyNetwork) <= names(AsyncFaultyNetwork)

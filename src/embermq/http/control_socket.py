@@ -38,10 +38,10 @@ class ControlSocket:
     async def asked(self) -> None:
         """Wait for a connection, which is not accepted here."""
         loop = asyncio.get_running_loop()
-        asked = loop.create_future()
-        loop.add_reader(self.socket, lambda: asked.done() or asked.set_result(None))
+        asked = asyncio.Event()
+        loop.add_reader(self.socket, asked.set)
         try:
-            await asked
+            await asked.wait()
         finally:
             loop.remove_reader(self.socket)
 

@@ -22,7 +22,7 @@ from embermq.embed import Broker, BrokerThread
 from embermq.errors import ConfigError
 from embermq.protocol.packets import Publish
 from embermq.protocol.topics import matches
-from embermq.testing.faults import FaultyNetwork
+from embermq.testing.faults import AsyncFaultyNetwork, FaultyNetwork
 
 MESSAGES_MAX: Final = 100_000
 """How many messages a broker remembers for `messages` and `wait_for`: the newest ones."""
@@ -283,6 +283,9 @@ class AsyncTestedBroker:
 
     async def disconnect(self, client_id: str) -> None:
         await asyncio.to_thread(self.broker.disconnect, client_id)
+
+    def faults(self) -> AsyncFaultyNetwork:
+        return AsyncFaultyNetwork(self.broker.faults())
 
     async def restart(self) -> None:
         await asyncio.to_thread(self.broker.restart)

@@ -293,3 +293,49 @@ def with_reason(packet: bytes, level: int, reason: int) -> bytes:
         length = variable_byte_integer(3 + count)
         return packet[:1] + length + packet_id + b"\x00" + bytes((reason,)) * count
     return packet
+
+
+@final
+class AsyncFaultyNetwork:
+    """`FaultyNetwork` for code in an event loop, as an asynchronous context manager: the same names, awaited."""
+
+    def __init__(self, network: FaultyNetwork) -> None:
+        self.network: Final = network
+
+    @property
+    def host(self) -> str:
+        return self.network.host
+
+    @property
+    def port(self) -> int:
+        return self.network.port
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.network.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.network.__exit__, kind, error, trace)
+
+    async def refuse(self, reason: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
+        await asyncio.to_thread(self.network.refuse, reason)
+
+    async def drop(self) -> None:
+        await asyncio.to_thread(self.network.drop)
+
+    async def delay(self, seconds: float) -> None:
+        await asyncio.to_thread(self.network.delay, seconds)
+
+    async def duplicate(self) -> None:
+        await asyncio.to_thread(self.network.duplicate)
+
+    async def silence(self) -> None:
+        await asyncio.to_thread(self.network.silence)
+
+    async def answer(self, reason: int) -> None:
+        await asyncio.to_thread(self.network.answer, reason)
+
+    async def heal(self) -> None:
+        await asyncio.to_thread(self.network.heal)
