@@ -28,6 +28,7 @@ from embermq.broker.access import READ, Access, AllowAll, Grant
 from embermq.broker.limits import Limits
 from embermq.engines import CONTROL_SOCKET, OpenStore, embedded_store, open_node, open_store
 from embermq.errors import ConfigError
+from embermq.hooks import Hook, Hooks, load_hooks
 from embermq.http.control_socket import ControlSocket
 from embermq.http.options import BrokerCalls, HttpOptions, ReloadReport
 from embermq.listener_changes import changes_of
@@ -97,6 +98,7 @@ class Broker:
     group_bytes_max: int = GROUP_BYTES_MAX
     http: HttpOptions = field(default_factory=HttpOptions)
     bridges: Sequence[BridgePlan] = ()
+    hooks: Sequence[Hook] = ()
     http_port: int | None = field(default=None, init=False)
 
     stopped: "asyncio.Future[StoreError]" = field(init=False)
@@ -124,6 +126,7 @@ class Broker:
         self._described: list[Listener] | None = None  # by settings; else the fields describe them
         self._tls: dict[TlsFiles, ServerTls] = {}
         self._control: ControlSocket | None = None
+        self._hooks: Hooks | None = None
         self._http: HttpServer | None = None
         self._http_loading: asyncio.Task[None] | None = None
         self._bridges: Bridges | None = None
@@ -164,6 +167,7 @@ class Broker:
                 topic_metrics=tuple(each.metric() for each in settings.server.topic_metrics),
             ),
             bridges=settings.bridges.plans(),
+            hooks=load_hooks(settings.server.hooks) if settings.server.hooks else (),
         )
         broker._open_store = partial(open_store, settings.store)
         if settings.cluster.bootstrap_servers:
@@ -211,6 +215,8 @@ class Broker:
                 response_information=self._response_information,
             )
             await self._server.start()
+            if self.hooks:
+                self._hooks = Hooks(self.hooks, self._server.core)
             await self._listen(self._server)
             self._apply_bridges(self.bridges, call)
         except BaseException:
@@ -356,6 +362,9 @@ class Broker:
             await server.stop()  # it closes the store as well, after its last commit
         elif store is not None:
             store.close()
+        hooks, self._hooks = self._hooks, None
+        if hooks is not None:  # after the last client has gone
+            await asyncio.to_thread(hooks.close)
 
     @property
     def url(self) -> str:

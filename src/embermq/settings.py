@@ -679,6 +679,7 @@ class ServerSettings(Section):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     alerts: Annotated[tuple[AlertSettings, ...], AfterValidator(_alerts)] = ()
     topic_metrics: Annotated[tuple[TopicMetricSettings, ...], AfterValidator(_topic_metrics)] = ()
+    hooks: tuple[str, ...] = ()
 
 
 class Settings(BaseSettings):

@@ -8,8 +8,11 @@ A connection is opening from CONNECT until CONNACK is sent, which for a persiste
 or when its client starts a clean one.
 """
 
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import Final, final
+
+from mypy_extensions import mypyc_attr
 
 from embermq.broker.access import BRIDGE_CLIENT_PREFIX, Grant, Identity
 from embermq.broker.context import Context
@@ -38,6 +41,19 @@ from embermq.store.records import (
 
 EXPIRED_A_TICK: Final = 500
 """How many clients and sessions one tick ends: thousands may have the same deadline."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ClientWatch(ABC):
+    """Is told of each client that comes and goes. It returns at once and does not raise."""
+
+    @abstractmethod
+    def came(self, session: Session) -> None:
+        """CONNACK was sent."""
+
+    @abstractmethod
+    def went(self, session: Session, reason: str) -> None:
+        """A connection that `came` was told of has ended."""
 
 
 @final
@@ -85,6 +101,7 @@ class Connections:
         self._wake: Final = context.wake
         self._token: Final = token
         self._response_information: Final = response_information
+        self._watch: ClientWatch | None = None
         self._assigned = 0
         # Client identifiers whose session has ended, not durably yet, with its id. No CONNACK denies it before.
         self._ending: Final[dict[str, int]] = {}
@@ -94,6 +111,10 @@ class Connections:
         self._expiries: Final = Deadlines(Session.expiry_due_ms)
 
     # -- begin -----------------------------------------------------------------------------------------------------
+
+    def watch(self, watch: ClientWatch) -> None:
+        """Tell of clients from now on."""
+        self._watch = watch
 
     def restore(self) -> None:
         """At start: the persistent sessions as the store remembers them, none of them connected."""
@@ -264,6 +285,8 @@ class Connections:
         self._delivery.dirty[session] = None
         self._wake()
         link.opened()
+        if self._watch is not None:
+            self._watch.came(session)
 
     # -- end -------------------------------------------------------------------------------------------------------
 
@@ -292,6 +315,8 @@ class Connections:
 
     def lost(self, session: Session, reason: str) -> None:
         """A session's connection has ended: its will is published, and the session ends or waits for its client."""
+        if self._watch is not None and session.link is not None:
+            self._watch.went(session, reason)
         self._delivery.flow.lost(session)
         session.disconnect(self._clock.now_ms, reason)
         self._subscriptions.connection_changed(session)

@@ -14,7 +14,7 @@ from typing import Final, final
 from embermq.broker.access import OPERATOR, Access, Grant, Identity
 from embermq.broker.admission import Admission, Refusal, ignore_refusal
 from embermq.broker.applied import AppliedRecords
-from embermq.broker.connections import Connections
+from embermq.broker.connections import ClientWatch, Connections
 from embermq.broker.context import Context
 from embermq.broker.counters import SysTopics, sys_values
 from embermq.broker.delivery import RUN_MESSAGES_MAX, MessageDelivery
@@ -293,6 +293,10 @@ class Core:
     def add_counts(self, counts: Callable[[], dict[str, int]]) -> None:
         """Publish more numbers below `$SYS/broker/`, by name."""
         self.counters.others.append(counts)
+
+    def watch_clients(self, watch: ClientWatch) -> None:
+        """At start: tell of clients that come and go."""
+        self.connections.watch(watch)
 
     def bound_queues(self, bytes_max: int) -> None:
         """At start: how much all clients together may be owed in memory."""
