@@ -38,7 +38,8 @@ def sql(
     data: Data = None,
     config: Config = None,
     lake_place: Annotated[
-        str | None, lake_option("The directory of the lake's tables, or their URL, if there is one.", DEFAULT_LAKE)
+        str | None,
+        lake_option("The directory of the lake's tables, or their URL.", f"{DEFAULT_LAKE}, if it is a directory"),
     ] = None,
 ) -> None:
     """Query the history of a server, running or stopped, in the SQL of DuckDB.

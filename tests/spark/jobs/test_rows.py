@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from embermq.instants import EPOCH
+from embermq.lake.payloads.reader import payload_reader
 from embermq.lake.schema import LOG_ARROW
 from embermq.lake.typed_tables import TypedTable
 from embermq.spark.jobs.clients import client_events
@@ -94,6 +95,6 @@ def test_events_of_clients_have_their_payloads_as_columns(spark: SparkSession) -
 def test_payloads_that_do_not_fit_are_rejects_with_a_reason(spark: SparkSession) -> None:
     table = TypedTable(name="air", topic_filter="air/+", format="number", levels=("", "place"))
     log = records(spark, ("air/x", b" 7 ", {}), ("air/y", b"warm", {}), ("air/y", b"\xff", {}), ("air/y", b"", {}))
-    fitting, rejects = split_typed(read_typed(log, table), table)
+    fitting, rejects = split_typed(read_typed(log, table, payload_reader(table)), table)
     assert chosen(fitting, "offset", "place", "value") == [(1, "x", 7.0)]
     assert chosen(rejects, "offset", "field", "reason") == [(2, "value", "not a number"), (3, None, "not UTF-8")]

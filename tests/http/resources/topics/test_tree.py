@@ -12,6 +12,7 @@ from embermq.http import view
 from embermq.http.client import HttpClient
 from embermq.http.resources.topics import level_messages
 from embermq.http.resources.topics.tree import TreePage
+from embermq.http.store_reads import answered
 from embermq.store.history.pieces import HistoryPiece
 from embermq.store.topic_tree import Moments, TreeLevel, TreeWalk
 from support.ember_command import wire
@@ -144,7 +145,7 @@ def test_the_values_of_a_level_are_read_together_and_not_on_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[int] = []
-    read = level_messages.answered
+    read = answered
 
     async def counted(*given: Any) -> HistoryPiece:
         piece = await read(*given)
