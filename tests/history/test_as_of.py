@@ -20,7 +20,7 @@ from embermq.store.log.checkpoint import checkpoint_offsets
 from embermq.store.log.segments import first_offsets
 from support.archives import BUCKET, uploader, wait_until, writer_of
 from support.core import ScriptedLink
-from support.history import START_MS, HistoryBench
+from support.history import HistoryBench
 from support.trimmed_log import SETTINGS
 
 STEP_S = 20
@@ -152,22 +152,6 @@ def bench(tmp_path: Path) -> Iterator[AsOfBench]:
     yield bench
     bench.past.go_on.set()
     bench.journal.close()
-
-
-def test_every_instant_is_known_wherever_it_is_kept(bench: AsOfBench) -> None:
-    assert 40 < len(bench.archived) < len(bench.truth) - 20
-    client = bench.join("reader")
-    for instant_us in [*bench.archived[::9], *list(bench.truth)[-15::7]]:
-        assert bench.as_of(client, instant_us) == bench.truth[instant_us]
-        later_us = instant_us + STEP_S * 500_000  # between two instants nothing has changed
-        assert bench.as_of(client, later_us) == bench.truth[instant_us]
-    one_us = bench.archived[20]
-    assert bench.as_of(client, one_us, "t/3") == {
-        topic: payload for topic, payload in bench.truth[one_us].items() if topic == "t/3"
-    }
-    assert bench.as_of(client, START_MS * 1_000) == {}, "before the first record"
-    session = client.session
-    assert session is not None and session.history_subscriptions == 0, "all of them have ended"
 
 
 def test_the_archive_may_be_in_an_object_store(s3_query: str, tmp_path: Path) -> None:

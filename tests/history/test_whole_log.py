@@ -9,7 +9,6 @@ import pytest
 
 from embermq import open_log
 from embermq.archive.errors import ArchiveError
-from embermq.sql.session import open_session
 from embermq.store.log.errors import NotALog
 from support.archives import engine_with, publish, publish_slowly
 from support.trimmed_log import SETTINGS, STEP_US, first_offset
@@ -25,32 +24,12 @@ def trimmed(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_open_log_reaches_back_into_the_archive(trimmed: Path, tmp_path: Path) -> None:
-    log = open_log(trimmed, str(tmp_path / "archive"))
-    assert log.bounds() == (1, 1_601)
-    table = pa.Table.from_batches(log.batches())
-    assert table["offset"].to_pylist() == list(range(1, 1_601))
-    some = pa.Table.from_batches(log.batches("much/2", columns=["offset", "topic"]))
-    assert some["offset"].to_pylist() == list(range(3, 1_601, 4))
-    since = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=1_000_000 + 100 * STEP_US)
-    until = since + timedelta(microseconds=10 * STEP_US)
-    few = pa.Table.from_batches(log.batches(since=since, until=until))
-    assert few["offset"].to_pylist() == list(range(397, 437))
-    assert open_log(trimmed).bounds()[0] == first_offset(trimmed)
-
-
 def test_only_segments_of_the_asked_time_are_fetched(trimmed: Path, tmp_path: Path) -> None:
     log = open_log(trimmed, str(tmp_path / "archive"))
     since = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=1_000_000 + 100 * STEP_US)
     until = since + timedelta(microseconds=STEP_US)
     assert len(pa.Table.from_batches(log.batches(since=since, until=until))) == 4
     assert len(list((trimmed / "archive-cache" / "segments").iterdir())) == 1
-
-
-def test_sql_counts_what_was_trimmed(trimmed: Path, tmp_path: Path) -> None:
-    with open_session(trimmed / "log", lambda as_of_us: iter(()), None, str(tmp_path / "archive")) as session:
-        _, rows = session.rows('select topic, count(*), min("offset") from messages group by topic order by topic')
-        assert list(rows) == [[f"much/{number}", 400, number + 1] for number in range(4)]
 
 
 def test_the_archive_of_another_log_is_refused(trimmed: Path, tmp_path: Path) -> None:

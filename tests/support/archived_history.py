@@ -1,10 +1,11 @@
 """A history of retained messages in a log that was trimmed and archived, and in one that was not, served over HTTP."""
 
 import asyncio
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from embermq.store.engines.disk import DiskStore
 from embermq.store.interface import Store
@@ -19,35 +20,57 @@ TOPICS = [f"t/{number}" for number in range(6)] + ["u", "u/a/b"]
 ROUNDS = 200
 
 
+class Written(NamedTuple):
+    """What was published; without a payload, the retained message was removed."""
+
+    offset: int
+    timestamp_us: int
+    topic: str
+    payload: bytes | None
+    retain: bool
+
+
 def make(place: Path) -> None:
-    """A data directory whose log was trimmed, its archive, and `kept`, a directory with all of the same."""
+    """A data directory whose log was trimmed, its archive, and `kept`, a directory with all of the same.
+
+    `written` is what both have.
+    """
     for data, settings in (("data", SETTINGS), ("kept", KEPT)):
         engine = engine_with(place / data, str(place / ("archive" if data == "data" else "unused")), settings)
-        _fill(engine)
+        (place / "written").write_bytes(pickle.dumps(_fill(engine)))
         engine.store.close()
     assert first_offset(place / "data") > 300, "the log was not trimmed"
     assert first_offset(place / "kept") == 1
 
 
-def _fill(engine: Engine) -> None:
+def _fill(engine: Engine) -> list[Written]:
     """Publish, replace, clear and remove; one topic is published once, and messages that are not retained."""
     random = Random(2)
+    written: list[Written] = []
+
+    def publish(topic: str, payload: bytes, retain: bool = True, properties: bytes = b"") -> None:
+        offset = engine.publish(topic, payload, retain=retain, properties=properties)
+        written.append(Written(offset, engine.now_us, topic, payload, retain))
+
     engine.now_us = START_US
     engine.turn(STEP_US)
-    engine.publish("once", b"for ever")
+    publish("once", b"for ever")
     engine.commit()
     for number in range(ROUNDS):
         engine.turn(STEP_US)
         for _ in range(4):
             payload = b"" if random.random() < 0.2 else b"%d" % number + bytes(random.choice([1, 400]))
             properties = expiring(random.randrange(3 << 30, 1 << 32)) if payload and random.random() < 0.3 else b""
-            engine.publish(random.choice(TOPICS), payload, retain=random.random() < 0.8, properties=properties)
+            publish(random.choice(TOPICS), payload, random.random() < 0.8, properties)
         if number % 15 == 0:
-            engine.store.append(RetainedRemoved(random.choice(TOPICS), "expired"))
+            topic = random.choice(TOPICS)
+            offset = engine.store.append(RetainedRemoved(topic, "expired"))
+            written.append(Written(offset, engine.now_us, topic, None, True))
         engine.commit()
         if number % 10 == 0:  # what is slow to archive or to trim would still be there at the end
             wait_until(lambda: engine.store.counts()["archive/pending-bytes"] == 0)
             wait_until(lambda: _has_trimmed(engine.store))
+    return written
 
 
 def _has_trimmed(store: Store) -> bool:
