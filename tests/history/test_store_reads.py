@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from embermq.history import rebuilt
 from embermq.instants import utc_text
+from embermq.store.errors import NotWanted
 from embermq.store.history.pieces import HistoryRead
 from embermq.store.history.reader import HistoryReader
 from embermq.store.interface import RetainedChange
@@ -96,3 +98,34 @@ def test_what_a_client_gives_up_is_not_begun(place_of_all: Path, monkeypatch: py
         served(place_of_all / "kept", test)
     finally:
         go_on.set()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["retained?", "retained/message?topic=once&", "tree?below=t&", "tree/search?word=t&", "tree/search?filter=%23&"],
+)
+def test_the_past_is_not_made_for_a_client_that_is_gone(
+    place_of_all: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    begun, stopped, never = asyncio.Event(), asyncio.Event(), threading.Event()
+
+    async def test(place: Place) -> None:
+        loop = asyncio.get_running_loop()
+
+        def held(is_wanted: Callable[[], bool]) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            for _ in range(3_000):
+                if not is_wanted():
+                    loop.call_soon_threadsafe(stopped.set)
+                    raise NotWanted
+                never.wait(0.01)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(rebuilt, "rest", held)
+            asked = asyncio.create_task(place.get(f"/api/v1/{path}as_of={OLD}"))
+            await begun.wait()
+            asked.cancel()
+            await stopped.wait()
+        assert (await place.get(f"/api/v1/{path}as_of={OLD}")).status == 200
+
+    served(place_of_all / "data", test, str(place_of_all / "archive"))

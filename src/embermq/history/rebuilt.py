@@ -117,18 +117,20 @@ class ArchivedPast(TrimmedRetained):
             interval.records, topic_filter, instant_us, OFFSET_MAX, after_topic_name, limit, bytes_max
         )
 
-    def pieces(self, topic_filter: str, instant_us: int, after_topic_name: str = "") -> Iterator[list[Retained]]:
+    def pieces(
+        self, topic_filter: str, instant_us: int, after_topic_name: str = "", is_wanted: Callable[[], bool] = always
+    ) -> Iterator[list[Retained]]:
         """The retained messages of an instant that a filter matches, in the store's order; a piece may be empty."""
         while True:
-            piece = self.piece(topic_filter, instant_us, after_topic_name, PIECE_TOPICS, PIECE_BYTES)
+            piece = self.piece(topic_filter, instant_us, after_topic_name, PIECE_TOPICS, PIECE_BYTES, is_wanted)
             yield piece.found()
             if piece.done:
                 return
             after_topic_name = piece.after_topic_name
 
-    def message(self, topic_name: str, instant_us: int) -> Retained | None:
+    def message(self, topic_name: str, instant_us: int, is_wanted: Callable[[], bool] = always) -> Retained | None:
         """The retained message of one topic at an instant."""
-        interval = self._at(instant_us, always)
+        interval = self._at(instant_us, is_wanted)
         found = interval.state.history.as_of(interval.records, topic_name, "", 1, instant_us)
         return found[0] if found else None
 

@@ -41,7 +41,7 @@ SAMPLES_MAX: Final = 360
 QUERIES_MAX: Final = 2
 """How many queries in SQL run at a time."""
 THREADS: Final = 2
-"""For reading files."""
+"""For reading files, and writing those of users and rights: the end of the process waits for them."""
 
 T = TypeVar("T")
 

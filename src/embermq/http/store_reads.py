@@ -1,7 +1,8 @@
 """Reads of the store for requests, on the thread of the store that reads its history.
 
 Owns: that no request reads the state or the log on the event loop, and that one which is given up takes back what the
-thread has not begun. A store in memory has no thread, and is quick.
+thread has not begun. A store in memory has no thread, and is quick. The threads of `Service` are for files: they may go
+on when the state is closed, which would keep it open.
 """
 
 import asyncio

@@ -1,10 +1,15 @@
-"""The retained set as of instants that only the archive has, for requests."""
+"""The retained set as of instants that only the archive has, for requests.
+
+A request that is given up stops its work. The thread is not one of `ArchiveThreads`: the end of the process waits until
+what was made for instants is removed.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from embermq.store.interface import HistoryReads, Retained
@@ -32,14 +37,22 @@ class Past:
     async def pieces(self, topic_filter: str, instant_us: int, after_topic_name: str) -> AsyncIterator[list[Retained]]:
         """As `ArchivedPast.pieces`."""
         opened = await self._on_thread(self._opened)
-        pieces = opened.pieces(topic_filter, instant_us, after_topic_name)
-        while (piece := await self._on_thread(partial(next, pieces, None))) is not None:
-            yield piece
+        given_up = Event()
+        pieces = opened.pieces(topic_filter, instant_us, after_topic_name, lambda: not given_up.is_set())
+        try:
+            while (piece := await self._on_thread(partial(next, pieces, None))) is not None:
+                yield piece
+        finally:
+            given_up.set()
 
     async def message(self, topic_name: str, instant_us: int) -> Retained | None:
         """As `ArchivedPast.message`."""
         opened = await self._on_thread(self._opened)
-        return await self._on_thread(partial(opened.message, topic_name, instant_us))
+        given_up = Event()
+        try:
+            return await self._on_thread(partial(opened.message, topic_name, instant_us, lambda: not given_up.is_set()))
+        finally:
+            given_up.set()
 
     async def levels(
         self,
