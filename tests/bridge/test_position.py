@@ -1,5 +1,6 @@
 """The position of a bridge on disk: the newest whole one counts, whatever was torn."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,29 @@ def test_a_file_that_is_damaged_all_over_is_as_none(tmp_path: Path) -> None:
     (tmp_path / "bridges" / "b.json").write_bytes(b"{")
     assert reopened(tmp_path) is None
     assert PositionFile(tmp_path, "b").used_rules() == UsedRules()
+
+
+def test_the_rules_in_use_are_durable_before_the_old_ones_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[int, bytes]] = []
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").resolve()
+        synced.append((path.stat().st_ino, b"" if path.is_dir() else path.read_bytes()))
+        sync(descriptor)
+
+    file = PositionFile(tmp_path, "b")
+    file.load()
+    file.use_rules(UsedRules("old"))
+    monkeypatch.setattr(os, "fsync", noted)
+    file.use_rules(UsedRules("new", ["a"], True))
+    file.close()
+    path = tmp_path / "bridges" / "b.json"
+    assert synced == [(path.stat().st_ino, path.read_bytes()), (path.parent.stat().st_ino, b"")]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert PositionFile(tmp_path, "b").used_rules() == UsedRules("new", ["a"], True)
 
 
 def test_bridges_that_are_gone_are_forgotten_and_hold_no_log(tmp_path: Path) -> None:

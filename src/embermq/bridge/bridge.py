@@ -116,6 +116,7 @@ class Bridge:
         if digest != used.digest:
             outgoing.change_rules()
         outgoing.save_if_due(0.0, at_once=True)
+        self._used = used
         self._use(UsedRules(digest, used.subscribed, used.has_connected))
         self._outgoing = outgoing
         self._thread.start()
@@ -455,8 +456,9 @@ class Bridge:
         self._use(UsedRules(self._used.digest, topic_filters, True))
 
     def _use(self, used: UsedRules) -> None:
-        self._used = used
-        self._file.use_rules(used)
+        if used != self._used:
+            self._file.use_rules(used)
+            self._used = used
 
     # -- small things --------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from zlib import crc32
 
 from embermq.errors import ConfigError
 from embermq.store.log.readers import BRIDGE, reader_path, register_reader
+from embermq.store.log.segments import replace_file
 
 DIRECTORY: Final = "bridges"
 SLOT_BYTES: Final = 512
@@ -106,9 +107,8 @@ class PositionFile:
             return UsedRules()
 
     def use_rules(self, used: UsedRules) -> None:
-        unfinished = self._rules.with_suffix(".json.new")
-        unfinished.write_text(json.dumps(asdict(used)))
-        unfinished.replace(self._rules)
+        """Durably: without this file the bridge would begin at the end of the log."""
+        replace_file(self._rules, json.dumps(asdict(used)))
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -8,7 +8,6 @@ synced before it is written.
 """
 
 import json
-import os
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -18,7 +17,7 @@ from embermq.cluster.rules import Rules, loaded
 from embermq.cluster.sequencer import Sequencer, SequencerError, SharedLogLost
 from embermq.store.engines.shared_log import PLACE
 from embermq.store.log.identity import LogIdentity, read_identity, write_identity
-from embermq.store.log.segments import sync_directory
+from embermq.store.log.segments import replace_file
 
 FIRST_BLOCK_S: Final = 20
 """How long the first block of the shared log is waited for."""
@@ -39,14 +38,7 @@ def read_place(directory: Path) -> tuple[str, Rules] | None:
 
 def write_place(directory: Path, identity: str, rules: Rules) -> None:
     """Write the file, durably. OSError as it comes."""
-    unfinished = directory / f"{PLACE}.new"
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(json.dumps({"identity": identity, "rules": rules.saved()}) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(directory / PLACE)
-    sync_directory(directory)
+    replace_file(directory / PLACE, json.dumps({"identity": identity, "rules": rules.saved()}) + "\n")
 
 
 def enter(directory: Path, sequencer: Sequencer) -> Rules:

@@ -5,16 +5,14 @@ Never: what follows from it. Logs of earlier versions get one when a server open
 """
 
 import json
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
 from embermq.store.log.errors import LogCorrupt, LogLost
-from embermq.store.log.segments import sync_directory
+from embermq.store.log.segments import replace_file
 
 FILE: Final = "identity.json"
 
@@ -99,20 +97,7 @@ def past_lost(lost: Sequence[LostRange], end: int) -> int:
 
 def write_identity(directory: Path, identity: LogIdentity) -> None:
     """Write the identity of the log in a directory, durably."""
-    path = directory / FILE
-    unfinished = path.with_name(f"{FILE}.new")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(identity), indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        raise
-    sync_directory(directory)
+    replace_file(directory / FILE, json.dumps(asdict(identity), indent=1) + "\n")
 
 
 def log_identity(directory: Path) -> LogIdentity:

@@ -10,6 +10,7 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from typing import Final, final
@@ -91,6 +92,23 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a small file in one step, durably, for its owner alone. OSError as it comes; then the old file stays."""
+    unfinished = path.with_name(f"{path.name}.new")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
 
 
 def encode_segment_header(first_offset: int) -> bytes:
