@@ -254,6 +254,31 @@ def test_records_that_were_trimmed_are_counted_and_their_identifiers_not_used_ag
     assert payloads(other.published) == [b"%d" % number for number in [*range(20), *range(first - 1, 300)]]
 
 
+def test_records_that_are_trimmed_while_they_are_sent_again_cost_no_other_message(
+    recorder: Callable[..., Recorder],
+) -> None:
+    log = recorder(segment_bytes=2_000)
+    for number in range(40):
+        log.publish("t", b"%d" % number, qos=2)
+        for _ in range(9):
+            log.publish("not sent", b"")
+    log.flush()
+    other = OtherBroker()
+    sender = Sender(log.data, other, (Rule("t", "", "", 2),))
+    sender.connect()
+    sender.step(1.0, 0.0, most=20)  # received, not acknowledged
+    sender.connect()
+    sender.step(most=3)  # the next two are in the segment that is open
+    log.log.trim(log.log.next_offset * 3 // 4)
+    with pytest.raises(ConfigError, match="trimmed"):
+        sender.run()
+    sender.connect()
+    sender.run()
+    first = -(-(log.log.segments()[0].first_offset - 1) // 10)
+    assert first > 20
+    assert payloads(other.published) == [b"%d" % number for number in [*range(20), *range(first, 40)]]
+
+
 def test_the_retained_messages_come_first_and_again_when_the_session_is_lost(
     recorder: Callable[..., Recorder],
 ) -> None:

@@ -195,6 +195,8 @@ class Outgoing:
         lost = self.cursor.lost
         found = self.cursor.next()
         self.is_at_end = self.cursor.has_ended
+        if self.cursor.lost > lost and self._sent and self._sequence < self._maybe_sent:
+            raise ConfigError("records were trimmed while they were sent again")  # (5) once there is nothing in flight
         if self.cursor.lost > lost and not self._sent:
             self._move(self.cursor.offset, self._sequence, False)
             if self._sequence < self._maybe_sent:
