@@ -9,6 +9,7 @@ its session, ours is begun again too.
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, final
 
 from embermq.bridge.facts import BridgeCounters
@@ -177,7 +178,7 @@ class Inlet:
         server.begin_turn()
         client_id = self._plan.local_client_id
         connect = Connect(client_id, is_clean, session_expiry_s=SESSION_NEVER_EXPIRES, protocol_level=5)
-        server.core.connect(link, connect, OPERATOR, "bridge", str(self._plan.address))
+        self._do(partial(server.core.connect, link, connect, OPERATOR, "bridge", str(self._plan.address)))
         self._receive(link, [])
 
     def _lose(self, link: BridgeLink, reason: str) -> None:
@@ -186,8 +187,10 @@ class Inlet:
             self._server.core.lost(link, reason, now_ms)
 
     def _receive(self, link: BridgeLink, packets: list[Packet]) -> None:
-        if link is not self._link or self.problem:
-            return
+        if link is self._link and not self.problem:
+            self._do(partial(self._hand_over, link, packets))
+
+    def _hand_over(self, link: BridgeLink, packets: list[Packet]) -> None:
         server = self._server
         now_ms = server.begin_turn()
         if not link.is_open or link.is_held or link.waiting > WAITING_MAX or server.overfull():
@@ -202,6 +205,14 @@ class Inlet:
         else:
             self.is_busy = False
             self._wake()
+
+    def _do(self, step: Callable[[], None]) -> None:
+        """A bug of ours ends this connection: else the bridge would wait for good."""
+        try:
+            step()
+        except Exception as error:
+            self._server.bug(error)
+            self._set_problem("internal error of this server")
 
     def _with_expiry(self, packet: Packet) -> Packet:
         """A message that expires does so by this server's clock."""
