@@ -139,6 +139,12 @@ class Connections:
             self._expiries.watch(session)
         self.wills.restore(self._limits.will_grace_s * 1000)
 
+    def add_session(self, opened: SessionOpened) -> None:
+        """A session that began at another core; its client has a connection there."""
+        outbound = self._new_outbound(self._store.sessions.queue(opened.session_id), self._limits.inflight_max)
+        identity = Identity(opened.user_name, opened.client_id)
+        self.sessions[opened.client_id] = Session(opened.client_id, opened.session_id, identity, outbound)
+
     def connect(self, link: ClientLink, connect: Connect, identity: Identity, protocol: str, address: str) -> None:
         """An authenticated client asks for its session (3.1.4)."""
         if not self._store.is_active():

@@ -13,6 +13,7 @@ from typing import Final, final
 
 from embermq.broker.access import OPERATOR, Access, Grant, Identity
 from embermq.broker.admission import Admission, Refusal, ignore_refusal
+from embermq.broker.applied import AppliedRecords
 from embermq.broker.connections import ClientWatch, Connections
 from embermq.broker.context import Context
 from embermq.broker.counters import SysTopics, sys_values
@@ -45,7 +46,7 @@ from embermq.protocol.packets import (
 )
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Store, StoreError
-from embermq.store.records import RetainedRemoved
+from embermq.store.records import Record, RetainedRemoved
 
 LAZY_GROUP_BYTES: Final = 256 * 1024
 LAZY_GROUP_AGE_MS: Final = 500
@@ -119,6 +120,7 @@ class Core:
         self.connections: Final = Connections(
             context, effects, delivery, self.subscriptions, token, response_information
         )
+        self._applied: Final = AppliedRecords(store, self.connections, self.subscriptions, self._shares)
 
     # -- a client ----------------------------------------------------------------------------------------------------
 
@@ -348,6 +350,10 @@ class Core:
     def may_rest(self) -> bool:
         """Whether packets that come now may wait a little: a group gathers, which most of them will be a part of."""
         return self.effects.may_rest()
+
+    def apply(self, record: Record) -> None:
+        """A record that another core has written: this core and its store follow it (`broker.applied`)."""
+        self._applied.apply(record)
 
     # -- the operator ------------------------------------------------------------------------------------------------
 

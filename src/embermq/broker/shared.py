@@ -220,6 +220,11 @@ class ShareGroup(RouteGroup):
         self._fetched = self._taken = self._acknowledged = queue.acknowledged()
         self._charged.change_stored(self._stored())
 
+    def queue_ended(self) -> None:
+        """The stored queue has ended before the group."""
+        self._charged.change_stored(-self._stored())
+        self._queue = None
+
     def end(self) -> None:
         """The last member is gone."""
         self.has_ended = True
@@ -478,6 +483,18 @@ class Shares:
         """At start, before the subscriptions of sessions are added."""
         for saved in self.store.sessions.shared_queues():
             self._saved[saved.share_filter] = (saved.queue_id, saved.queue)
+
+    def add_queue(self, queue_id: int, share_filter: str) -> None:
+        """A queue that another core began: the group of its filter has it from its first member on."""
+        queue = self.store.sessions.queue(queue_id)
+        if queue is not None:
+            self._saved[share_filter] = (queue_id, queue)
+
+    def queue_ended(self, share_filter: str) -> None:
+        """A queue that another core ended; its last member leaves with the next record."""
+        group = self._groups.get(share_filter)
+        if group is not None:
+            group.queue_ended()
 
     def restored(self) -> None:
         """The subscriptions of all sessions have been added: a queue without a member is of no use."""
