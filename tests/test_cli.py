@@ -145,6 +145,17 @@ def test_the_check_reads_the_files_that_the_settings_name(tmp_path: Path, refusa
     assert "acl, line 2: expected 'read'" in refusal("config", "check", path)
 
 
+def test_the_check_refuses_narrowing_to_no_rights(tmp_path: Path, refusal: Callable[..., str]) -> None:
+    path = tmp_path / "ember.toml"
+    path.write_text("[access]\nwildcards = 'narrow'\n")
+    assert 'access.wildcards = "narrow" does nothing: set access.acl_file' in refusal("config", "check", path)
+    (tmp_path / "acl").write_text("all\nread #\n")
+    path.write_text(
+        f"[access]\nwildcards = 'narrow'\n[[listeners]]\nkind = 'tcp'\nport = 0\nacl_file = '{tmp_path}/acl'\n"
+    )
+    assert ember("config", "check", path).returncode == 0
+
+
 def test_serve_says_which_settings_file_it_has_found(tmp_path: Path) -> None:
     settings = tmp_path / "ember.toml"
     settings.write_text("[store]\nmemory = true\n")

@@ -227,8 +227,14 @@ def _check_access(settings: Settings) -> None:
     if access.plugin:
         given = [key for key in BESIDE_NO_PLUGIN if getattr(access, key)]
         given += [f"[[listeners]] {each.shown_name()}" for each in settings.listeners.each if each.has_own_users()]
+        given += ['wildcards = "narrow"'] if access.wildcards == "narrow" else []
         if given:
             raise ConfigError(f"access.plugin decides about all clients: expected it without {', '.join(given)}")
+    has_rights = access.acl_file is not None or any(each.acl_file is not None for each in settings.listeners.each)
+    if access.wildcards == "narrow" and not has_rights:
+        raise ConfigError(
+            'access.wildcards = "narrow" does nothing: set access.acl_file, what subscriptions are narrowed to'
+        )
     if access.jwt_rights_claim and access.acl_file is None:
         raise ConfigError(
             "access.jwt_rights_claim needs access.acl_file, which may have no rule: without it every client may do"

@@ -87,6 +87,7 @@ def test_a_plug_in_decides_about_clients(installed: Path) -> None:
         ('plugin = "none"', "ember_doors:no_class is no subclass of"),
         ('plugin = "missing"', "missing cannot be imported: AttributeError"),
         ('plugin = "doors"\npassword_file = "p"', "expected it without password_file"),
+        ('plugin = "doors"\nwildcards = "narrow"', 'expected it without wildcards = "narrow"'),
     ],
 )
 def test_one_that_cannot_be_used_is_one_sentence(installed: Path, access: str, expected: str) -> None:
