@@ -4,9 +4,10 @@
 # make check  format, types and the tests of what has changed since main, in less than a minute; for every edit
 # make setup  install everything into .venv, and compile the hot modules where a C compiler is; EMBERMQ_PURE=1: do not
 # make wheel  build a source distribution, and from it a wheel for this platform, into dist
-# make test-all  everything: make test, what it leaves out, and the oldest Spark
+# make test-all  everything: make test, what it leaves out, and the oldest dependencies and Spark
 # make test-wheel  install the wheel into a fresh environment and try it there
 # make test-spark  all tests of the pipeline; make test leaves out those that are marked as long
+# make test-oldest-dependencies  the server and the fixtures with the oldest versions that pyproject.toml allows
 # make test-oldest-spark  the tests of the pipeline with the oldest Spark that is supported, in an environment of their own
 # make test-page  all tests of the page in a browser; make screenshots takes pictures: those of the docs, and every view
 # make docs   build the site of docs/ into build/site
@@ -41,7 +42,7 @@ HOT      := setup.py $(shell find src/embermq/protocol src/embermq/broker src/em
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run beside cluster check docs test test-others test-all test-pipeline test-cluster test-spark test-wheel test-oldest-spark test-page screenshots setup compile wheel bench crash simulate fuzz lint conformance clean
+.PHONY: run beside cluster check docs test test-others test-all test-pipeline test-cluster test-spark test-wheel test-oldest-dependencies test-oldest-spark test-page screenshots setup compile wheel bench crash simulate fuzz lint conformance clean
 
 setup: $(STAMP) compile
 
@@ -129,9 +130,10 @@ test-pipeline:
 test-cluster: setup
 	$(BIN)/python -m pytest -m kafka tests/cluster/kafka
 
-# What `make test` leaves out: S3, HDFS, clusters, Spark Connect, full disks, and the oldest Spark.
+# What `make test` leaves out: S3, HDFS, clusters, Spark Connect, full disks, the oldest dependencies, and the oldest Spark.
 test-all: test $(CONNECT)/.installed
 	$(BIN)/python -m pytest -m long tests
+	$(MAKE) test-oldest-dependencies
 	$(MAKE) test-oldest-spark
 
 test-page: setup
@@ -151,6 +153,9 @@ test-spark: setup $(CONNECT)/.installed
 
 test-wheel: $(STAMP)
 	$(BIN)/python -m pytest tests/test_wheel.py
+
+test-oldest-dependencies: setup
+	UV=$(BIN)/uv PYTHON=$(PYTHON) tools/oldest-dependencies
 
 test-oldest-spark:
 	PYTHON=$(PYTHON) tools/oldest-spark
