@@ -169,9 +169,10 @@ def test_what_is_not_moved_is_counted(tmp_path: Path) -> None:
     ]
 
 
-def test_sessions_of_unknown_users_are_not_moved_where_there_are_users(tmp_path: Path) -> None:
+@pytest.mark.parametrize("users", ['password_file = "passwords"', 'call_out_url = "http://127.0.0.1:1/"'])
+def test_sessions_of_unknown_users_are_not_moved_where_there_are_users(tmp_path: Path, users: str) -> None:
     (tmp_path / "passwords").write_text("")
-    (tmp_path / "ember.toml").write_text(f'[access]\npassword_file = "{tmp_path}/passwords"\n')
+    (tmp_path / "ember.toml").write_text(f"[access]\n{users}\n")
     file = database(tmp_path, config(), client_5(b"c1"), form=5)
     done = ember("migrate", file, "--data", tmp_path / "data", "--config", tmp_path / "ember.toml")
     assert done.code == 1

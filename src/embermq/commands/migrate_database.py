@@ -152,7 +152,7 @@ def user_of(settings: "Settings", client: "StoredClient") -> str | None:
         if listener.has_own_users():
             prefix = f"{listener.shown_name()}:"
     else:
-        has_users, prefix = access.password_file is not None or access.certificate_as_user, ""
+        has_users, prefix = access.has_users() or access.certificate_as_user, ""
     if not has_users:
         return prefix  # a name is only a claim there
     return None if client.user_name is None else prefix + client.user_name
