@@ -59,10 +59,6 @@ class ArchivedSegment:
         return self.log.sha256
 
     @property
-    def has_topic_index(self) -> bool:
-        return self.topics is not None
-
-    @property
     def name(self) -> str:
         """The name of its objects, without a suffix."""
         return object_name(SEGMENTS, self.first_offset, self.generation)

@@ -29,13 +29,10 @@ class NodeStopped(SequencerError):
 @final
 @dataclass(slots=True)
 class Sighting:
-    """What a node has last said of itself, and when this one has read it."""
+    """What a node has last said of itself."""
 
-    instance: int
     name: str
     next_offset: int
-    seen_ms: int
-    moment_us: int
 
 
 @final
@@ -77,7 +74,7 @@ class Member:
             self._active_seen_ms = now_ms
         if counts and block.kind is Kind.PRESENT:
             name = block.body.decode("utf-8", "replace")
-            self.sightings[block.node] = Sighting(block.instance, name, block.number, now_ms, block.moment_us)
+            self.sightings[block.node] = Sighting(name, block.number)
         return block if counts else None
 
     def _follow(self, block: SharedBlock, counts: bool, is_ours: bool, now_ms: int) -> None:
