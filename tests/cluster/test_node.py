@@ -15,7 +15,6 @@ from typing import Final
 import pytest
 
 from embermq.cluster.blocks import Kind, decode
-from embermq.cluster.memory import MemoryLog, MemorySequencer
 from embermq.cluster.node import Node
 from embermq.cluster.operate import begin, expel, status
 from embermq.cluster.place import enter, read_place
@@ -32,6 +31,7 @@ from embermq.store.log.blocks import Block
 from embermq.store.log.writer import Log
 from embermq.store.records import RetainedCopy
 from support.ember_command import ember, sentence
+from support.memory_sequencer import MemoryLog, MemorySequencer
 
 NODE_TIMEOUT_MS: Final = 300
 DEADLINE_S: Final = 60

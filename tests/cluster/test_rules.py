@@ -19,12 +19,12 @@ import pytest
 
 from embermq.cluster.blocks import Kind, SharedBlock, UnreadableBlock, decode
 from embermq.cluster.member import Member, NodeStopped
-from embermq.cluster.memory import MemoryLog, MemorySequencer
 from embermq.cluster.rules import _RULES, NodeFacts, Rules
 from embermq.cluster.sequencer import SequencerError
 from embermq.store.log.blocks import block_of, read_header
 from embermq.store.rows import Group
 from embermq.store.rows import Kind as RecordKind
+from support.memory_sequencer import MemoryLog, MemorySequencer
 
 TIMEOUT_MS: Final = 600
 SCRIPTS: Final = 2_000

@@ -5,8 +5,8 @@ Never: what is in a block. `cluster.blocks` encodes them, `cluster.rules` says w
 
 An engine keeps the order of the blocks, and copies of them. It may store a block twice, store it although `append` has
 reported a failure, or lose the report: the rules allow for all three. It never changes the order of what has been read.
-Engines: `cluster.memory` (one process, for tests), `cluster.kafka` (`KafkaSequencer(options)`; `create_topic(options)`
-makes the topic that `ember cluster init` finds missing).
+The engine is `cluster.kafka` (`KafkaSequencer(options)`; `create_topic(options)` makes the topic that `ember cluster
+init` finds missing); tests have one in memory.
 """
 
 from abc import ABC, abstractmethod
