@@ -3,22 +3,22 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from embermq.history import rebuilt
+from embermq.http.resources.topics import changes
+from embermq.http.store_reads import on_store_thread
 from embermq.instants import utc_text
 from embermq.store.errors import NotWanted
-from embermq.store.history.pieces import HistoryRead
-from embermq.store.history.reader import HistoryReader
-from embermq.store.interface import RetainedChange
-from embermq.store.log.lookup import Records
-from embermq.store.state.history import History
-from embermq.store.state.rocks import Rocks
+from embermq.store.interface import Store
+from embermq.store.state.state import StateSettings
 from support.archived_history import ROUNDS, START_US, served
-from support.http_place import Place
+from support.http_place import Answered, Place
+from support.state_samples import WrappedDatabase
 from support.trimmed_log import STEP_US
 
 NEW = utc_text(START_US + (ROUNDS - 3) * STEP_US)
@@ -39,61 +39,72 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+class NotedDatabase(WrappedDatabase):
+    """Remembers which threads have read it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readers: set[str] = set()
+
+    def __getattr__(self, name: str) -> object:
+        if name in ("get", "items", "iter", "keys"):
+            self.readers.add(threading.current_thread().name)
+        return super().__getattr__(name)
+
+
 @pytest.mark.parametrize("as_of", [None, NEW, OLD], ids=["now", "in the log", "in the archive"])
-def test_the_event_loop_reads_no_state(place_of_all: Path, monkeypatch: pytest.MonkeyPatch, as_of: str | None) -> None:
-    readers: set[str] = set()
-
-    def noted(read: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any) -> Any:
-            readers.add(threading.current_thread().name)
-            return read(*given)
-
-        return call
+def test_the_event_loop_reads_no_state(place_of_all: Path, as_of: str | None) -> None:
+    database = NotedDatabase()
 
     async def test(place: Place) -> None:
-        for name in ("get", "get_many", "item_lists", "items_from", "keys_from", "iterator"):
-            monkeypatch.setattr(Rocks, name, noted(getattr(Rocks, name)))
+        database.readers.clear()  # the start reads it
         for name, query in QUESTIONS:
             given = query | ({"as_of": as_of} if as_of and name.startswith(("retained", "tree")) else {})
             if as_of is None or ("as_of" in given and name != "retained/history"):
                 answer = await place.get(f"/api/v1/{name}", **given)
                 assert answer.status == 200, (name, answer.json)
-        assert readers and threading.current_thread().name not in readers, readers
-        monkeypatch.undo()
+        assert database.readers and threading.current_thread().name not in database.readers, database.readers
 
-    served(place_of_all / "data", test, str(place_of_all / "archive"))
+    state = StateSettings(open_database=database.open)
+    served(place_of_all / "data", test, str(place_of_all / "archive"), state)
 
 
 def test_what_a_client_gives_up_is_not_begun(place_of_all: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on = threading.Event()
-    reads: list[HistoryRead] = []
+    go_on, given_up = threading.Event(), asyncio.Event()
     asked: list[str] = []
-    run, changes_of = HistoryReader.run, History.changes_of
+    begun: list[str] = []
 
-    def counted(self: HistoryReader, read: HistoryRead, call: Callable[[], object]) -> None:
-        reads.append(read)
-        run(self, read, call)
-
-    def held(self: History, log: Records, topic_name: str, after_offset: int, limit: int) -> list[RetainedChange]:
+    async def noted(store: Store, call: Callable[[], Any]) -> Any:
+        assert isinstance(call, partial)
+        topic_name = call.args[0]
         asked.append(topic_name)
-        assert go_on.wait(30)
-        return changes_of(self, log, topic_name, after_offset, limit)
+
+        def held() -> Any:
+            begun.append(topic_name)
+            assert go_on.wait(30)
+            return call()
+
+        try:
+            return await on_store_thread(store, held)
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
 
     async def test(place: Place) -> None:
-        first, second, third = (
-            asyncio.create_task(place.get("/api/v1/retained/history", topic=topic)) for topic in ("t/1", "t/2", "t/3")
-        )
-        while len(reads) < 3:
-            await asyncio.sleep(0.01)
+        async def ask(topic: str) -> asyncio.Task[Answered]:
+            task = asyncio.create_task(place.get("/api/v1/retained/history", topic=topic))
+            while topic not in asked:
+                await asyncio.sleep(0.01)
+            return task
+
+        first, second, third = [await ask(topic) for topic in ("t/1", "t/2", "t/3")]
         second.cancel()
-        while not any(read.is_cancelled for read in reads):
-            await asyncio.sleep(0.01)
+        await given_up.wait()
         go_on.set()
         assert (await first).status == (await third).status == 200
-        assert {"t/1", "t/3"} == set(asked)
+        assert {"t/1", "t/3"} == set(begun)
 
-    monkeypatch.setattr(HistoryReader, "run", counted)
-    monkeypatch.setattr(History, "changes_of", held)
+    monkeypatch.setattr(changes, "on_store_thread", noted)
     try:
         served(place_of_all / "kept", test)
     finally:

@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 from embermq.store.engines.disk import DiskStore
 from embermq.store.interface import Store
 from embermq.store.records import RetainedRemoved
+from embermq.store.state.state import StateSettings
 from support.archives import KEPT, engine_with, wait_until
 from support.http_place import Place, run
 from support.store_contract import Engine, expiring
@@ -79,7 +81,7 @@ def _has_trimmed(store: Store) -> bool:
     return store._committer._trimming is None
 
 
-def served(data: Path, test: Any, archive: str = "", **options: Any) -> None:
+def served(data: Path, test: Any, archive: str = "", state: StateSettings | None = None, **options: Any) -> None:
     """Run a test against a server on a data directory."""
     loops: list[asyncio.AbstractEventLoop] = []
 
@@ -90,5 +92,5 @@ def served(data: Path, test: Any, archive: str = "", **options: Any) -> None:
         loops.append(asyncio.get_running_loop())
         await test(place)
 
-    store = DiskStore(data, call_soon, KEPT)
+    store = DiskStore(data, call_soon, KEPT if state is None else replace(KEPT, state=state))
     run(data.parent, in_loop, store, log_directory=data / "log", settings={"store": {"archive": archive}}, **options)
