@@ -348,3 +348,9 @@ def test_other_files_are_not_taken_for_mosquittos(place: Path) -> None:
     conf = place / "other"
     conf.write_text("[access\n")
     assert "is not TOML" in sentence(ember("serve", "--config", conf))
+
+
+def test_a_password_file_in_place_of_the_settings_is_refused_and_not_shown(place: Path) -> None:
+    done = ember("migrate", place / "passwd", "-o", place / "out" / "ember.toml")
+    assert sentence(done) == f"{place}/passwd, line 1 is no line of a mosquitto.conf: expected an option and its value"
+    assert not (place / "out").exists()

@@ -5,6 +5,7 @@ Never: what becomes of an option (`settings`). Each is taken once; `untaken` has
 none is dropped silently.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -81,6 +82,7 @@ BRIDGE_KEYS: Final = frozenset(
     }
 )
 """What belongs to the `connection` above it, beside all that begins with `bridge_`."""
+_KEY: Final = re.compile(r"[A-Za-z0-9_.-]+")
 REPEATED: Final = frozenset({"log_dest", "log_type", "topic", "websockets_origin"})
 """Options of which there may be several; of the others, a second one is an error."""
 SERVER_KEYS: Final = frozenset({"allow_anonymous", "include_dir", "per_listener_settings", "persistence", "port"})
@@ -211,6 +213,10 @@ class Conf:
             words = line.split(maxsplit=1)
             if not words or words[0].startswith("#"):
                 continue
+            if not _KEY.fullmatch(words[0]):  # a password file has hashes, which are not to be shown
+                raise ConfigError(
+                    f"{file}, line {number} is no line of a mosquitto.conf: expected an option and its value"
+                )
             option = Option(words[0], words[1].strip() if len(words) > 1 else "", file, number)
             if option.key == "include_dir":
                 if not is_included:  # Mosquitto ignores it there
