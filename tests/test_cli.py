@@ -143,6 +143,11 @@ def test_the_check_reads_the_files_that_the_settings_name(tmp_path: Path, refusa
     assert "access.acl_file: cannot read" in refusal("config", "check", path)
     (tmp_path / "acl").write_text("all\nreed #")
     assert "acl, line 2: expected 'read'" in refusal("config", "check", path)
+    bridge = "[[bridges]]\nname = 'a'\nurl = 'mqtts://other'\nout = [{ filter = '#' }]\n"
+    path.write_text(f"{bridge}user = 'ann'\npassword_file = '{tmp_path}/none'\n")
+    assert f"bridge a: cannot read password_file {tmp_path}/none" in refusal("config", "check", path)
+    path.write_text(f"{bridge}ca = '{tmp_path}/none.crt'\n")
+    assert f"bridge a: ca {tmp_path}/none.crt: there is no such file" in refusal("config", "check", path)
 
 
 def test_the_check_refuses_narrowing_to_no_rights(tmp_path: Path, refusal: Callable[..., str]) -> None:

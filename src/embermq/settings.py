@@ -613,7 +613,14 @@ class OneBridge(Section):
     def plan(self) -> BridgePlan:
         """The bridge as it is run; ValueError if its URL is wrong."""
         names = ("ca", "certificate", "key")
-        address, user, has_password = address_of_url(self.url, self.ca, self.certificate, self.key, names)
+        try:
+            address, user, has_password = address_of_url(self.url, self.ca, self.certificate, self.key, names)
+        except ValueError as error:  # without the URL, which may have a password
+            raise ValueError(f"url of bridge {self.name}: {error}") from None
+        if not address.tls and (self.ca is not None or self.certificate is not None):
+            raise ValueError(
+                f"ca, certificate and key of bridge {self.name} need TLS: expected mqtts:// or wss:// in url"
+            )
         if has_password or user is not None:
             raise ValueError(f"the URL of bridge {self.name} has a user: set user and password_file in its place")
         both = tuple(each.rule() for each in self.both)

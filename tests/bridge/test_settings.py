@@ -41,7 +41,12 @@ def test_the_sample_shows_every_setting_and_is_read(tmp_path: Path) -> None:
         (ONE, "bridges.0: expected rules in out, in or both (bridge a)"),
         (ONE + OUT + ONE + OUT, "two bridges are called a"),
         (ONE.replace("'a'", "'a/b'") + OUT, "bridges.0.name: must match pattern"),
-        (ONE.replace("mqtt:", "http:") + OUT, "bridges.0: expected mqtt://host:1883"),
+        (ONE.replace("mqtt:", "http:") + OUT, "bridges.0: url of bridge a: expected mqtt://host:1883"),
+        (ONE.replace("mqtt://", "http://me:secret@") + OUT, "bridges.0: url of bridge a: expected mqtt://host:1883"),
+        (
+            ONE + OUT + "ca = 'ca.crt'",
+            "ca, certificate and key of bridge a need TLS: expected mqtts:// or wss:// in url",
+        ),
         (
             ONE.replace("//other", "//me:secret@other") + OUT,
             "the URL of bridge a has a user: set user and password_file",

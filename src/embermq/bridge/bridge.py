@@ -232,14 +232,6 @@ class Bridge:
 
     def _connect_packet(self) -> Connect:
         plan = self.plan
-        password: bytes | None = None
-        if plan.password_file is not None:
-            try:
-                password = plan.password_file.read_bytes().split(b"\n", 1)[0].rstrip(b"\r")
-            except OSError as error:
-                raise ConfigError(
-                    f"cannot read password_file {plan.password_file}: {error.strerror or error}"
-                ) from None
         level = 5 if plan.is_mqtt5 else MQTT_311_BRIDGE.level if self._asks_as_bridge else 4
         return Connect(
             plan.remote_client_id(self._host.server_id),
@@ -247,7 +239,7 @@ class Bridge:
             plan.keep_alive_s,
             None,
             plan.user_name,
-            password,
+            plan.password(),
             SESSION_NEVER_EXPIRES,
             RECEIVE_MAXIMUM,
             level,

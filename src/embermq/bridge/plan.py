@@ -12,6 +12,7 @@ from typing import Final, final
 
 from embermq.broker.access import BRIDGE_CLIENT_PREFIX
 from embermq.client.address import ServerAddress
+from embermq.errors import ConfigError
 from embermq.protocol.topics import TOPIC_BYTES_MAX, intersection, matches
 
 BRIDGES_MAX: Final = 32
@@ -70,6 +71,23 @@ class BridgePlan:
     is_mqtt5: bool = True
     keep_alive_s: int = 60
     rate_max: int = 0
+
+    def password(self) -> bytes | None:
+        """The first line of the password file; a `ConfigError` if it cannot be read."""
+        if self.password_file is None:
+            return None
+        try:
+            return self.password_file.read_bytes().split(b"\n", 1)[0].rstrip(b"\r")
+        except OSError as error:
+            raise ConfigError(f"cannot read password_file {self.password_file}: {error.strerror or error}") from None
+
+    def check_files(self) -> None:
+        """A `ConfigError` names a file that cannot be used. A bridge that runs says so too, and tries again."""
+        try:
+            self.password()
+            self.address.check_files()
+        except ConfigError as error:
+            raise ConfigError(f"bridge {self.name}: {error}") from None
 
     @property
     def local_client_id(self) -> str:

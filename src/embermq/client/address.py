@@ -46,6 +46,12 @@ class ServerAddress:
         scheme = "ws" if self.ws_path else "mqtt"
         return f"{scheme}{'s' if self.tls else ''}://{shown(self.host, self.port)}{self.ws_path}"
 
+    def check_files(self) -> None:
+        """A `ConfigError` names a file of TLS that is not there."""
+        for name, path in zip(self.file_names, (self.ca, self.certificate, self.key), strict=True):
+            if path is not None and not path.is_file():
+                raise ConfigError(f"{name} {path}: there is no such file")
+
 
 def address_of_url(
     url: str, ca: Path | None, certificate: Path | None, key: Path | None, file_names: tuple[str, str, str] = FLAGS
@@ -99,10 +105,11 @@ def open_websocket(connection: ByteStream, address: ServerAddress) -> WebSocket:
 
 
 def _with_tls(connection: socket.socket, address: ServerAddress) -> socket.socket:
-    for name, path in zip(address.file_names, (address.ca, address.certificate, address.key), strict=True):
-        if path is not None and not path.is_file():
-            connection.close()
-            raise ConfigError(f"{name} {path}: there is no such file")
+    try:
+        address.check_files()
+    except ConfigError:
+        connection.close()
+        raise
     try:
         context = ssl.create_default_context(cafile=address.ca)
         if address.certificate is not None:

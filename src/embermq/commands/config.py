@@ -26,6 +26,8 @@ def check(file: Annotated[Path, typer.Argument(help="The settings file.")]) -> N
 
     settings = load(file)
     Broker.from_settings(settings).check()
+    for bridge in settings.bridges.plans():
+        bridge.check_files()
     try:
         settings.pipeline.check_payloads()
     except LakeError as error:
