@@ -2,6 +2,8 @@
 
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +21,7 @@ pytest.importorskip("confluent_kafka", reason=NO_CLIENT)
 from embermq.certificates import Authority
 from embermq.cluster.kafka import KafkaSequencer, create_topic
 from embermq.cluster.sequencer import BLOCK_BYTES_MAX, KafkaOptions, SequencerError, SharedLogLost
-from support.kafka_node import NODE, PASSWORD, STRANGER, KafkaNode, free_port, kafka_node
+from support.kafka_node import NODE, PASSWORD, STRANGER, TOOL, KafkaNode, free_port, kafka_node
 
 client: Any = pytest.importorskip("confluent_kafka")
 client_admin: Any = pytest.importorskip("confluent_kafka.admin")
@@ -335,3 +337,11 @@ def read_when_back(sequencer: KafkaSequencer, position: int) -> list[tuple[int, 
         except SequencerError as error:
             assert "does not answer" in sentence(error)
     raise AssertionError("nothing was read")
+
+
+def test_a_second_kafka_on_a_directory_is_refused(kafka: KafkaNode) -> None:
+    command = [sys.executable, str(TOOL), "run", str(kafka.directory)]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert (second.returncode, second.stdout) == (2, "")
+    said = f"{kafka.directory} is in use by another Kafka, which a second one would damage"
+    assert second.stderr == f"tools/kafka: {said}\n"
