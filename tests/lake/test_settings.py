@@ -67,7 +67,7 @@ def test_a_bad_typed_table_names_the_key(tmp_path: Path, text: str, said: str) -
         ('[pipeline.retention]\nretained = "1d"', "pipeline.retention: retained: expected one of messages, "),
         ("[pipeline.retention]\nmessages = 90", "pipeline.retention.messages: expected an age such as '90d' or '36h'"),
         ("compaction = 1", "there is no setting pipeline.compaction, did you mean pipeline.compact_files?"),
-        ("tables = 7", "pipeline.tables: expected a valid tuple, not 7"),
+        ("tables = 7", "pipeline.tables: expected a list, not 7"),
     ],
 )
 def test_a_wrong_setting_is_named(tmp_path: Path, text: str, said: str) -> None:

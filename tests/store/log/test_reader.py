@@ -237,6 +237,19 @@ def test_a_range_of_blocks_is_found_without_a_good_index(tmp_path: Path) -> None
         LogReader(tmp_path).block_range(1, 10**9, 1 << 20, 1000)
 
 
+def test_reading_that_is_given_up_leaves_no_file_open(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    fill(log, [2] * 20)
+    log.close()
+    reader = LogReader(tmp_path)
+    files = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        runs = reader.runs(1, rows=2)
+        assert next(runs).start == 1
+        del runs
+    assert len(os.listdir("/proc/self/fd")) == files
+
+
 def test_zeros_at_the_end_of_the_last_index_do_not_hide_what_comes_before(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     written = fill(log, [2, 3, 4])

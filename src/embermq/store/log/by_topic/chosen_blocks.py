@@ -129,15 +129,12 @@ class ChosenBlocks:
             chosen = [number for number in chosen if number < before]
         if not chosen:
             return
-        descriptor = os.open(info.path, os.O_RDONLY)
-        try:
+        with open(info.path, "rb", buffering=0) as file:  # a descriptor would stay open when this is given up
             found = list(runs(entries.chosen(chosen), rows, size))
             if before_offset is not None:
                 found.reverse()
             for run in found:
-                yield self._read(descriptor, info.path, run)
-        finally:
-            os.close(descriptor)
+                yield self._read(file.fileno(), info.path, run)
 
     def _has_no_wanted_topic(self, info: Segment) -> bool:
         """Whether the topic index of a segment says so: then its other index is not even read."""
