@@ -78,3 +78,11 @@ def test_the_help_names_both_ways_of_logging_in(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("COLUMNS", "200")
     text = ember("passwd", "--help").text
     assert "argon2" in text and "SCRAM-SHA-256" in text and "--no-scram" in text
+
+
+@pytest.mark.parametrize(
+    "command", [("passwd", "{}/users", "alice"), ("init", "{}/site", "--no-tls"), ("access", "set", "alice")]
+)
+def test_without_a_terminal_the_sentence_says_how_to_give_a_password(tmp_path: Path, command: tuple[str, ...]) -> None:
+    done = ember(*(part.format(tmp_path) for part in command), stdin=b"one\n")
+    assert sentence(done) == "there is no terminal to ask for a password: give it as the input, and --stdin"

@@ -8,6 +8,7 @@ import typer
 
 from embermq.commands.errors import errors_as_sentences
 from embermq.commands.live.running_server import running_server
+from embermq.commands.options import asked_password
 from embermq.commands.output import Json, counted, json_line, print_table, printable
 from embermq.commands.server_access.target import Config, Data
 from embermq.errors import ConfigError
@@ -52,16 +53,10 @@ def set_user(
     config: Config = None,
 ) -> None:
     """Add a user, or set its password. The clients of a user whose password changes are disconnected."""
-    if stdin:
-        line = sys.stdin.buffer.readline().rstrip(b"\r\n")
-    else:
-        line = typer.prompt("Password", hide_input=True, confirmation_prompt=True).encode()
     try:
-        password = line.decode()
+        password = asked_password(stdin).decode()
     except UnicodeDecodeError:
         raise ConfigError("expected a password that is UTF-8 text; ember passwd takes any bytes") from None
-    if not password:
-        raise ConfigError("expected a password that is not empty")
     body = {"user": user, "password": password, "scram": scram, "listener": listener}
     done = _post("/api/v1/users/set", body, data, config)
     print(f"{'changed the password of' if done['was_known'] else 'added'} {user}")

@@ -8,13 +8,13 @@ import json
 import os
 import re
 import socket
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from embermq.commands.options import asked_password
 from embermq.errors import ConfigError
 
 AUTHORITY: Final = "EmberMQ authority"
@@ -99,13 +99,7 @@ def _make_user(path: Path, user: str, stdin: bool) -> None:
     if path.exists():
         _say(path, True, "")
         return
-    if stdin:
-        password = sys.stdin.buffer.readline().rstrip(b"\r\n")
-    else:
-        password = typer.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True).encode()
-    if not password:
-        raise ConfigError("expected a password that is not empty")
-    write_password(path, user, password)
+    write_password(path, user, asked_password(stdin, f"Password of {user}"))
     _say(path, False, f"the users, {user} for now; `ember passwd` adds others")
 
 

@@ -56,6 +56,19 @@ def config_option(help: str) -> Any:
     )
 
 
+def asked_password(from_input: bool, prompt: str = "Password") -> bytes:
+    """The password that a command was given: the first line of its input, or typed twice at the terminal."""
+    if from_input:
+        password = sys.stdin.buffer.readline().rstrip(b"\r\n")
+    elif sys.stdin.isatty():
+        password = typer.prompt(prompt, hide_input=True, confirmation_prompt=True).encode()
+    else:
+        raise ConfigError("there is no terminal to ask for a password: give it as the input, and --stdin")
+    if not password:
+        raise ConfigError("expected a password that is not empty")
+    return password
+
+
 def lake_option(help: str, default: str | bool = True) -> Any:
     """The option --lake: a directory, or a URL of a scheme that a lake can have, as text. `default` as above."""
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from embermq.commands.options import asked_password
 from embermq.errors import ConfigError
 
 
@@ -30,12 +31,7 @@ def passwd(
             raise ConfigError(f"{file} has no user {user!r}")
         print(f"removed {user} from {file}")
         return
-    if stdin:
-        password = sys.stdin.buffer.readline().rstrip(b"\r\n")
-    else:
-        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True).encode()
-    if not password:
-        raise ConfigError("expected a password that is not empty")
+    password = asked_password(stdin)
     known = write_password(file, user, password, with_scram=scram)
     print(f"{'changed the password of' if known else 'added'} {user} in {file}")
     problem = scram_problem(user, password) if scram else None
