@@ -23,7 +23,7 @@ from support.server_process import ServerProcess
 
 NODES: Final = (1, 2, 3)
 NODE_TIMEOUT_MS: Final = 3_000
-DEADLINE_S: Final = 60
+DEADLINE_S: Final = 120
 TOPICS: Final = 40
 
 

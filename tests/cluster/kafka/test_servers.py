@@ -19,7 +19,7 @@ from support.wire import Will
 
 pytest.importorskip("confluent_kafka", reason=NO_CLIENT)
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(480)
 
 
 @pytest.fixture
