@@ -74,6 +74,9 @@ def bridged_to(data: Path, script: Callable[[Peer], None]) -> Iterator[Broker]:
                 with connection:
                     try:
                         script(Peer(connection))
+                        connection.shutdown(socket.SHUT_WR)
+                        while connection.recv(65_536):  # closed with something unread, what was sent may be lost
+                            pass
                     except (OSError, AssertionError):
                         continue
 
