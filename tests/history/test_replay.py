@@ -218,8 +218,8 @@ def test_an_archive_that_is_gone_ends_the_replay_and_nothing_else(bench: Archive
     payloads = bench.fill()
     bench.trim(0.6)
     log = tmp_path / "data" / "log"
-    # The uploader has seen all that is there: it would make the directory again to write into it.
     wait_until(lambda: bench.uploader._done == (first_offsets(log), checkpoint_offsets(log)))
+    bench.uploader.close()  # it would make the directory again to write into it
     (tmp_path / "archive").rename(tmp_path / "away")
     client, other = bench.join("reader"), bench.join("other")
     bench.ask(client, "$replay/../plant/#")
