@@ -106,7 +106,11 @@ class Lookup:
                 raise
         # The index may be wrong, not the block: find the block by the blocks themselves; an error then says where.
         path = log_path(self._directory, segment.first_offset)
-        self._rebuilt[segment.first_offset] = rebuilt_index(path, segment.first_offset, segment.next_offset)
+        try:
+            rebuilt = rebuilt_index(path, segment.first_offset, segment.next_offset)
+        except FileNotFoundError:  # it was trimmed between the two: its index first
+            return None
+        self._rebuilt[segment.first_offset] = rebuilt
         self._drop(segment)
         return self.block(offset, segment)
 
