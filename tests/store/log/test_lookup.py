@@ -66,14 +66,3 @@ def test_a_log_that_is_read_from_end_to_end_is_whole(tmp_path: Path) -> None:
     assert sum(segment.size_bytes for segment in log.segments()) > RUN_BYTES + STRETCH_BYTES
     assert [row_of(record) for record in read_many(log, range(1, len(rows) + 1))] == rows
     log.close()
-
-
-def test_a_segment_that_is_trimmed_after_its_index_is_not_damage(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    fill(log, [5] * 100)
-    log.close()
-    (segment,) = recover(tmp_path, 0)
-    (index,) = segment_files(tmp_path, ".idx")
-    index.write_bytes(b"")  # as one that was read when it was gone already
-    segment_files(tmp_path)[0].unlink()
-    assert Lookup(tmp_path, 1 << 20).block(250, segment) is None
