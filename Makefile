@@ -117,12 +117,8 @@ lint: setup
 test: setup
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-pipeline test-others
 
-# What has failed beside all others is run once more by itself, and shown both times: a machine that is busy for a moment
-# is no fault of the server. What fails again fails.
-OWN := -o cache_dir=.pytest_cache/others
 test-others: lint
-	$(BIN)/python -m pytest $(OWN) -m 'not spark and not kafka and not long' --ignore tests/page -n $(WORKERS) --dist worksteal \
-		|| $(BIN)/python -m pytest $(OWN) --last-failed --last-failed-no-failures none
+	$(BIN)/python -m pytest -m 'not spark and not kafka and not long' --ignore tests/page -n $(WORKERS) --dist worksteal
 	$(BIN)/python -m pytest -m 'not long' tests/page -n 2 --dist loadfile
 	EMBERMQ_PURE=1 $(BIN)/python -m pytest tests/protocol tests/broker tests/store -n 2 --dist worksteal
 
