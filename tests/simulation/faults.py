@@ -100,7 +100,7 @@ def no_wait_for_the_end_of_a_session() -> None:
     change(Connections, "connect", connect)
 
 
-@fault("a failing disk: an error of a sync is no success")
+@fault("a failing disk: a sync that failed is not taken as done")
 def errors_of_a_sync_ignored() -> None:
     before = writer._sync_data
 
