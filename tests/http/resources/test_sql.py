@@ -70,7 +70,8 @@ def test_a_query_that_takes_too_long_or_too_much_ends(data: Path) -> None:
     assert refusal(data, HOURS, timeout_s=2) == (422, "the query takes longer than timeout_s, 2 s")
     assert time.monotonic() - begun_s < 20
     much = "select a.range, repeat('x', 1000) as t from range(10000000) a order by t, a.range desc"
-    assert refusal(data, much, timeout_s=60) == (422, "the query needs more memory than 512MB")
+    status, sentence = refusal(data, much, timeout_s=60)  # by DuckDB's own bound, or that of the process
+    assert status == 422 and ("more memory than 512MB" in sentence or "much more memory than it may use" in sentence)
     assert refusal(data, "select repeat('x', 400000000) as x", timeout_s=60) == (
         422,
         "the query needs more memory than 512MB",
