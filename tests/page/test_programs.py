@@ -38,6 +38,15 @@ def test_a_tail_shows_what_comes_and_waits_while_it_is_paused(opened: Opened, se
     expect(opened.page.locator("#topic-pane h2")).to_have_text("tailed/a")
 
 
+def test_a_tail_says_that_its_filter_is_not_followed_yet(opened: Opened, server: PageServer) -> None:
+    opened.go("#tail", server.viewer)
+    summary = opened.page.locator("#view-tail .explanation")
+    expect(summary).to_have_text("0 messages.")
+    opened.page.route("**/messages/tail?*", lambda route: None)  # no answer
+    opened.page.get_by_role("button", name="Follow").click()
+    assert summary.inner_text() == "Waiting for the server …"
+
+
 def test_several_series_are_in_one_chart_and_in_the_address(opened: Opened, server: PageServer) -> None:
     for number in range(5):
         server.publish("charted/number", str(20 + number))

@@ -18,6 +18,7 @@ export class TailView {
   #leftOut = 0;
   #isPaused = false;
   #isShown = false;
+  #notYet = "";  // why nothing is followed at the moment
   #stream = null;
 
   constructor(api, element) {
@@ -66,14 +67,19 @@ export class TailView {
     this.#stream?.abort();
     const stream = new AbortController();
     this.#stream = stream;
+    this.#notYet = "Waiting for the server …";
+    this.#draw();  // at once: the count that stands there is that of the filter before
     try {
       const response = await this.#api.stream("messages/tail", { filter: this.filter.value }, stream.signal);
+      this.#notYet = "";
       this.draw();
       for await (const event of eventsOf(response)) this.#take(event);
       if (!stream.signal.aborted) throw new Error("the server has ended the tail");
     } catch (error) {
       if (stream.signal.aborted || this.#api.hasEnded) return;
-      show(this.summary, el("span", { class: "failure" }, `${error.message}${isWrong(error) ? "" : "; it is followed again as soon as that is possible. What is published meanwhile is in the history only."}`));
+      const again = "; it is followed again as soon as that is possible. What is published meanwhile is in the history only.";
+      this.#notYet = el("span", { class: "failure" }, `${error.message}${isWrong(error) ? "" : again}`);
+      this.draw();
       if (!isWrong(error)) setTimeout(() => this.#stream === stream && !stream.signal.aborted && this.#begin(), AGAIN_MS);
     }
   }
@@ -92,7 +98,7 @@ export class TailView {
   #draw() {
     const missed = this.#leftOut ? ` ${count(this.#leftOut)} left out, since they came too fast.` : "";
     const waiting = this.#isPaused ? ` Paused, ${counted(this.#waiting.length, "new message")} since.` : "";
-    show(this.summary, `${counted(this.#seen, "message")}.${waiting}${missed}`);
+    show(this.summary, this.#notYet || `${counted(this.#seen, "message")}.${waiting}${missed}`);
     if (this.#isPaused && this.list.children.length) return;
     show(this.list, this.#rows.map((row) => (row.element ??= line(row))));
   }
