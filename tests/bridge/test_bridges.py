@@ -205,6 +205,40 @@ def test_two_servers_that_bridge_to_each_other_have_each_message_once(tmp_path: 
     assert len(first) == 50 == len(set(logged(tmp_path / "b", "both/b")))
 
 
+@pytest.mark.parametrize("is_mqtt5", [True, False])
+def test_a_bridge_to_its_own_server_is_a_sentence_and_leaves_no_session(tmp_path: Path, is_mqtt5: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    to_itself = plan(port, outgoing=(BOTH,), incoming=(BOTH,), is_mqtt5=is_mqtt5)
+    with Broker.in_thread(port=port, data=tmp_path / "a", bridges=[to_itself]) as broker:
+        said = f"mqtt://127.0.0.1:{port} is this server itself: a bridge leads to another broker"
+        wait_until(lambda: only(broker).error == said and only(broker).counters.failures >= 2, "the refusals")
+        publish_all(port, [("both/1", b"once")])
+        wait_until(lambda: broker.server.core.session_count() == 0, "the end of its session")
+    assert logged(tmp_path / "a", "both/") == [b"once"]
+
+
+@pytest.mark.parametrize("missing", ["b.json", "b.position"])
+def test_a_lost_position_is_a_warning_and_a_first_start_is_not(
+    tmp_path: Path, missing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "here" / "bridges" / missing
+    with running(tmp_path / "there") as there:
+        bridge = plan(port_of(there), outgoing=(UP,))
+        for _ in range(2):
+            with running(tmp_path / "here", bridge) as here:
+                wait_for_state(here)
+        assert "is missing" not in caplog.text
+        path.unlink()
+        with running(tmp_path / "here", bridge) as here:
+            wait_for_state(here)
+    (said,) = [record.getMessage() for record in caplog.records if "is missing" in record.getMessage()]
+    assert said == (
+        f"bridge b: {path} is missing or damaged, so it begins at the end of the log: what was published since it"
+        " last sent is not sent"
+    )
+
+
 def test_a_broker_that_refuses_is_a_sentence_and_harms_no_other_bridge(tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text("")

@@ -23,6 +23,7 @@ from embermq.bridge.outgoing import Outgoing, packet_id_of
 from embermq.bridge.plan import BridgePlan, Rule
 from embermq.bridge.position import Position, PositionFile, UsedRules
 from embermq.bridge.remote import MQTT_311_BRIDGE, PACKET_IDS, Remote, VersionRefused
+from embermq.broker.link import Link
 from embermq.broker.rates import Bucket
 from embermq.client.reasons import reason_text
 from embermq.errors import ConfigError
@@ -95,9 +96,17 @@ class Bridge:
     def start(self) -> None:
         """Find the position, and begin."""
         end = self._host.server.store.next_offset()
-        plan, used = self.plan, self._file.used_rules()
+        plan = self.plan
+        found, known = self._file.load(), self._file.used_rules()
+        if plan.outgoing and (found is None) != (known is None):
+            logger.warning(
+                "bridge %s: %s is missing or damaged, so it begins at the end of the log: what was published since it"
+                " last sent is not sent",
+                plan.name,
+                self._file.rules_path if known is None else self._file.slots_path,
+            )
+        used, position = known or UsedRules(), found or Position(end)
         digest = plan.outgoing_digest(self._host.server_id) if plan.outgoing else ""
-        position = self._file.load() or Position(end)
         if position.offset > end:
             logger.warning("bridge %s: the log ends before its position, and was replaced", plan.name)
         if not used.digest or position.offset > end:
@@ -116,8 +125,9 @@ class Bridge:
         if digest != used.digest:
             outgoing.change_rules()
         outgoing.save_if_due(0.0, at_once=True)
-        self._used = used
-        self._use(UsedRules(digest, used.subscribed, used.has_connected))
+        self._used = UsedRules(digest, used.subscribed, used.has_connected)
+        if self._used != known:
+            self._file.use_rules(self._used)
         self._outgoing = outgoing
         self._thread.start()
 
@@ -203,11 +213,15 @@ class Bridge:
         """One connection, from its beginning to its end."""
         self._change("connecting")
         self.counters.connections += 1
+        before = self._host.ask(self._own_client)
         line = Line(self.plan.address)
         reason = "the connection has ended"
         try:
             remote = Remote(str(self.plan.address), self._connect_packet(), self._host.server.limits.packet_bytes_max)
             packets = self._handshake(line, remote)
+            if remote.connack is not None and self._host.ask(self._own_client) not in (None, before):
+                self._disconnect(line, remote, is_last=True)
+                raise ConfigError(f"{self.plan.address} is this server itself: a bridge leads to another broker")
             if remote.connack is None or self._is_cleaning(remote):
                 self._disconnect(line, remote)
                 return
@@ -262,6 +276,11 @@ class Bridge:
                     return packets[1:]
             self._drain_pipe()
 
+    def _own_client(self) -> Link | None:
+        """On the event loop: the connection of a client of this server with the client id that the bridge has there."""
+        session = self._host.server.core.session(self.plan.remote_client_id(self._host.server_id))
+        return None if session is None else session.connection()
+
     def _is_cleaning(self, remote: Remote) -> bool:
         """Whether this connection is only to end a session of before. In MQTT 3.1.1 its own ends with it as well."""
         if self._used.has_connected or remote.dialect.has_properties:
@@ -292,7 +311,7 @@ class Bridge:
             if self._is_stopping:
                 stop_s = stop_s or time.monotonic() + DRAIN_S
                 if self._is_drained() or time.monotonic() > stop_s:
-                    self._disconnect(line, remote)
+                    self._disconnect(line, remote, self._is_removed)
                     return
             timeout_s = 0.05 if stop_s else self._send(line, remote)
             timeout_s = min(timeout_s, self._keep_alive(remote))
@@ -454,8 +473,9 @@ class Bridge:
 
     # -- small things --------------------------------------------------------------------------------------------------
 
-    def _disconnect(self, line: Line, remote: Remote) -> None:
-        has_expiry = self._is_removed and remote.dialect.has_properties
+    def _disconnect(self, line: Line, remote: Remote, is_last: bool = False) -> None:
+        """`is_last`: the other broker is to forget the session."""
+        has_expiry = is_last and remote.dialect.has_properties
         remote.send(Disconnect(0, 0) if has_expiry else Disconnect())
         with suppress(ConfigError):
             line.write(remote.take_output())

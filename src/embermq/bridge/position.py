@@ -57,15 +57,15 @@ class PositionFile:
     def __init__(self, data: Path, name: str) -> None:
         self._data: Final = data
         self._reader: Final = BRIDGE + name
-        self._slots: Final = data / DIRECTORY / f"{name}.position"
-        self._rules: Final = data / DIRECTORY / f"{name}.json"
+        self.slots_path: Final = data / DIRECTORY / f"{name}.position"
+        self.rules_path: Final = data / DIRECTORY / f"{name}.json"
         self._count = 0  # of the newest slot
         self._descriptor = -1
 
     def load(self) -> Position | None:
         """The newest position; None if there is none. Keeps the file open, until `close`."""
-        self._slots.parent.mkdir(mode=0o700, exist_ok=True)
-        self._descriptor = os.open(self._slots, os.O_RDWR | os.O_CREAT, 0o600)
+        self.slots_path.parent.mkdir(mode=0o700, exist_ok=True)
+        self._descriptor = os.open(self.slots_path, os.O_RDWR | os.O_CREAT, 0o600)
         found: Position | None = None
         for slot in range(2):
             data = os.pread(self._descriptor, _SLOT.size + _CRC.size, slot * SLOT_BYTES)
@@ -97,18 +97,18 @@ class PositionFile:
         """Tell the store from which offset on the log is needed."""
         register_reader(self._data, self._reader, offset)
 
-    def used_rules(self) -> UsedRules:
-        """The rules that were in use last; a file that is damaged is as none."""
+    def used_rules(self) -> UsedRules | None:
+        """The rules that were in use last; None if there were none, also if the file is damaged."""
         try:
-            found = json.loads(self._rules.read_bytes())
+            found = json.loads(self.rules_path.read_bytes())
             subscribed = [str(each) for each in found["subscribed"]]
             return UsedRules(str(found["digest"]), subscribed, bool(found["has_connected"]))
         except (OSError, ValueError, KeyError, TypeError):
-            return UsedRules()
+            return None
 
     def use_rules(self, used: UsedRules) -> None:
         """Durably: without this file the bridge would begin at the end of the log."""
-        replace_file(self._rules, json.dumps(asdict(used)))
+        replace_file(self.rules_path, json.dumps(asdict(used)))
 
     def close(self) -> None:
         if self._descriptor >= 0:
