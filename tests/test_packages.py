@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "store.interface",
         "store.errors",
         "store.budgets",
+        "store.retained_expiry",
         "store.log",
         "store.state",
         "store.topic_tree",

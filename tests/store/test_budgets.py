@@ -1,7 +1,5 @@
 """Budgets: what they allow, with what is appended and not yet in the state."""
 
-import pytest
-
 from embermq.store.budgets import NOT_RETAINED, BudgetLedger, RetainedAccount, RetainedBudget
 
 
@@ -46,29 +44,3 @@ def test_a_change_is_pending_until_the_state_has_it_and_its_successors() -> None
     assert one.admits("a", 3) == ""
     one.applied(7)
     assert one.admits("a", 3) != ""
-
-
-@pytest.mark.parametrize(("topic_name", "expiry_s"), [("a/b", 10), ("a", 20), ("$x", 20), ("c", 20)])
-def test_the_first_budget_with_an_expiry_decides(topic_name: str, expiry_s: int) -> None:
-    account = RetainedAccount(
-        [RetainedBudget("a/+", expiry_s=10), RetainedBudget("a/b"), RetainedBudget("#", 0, 0, 20)]
-    )
-    assert account.expiry_s(topic_name) == expiry_s
-
-
-@pytest.mark.parametrize(
-    ("topic_name", "properties", "expires_us"),
-    [
-        ("a", b"", 17_000_000),
-        ("a", b"\x02\x00\x00\x00\x03", 10_000_000),
-        ("a", b"\x02\x00\x00\x00\x63", 17_000_000),
-        ("b", b"\x02\x00\x00\x00\x63", 106_000_000),
-        ("b", b"\x01\x01", 0),
-        ("b", b"", 0),
-    ],
-)
-def test_a_message_expires_by_its_interval_or_its_budget(topic_name: str, properties: bytes, expires_us: int) -> None:
-    account = RetainedAccount([RetainedBudget("a", expiry_s=10)])
-    assert account.expires_us(topic_name, properties, 7_000_000) == expires_us
-    if topic_name == "b":
-        assert RetainedAccount().expires_us(topic_name, properties, 7_000_000) == expires_us

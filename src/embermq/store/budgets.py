@@ -1,6 +1,6 @@
-"""Budgets of retained messages: how many and how large, in total or below a topic, and when they expire.
+"""Budgets of retained messages: how many and how large, in total or below a topic.
 
-Owns: the limits, the running totals of each, and the instant at which a retained message expires.
+Owns: the limits, and the running totals of each. When a message expires by its budget is in `retained_expiry`.
 Never: a clock, a file. Engines count every change here before it becomes durable, so that a limit holds within a group.
 """
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from embermq.protocol.message_expiry import message_expires_us
 from embermq.protocol.topics import matches
 
 NO_LIMIT: Final = 0
@@ -38,7 +37,6 @@ class RetainedAccount:
         self._budgets: Final = tuple(budgets)
         self._counts: Final = [0] * len(self._budgets)
         self._bytes: Final = [0] * len(self._budgets)
-        self.may_expire: Final = any(budget.expiry_s > 0 for budget in self._budgets)
 
     def __len__(self) -> int:
         return len(self._budgets)
@@ -93,22 +91,6 @@ class RetainedAccount:
             (budget.topic_filter, count, size_bytes)
             for budget, count, size_bytes in zip(self._budgets, self._counts, self._bytes, strict=True)
         ]
-
-    def expiry_s(self, topic_name: str) -> int:
-        """After how long a retained message of this topic expires, by the first budget that says so; 0: never."""
-        for budget in self._budgets:
-            if budget.expiry_s and budget.covers(topic_name):
-                return budget.expiry_s
-        return 0
-
-    def expires_us(self, topic_name: str, properties: bytes, timestamp_us: int) -> int:
-        """When a message that is retained at an instant expires, by its own interval or by its budget; 0: never."""
-        own_us = message_expires_us(properties, timestamp_us)
-        expiry_s = self.expiry_s(topic_name) if self.may_expire else 0
-        if not expiry_s:
-            return own_us
-        budget_us = timestamp_us + expiry_s * 1_000_000
-        return min(own_us, budget_us) if own_us else budget_us
 
 
 @final

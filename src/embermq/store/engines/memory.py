@@ -25,6 +25,7 @@ from embermq.store.interface import (
     StoreError,
 )
 from embermq.store.records import Published, Record, RetainedRemoved
+from embermq.store.retained_expiry import RetainedExpiry
 from embermq.store.state.retained_keys import (
     SEPARATOR,
     BoundedSeeks,
@@ -117,6 +118,7 @@ class MemoryRetained(RetainedMessages):
 
     def __init__(self, budgets: Sequence[RetainedBudget]) -> None:
         self._account: Final = RetainedAccount(budgets)
+        self._expiry: Final = RetainedExpiry(budgets)
         self._retained: Final[dict[bytes, Retained]] = {}
         self._keys: Final = SortedKeys()
         self._expiries: Final = Expiries()
@@ -204,8 +206,8 @@ class MemoryRetained(RetainedMessages):
         self._retained_bytes += new_bytes - max(old_bytes, 0)
         account = self._account
         expires_us = 0
-        if message.properties or account.may_expire:
-            expires_us = account.expires_us(message.topic_name, message.properties, self._now_us)
+        if message.properties or self._expiry.has_budgets:
+            expires_us = self._expiry.expires_us(message.topic_name, message.properties, self._now_us)
         self._retained[key] = Retained(
             message.topic_name.encode(),
             message.payload,

@@ -136,6 +136,7 @@ class Restoration:
         self._retained: Final = retained
         self._sessions: Final = sessions
         self._account: Final = retained.account()
+        self._expiry: Final = retained.expiry
         self._count = 0
         self._size_bytes = 0
 
@@ -153,7 +154,7 @@ class Restoration:
     def _stage_retained(self, batch: Batch, row: LogRow) -> None:
         key = row.topic.replace(b"/", SEPARATOR)
         change = REFERENCE
-        expires_us = self._account.expires_us(row.topic.decode(), row.properties, row.timestamp_us)
+        expires_us = self._expiry.expires_us(row.topic.decode(), row.properties, row.timestamp_us)
         if expires_us:
             batch.put(EXPIRY + INSTANT.pack(expires_us) + key, b"")
             change = EXPIRING + expires_us.to_bytes(8, "little")

@@ -10,6 +10,7 @@ from typing import Final, final
 
 from embermq.store.budgets import NOT_RETAINED, RetainedAccount, RetainedBudget
 from embermq.store.interface import Retained, RetainedPiece
+from embermq.store.retained_expiry import RetainedExpiry
 from embermq.store.rows import Kind, LogRow
 from embermq.store.state.changed_topics import ChangedTopic
 from embermq.store.state.retained_keys import (
@@ -82,6 +83,7 @@ class RetainedState:
         self._rocks: Final = rocks
         self._sizes: Final = sizes
         self._budgets: Final = tuple(budgets)
+        self.expiry: Final = RetainedExpiry(budgets)
         self.history_floor = 0
         self.load()
 
@@ -102,14 +104,15 @@ class RetainedState:
             self._add_topics(buffer, list(dict.fromkeys(new)))
         count, size_bytes = self._totals
         account = self._account.copy()
-        has_budgets, may_expire = len(account) > 0, account.may_expire
+        expiry = self.expiry
+        has_budgets, may_expire = len(account) > 0, expiry.has_budgets
         for row in rows:
             topic = changed[row.topic]
             old_bytes, new_bytes = topic.size_bytes, NOT_RETAINED
             expires_us = 0
             if row.payload and row.kind == _PUBLISH:
                 if may_expire or row.properties:
-                    expires_us = account.expires_us(key_topic(topic.key), row.properties, row.timestamp_us)
+                    expires_us = expiry.expires_us(key_topic(topic.key), row.properties, row.timestamp_us)
                 new_bytes = len(topic.key) + len(row.payload)
                 count += 1
                 size_bytes += new_bytes
