@@ -3,7 +3,8 @@
 from embermq.broker.clock import Clock
 from embermq.broker.counters import Counters
 from embermq.broker.limits import Limits
-from embermq.broker.outbound import READ_AHEAD, WINDOW_START, Outbound
+from embermq.broker.outbound import READ_AHEAD, Outbound
+from embermq.broker.window import WINDOW_START
 from embermq.protocol.packets import PUBACK, Delivery, Publish
 from embermq.store.interface import PACKET_IDS
 from support.acknowledgements import acknowledgements, pubrec, pubrel

@@ -16,9 +16,8 @@ cannot change it, and nothing has to remember which ones are free. They run out 
 is still unacknowledged; then the next one waits. Messages of share groups at QoS 1 are not part of the sequence, since
 another member may get them; they have identifiers half the range away.
 
-The window. As many messages are in flight as the client's Receive Maximum and the server's limit allow, at first fewer:
-a window that was full and is acknowledged quickly is doubled, one that takes long is halved. A place is free when
-PUBACK or PUBCOMP has come. `pump` then sends more, once a turn for each session with a change.
+The window (`window`) says how many messages may be in flight. A place is free when PUBACK or PUBCOMP has come. `pump`
+then sends more, once a turn for each session with a change.
 
 The order. A message is sent only when nothing is before it: nothing to send again, nothing in the backlog, nothing in
 the queue. Then it goes to the link directly (`offer`); else it waits, and `pump` sends it in its turn.
@@ -41,6 +40,7 @@ from embermq.broker.inflight import Inflight
 from embermq.broker.limits import Limits
 from embermq.broker.link import Link
 from embermq.broker.route_group import RouteGroup
+from embermq.broker.window import adapted_window, first_window
 from embermq.protocol.packets import PUBREL, Acknowledgement, Columns, Delivery, Publish
 from embermq.store.interface import PACKET_IDS, Queue, packet_id_of
 
@@ -51,11 +51,6 @@ DELIVERY_BYTES: Final = 256
 """About what a message in a queue takes besides its bytes."""
 LOG_CHECK_MESSAGES: Final = 1_024
 """After this many messages it is looked up how much of the log a persistent queue keeps from being trimmed."""
-WINDOW_START: Final = 500
-"""How many messages are in flight at most until the client has shown that it acknowledges quickly."""
-WINDOW_QUICK_US: Final = 100_000
-WINDOW_LONG_US: Final = 1_000_000
-"""A full window that is acknowledged within the first time is doubled; one that takes the second time is halved."""
 HIGH_WATER_PART: Final = 4
 """The high water mark is this part of the largest queue, a fourth; the low one is half of it."""
 LATE_MESSAGES: Final = 8_192
@@ -411,22 +406,18 @@ class Outbound:
         return part_bytes + message.size_bytes()
 
     def set_window(self, window_max: int) -> None:
-        """At most `window_max` messages are in flight: first `WINDOW_START`, more if they are acknowledged quickly."""
+        """At most `window_max` messages are in flight, at first fewer."""
         self._window_max = window_max
-        self.window = min(window_max, WINDOW_START)
+        self.window = first_window(window_max)
         self._full_at_sequence = 0
 
     def _adapt_window(self) -> None:
-        """A full window has been acknowledged: take twice as many if that was quick, half if it took long."""
+        """Once a window that was full has been acknowledged, the next one follows from how long that took."""
         inflight = self.inflight
         if len(inflight) and inflight.oldest_sequence() <= self._full_at_sequence:
             return
         self._full_at_sequence = 0
-        took_us = self._clock.now_us() - self._full_at_us
-        if took_us <= WINDOW_QUICK_US:
-            self.window = min(2 * self.window, self._window_max)
-        elif took_us > WINDOW_LONG_US:
-            self.window = max(self.window // 2, min(self._window_max, WINDOW_START))
+        self.window = adapted_window(self.window, self._window_max, self._clock.now_us() - self._full_at_us)
 
     def pump(self, link: Link) -> int:
         """Send what is owed, as far as the window and the client's reading allow.
