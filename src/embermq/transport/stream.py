@@ -14,6 +14,7 @@ from embermq.protocol.mqtt.states import AUTHENTICATING, CLOSING, OPEN
 from embermq.protocol.packets import Acknowledgement, Connack, Connect, Delivery, Packet
 from embermq.protocol.reasons import ReasonCode
 from embermq.transport.authentication import Authenticator
+from embermq.transport.client_rates import METERED_SHARE_BYTES, ClientRates
 from embermq.transport.enhanced_authentication import EnhancedAuthentication
 from embermq.transport.listener import Listener
 from embermq.transport.server import Server
@@ -22,13 +23,11 @@ from embermq.transport.sockets.interface import ByteReceiver, ByteTransport
 from embermq.transport.sockets.stream_socket import StreamSocket
 from embermq.transport.stream_link import (
     FULL,
-    METERED_SHARE_BYTES,
     OPENING,
     RATE,
     TURN,
     UNREAD,
     WAITING_MAX,
-    Meter,
     StreamLink,
     pause_names,
 )
@@ -64,7 +63,7 @@ class StreamConnection(StreamLink, ByteReceiver):
         self._turn_time: Final = server.turn_time
         self._share_bytes = SHARE_BYTES
         self._took_s = 0.0  # CPU time of its last read that was timed
-        self._meter: Final = Meter(limits, server.now_ms()) if limits.has_client_rates() else None
+        self._rates: Final = ClientRates(limits, server) if limits.has_client_rates() else None
         self._unread = b""  # has come, and is processed in the next turns
         self._client_id = self._address = ""  # for log lines, and the latter for the record of its connection
         self._end_detail = ""  # why the transport is gone
@@ -123,8 +122,8 @@ class StreamConnection(StreamLink, ByteReceiver):
             server.rest(self)
             return
         share_bytes = self._share_bytes
-        meter = self._meter if self._transport is not None else None  # the last that a client sent is not metered
-        if meter is not None:
+        rates = self._rates if self._transport is not None else None  # the last that a client sent is not metered
+        if rates is not None:
             share_bytes = min(share_bytes, METERED_SHARE_BYTES)
         is_whole = len(data) >= share_bytes
         publishes = self._counters.publish_received
@@ -136,35 +135,13 @@ class StreamConnection(StreamLink, ByteReceiver):
             _give_way(0)
         is_behind = server.core.is_behind() and (took_s > LIGHT_S or is_whole)
         self._share_bytes = adapted_share(share_bytes, took_s, is_whole, is_behind)
-        if meter is not None:
-            self._charge(meter, self._counters.publish_received - publishes, min(len(data), share_bytes))
+        if rates is not None:
+            rates.charge(self, self._counters.publish_received - publishes, min(len(data), share_bytes))
         if is_behind:
             server.pause(self)
         if is_whole and self._connection.state < CLOSING:
             self._unread = data[share_bytes:]
             server.rest(self)
-
-    def _charge(self, meter: Meter, publishes: int, size_bytes: int) -> None:
-        """This much was processed: the client is not read from for as long as its rates ask for."""
-        wait_s = meter.charge(publishes, size_bytes, self._server.now_ms())
-        if wait_s and not self._paused & RATE:
-            self.pause_reading(RATE)
-            self._wait_for_rate(meter, wait_s)
-
-    def _wait_for_rate(self, meter: Meter, wait_s: float) -> None:
-        self._counters.clients_slowed_by_rate += 1
-        self._server.loop.call_later(wait_s, self._waited_for_rate, meter)
-
-    def _waited_for_rate(self, meter: Meter) -> None:
-        if not self.is_open():
-            return
-        now_ms = self._server.now_ms()
-        self._server.core.heard(self, now_ms)
-        wait_s = meter.charge(0, 0, now_ms)
-        if wait_s:
-            self._wait_for_rate(meter, wait_s)
-        else:
-            self.resume_reading(RATE)
 
     def _receive(self, data: bytes) -> None:
         connection = self._connection
@@ -326,7 +303,6 @@ class StreamConnection(StreamLink, ByteReceiver):
             self.resume_reading(FULL)
 
     def is_open(self) -> bool:
-        """Whether more can come from the client."""
         return self._transport is not None and self._connection.state < CLOSING
 
     def listener_name(self) -> str:

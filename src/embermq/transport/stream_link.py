@@ -1,17 +1,13 @@
 """A client on a byte stream, as the server and the parts of its connection see it, and why it is not read from.
 
 Owns: the calls to a `StreamConnection`, which knows the server; the server does not know the class. The reasons not to
-read from a client, as bits of a number: each ends by itself, and the client is read from again when none is left. The
-rates of one client (`limits.client_publish_rate_max`, `limits.client_bytes_rate_max`): a client above them loses
-nothing, what it sends waits in the network.
+read from a client, as bits of a number: each ends by itself, and the client is read from again when none is left.
 """
 
 from abc import abstractmethod
-from typing import Final, final
+from typing import Final
 
 from embermq.broker.access import Identity
-from embermq.broker.limits import Limits
-from embermq.broker.rates import Bucket
 from embermq.broker.session import ClientLink
 from embermq.protocol.errors import PeerError, Refused
 from embermq.protocol.packets import Connect
@@ -28,14 +24,10 @@ TURN: Final = 8
 FULL: Final = 16
 """It publishes to a client whose queue is full (`broker.flow`)."""
 RATE: Final = 32
-"""It has sent more than its rate allows."""
+"""It has sent more than its rates allow (`client_rates`)."""
 
 WAITING_MAX: Final = 10_000
 """How many answers to one client may be pending: a group's size counts records, and not every answer has one."""
-METERED_SHARE_BYTES: Final = 4 * 1024
-"""How many bytes of a client with a rate are processed at a time, by which it may exceed the rate in a burst."""
-PAUSE_MS_MAX: Final = 1_000
-"""A longer pause is made of several. After each the client counts as heard: it has sent what is not read."""
 
 # TURN is not shown: it lasts for one turn.
 _NAMES: Final = {
@@ -50,23 +42,6 @@ _NAMES: Final = {
 def pause_names(reasons: int) -> list[str]:
     """The reasons, in words."""
     return [name for reason, name in _NAMES.items() if reasons & reason]
-
-
-@final
-class Meter:
-    """The rates of one client."""
-
-    def __init__(self, limits: Limits, now_ms: int) -> None:
-        publish_rate, byte_rate = limits.client_publish_rate_max, limits.client_bytes_rate_max
-        self._publishes: Final = Bucket(publish_rate, now_ms) if publish_rate else None
-        self._bytes: Final = Bucket(byte_rate, now_ms) if byte_rate else None
-
-    def charge(self, publishes: int, size_bytes: int, now_ms: int) -> float:
-        """Count what was processed; returns for how many seconds the client is not to be read from, 0 for none."""
-        wait_ms = self._publishes.spend(publishes, now_ms) if self._publishes is not None else 0
-        if self._bytes is not None:
-            wait_ms = max(wait_ms, self._bytes.spend(size_bytes, now_ms))
-        return min(wait_ms, PAUSE_MS_MAX) / 1000
 
 
 class StreamLink(ClientLink):
@@ -101,6 +76,10 @@ class StreamLink(ClientLink):
     @abstractmethod
     def resume_reading(self, reason: int) -> None:
         """A reason is gone: read again, if it was the last."""
+
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Whether more can come from the client."""
 
     @abstractmethod
     def is_at(self, listener: Listener) -> bool:
