@@ -11,9 +11,9 @@ from embermq.cli import app_of
 from embermq.errors import ConfigError
 from embermq.instants import EPOCH
 from embermq.lake import retry as retries
-from embermq.lake.definitions import write_definition
 from embermq.lake.delta import open_table
 from embermq.lake.lake import Lake
+from embermq.lake.made_from import write_definition
 from embermq.lake.retry import Retried, retry
 from embermq.lake.typed_tables import TypedTable
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import dataset
 
-from embermq.lake.definitions import is_made_from
 from embermq.lake.delta import data_files, open_table
 from embermq.lake.errors import LakeError
 from embermq.lake.lake import Lake
+from embermq.lake.made_from import is_made_from
 from embermq.lake.payloads.reader import PayloadReader, payload_reader
 from embermq.lake.schema import TYPED_KEYS
 from embermq.lake.typed_tables import TypedTable

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from embermq.lake.definitions import Definition, check_definition
 from embermq.lake.lake import STATE_DIRECTORY, Lake
+from embermq.lake.made_from import Definition, check_definition
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,10 +24,10 @@ from embermq.history.location import LogLocation, directory_location
 from embermq.history.opening import open_log
 from embermq.history.source import ReadableLog
 from embermq.lake.damage import check_tables
-from embermq.lake.definitions import check_definition, has_definition
 from embermq.lake.delta import claim_table, gap_identifiers, newest_epoch
 from embermq.lake.errors import LeaseLost, PipelineError
 from embermq.lake.lake import LOCK_WAIT_S, Lake
+from embermq.lake.made_from import check_definition, has_definition
 from embermq.lake.pause import is_paused as is_paused_by_operator
 from embermq.lake.positions import Positions, check_log
 from embermq.lake.progress import JobProgress, write_progress

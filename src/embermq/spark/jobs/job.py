@@ -9,8 +9,8 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
-from embermq.lake.definitions import Definition
 from embermq.lake.lake import Lake
+from embermq.lake.made_from import Definition
 from embermq.lake.schema import Table
 
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from embermq.lake.definitions import check_definition, has_definition, write_definition
 from embermq.lake.delta import applied, claim_table
 from embermq.lake.epochs import NOTHING_APPLIED
 from embermq.lake.errors import LakeError
 from embermq.lake.evolution import origins
 from embermq.lake.lake import Lake
+from embermq.lake.made_from import check_definition, has_definition, write_definition
 from embermq.lake.positions import Positions
 from embermq.lake.schema import Table, spark_sql
 from embermq.spark.jobs.job import Job

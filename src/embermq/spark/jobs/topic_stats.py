@@ -10,10 +10,10 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from embermq.lake.definitions import Definition
 from embermq.lake.delta import applied_offset
 from embermq.lake.epochs import NOTHING_APPLIED
 from embermq.lake.lake import Lake
+from embermq.lake.made_from import Definition
 from embermq.lake.schema import TOPIC_STATS
 from embermq.spark.jobs.job import Batch, Job
 from embermq.spark.lake.tables import read_table
