@@ -1,4 +1,4 @@
-"""Options that several commands share: the settings file, directories, past instants, a progress bar.
+"""Options that several commands share: the settings file, directories, the lake, past instants, a progress bar.
 
 Owns: how such an option is read and shown, and the sentence for a value that cannot be used.
 """
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -84,6 +84,28 @@ def lake_option(help: str, default: str | bool = True) -> Any:
             raise ConfigError(f"--lake: {error}") from None
 
     return typer.Option("--lake", parser=read, metavar="PLACE", show_default=default, help=help)
+
+
+KnownLake = Annotated[
+    str | None, lake_option("The directory of the tables, or their URL (hdfs://, s3a://).", DEFAULT_LAKE)
+]
+
+
+def known_lake(lake_place: str | None, config: Path | None) -> str:
+    """The lake that an option names, or else the settings."""
+    from embermq.config import load_unchecked
+
+    return load_unchecked(config).lake_place() if lake_place is None else lake_place
+
+
+def known_data(data: Path | None, config: Path | None) -> Path | None:
+    """The data directory that an option names, or else the settings; None if neither does."""
+    from embermq.config import load_unchecked
+
+    if data is not None:
+        return data
+    store = load_unchecked(config).store
+    return store.directory if "directory" in store.model_fields_set else None
 
 
 def past_instant_us(option: str, text: str) -> int:

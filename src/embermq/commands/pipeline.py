@@ -25,17 +25,9 @@ from embermq.commands.cluster.log_location import (
     log_location,
 )
 from embermq.commands.cluster.submit import submit
-from embermq.commands.options import config_option, directory_option
+from embermq.commands.options import KnownLake, config_option, directory_option, known_data, known_lake
 from embermq.commands.output import Json, json_line, print_table, printable
-from embermq.commands.pipeline_queries import (
-    LOCAL,
-    KnownLake,
-    Master,
-    errors_as_sentences,
-    known_data,
-    known_lake,
-    starting_spark,
-)
+from embermq.commands.pipeline_queries import LOCAL, Master, errors_as_sentences, starting_spark
 from embermq.commands.server_access.target import Config
 from embermq.errors import ConfigError
 

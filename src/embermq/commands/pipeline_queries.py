@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from embermq.commands.options import DEFAULT_LAKE, directory_option, lake_option, past_instant_us
+from embermq.commands.options import KnownLake, directory_option, known_lake, past_instant_us
 from embermq.commands.output import Csv, Format, Json, chosen_format, print_rows, printable
 from embermq.commands.server_access.target import Config
 from embermq.errors import ConfigError
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from embermq.lake.duck import LocalTables
     from embermq.lake.known import Known
 
-KnownLake = Annotated[
-    str | None, lake_option("The directory of the tables, or their URL (hdfs://, s3a://).", DEFAULT_LAKE)
-]
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], or the URL of a cluster.")]
 Rows = Annotated[int, typer.Option("--limit", min=1, help="Show at most this many rows.")]
 LOCAL = "local[*]"
@@ -141,23 +138,6 @@ def report(
 
         write_report(Lake(known_lake(lake_place, config)), output)
         print(output)
-
-
-def known_lake(lake_place: str | None, config: Path | None) -> str:
-    """The lake that an option names, or else the settings."""
-    from embermq.config import load_unchecked
-
-    return load_unchecked(config).lake_place() if lake_place is None else lake_place
-
-
-def known_data(data: Path | None, config: Path | None) -> Path | None:
-    """The data directory that an option names, or else the settings; None if neither does."""
-    from embermq.config import load_unchecked
-
-    if data is not None:
-        return data
-    store = load_unchecked(config).store
-    return store.directory if "directory" in store.model_fields_set else None
 
 
 @contextmanager
