@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.access import Access, AllowAll
 from embermq.errors import ConfigError
 from embermq.transport.listener import Listener, TlsFiles
+from embermq.transport.mount_point import MountPoint
 from embermq.transport.sockets.addresses import is_loopback
 
 if TYPE_CHECKING:
@@ -167,6 +168,7 @@ def listener_of(one: "OneListener", settings: "Settings", rules: Rules) -> Liste
         ws_origins=one.ws_origins,
         levels=tuple(LEVEL_OF[version] for version in one.versions),
         proxies=one.proxy_protocol,
+        mount=MountPoint(one.mount_point) if one.mount_point else None,
         sn=settings.sn.engine(settings.limits.keep_alive_max_s) if is_udp else None,
         sn_group=settings.sn.group() if is_udp else None,
     )

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from embermq.access.access_list import parse_grant
 from embermq.bridge.plan import BRIDGES_MAX, RULES_MAX, BridgePlan, Rule
 from embermq.broker.access import READ
+from embermq.broker.history.history_filter import NOW, REPLAY_PREFIX, plain_filter
 from embermq.broker.limits import Count, CountOrNone, Limits, OutputBytes, PacketBytes
 from embermq.client.address import address_of_url
 from embermq.errors import ConfigError
@@ -36,6 +37,7 @@ ENVIRONMENT_PREFIX: Final = "EMBERMQ_"
 GIB: Final = 1024 * 1024 * 1024
 DAY_S: Final = 24 * 3600
 ALERTS_MAX: Final = 100
+MOUNT_POINT_MAX: Final = 1_024
 
 
 def _topic_filter(text: str) -> str:
@@ -48,6 +50,16 @@ def _topic_filter(text: str) -> str:
 def _prefix(text: str) -> str:
     if "+" in text or "#" in text or text.startswith("$share/"):
         raise ValueError("expected a prefix without wildcards, such as plant-7/")
+    return text
+
+
+def _mount_point(text: str) -> str:
+    """`$replay/-1h/now/a` has an end and no prefix, so the first level of a prefix may not be an instant."""
+    problem = check_topic_name(text) if text else None
+    if text and (problem or not text.endswith("/") or text.startswith("$")):
+        raise ValueError("expected whole levels without wildcards, not of $ topics, such as plant-7/")
+    if text and plain_filter(f"{REPLAY_PREFIX}{NOW}/{text}#") != f"{text}#":
+        raise ValueError(f"{text.partition('/')[0]} is an instant in $replay/: expected another name")
     return text
 
 
@@ -187,6 +199,7 @@ JwtAlgorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"
 ]
 WsPath = Annotated[str, Field(pattern="^/")]
+MountPrefix = Annotated[str, AfterValidator(_mount_point), Field(max_length=MOUNT_POINT_MAX)]
 
 
 class Section(BaseModel):
@@ -231,6 +244,7 @@ class OneListener(Section):
     ws_origins: tuple[str, ...] = ()
     versions: Annotated[tuple[Version, ...], Field(min_length=1)] = VERSIONS
     proxy_protocol: tuple[Network, ...] = ()
+    mount_point: MountPrefix = ""
     shared_addresses: tuple[Network, ...] = SHARED_ADDRESSES
     limits: ListenerLimits = ListenerLimits()
 
@@ -295,7 +309,7 @@ _KEYS_OF_KINDS: Final = {
     ("certificate", "key", "client_ca", "require_client_certificate", "certificate_as_user"): ("tls", "wss"),
     ("ws_paths", "ws_origins"): ("ws", "wss"),
     ("proxy_protocol",): ("tcp", "tls", "ws", "wss"),
-    ("limits", "versions"): ("tcp", "tls", "ws", "wss", "unix"),
+    ("limits", "mount_point", "versions"): ("tcp", "tls", "ws", "wss", "unix"),
 }
 
 

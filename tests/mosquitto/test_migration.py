@@ -112,6 +112,11 @@ def test_an_option_above_the_first_listener_opens_the_default_port_too(place: Pa
     assert listeners(place)[1]["limits"] == {"connections_max": 5}
 
 
+def test_mount_points(place: Path) -> None:
+    assert migrate(place, OPEN + "listener 1884 127.0.0.1\nmount_point home/floor 1/\n").code == 0
+    assert listeners(place)[0]["mount_point"] == "home/floor 1/"
+
+
 def test_versions(place: Path) -> None:
     assert migrate(place, OPEN + "listener 1884 127.0.0.1\naccept_protocol_versions 4, 5\n").code == 0
     assert listeners(place)[0]["versions"] == ["3.1.1", "5"]
@@ -189,7 +194,7 @@ def test_nothing_is_dropped_silently(place: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "why"),
     [
-        ("mount_point home/", "a listener has no topic prefix"),
+        ("mount_point home", "a prefix of topics is whole levels here, such as home/"),
         ("psk_hint x", "TLS with a pre-shared key is not offered"),
         ("crlfile x", "lists of revoked certificates are not read"),
         ("use_subject_as_username true", "only the common name of a certificate can be the user name"),

@@ -6,7 +6,6 @@ CLOSED_WITHOUT: Final = {
     "crlfile": "lists of revoked certificates are not read",
     "max_qos": "every QoS is offered",
     "maximum_qos": "every QoS is offered",
-    "mount_point": "a listener has no topic prefix",
     "psk_file": "TLS with a pre-shared key is not offered",
     "psk_hint": "TLS with a pre-shared key is not offered",
     "tls_engine": "keys are read from files only",

@@ -398,6 +398,7 @@ class _Migrator:
             if not levels or not set(levels) <= set(VERSION_OF):
                 raise accepted.wrong("some of 3, 4, 5")
             made["versions"] = [VERSION_OF[level] for level in levels]
+        self._mount_point(part, made)
         anonymous = part.take("listener_allow_anonymous")
         if anonymous is not None:
             made["allow_anonymous"] = anonymous.flag()
@@ -408,6 +409,16 @@ class _Migrator:
             self._report.differs(
                 part.head, "only pages of this machine may connect to a loopback address: set ws_origins for others"
             )
+
+    def _mount_point(self, part: Options, made: dict[str, object]) -> None:
+        option = part.take("mount_point")
+        if option is None:
+            return
+        prefix = option.text()
+        if prefix.endswith("/") and not prefix.startswith("$"):
+            made["mount_point"] = prefix
+        else:
+            self._leave_out(part, option, "a prefix of topics is whole levels here, such as home/")
 
     def _is_complete(self, part: Options) -> bool:
         """Whether the listener may be opened without what has no counterpart, all of which is reported."""

@@ -12,6 +12,7 @@ from typing import Final, Literal, final
 from embermq.broker.access import Access
 from embermq.broker.limits import Limits
 from embermq.protocol.sn.settings import SnSettings
+from embermq.transport.mount_point import MountPoint
 from embermq.transport.sockets.addresses import shown
 from embermq.transport.tls import ServerTls
 
@@ -52,7 +53,7 @@ class Listener:
     `path` and `mode` are those of a unix socket. The other kinds have `hosts` and `port`; until it listens, 0 is a free
     port. `tls` is of the kinds tls and wss, `ws_paths` and `ws_origins` of ws and wss, `sn` and `sn_group` of udp.
     `levels` are the protocol levels of its clients, none: all. With `proxies`, every connection comes from one of these
-    addresses and begins with a header of the PROXY protocol, which says where the client is.
+    addresses and begins with a header of the PROXY protocol, which says where the client is. `mount` is not of udp.
     """
 
     kind: Kind
@@ -69,6 +70,7 @@ class Listener:
     ws_origins: Sequence[str] = ()
     levels: tuple[int, ...] = ()
     proxies: Sequence[str] = ()
+    mount: MountPoint | None = None
     sn: SnSettings | None = None
     sn_group: Group | None = None
     connections: int = field(init=False)  # streams, before CONNECT too

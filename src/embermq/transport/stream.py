@@ -52,6 +52,7 @@ class StreamConnection(StreamLink, ByteReceiver):
         StreamLink.__init__(self)
         self._server: Final = server
         self._listener: Final = listener
+        self._mount: Final = listener.mount
         self._counters: Final = server.core.counters
         limits = listener.limits
         self._connection: Final = server.new_protocol(listener, self._output_waits, self._make_room)
@@ -159,7 +160,7 @@ class StreamConnection(StreamLink, ByteReceiver):
             packets = connection.receive_data(data)
             if packets:
                 if connection.state == OPEN:
-                    server.core.receive(self, packets, now_ms)
+                    server.core.receive(self, packets if self._mount is None else self._mounted(packets), now_ms)
                 else:
                     self._authenticate(packets[0])
             if connection.auths:
@@ -173,6 +174,16 @@ class StreamConnection(StreamLink, ByteReceiver):
             if self.session is not None:
                 server.core.lost(self, "internal error", server.now_ms())
             self.close(ReasonCode.UNSPECIFIED_ERROR, "internal error")
+
+    def _mounted(self, packets: list[Packet]) -> list[Packet]:
+        """With whole topics, if the listener has a mount point; none if that is an error."""
+        if self._mount is None:
+            return packets
+        try:
+            return self._mount.received(packets)
+        except Refused as refusal:
+            self.fail(refusal)
+            return []
 
     def connection_lost(self, exc: Exception | None) -> None:
         # What a commit still releases for this client has nowhere to go: a transport that is gone raises on a write.
@@ -216,6 +227,12 @@ class StreamConnection(StreamLink, ByteReceiver):
     def _authenticate(self, connect: Packet) -> None:
         assert isinstance(connect, Connect) and self._transport is not None
         self._client_id = connect.client_id
+        if self._mount is not None:
+            try:
+                connect = self._mount.connect(connect)
+            except Refused as refusal:
+                self.refused(refusal)
+                return
         certificate = self._transport.get_extra_info("peercert")
         certificate_name = None if certificate is None else common_name(certificate)
         if connect.authentication_method is not None:
@@ -278,10 +295,12 @@ class StreamConnection(StreamLink, ByteReceiver):
     # -- Link: from the core ---------------------------------------------------------------------------------------
 
     def deliver(self, delivery: Delivery) -> int:
-        return self._connection.deliver(delivery)
+        return self._connection.deliver(delivery if self._mount is None else self._mount.sent(delivery))
 
     def fits(self, delivery: Delivery) -> bool:
         negotiation = self._connection.negotiation
+        if negotiation is not None and self._mount is not None:
+            delivery = self._mount.sent(delivery)
         return negotiation is None or negotiation.fits(delivery)
 
     def _count_too_large(self) -> None:
@@ -340,7 +359,7 @@ class StreamConnection(StreamLink, ByteReceiver):
         if self._connection.auths:
             self._enhanced_authentication().take_auths()
         if packets:
-            self._server.core.receive(self, packets, self._server.now_ms())
+            self._server.core.receive(self, self._mounted(packets), self._server.now_ms())
         if self._connection.failure is not None:
             self.fail(self._connection.failure)
         self.resume_reading(OPENING)
