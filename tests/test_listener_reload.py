@@ -11,15 +11,10 @@ from embermq.certificates import Authority
 from embermq.config import load
 from embermq.embed import Broker, BrokerThread
 from support.ember_command import Done, ember
+from support.ports import free_port
 from support.wire import Connack, Wire
 
 ACCEPTED = Connack(0, 0)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 def tcp(port: int, more: str = "") -> str:

@@ -2,7 +2,6 @@
 
 import logging
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,15 +10,11 @@ from pathlib import Path
 import pytest
 
 from embermq import Broker
+from support.ports import free_port
 from support.wire import PUBLISH, Connack, Wire, message_of
 
 MOSQUITTO = shutil.which("mosquitto") or ("/usr/sbin/mosquitto" if Path("/usr/sbin/mosquitto").exists() else None)
 pytestmark = pytest.mark.skipif(MOSQUITTO is None, reason="the mosquitto server is not installed")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def joined(port: int, client_id: str) -> Wire:
@@ -46,12 +41,12 @@ def bridged(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Br
             yield broker, port
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
 
 def wait_for_bridge(port: int) -> None:
     """Mosquitto says in a retained message that its bridge is connected."""
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + 60
     while True:
         try:
             watcher = joined(port, "watcher")

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -18,6 +17,7 @@ import pytest
 from embermq.access.tokens import write_token
 from embermq.store.log.reader import LogReader
 from support.java_services import hdfs
+from support.ports import free_port
 from support.server_process import ServerProcess, client, retained
 from support.standalone_cluster import StandaloneCluster, can_hide_directories
 
@@ -103,12 +103,6 @@ class Submitted:
         self.said += rest.splitlines(keepends=True)
         assert self.process.returncode == 0, f"{self.said[-20:]}\n{self.log.read_text()[-4000:]}"
         return self.said
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.spark
