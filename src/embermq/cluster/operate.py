@@ -142,12 +142,16 @@ def _at_the_end(directory: Path, sequencer: Sequencer) -> Member:
 
 
 def status(directory: Path, sequencer: Sequencer, wait_s: float = SIGHTINGS_S) -> tuple[Rules, list[NodeStatus]]:
-    """Every node that there was, and whether it says now that it is there."""
+    """Every node that there was, and whether it says now that it is there. One that was expelled is not waited for."""
     onlooker = _at_the_end(directory, sequencer)
     rules = onlooker.rules
     onlooker.sightings.clear()
     until_s = time.monotonic() + wait_s
-    while len(onlooker.sightings) < len(rules.nodes) and time.monotonic() < until_s:
+
+    def all_are_seen() -> bool:
+        return all(facts.is_expelled or node in onlooker.sightings for node, facts in rules.nodes.items())
+
+    while not all_are_seen() and time.monotonic() < until_s:
         for position, data in sequencer.read(rules.position, 0.2):
             onlooker.take(position, data, _now_ms())
     found: list[NodeStatus] = []
