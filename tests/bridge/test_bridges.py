@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from embermq import Broker
+from embermq.bridge import bridge
 from embermq.bridge.facts import BridgeFacts
 from embermq.bridge.plan import BridgePlan, Rule
 from embermq.certificates import Authority
@@ -22,6 +23,7 @@ from embermq.store.log.readers import registered_readers
 from support.bridged import logged, numbered, publish_all, wait_until
 from support.cut_line import CutLine
 from support.ember_command import ember
+from support.ports import free_port
 from support.server_process import ServerProcess
 from support.wire import Wire
 
@@ -63,7 +65,7 @@ def on_loop(broker: Broker, call: Callable[[], object]) -> None:
         done.set()
 
     broker.server.loop.call_soon_threadsafe(run)
-    assert done.wait(30)
+    assert done.wait(60)
 
 
 def joined(port: int, client_id: str, *filters: str) -> Wire:
@@ -92,8 +94,8 @@ def test_both_directions_with_prefixes_and_retained_messages_and_nothing_comes_b
         with running(tmp_path / "here") as here, closing(joined(port_of(here), "before")) as wire:
             wire.publish("plant/1", b"on", qos=1, retain=True)
             wire.publish("both/x", b"of here", qos=1, retain=True)
-        bridge = plan(port_of(there), outgoing=outgoing, incoming=incoming, is_mqtt5=is_mqtt5)
-        with running(tmp_path / "here", bridge) as here:
+        both_ways = plan(port_of(there), outgoing=outgoing, incoming=incoming, is_mqtt5=is_mqtt5)
+        with running(tmp_path / "here", both_ways) as here:
             wait_until(lambda: "from/orders/1" in retained(port_of(here)), "the retained message of there")
             # What both have: that of the bridge's own side stays.
             wait_until(lambda: retained(port_of(there), "both/x") == {"both/x": b"of here"}, "the one of here")
@@ -153,24 +155,21 @@ def test_a_line_that_is_cut_at_any_byte_loses_and_repeats_nothing_in_either_dire
 def test_what_came_while_the_line_was_cut_and_the_server_stopped_arrives_in_order(tmp_path: Path) -> None:
     with running(tmp_path / "there") as there, CutLine(lambda: port_of(there)) as line:
         line.cut()
-        bridge = plan(line.port, outgoing=(Rule("up/#", "", "", 1),))
+        to_there = plan(line.port, outgoing=(Rule("up/#", "", "", 1),))
         for start in (0, 300, 600):
-            with running(tmp_path / "here", bridge) as here:
+            with running(tmp_path / "here", to_there) as here:
                 publish_all(port_of(here), numbered("up/a", 300, start))
                 assert only(here).lag >= 300
                 assert [(each.name) for each in registered_readers(tmp_path / "here")] == ["bridge b"]
         line.mend()
-        with running(tmp_path / "here", bridge) as here:
+        with running(tmp_path / "here", to_there) as here:
             wait_until(lambda: len(logged(tmp_path / "there", "up/")) >= 900, "all")
             wait_until(lambda: only(here).lag == 0, "no lag")
     assert logged(tmp_path / "there", "up/") == [b"%d" % number for number in range(900)]
 
 
 def test_a_ring_of_bridges_ends_by_the_mark(tmp_path: Path) -> None:
-    ports = {}
-    for name in "abc":
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            ports[name] = probe.getsockname()[1]
+    ports = {name: free_port() for name in "abc"}
     rule = (Rule("r/#", "", "", 1),)
     with (
         Broker.in_thread(port=ports["a"], data=tmp_path / "a", bridges=[plan(ports["b"], outgoing=rule)]) as a,
@@ -186,8 +185,7 @@ def test_a_ring_of_bridges_ends_by_the_mark(tmp_path: Path) -> None:
 
 
 def test_two_servers_that_bridge_to_each_other_have_each_message_once(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     with running(tmp_path / "a", plan(port, outgoing=(BOTH,), incoming=(BOTH,))) as a:
         other = plan(port_of(a), outgoing=(BOTH,), incoming=(BOTH,))
         with Broker.in_thread(port=port, data=tmp_path / "b", bridges=[other]) as b:
@@ -243,9 +241,8 @@ def test_a_broker_that_refuses_is_a_sentence_and_harms_no_other_bridge(tmp_path:
     users = tmp_path / "users"
     users.write_text("")
     with running(tmp_path / "there") as there, socket.create_server(("127.0.0.1", 0)) as silent:
-        threading.Thread(target=answer_nonsense, args=(silent,), daemon=True).start()
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            nobody = probe.getsockname()[1]
+        threading.Thread(target=answer_nonsense, args=(silent,)).start()
+        nobody = free_port()
         bridges = (
             plan(port_of(there), "good", outgoing=(UP,)),
             plan(nobody, "nobody", outgoing=(UP,)),
@@ -262,6 +259,7 @@ def test_a_broker_that_refuses_is_a_sentence_and_harms_no_other_bridge(tmp_path:
             assert "does not answer as an MQTT server" in nonsense.error
             assert "cannot read password_file" in secret.error
             assert [each.lag >= 1 for each in (refused, nonsense, secret)] == [True] * 3
+        silent.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
 
 
 def answer_nonsense(listener: socket.socket) -> None:
@@ -332,10 +330,10 @@ def test_a_rate_is_kept(tmp_path: Path) -> None:
         running(tmp_path / "here", plan(port_of(there), outgoing=(UP,), rate_max=100)) as here,
     ):
         wait_for_state(here)
+        begun_s = time.monotonic()
         publish_all(port_of(here), numbered("up/a", 250))
-        # A bucket allows one second at once, and a second's worth a second.
-        assert len(logged(tmp_path / "there", "up/")) < 250
         wait_until(lambda: len(logged(tmp_path / "there", "up/")) == 250, "all")
+        assert time.monotonic() - begun_s >= 1.4  # 250 messages, of which a second's worth is free
 
 
 def test_no_client_can_take_the_session_of_a_bridge(tmp_path: Path) -> None:
@@ -420,8 +418,8 @@ def states(folder: Path) -> dict[str, str]:
 
 def test_an_operator_sees_a_bridge_in_the_command_the_metrics_and_the_topics(tmp_path: Path) -> None:
     with running(tmp_path / "there") as there:
-        bridge = plan(port_of(there), "office", outgoing=(UP,), incoming=(DOWN,))
-        with running(tmp_path / "here", bridge, sys_interval_s=1) as here:
+        to_office = plan(port_of(there), "office", outgoing=(UP,), incoming=(DOWN,))
+        with running(tmp_path / "here", to_office, sys_interval_s=1) as here:
             wait_for_state(here)
             publish_all(port_of(here), numbered("up/a", 3))
             wait_until(lambda: only(here).counters.acknowledged == 3, "the acknowledgements")
@@ -437,9 +435,8 @@ def test_an_operator_sees_a_bridge_in_the_command_the_metrics_and_the_topics(tmp
                 metrics = server.text("/metrics")
             assert 'embermq_bridge_connected{bridge="office"} 1.0' in metrics
             assert 'embermq_bridge_messages_total{bridge="office",outcome="acknowledged"} 3.0' in metrics
-            with closing(joined(port_of(here), "reads", "$SYS/broker/bridges/office/#")) as wire:
-                topics = {message.topic_name: message.payload for message in wire.take_messages()}
-            assert topics["$SYS/broker/bridges/office/connected"] == b"1"
+            topic_name = "$SYS/broker/bridges/office/connected"
+            wait_until(lambda: retained(port_of(here), topic_name) == {topic_name: b"1"}, "the topic")
 
 
 def test_what_comes_in_keeps_the_rate_too(tmp_path: Path) -> None:
@@ -456,11 +453,12 @@ def test_what_comes_in_keeps_the_rate_too(tmp_path: Path) -> None:
         assert time.monotonic() - begun_s >= 1.9  # 301 messages, of which a second's worth is free
 
 
-def test_the_server_ends_soon_while_a_bridge_waits_for_an_answer(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as mute:  # it accepts, and never says a word
-        begun_s = time.monotonic()
-        with running(tmp_path / "here", plan(mute.getsockname()[1], outgoing=(UP,))) as here:
-            wait_for_state(here, "connecting")
-            publish_all(port_of(here), numbered("up/a", 5))
-            begun_s = time.monotonic()
-        assert time.monotonic() - begun_s < 8
+def test_the_server_ends_while_a_bridge_waits_for_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bridge, "ANSWER_TIMEOUT_S", 600.0)  # neither of them has to be over
+    monkeypatch.setattr(bridge, "LEAVE_S", 600.0)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as mute,  # it accepts, and never says a word
+        running(tmp_path / "here", plan(mute.getsockname()[1], outgoing=(UP,))) as here,
+    ):
+        wait_for_state(here, "connecting")
+        publish_all(port_of(here), numbered("up/a", 5))

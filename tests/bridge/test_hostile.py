@@ -35,7 +35,7 @@ class Peer:
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._socket.settimeout(30)
+        self._socket.settimeout(60)
         self._decoder = Decoder(1 << 20, levels=(4, 5))
         self._packets: list[Packet] = []
 
@@ -80,7 +80,8 @@ def bridged_to(data: Path, script: Callable[[Peer], None]) -> Iterator[Broker]:
                     except (OSError, AssertionError):
                         continue
 
-        threading.Thread(target=serve, daemon=True).start()
+        serving = threading.Thread(target=serve)
+        serving.start()
         rule = (Rule("x/#", "", "", 2),)
         plan = BridgePlan(
             name="b",
@@ -88,8 +89,12 @@ def bridged_to(data: Path, script: Callable[[Peer], None]) -> Iterator[Broker]:
             outgoing=(Rule("up/#", "", "", 2),),
             incoming=rule,
         )
-        with Broker.in_thread(port=0, data=data, bridges=[plan]) as broker:
-            yield broker
+        try:
+            with Broker.in_thread(port=0, data=data, bridges=[plan]) as broker:
+                yield broker
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+            serving.join()
 
 
 def facts(broker: Broker) -> BridgeFacts:

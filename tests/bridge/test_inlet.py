@@ -31,7 +31,7 @@ def test_a_bug_ends_the_connection_and_the_next_one_goes_on(monkeypatch: pytest.
         async def take(message: Publish) -> None:
             inlet.connected(False)
             inlet.take([message])
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while inlet.is_busy and not inlet.problem:
                     woken.clear()
                     await woken.wait()

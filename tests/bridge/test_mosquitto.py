@@ -16,6 +16,7 @@ from embermq.bridge.plan import BridgePlan, Rule
 from embermq.client.address import ServerAddress
 from support.bridged import logged, numbered, publish_all, wait_until, wait_until_subscribed
 from support.cut_line import CutLine
+from support.ports import free_port
 from support.wire import Wire
 
 MOSQUITTO = shutil.which("mosquitto") or ("/usr/sbin/mosquitto" if Path("/usr/sbin/mosquitto").exists() else None)
@@ -26,14 +27,13 @@ MESSAGES = 1_000
 @pytest.fixture
 def mosquitto(tmp_path: Path) -> Iterator[int]:
     """The port of a Mosquitto that takes everybody."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = int(probe.getsockname()[1])
+    port = free_port()
     settings = tmp_path / "mosquitto.conf"
     settings.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n")
     assert MOSQUITTO is not None
     process = subprocess.Popen([MOSQUITTO, "-c", str(settings)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline_s = time.monotonic() + 20
+        deadline_s = time.monotonic() + 60
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port), 1).close()
@@ -44,7 +44,7 @@ def mosquitto(tmp_path: Path) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def joined(port: int, client_id: str, *filters: str) -> Wire:

@@ -6,6 +6,7 @@ The other broker is a model: it has the packet identifiers that it has received 
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,18 +143,35 @@ class Sender:
         self.file.close()
 
 
+SendersOn = Callable[..., Sender]
+
+
+@pytest.fixture
+def sender_on() -> Iterator[SendersOn]:
+    """Makes senders; the last of each test ends with it."""
+    made: list[Sender] = []
+
+    def make(*arguments: Any, **options: Any) -> Sender:
+        made.append(Sender(*arguments, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.kill()
+
+
 def payloads(messages: list[Publish]) -> list[bytes]:
     return [message.payload for message in messages]
 
 
 @pytest.mark.parametrize("seed", range(24))
 def test_at_qos_2_every_message_comes_once_and_in_order_whatever_is_cut_or_killed(
-    seed: int, recorder: Callable[..., Recorder]
+    seed: int, recorder: Callable[..., Recorder], sender_on: SendersOn
 ) -> None:
     draw = random.Random(seed)
     log = recorder(group_records=draw.choice([1, 7, 40]))
     other = OtherBroker()
-    sender = Sender(log.data, other, window=draw.choice([3, 20, 65_535]))
+    sender = sender_on(log.data, other, window=draw.choice([3, 20, 65_535]))
     expected: list[bytes] = []
     for turn in range(60):
         for number in range(draw.randrange(30)):
@@ -176,7 +194,7 @@ def test_at_qos_2_every_message_comes_once_and_in_order_whatever_is_cut_or_kille
         else:
             sender.step(draw.random(), draw.random(), most=draw.randrange(1, 40))
             sender.kill()
-            sender = Sender(log.data, other, window=draw.choice([3, 20, 65_535]))
+            sender = sender_on(log.data, other, window=draw.choice([3, 20, 65_535]))
     sender.connect()
     sender.run()
     assert payloads(other.published) == expected
@@ -185,12 +203,12 @@ def test_at_qos_2_every_message_comes_once_and_in_order_whatever_is_cut_or_kille
 
 @pytest.mark.parametrize("seed", range(12))
 def test_with_every_qos_nothing_is_lost_qos_2_comes_once_and_the_first_of_each_in_order(
-    seed: int, recorder: Callable[..., Recorder]
+    seed: int, recorder: Callable[..., Recorder], sender_on: SendersOn
 ) -> None:
     draw = random.Random(seed)
     log = recorder(group_records=11)
     other = OtherBroker()
-    sender = Sender(log.data, other, window=10)
+    sender = sender_on(log.data, other, window=10)
     sender.connect()
     expected: list[bytes] = []
     twice_allowed: set[bytes] = set()
@@ -205,7 +223,7 @@ def test_with_every_qos_nothing_is_lost_qos_2_comes_once_and_the_first_of_each_i
         sender.step(draw.random(), draw.random(), most=20)
         if draw.random() < 0.5:
             sender.kill()
-            sender = Sender(log.data, other, window=10)
+            sender = sender_on(log.data, other, window=10)
         sender.connect()
     sender.run()
     found = payloads(other.published)
@@ -213,19 +231,21 @@ def test_with_every_qos_nothing_is_lost_qos_2_comes_once_and_the_first_of_each_i
     assert {each for each in found if found.count(each) > 1} <= twice_allowed
 
 
-def test_other_rules_take_no_identifier_that_the_other_broker_may_have(recorder: Callable[..., Recorder]) -> None:
+def test_other_rules_take_no_identifier_that_the_other_broker_may_have(
+    recorder: Callable[..., Recorder], sender_on: SendersOn
+) -> None:
     log = recorder()
     for number in range(20):
         log.publish("a", b"a%d" % number, qos=2)
         log.publish("b", b"b%d" % number, qos=2)
     log.flush()
     other = OtherBroker()
-    first = Sender(log.data, other, (Rule("a", "", "", 2),))
+    first = sender_on(log.data, other, (Rule("a", "", "", 2),))
     first.connect()
     first.step(1.0, 0.0)  # all are received, and no answer has come back
     first.kill()
     # Were they counted from 1 again, the messages of b would be taken for those of a.
-    second = Sender(log.data, other, (Rule("b", "", "", 2),), changed=True)
+    second = sender_on(log.data, other, (Rule("b", "", "", 2),), changed=True)
     second.connect()
     second.run()
     assert payloads(other.published)[20:] == [b"b%d" % number for number in range(20)]
@@ -234,19 +254,20 @@ def test_other_rules_take_no_identifier_that_the_other_broker_may_have(recorder:
 
 def test_records_that_were_trimmed_are_counted_and_their_identifiers_not_used_again(
     recorder: Callable[..., Recorder],
+    sender_on: SendersOn,
 ) -> None:
     log = recorder(segment_bytes=2_000)
     for number in range(300):
         log.publish("t", b"%d" % number, qos=2)
     log.flush()
     other = OtherBroker()
-    sender = Sender(log.data, other, window=20)
+    sender = sender_on(log.data, other, window=20)
     sender.connect()
     sender.step(1.0, 0.0, most=20)  # received, not acknowledged
     sender.kill()
     segments = log.log.segments()
     log.log.trim(segments[4].first_offset)
-    sender = Sender(log.data, other)
+    sender = sender_on(log.data, other)
     sender.connect()
     sender.run()
     first = segments[4].first_offset
@@ -256,6 +277,7 @@ def test_records_that_were_trimmed_are_counted_and_their_identifiers_not_used_ag
 
 def test_records_that_are_trimmed_while_they_are_sent_again_cost_no_other_message(
     recorder: Callable[..., Recorder],
+    sender_on: SendersOn,
 ) -> None:
     log = recorder(segment_bytes=2_000)
     for number in range(40):
@@ -264,7 +286,7 @@ def test_records_that_are_trimmed_while_they_are_sent_again_cost_no_other_messag
             log.publish("not sent", b"")
     log.flush()
     other = OtherBroker()
-    sender = Sender(log.data, other, (Rule("t", "", "", 2),))
+    sender = sender_on(log.data, other, (Rule("t", "", "", 2),))
     sender.connect()
     sender.step(1.0, 0.0, most=20)  # received, not acknowledged
     sender.connect()
@@ -281,6 +303,7 @@ def test_records_that_are_trimmed_while_they_are_sent_again_cost_no_other_messag
 
 def test_the_retained_messages_come_first_and_again_when_the_session_is_lost(
     recorder: Callable[..., Recorder],
+    sender_on: SendersOn,
 ) -> None:
     log = recorder()
     kept = [
@@ -299,7 +322,7 @@ def test_the_retained_messages_come_first_and_again_when_the_session_is_lost(
         yield None
         yield from kept[1:]
 
-    sender = Sender(log.data, other, (Rule("r/#", "", "x/", 1),), retained)
+    sender = sender_on(log.data, other, (Rule("r/#", "", "x/", 1),), retained)
     sender.connect()
     sender.run()
     found = [(each.topic_name, each.payload, each.qos, each.retain) for each in other.published]
@@ -316,6 +339,7 @@ def test_the_retained_messages_come_first_and_again_when_the_session_is_lost(
 
 def test_what_has_expired_or_is_too_large_is_counted_and_the_next_message_goes_on(
     recorder: Callable[..., Recorder],
+    sender_on: SendersOn,
 ) -> None:
     log = recorder()
     soon = message_properties({"expiry": 1, "content_type": "text"})
@@ -324,7 +348,7 @@ def test_what_has_expired_or_is_too_large_is_counted_and_the_next_message_goes_o
     log.publish("t", b"fits", qos=2)
     log.flush()
     other = OtherBroker()
-    sender = Sender(log.data, other, packet_bytes_max=200)
+    sender = sender_on(log.data, other, packet_bytes_max=200)
     sender.connect()
     sender.run()
     assert payloads(other.published) == [b"fits"]
@@ -333,13 +357,14 @@ def test_what_has_expired_or_is_too_large_is_counted_and_the_next_message_goes_o
 
 def test_a_refused_message_is_counted_and_one_that_may_be_taken_later_ends_the_connection(
     recorder: Callable[..., Recorder],
+    sender_on: SendersOn,
 ) -> None:
     log = recorder()
     for qos in (1, 2, 2):
         log.publish("t", b"%d" % qos, qos=qos)
     log.flush()
     other = OtherBroker()
-    sender = Sender(log.data, other, window=1)
+    sender = sender_on(log.data, other, window=1)
     sender.connect()
     other.reason = ReasonCode.NOT_AUTHORIZED
     sender.step()
@@ -354,13 +379,13 @@ def test_a_refused_message_is_counted_and_one_that_may_be_taken_later_ends_the_c
     assert payloads(other.published) == [b"2"]
 
 
-def test_what_has_passed_many_servers_is_not_sent(recorder: Callable[..., Recorder]) -> None:
+def test_what_has_passed_many_servers_is_not_sent(recorder: Callable[..., Recorder], sender_on: SendersOn) -> None:
     log = recorder()
     log.publish("t", b"few", qos=1, properties=b"".join(Marks(f"{n:04}").own for n in range(MARKS_MAX - 1)))
     log.publish("t", b"many", qos=1, properties=b"".join(Marks(f"{n:04}").own for n in range(MARKS_MAX)))
     log.flush()
     other = OtherBroker()
-    sender = Sender(log.data, other)
+    sender = sender_on(log.data, other)
     sender.connect()
     sender.run()
     assert payloads(other.published) == [b"few"]
@@ -368,12 +393,12 @@ def test_what_has_passed_many_servers_is_not_sent(recorder: Callable[..., Record
     assert other.published[0].properties.endswith(Marks("0123").own)
 
 
-def test_memory_does_not_grow_with_what_waits(recorder: Callable[..., Recorder]) -> None:
+def test_memory_does_not_grow_with_what_waits(recorder: Callable[..., Recorder], sender_on: SendersOn) -> None:
     log = recorder(group_records=500)
     for _ in range(20_000):
         log.publish("t", bytes(100), qos=2)
     log.flush()
-    sender = Sender(log.data, OtherBroker())
+    sender = sender_on(log.data, OtherBroker())
     sender.connect()
     assert sender.remote is not None
     while sender.outgoing.fill(sender.remote, 0, 500):

@@ -19,6 +19,7 @@ class CutLine:
         self._target: Final = port
         self._listener: Final = socket.create_server(("127.0.0.1", 0))
         self.port: Final[int] = self._listener.getsockname()[1]
+        self._accepting: Final = threading.Thread(target=self._accept, daemon=True)
         self._lock: Final = threading.Lock()
         self._open: list[socket.socket] = []
         self._is_cut = False
@@ -26,12 +27,14 @@ class CutLine:
         self.cuts = 0
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        self._accepting.join()
         self.cut()
         self._listener.close()
 
@@ -52,10 +55,11 @@ class CutLine:
             self._left = draw.randrange(1, most)
 
     def _close_all(self) -> None:
-        for each in self._open:
+        for (
+            each
+        ) in self._open:  # closed by their own threads: others may be given the number of a socket that is closed
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
-            each.close()
         self._open.clear()
 
     def _accept(self) -> None:
@@ -76,8 +80,18 @@ class CutLine:
                     server.close()
                     continue
                 self._open += [client, server]
-            for source, target in ((client, server), (server, client)):
-                threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
+            threading.Thread(target=self._carry, args=(client, server), daemon=True).start()
+
+    def _carry(self, client: socket.socket, server: socket.socket) -> None:
+        """One connection, in both directions, to its end."""
+        back = threading.Thread(target=self._pass, args=(server, client), daemon=True)
+        back.start()
+        self._pass(client, server)
+        back.join()
+        with self._lock:
+            self._open = [each for each in self._open if each not in (client, server)]
+        client.close()
+        server.close()
 
     def _pass(self, source: socket.socket, target: socket.socket) -> None:
         try:
