@@ -5,7 +5,6 @@ Owns: the node's process, its listeners, its users. `tools/kafka` fetches and st
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,9 +14,10 @@ from pathlib import Path
 from typing import Any, final
 
 from embermq.certificates import Authority
+from support.ports import free_port
 
 TOOL = Path(__file__).parent.parent.parent / "tools" / "kafka"
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 100
 STOP_TIMEOUT_S = 60
 NODE, STRANGER = "node", "stranger"
 """Users of the listener with TLS: one may use all topics named `ember.log...`, the other may only connect."""
@@ -37,7 +37,12 @@ class KafkaNode:
         self.address = ""
         self.secured_address = ""
         self.authority = Path()
-        self._settings = settings or {}
+        plain, controller = free_port(), free_port()
+        self._settings = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller}",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            **(settings or {}),
+        }
         self._process: subprocess.Popen[str] | None = None
         if secured:
             self._secure()
@@ -110,12 +115,6 @@ class KafkaNode:
         from confluent_kafka.admin import AdminClient
 
         return AdminClient({"bootstrap.servers": self.address, "log_level": 0})
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def cpu_s(pid: int) -> float:

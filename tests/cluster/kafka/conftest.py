@@ -9,7 +9,7 @@ import pytest
 from embermq.cluster.sequencer import KafkaOptions
 from support.kafka_node import KafkaNode, NoKafka, kafka_node
 
-ANSWER_S = 30
+ANSWER_S = 60
 NO_CLIENT = "tests with Kafka need pip install 'embermq[cluster]'"
 MakeTopic = Callable[..., KafkaOptions]
 

@@ -25,6 +25,8 @@ NODES: Final = (1, 2, 3)
 NODE_TIMEOUT_MS: Final = 3_000
 DEADLINE_S: Final = 120
 TOPICS: Final = 40
+ANSWER_S: Final = 5
+"""How long a client waits for a server that was stopped: longer than a busy one takes."""
 
 
 def all_there(cluster: "Servers") -> bool:
@@ -178,7 +180,7 @@ class Publisher(threading.Thread):
             self._publish_to(self._cluster.processes[NODES[at % len(NODES)]].port)
 
     def _publish_to(self, port: int) -> None:
-        """Until the server refuses, or does not answer for a second."""
+        """Until the server refuses, ends the connection, or does not answer for some seconds."""
         answered = threading.Event()
         accepted: list[bool] = []
 
@@ -188,17 +190,17 @@ class Publisher(threading.Thread):
 
         client = paho.Client(CallbackAPIVersion.VERSION2, client_id="publisher")
         client.on_connect = connected
-        client.on_publish = lambda *_: answered.set()
+        client.on_publish = client.on_disconnect = lambda *_: answered.set()
         with suppress(OSError):
             client.connect("127.0.0.1", port, keepalive=5)
             client.loop_start()
-            is_answered = answered.wait(1) and accepted[0]
+            is_answered = answered.wait(ANSWER_S) and accepted[:1] == [True]
             while is_answered and not self._ended.is_set():
                 answered.clear()
                 number = len(self.acknowledged)
                 payload = b"%d" % number
                 client.publish(f"plant/{number % TOPICS}", payload, qos=1, retain=True)
-                is_answered = answered.wait(1)
+                is_answered = answered.wait(ANSWER_S) and client.is_connected()
                 if is_answered:
                     self.acknowledged.append(payload)
         client.disconnect()

@@ -21,7 +21,8 @@ pytest.importorskip("confluent_kafka", reason=NO_CLIENT)
 from embermq.certificates import Authority
 from embermq.cluster.kafka import KafkaSequencer, create_topic
 from embermq.cluster.sequencer import BLOCK_BYTES_MAX, KafkaOptions, SequencerError, SharedLogLost
-from support.kafka_node import NODE, PASSWORD, STRANGER, TOOL, KafkaNode, free_port, kafka_node
+from support.kafka_node import NODE, PASSWORD, STRANGER, TOOL, KafkaNode, kafka_node
+from support.ports import free_port
 
 client: Any = pytest.importorskip("confluent_kafka")
 client_admin: Any = pytest.importorskip("confluent_kafka.admin")

@@ -110,8 +110,10 @@ def test_a_standby_names_the_active_server_and_an_expelled_one_stops(cluster: Se
     standby = next(node for node in NODES if node != active)
     with cluster.processes[standby].wire() as wire:
         assert wire.connect("lost").return_code == 3
-    done = cluster.command("status", "--json", node=standby)
-    assert done.code == 0 and f'"node": {active}, "state": "active"' in done.text
+    is_active = f'"node": {active}, "state": "active"'
+    until(
+        lambda: is_active in cluster.command("status", "--json", node=standby).text, "the command sees the active one"
+    )
     assert cluster.command("expel", str(active), node=standby).code == 0
     process = cluster.processes[active].process
     assert process is not None and process.wait(60) == 2
