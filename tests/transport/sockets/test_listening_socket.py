@@ -1,6 +1,7 @@
 """Accepting: many at once, more than there is room for, and without a file for one."""
 
 import asyncio
+import gc
 import os
 import resource
 import socket
@@ -37,7 +38,8 @@ def listening_socket(server: Server, poll: Poll, bound: socket.socket, retry_s: 
 
 @contextmanager
 def no_files_left() -> Iterator[None]:
-    """The process cannot open a file within this."""
+    """The process cannot open a file within this. Garbage of a test before would make room."""
+    gc.disable()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(map(int, os.listdir("/proc/self/fd")))
     taken: list[int] = []
@@ -51,6 +53,7 @@ def no_files_left() -> Iterator[None]:
         for descriptor in taken:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        gc.enable()
 
 
 def test_more_connections_than_one_turn_accepts_are_accepted_in_the_next() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -196,8 +197,13 @@ def test_datagrams_of_asyncio() -> None:
 # -- the end ---------------------------------------------------------------------------------------------------------
 
 
-def files() -> int:
-    return len(os.listdir("/proc/self/fd"))
+def files() -> set[tuple[str, str]]:
+    """The numbers and names of all that is open."""
+    found: set[tuple[str, str]] = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # that of the directory itself, and what the collector closes
+            found.add((path.name, os.readlink(path)))
+    return found
 
 
 def test_a_loop_can_be_closed_twice_and_leaves_no_file() -> None:
@@ -208,7 +214,7 @@ def test_a_loop_can_be_closed_twice_and_leaves_no_file() -> None:
     loop.close()
     assert loop.is_closed()
     loop.wake.call(lambda: None)
-    assert files() == before
+    assert files() <= before
 
 
 def test_a_loop_that_runs_cannot_be_closed_and_goes_on() -> None:
@@ -244,8 +250,8 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 LOOPS: list[LoopFactory] = [SocketLoop, asyncio.SelectorEventLoop, uvloop.new_event_loop]
 
 
-def files_left(loop_factory: LoopFactory, main: Callable[[], Coroutine[None, None, None]]) -> int:
-    """How many more files are open after a program on a loop than before."""
+def files_left(loop_factory: LoopFactory, main: Callable[[], Coroutine[None, None, None]]) -> set[tuple[str, str]]:
+    """The files that are open after a program on a loop and were not before."""
     loop_factory().close()  # the first of uvloop opens files for all that follow
     before = files()
     with asyncio.Runner(loop_factory=loop_factory) as runner:
@@ -266,7 +272,7 @@ def test_brokers_beside_one_another_on_one_loop(loop_factory: LoopFactory, tmp_p
         async with Broker(port=0, data=tmp_path / "first") as fifth:  # the loop's own poll is free again
             await asyncio.to_thread(exchange, fifth)
 
-    assert files_left(loop_factory, brokers) == 0
+    assert files_left(loop_factory, brokers) == set()
 
 
 @pytest.mark.parametrize("loop_factory", LOOPS)
@@ -282,7 +288,7 @@ def test_a_broker_ends_with_clients_that_do_not_read_or_send(loop_factory: LoopF
             await asyncio.to_thread(client.assert_closed)
             client.close()
 
-    assert files_left(loop_factory, broker) == 0
+    assert files_left(loop_factory, broker) == set()
 
 
 WITHOUT_EPOLL = """
@@ -308,6 +314,6 @@ asyncio.run(main())
 
 def test_a_broker_works_where_the_system_has_no_epoll() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_EPOLL], env=os.environ, capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", WITHOUT_EPOLL], env=os.environ, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
