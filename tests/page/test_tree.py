@@ -58,6 +58,7 @@ def test_a_branch_that_opens_while_the_tree_is_loaded_again_is_loaded_too(opened
 def test_messages_that_are_not_retained_are_shown_as_such(opened: Opened, server: PageServer) -> None:
     opened.go()
     opened.open_branches("energy")
+    opened.wait_until_live()
     server.publish("energy/event", "switched", retain=False)
     expect(opened.value("energy/event")).to_have_text("switched")
     expect(opened.row("energy/event").locator(".mark")).to_have_text("not retained")

@@ -112,6 +112,12 @@ class Opened:
             self.row(topic).locator(".twist").click()
             expect(self.row(topic)).to_have_attribute("aria-expanded", "true")
 
+    def wait_until_live(self) -> None:
+        """Until live messages come: what is not retained is shown of no others."""
+        while not self.row("live-now").count():
+            self.server.publish("live-now", "", retain=False)
+            self.page.evaluate("() => new Promise(requestAnimationFrame)")
+
     def value(self, topic: str) -> Locator:
         return self.row(topic).locator(".value")
 

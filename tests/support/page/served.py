@@ -10,23 +10,19 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
 from embermq.access.tokens import write_token
+from support.ports import free_port
 from support.server_process import ServerProcess
 
 
 class PageServer(ServerProcess):
-    """Begins to listen on a free port, and keeps it when it is started again."""
+    """Listens on the same port when it is started again."""
 
     def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
         self.tokens = directory / "tokens"
         self.operator = write_token(self.tokens, "ann", "operator")
         self.viewer = write_token(self.tokens, "vera", "viewer")
-        given = {"http.port": "0", "http.token_file": str(self.tokens), **(settings or {})}
+        given = {"http.port": str(free_port()), "http.token_file": str(self.tokens), **(settings or {})}
         super().__init__(directory / "data", directory / "log.txt", given)
-
-    def start(self) -> None:
-        super().start()
-        if self._environment["EMBERMQ_HTTP__PORT"] == "0":
-            self._environment["EMBERMQ_HTTP__PORT"] = str(self.http_port)
 
     @property
     def url(self) -> str:
@@ -43,7 +39,7 @@ class PageServer(ServerProcess):
         headers = {"Authorization": f"Bearer {self.operator}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}api/v1/{path}", data, headers)
-        with urllib.request.urlopen(request, timeout=20) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             return json.loads(response.read())
 
     def client(self, client_id: str, *, clean: bool = True) -> paho.Client:
@@ -56,6 +52,6 @@ class PageServer(ServerProcess):
     def publish(self, topic: str, payload: str | bytes, *, retain: bool = True) -> None:
         """Published, and acknowledged by the server."""
         client = self.client("publisher")
-        client.publish(topic, payload, 1, retain).wait_for_publish(20)
+        client.publish(topic, payload, 1, retain).wait_for_publish(60)
         client.disconnect()
         client.loop_stop()

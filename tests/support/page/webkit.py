@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from support.ports import free_port
+
 PROGRAMS = ("WebKitWebDriver", "Xvfb")
 MISSING = "WebKit is not installed (Debian: apt install webkit2gtk-driver xvfb)"
 BROWSERS = sorted(Path("/usr/lib").glob("*/webkit2gtk-4.*/MiniBrowser"))
@@ -88,10 +90,9 @@ def webkit(directory: Path) -> Iterator[WebKit]:
         stderr=subprocess.DEVNULL,
     )
     os.close(writing)
-    with os.fdopen(reading) as named, socket.socket() as probe:
+    with os.fdopen(reading) as named:
         number = named.readline().strip()
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     places = {"DISPLAY": f":{number}", "HOME": str(directory), "XDG_RUNTIME_DIR": str(directory)}
     drawing = {"GDK_BACKEND": "x11", "LIBGL_ALWAYS_SOFTWARE": "1", "WEBKIT_DISABLE_COMPOSITING_MODE": "1"}
     driver = subprocess.Popen(
