@@ -14,7 +14,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from embermq import Broker
 
 MESSAGES = 3_000
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,7 @@ def test_a_topic_alias_of_mosquitto_pub(run: Run, paho: PahoClient, space: str) 
 def test_mosquitto_rr_gets_the_response_to_its_request(ways: Ways, paho: PahoClient, space: str) -> None:
     paho.subscribe(f"{space}/requests")
     server = ["-h", ways.host, "-p", str(ways.tcp), "-V", "5"]
-    request_options = ["-q", "1", "-t", f"{space}/requests", "-e", f"{space}/answers", "-m", "what?", "-W", "10"]
+    request_options = ["-q", "1", "-t", f"{space}/requests", "-e", f"{space}/answers", "-m", "what?", "-W", "60"]
     shown = ["-D", "publish", "correlation-data", "n1", "-F", "%t %p %D"]
     asking = subprocess.Popen(["mosquitto_rr", *server, *request_options, *shown], stdout=subprocess.PIPE, text=True)
     request = paho.receive()

@@ -15,7 +15,7 @@ from support.make_older_data import TOPICS, connected, subscribe
 from support.server_process import ServerProcess
 
 FIXTURE = Path(__file__).parent.parent / "support" / "data_served_by_a4e6f90.tar.gz"
-WAIT_S = 20.0
+WAIT_S = 60.0
 SETTINGS = {"limits.will_grace_s": "1", "store.retention_age_s": str(10**9), "store.durability": "os"}
 RETAINED = {
     f"plant/{number}/value": (b"value %d " % number * 100, number % 3, "text/plain" if number % 3 == 0 else None)

@@ -17,11 +17,12 @@ from embermq.access.file_access import FileAccess
 from embermq.access.passwords import write_password
 from embermq.certificates import Authority
 from support.ember_command import Done, ember, sentence, server, wire
+from support.ports import free_port
 from support.wire import PUBLISH, Wire, packet, publish, string
 
 BINARY = bytes(range(256))
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
-QUIET_S = 1.5  # long enough for a busy machine
+QUIET_S = 3.0  # long enough for a busy machine
 QUIET_FEW_S = 0.1  # long enough for any: all that comes is written together with SUBACK
 
 
@@ -51,13 +52,12 @@ def count(data: Path, topic_filter: str = "#") -> int:
 def mosquitto(directory: Path) -> Iterator[int]:
     """A Mosquitto with its own defaults; its port."""
     assert MOSQUITTO is not None
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     config = directory / "mosquitto.conf"
     config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nsys_interval 1\nuser {_user()}\n")
     process = subprocess.Popen([MOSQUITTO, "-c", str(config)], stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port), 1).close()

@@ -302,7 +302,7 @@ def test_tail_follows_a_running_server_until_it_is_told_to_stop(tmp_path: Path) 
         fill(log, [1])
         assert json.loads(following.stdout.readline())["offset"] == 6
         following.send_signal(signal.SIGINT)
-        assert following.communicate(timeout=30) == ("", "")
+        assert following.communicate(timeout=60) == ("", "")
         assert following.returncode == 0
     finally:
         following.kill()
@@ -322,5 +322,5 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     assert b"OFFSET" in reading.stdout.readline()
     reading.stdout.close()
     assert reading.stderr.read() == b""
-    assert reading.wait(timeout=30) == 0
+    assert reading.wait(timeout=60) == 0
     reading.stderr.close()

@@ -36,7 +36,7 @@ def test_a_pipe_that_is_closed_early_is_no_error(tmp_path: Path) -> None:
             assert process.stdout.readline().startswith(b'{"topic": "a/0"')
             process.stdout.close()
             assert process.stderr.read() == b""
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
 
 
 # -- what can be set right ---------------------------------------------------------------------------------------------

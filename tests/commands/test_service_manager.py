@@ -20,7 +20,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[so
     """The socket of a service manager, and what NOTIFY_SOCKET has for it."""
     name = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
-        receiver.settimeout(30)
+        receiver.settimeout(60)
         receiver.bind(name if request.param == "path" else f"\0{name}")
         yield receiver, name if request.param == "path" else f"@{name}"
 
@@ -41,7 +41,7 @@ def test_a_server_says_when_it_is_ready_that_it_runs_and_when_it_stops(
         while said == b"WATCHDOG=1":
             said = receiver.recv(1000)
         assert said == STOPPING
-        assert running.process.wait(30) == 0
+        assert running.process.wait(60) == 0
 
 
 def said(receiver: socket.socket, environment: dict[str, str]) -> list[bytes]:

@@ -5,7 +5,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ exec {python} -c '
 import subprocess, sys
 if "--wait" in sys.argv:  # still resolving packages
     print("java waits", flush=True)
-    import time; time.sleep(60)
+    import time; time.sleep(600)
 sys.exit(subprocess.run([sys.executable, "-c", open("{driver}").read()]).returncode)
 ' "$@"
 """
@@ -68,7 +67,7 @@ def submitted(home: Path, request: pytest.FixtureRequest) -> Iterator[subprocess
     for group in {process.pid, *(GROUPS.pop(process.pid, []))}:
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
-    process.wait(10)
+    process.wait(60)
 
 
 GROUPS: dict[int, list[int]] = {}
@@ -105,7 +104,7 @@ def test_a_signal_stops_the_driver_cleanly_and_its_code_is_the_commands(
     driver, java = driver_and_java(submitted)
     submitted.send_signal(number)
     assert line(submitted) == "driver stops cleanly\n"
-    assert submitted.wait(30) == 7
+    assert submitted.wait(60) == 7
     assert gone(driver) and gone(java)
 
 
@@ -119,6 +118,5 @@ def test_the_driver_does_not_outlive_a_killed_command(submitted: "subprocess.Pop
 @pytest.mark.parametrize("submitted", ["waiting"], indirect=True)
 def test_a_signal_before_there_is_a_driver_ends_spark_submit(submitted: "subprocess.Popen[str]") -> None:
     assert line(submitted) == "java waits\n"
-    began_s = time.monotonic()
     submitted.send_signal(signal.SIGTERM)
-    assert submitted.wait(30) == 128 + signal.SIGTERM and time.monotonic() - began_s < 30
+    assert submitted.wait(60) == 128 + signal.SIGTERM

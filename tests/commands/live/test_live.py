@@ -103,11 +103,11 @@ def test_top_in_a_terminal_shows_clients_come_and_ends_with_q(broker: Broker, da
     with Terminal(["top", "--every", "0.2", "--data", data]) as terminal:
         terminal.read_until("0 clients, 0 sessions")
         with wire(broker, HOSTILE):
-            shown = terminal.read_until("\\x1b[2Jscreen\\u202e")
-            assert "1 client, 1 session" in shown
+            terminal.read_until("\\x1b[2Jscreen\\u202e")
+            terminal.read_until("1 client, 1 session")  # asked for before, so perhaps in the next view
         assert "\u202e" not in terminal.output and "\x1b[2J" not in terminal.output
         terminal.press("q")
-        assert terminal.process.wait(30) == 0
+        assert terminal.process.wait(60) == 0
         terminal.read_rest()
         assert terminal.output.endswith("\x1b[?25h\x1b[?1049l")
 
@@ -116,7 +116,7 @@ def test_top_in_a_terminal_ends_with_ctrl_c(broker: Broker, data: Path) -> None:
     with Terminal(["top", "--every", "0.2", "--data", data]) as terminal:
         terminal.read_until("0 clients")
         terminal.press("\x03")
-        assert terminal.process.wait(30) in (0, 130)
+        assert terminal.process.wait(60) in (0, 130)
 
 
 def test_reload_puts_new_users_in_force(tmp_path: Path, data: Path) -> None:
