@@ -22,7 +22,7 @@ from embermq.settings import sample
 from support.wire import Connack, Wire
 
 EMBER = (sys.executable, "-m", "embermq")
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def environment() -> dict[str, str]:

@@ -32,7 +32,7 @@ class Broken(Hook):
     def __init__(self):
         raise OSError("no database")
 """
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 @pytest.fixture

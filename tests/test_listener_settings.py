@@ -119,7 +119,7 @@ async def answer(port: int, client_id: str, user: str | None = None, password: b
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(connect(client_id, user_name=user, password=password))
     try:
-        return await asyncio.wait_for(reader.readexactly(4), 30)
+        return await asyncio.wait_for(reader.readexactly(4), 60)
     finally:
         writer.close()
 

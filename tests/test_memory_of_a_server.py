@@ -13,7 +13,7 @@ from support.wire import PUBACK, Wire, publish
 MIB = 1024 * 1024
 MEMORY_BYTES = 100 * MIB
 READERS = 24
-WAIT_S_MAX = 30.0
+WAIT_S_MAX = 60.0
 
 
 def used_bytes(server: ServerProcess) -> int:

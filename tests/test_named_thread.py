@@ -24,5 +24,5 @@ def test_a_thread_and_those_that_it_starts_have_its_name() -> None:
         _thread.start_new_thread(look, ())  # as a library does that is not written in Python
 
     NamedThread(start_another, "ember-example-of-a-long-name").start()
-    assert all(has_looked.acquire(timeout=10) for _ in range(2))
+    assert all(has_looked.acquire(timeout=60) for _ in range(2))
     assert found == ["ember-example-o\n"] * 2

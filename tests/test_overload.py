@@ -24,7 +24,7 @@ def test_more_connections_than_files_leave_the_store_its_own(tmp_path: Path) -> 
     with FewFiles(tmp_path / "data", tmp_path / "log", settings) as server, ExitStack() as stack:
         publisher = stack.enter_context(client(server, "publisher"))
         for _ in range(CONNECTIONS):
-            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
         for number in range(40):  # each segment is a new file
             publisher.publish(f"t/{number}", bytes(100_000), qos=1, retain=True)
         assert len(list((tmp_path / "data" / "log").glob("*"))) > 3

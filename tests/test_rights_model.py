@@ -29,7 +29,7 @@ from support.wire import Connack, Message, Wire
 
 USERS: Final = ("ann", "bob")
 TOPICS: Final = ("$x/a", *("/".join(levels) for depth in (1, 2, 3) for levels in product("ab", repeat=depth)))
-WAIT_S: Final = 30
+WAIT_S: Final = 60
 
 
 def expression(topic_filter: str) -> re.Pattern[str]:

@@ -10,12 +10,12 @@ from support.sn_client import V12, SnClient
 from support.wire import CONNACK, PINGREQ, PINGRESP, Wire, connect, packet
 
 CLIENTS = 100  # more than one look at the sockets finds
-KEEP_ALIVE_S = 2
-STOPPED_S = 3.5  # longer than one and a half times the keep alive, and than the time for a CONNECT
+KEEP_ALIVE_S = 4
+STOPPED_S = 6.5  # longer than one and a half times the keep alive, and than the time for a CONNECT
 
 
 def test_clients_that_sent_while_the_server_was_stopped_stay_and_the_silent_one_is_ended(tmp_path: Path) -> None:
-    settings = {"sn.port": "0", "limits.connect_timeout_s": "3", "store.memory": "true"}
+    settings = {"sn.port": "0", "limits.connect_timeout_s": "6", "store.memory": "true"}
     with ServerProcess(tmp_path / "data", tmp_path / "server.log", settings) as server:
         assert server.process is not None
         address = ("127.0.0.1", server.port)

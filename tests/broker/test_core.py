@@ -38,7 +38,7 @@ class Load:
                 self.finish()
 
     def finish(self) -> None:
-        self.calls.get(timeout=30)()
+        self.calls.get(timeout=60)()
 
 
 @pytest.fixture

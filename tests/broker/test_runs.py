@@ -440,7 +440,7 @@ def on_disk(directory: Path, limits: Limits, in_runs: bool) -> Side:
         side.bench.core.when_durable(lambda: durable.append(True))
         side.bench.turn()
         while not durable:
-            calls.get(timeout=30)()
+            calls.get(timeout=60)()
             side.bench.turn()
 
     side.finish = finish

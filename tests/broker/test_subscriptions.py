@@ -196,7 +196,7 @@ def test_a_crash_while_a_large_session_is_removed_leaves_none_of_it(tmp_path: Pa
         bench.core.end_turn()
     bench.core.tick(bench.now_ms, bench.now_ms * 1000)  # commits
     while not durable:
-        bench.calls.get(timeout=30)()
+        bench.calls.get(timeout=60)()
     after = bench.crashed()
     assert after.core.sessions() == []
     assert after.core.subscription_count() == 0

@@ -36,7 +36,7 @@ def opened(first: bytes = b"") -> Iterator[tuple[WebSocket, socket.socket]]:
     """A WebSocket, and the socket of its server; `first` comes together with the answer to the upgrade."""
     client, server = socket.socketpair()
     for each in (client, server):
-        each.settimeout(20)
+        each.settimeout(60)
 
     def answer() -> None:
         headers = question(server)

@@ -125,9 +125,10 @@ def test_a_fault_of_the_store_ends_the_connection_that_needed_it_and_no_other(st
 
 def test_a_connection_without_connect_is_closed_after_the_time_for_it(started: Started) -> None:
     dial = started(limits=Limits(connect_timeout_s=1))
-    silent, half, client = dial(), dial(), dial()
-    half.send(wire.connect("half")[:7])
+    client = dial()
     client.connect("c")
+    silent, half = dial(), dial()
+    half.send(wire.connect("half")[:7])
     silent.assert_closed()
     half.assert_closed()
     client.assert_silent()

@@ -163,14 +163,14 @@ def test_a_message_that_the_client_refuses_is_over(join: Join, space: str) -> No
 def test_an_exchange_is_completed_although_the_message_has_expired(join: Join, space: str, got_pubrec: bool) -> None:
     reader, writer = join("r", clean=False, expiry=100), join()
     reader.subscribe((f"{space}/a", 2))
-    writer.publish(f"{space}/a", b"sent", qos=2, properties=[(MESSAGE_EXPIRY, 1)])
+    writer.publish(f"{space}/a", b"sent", qos=2, properties=[(MESSAGE_EXPIRY, 3)])
     message = reader.receive_message(answer=False)
     if got_pubrec:
         reader.send(wire.ack(PUBREC, message.packet_id))
         reader.expect(PUBREL, message.packet_id)
     reader.drop()
     # A retained message that lives as long and was published later shows when the time is over.
-    writer.publish(f"{space}/b", b"probe", qos=1, retain=True, properties=[(MESSAGE_EXPIRY, 1)])
+    writer.publish(f"{space}/b", b"probe", qos=1, retain=True, properties=[(MESSAGE_EXPIRY, 3)])
     while True:
         probe = join()
         probe.subscribe(f"{space}/b")

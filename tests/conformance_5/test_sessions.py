@@ -58,7 +58,7 @@ def test_a_session_is_discarded_when_its_expiry_is_over(join: Join, space: str) 
     """Its end is seen by the will, whose delay is longer."""
     watcher = join()
     watcher.subscribe(f"{space}/will")
-    client = join("c", clean=False, expiry=1, will=Will(f"{space}/will", b"ended", properties=[(WILL_DELAY, 1_000)]))
+    client = join("c", clean=False, expiry=3, will=Will(f"{space}/will", b"ended", properties=[(WILL_DELAY, 1_000)]))
     client.subscribe((f"{space}/a", 1))
     client.drop()
     publisher = join()

@@ -52,7 +52,7 @@ class HeldPast(TrimmedRetained):
         self.asked.append(instant_us)
         if instant_us in self.held_us:
             self.waiting.release()
-            assert self.go_on.wait(30)
+            assert self.go_on.wait(60)
             self.was_wanted.append(is_wanted())
         return self._past.piece(topic_filter, instant_us, after_topic_name, limit, bytes_max, is_wanted)
 
@@ -192,7 +192,7 @@ def test_nobody_waits_for_the_past_but_who_asks_for_it(bench: AsOfBench) -> None
     for link in waiting:
         bench.ask(link, f"$asof/{utc_text(first_us)}/#")
     bench.until(lambda: bench.core.history._of_past.reading == PAST_READS_MAX)
-    assert bench.past.waiting.acquire(timeout=30)
+    assert bench.past.waiting.acquire(timeout=60)
     other, replay = bench.join("other"), bench.join("replay")
     bench.ask(other, f"$asof/{utc_text(local_us)}/#")
     bench.ask(replay, f"$replay/{utc_text(first_us)}/#")

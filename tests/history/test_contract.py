@@ -42,7 +42,7 @@ from support.log_server import TOKEN, LogServer
 from support.trimmed_log import STEP_US
 
 INSTANTS: Final = 50
-TIMEOUT_S: Final = 30
+TIMEOUT_S: Final = 60
 END_US: Final = START_US + (ROUNDS + 2) * STEP_US
 KEPT: Final = "retention_age_s = 10000000000\n"  # nothing more is trimmed, although it is of 2023
 DATA: Final = {"whole": "kept", "trimmed": "data"}

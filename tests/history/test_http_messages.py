@@ -204,7 +204,7 @@ def test_other_requests_do_not_wait_for_the_archive(data: Path, monkeypatch: pyt
 
         def held(self: Objects, *arguments: Any) -> bytes:
             loop.call_soon_threadsafe(begun.set)
-            assert go_on.wait(30)
+            assert go_on.wait(60)
             return reads(self, *arguments)
 
         monkeypatch.setattr(Objects, "read", held)

@@ -109,7 +109,7 @@ def test_a_page_does_not_wait_for_an_archive_that_does_not_answer(
     go_on = Event()
 
     def held(*asked: object) -> object:
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         raise AssertionError("nobody asks again")
 
     async def test(place: Place) -> None:

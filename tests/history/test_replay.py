@@ -39,7 +39,7 @@ class HeldArchive(TrimmedLog):
     def fetch(self, offset: int, from_us: int, log_begins: int) -> Fetched:
         if self.is_held:
             self.waiting.release()
-            assert self.go_on.wait(30)
+            assert self.go_on.wait(60)
         return self._archive.fetch(offset, from_us, log_begins)
 
     def in_memory(self, offset: int) -> Fetched | None:
@@ -194,7 +194,7 @@ def test_nobody_waits_for_an_archive_that_does_not_answer_but_who_asks_it(bench:
         bench.ask(link, "$replay/../plant/#")
     bench.until(lambda: len(bench.core.history._of_archive.ready) == len(waiting) - THREADS)
     for _ in range(THREADS):
-        assert bench.archive.waiting.acquire(timeout=30)
+        assert bench.archive.waiting.acquire(timeout=60)
     others = [bench.join(f"o{number}") for number in range(6)]
     local = begins // 10 * 10 + 20
     for link in others:

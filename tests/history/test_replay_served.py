@@ -14,7 +14,7 @@ from support.wire_v5 import RECEIVE_MAXIMUM, WireV5
 
 HOST = "127.0.0.1"
 MIB = 1024 * 1024
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 SMALL = {"store.segment_bytes": str(MIB), "store.retention_bytes": str(MIB), "store.durability": "os"}
 
 

@@ -81,7 +81,7 @@ def test_what_a_client_gives_up_is_not_begun(place_of_all: Path, monkeypatch: py
 
         def held() -> Any:
             begun.append(topic_name)
-            assert go_on.wait(30)
+            assert go_on.wait(60)
             return call()
 
         try:

@@ -58,7 +58,7 @@ def test_head_is_answered_as_get_is_without_a_body(tmp_path: Path) -> None:
     varying = {"Date", "Content-Length"}  # the numbers of the statistics grow between the two
     with Broker.in_thread(data=tmp_path / "data", http=http) as broker, wire(broker, "c") as client:
         client.publish("a", b"1", qos=1, retain=True)
-        connection = HTTPConnection("127.0.0.1", broker.http_port or 0, timeout=30)
+        connection = HTTPConnection("127.0.0.1", broker.http_port or 0, timeout=60)
         for path in [*GETS, "/", "/page/main.js", "/api/v1/nothing"]:
             answers = []
             for method in ("HEAD", "GET"):

@@ -205,7 +205,7 @@ def test_a_head_that_does_not_come_in_time_ends_the_connection(tmp_path: Path) -
         assert await reader.read() == b""
         assert place.service.counts.values()["http/connections/closed"] == 2
 
-    run(tmp_path, test, login=OnlyWithToken(), head_timeout_s=0.1)
+    run(tmp_path, test, login=OnlyWithToken(), head_timeout_s=0.5)
 
 
 def test_the_connection_that_has_waited_longest_makes_room_and_one_without_a_login_before_others(

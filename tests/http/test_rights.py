@@ -187,7 +187,7 @@ class Served(NamedTuple):
 
     def connection(self) -> http.client.HTTPConnection:
         assert self.broker.http_port is not None
-        return http.client.HTTPConnection("127.0.0.1", self.broker.http_port, timeout=20)
+        return http.client.HTTPConnection("127.0.0.1", self.broker.http_port, timeout=60)
 
     def ask(
         self, who: str, path: str, query: Query | None = None, body: Query | None = None, *, accept: str = "*/*"
@@ -356,7 +356,7 @@ def test_the_right_to_see_all_shows_everything(filled: Served) -> None:
 def events(response: http.client.HTTPResponse, until: bytes) -> bytes:
     """What a stream sends until a text is in it."""
     found = b""
-    deadline_s = monotonic() + 20
+    deadline_s = monotonic() + 60
     while until not in found:
         assert monotonic() < deadline_s
         found += response.readline()

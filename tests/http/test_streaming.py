@@ -37,7 +37,7 @@ def test_each_pass_of_the_loop_has_one_slice() -> None:
         await asyncio.gather(*workers)
         assert len({at for at, _ in slices}) == len(slices) == 15
         assert [name for _, name in slices[:6]] == ["a", "b", "c", "a", "b", "c"]
-        await asyncio.wait_for(work("alone"), 10)
+        await asyncio.wait_for(work("alone"), 60)
 
     asyncio.run(test())
 
@@ -48,7 +48,7 @@ def test_other_threads_get_the_interpreter_sooner_as_long_as_there_are_slices() 
         await turns.next()
         while_working_s = sys.getswitchinterval()
         assert while_working_s < USUAL_SWITCH_S
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while sys.getswitchinterval() != USUAL_SWITCH_S:
                 assert sys.getswitchinterval() == while_working_s
                 await asyncio.sleep(0)
@@ -91,7 +91,7 @@ def test_a_reader_that_does_not_read_is_disconnected(
             reader.setblocking(False)
             await asyncio.get_running_loop().sock_connect(reader, str(tmp_path / "socket"))
             await asyncio.get_running_loop().sock_sendall(reader, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await ended.wait()
                 assert (places.count, places.unread.counts.streams_ended) == (0, 1)
                 while await asyncio.get_running_loop().sock_recv(reader, 1 << 20):

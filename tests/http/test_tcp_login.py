@@ -47,7 +47,7 @@ class Served(NamedTuple):
         url = f"http://127.0.0.1:{self.broker.http_port}{path}"
         request = urllib.request.Request(url, body, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=20) as response:
+            with urllib.request.urlopen(request, timeout=60) as response:
                 data = response.read()
                 is_json = response.headers.get_content_type() == "application/json"
                 return response.status, json.loads(data) if is_json else data, response.headers
@@ -196,7 +196,7 @@ def test_tls_with_the_certificate_of_the_listeners(tmp_path: Path) -> None:
         context = ssl.create_default_context(cafile=str(authority.certificate))
         url = f"https://localhost:{broker.http_port}/api/v1/statistics"
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
-        with urllib.request.urlopen(request, timeout=20, context=context) as response:
+        with urllib.request.urlopen(request, timeout=60, context=context) as response:
             assert response.status == 200
 
 

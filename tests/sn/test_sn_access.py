@@ -135,7 +135,7 @@ class Slow(Access):
         if user_name is None:
             return Identity("", client_id)
         self.asked += 1
-        assert self.go.wait(30)
+        assert self.go.wait(60)
         return Identity(user_name, client_id)
 
     def may_publish(self, identity: Identity, topic_name: str, retain: bool) -> bool:

@@ -35,7 +35,7 @@ def seeker() -> Iterator[socket.socket]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.bind(("127.0.0.1", 0))
         client.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, LOOPBACK)
-        client.settimeout(5)
+        client.settimeout(60)
         yield client
 
 
@@ -46,7 +46,7 @@ def hearer(group: tuple[str, int]) -> Iterator[socket.socket]:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         client.bind(group)
         client.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group[0]) + LOOPBACK)
-        client.settimeout(5)
+        client.settimeout(60)
         yield client
 
 

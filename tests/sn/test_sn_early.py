@@ -19,7 +19,7 @@ class Early:
     def __init__(self, port: int) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.connect(("127.0.0.1", port))
-        self.socket.settimeout(5)
+        self.socket.settimeout(60)
 
     def send(self, code: int, body: bytes = b"") -> None:
         self.socket.send(frame(code, body))

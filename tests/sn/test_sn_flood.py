@@ -35,7 +35,7 @@ def test_a_wildcard_over_many_retained_messages_brings_all_of_them(
     retain_many(mqtt(), qos)
     client = sn(profile, "small")
     client.subscribe("many/#", qos)
-    got = client.await_messages(MANY, timeout_s=30)
+    got = client.await_messages(MANY, timeout_s=60)
     assert sorted(got) == sorted(Message(f"many/{n}", b"%d" % n, qos, True) for n in range(MANY))
     assert client.drain() == []
 
@@ -49,7 +49,7 @@ def test_large_retained_messages_at_qos_0_come_at_the_pace_of_their_names(
         publisher.publish(f"large/{number}", b"%d" % number * 10_000, retain=True)
     client = sn(V12, "small")
     client.subscribe("large/#", 0)
-    got = client.await_messages(60, timeout_s=30)
+    got = client.await_messages(60, timeout_s=60)
     assert sorted(got) == sorted(Message(f"large/{n}", b"%d" % n * 10_000, 0, True) for n in range(60))
 
 

@@ -115,7 +115,7 @@ def test_nothing_is_lost_at_qos_1_and_nothing_comes_twice_at_qos_2(
         at_least_once: list[bytes] = []
         exactly_once: list[bytes] = []
         while set(at_least_once) < set(once) or len(exactly_once) < MESSAGES:
-            for message in subscriber.await_messages(1, timeout_s=20):
+            for message in subscriber.await_messages(1, timeout_s=60):
                 (at_least_once if message.qos == 1 else exactly_once).append(message.payload)
         thread.join()
         for message in subscriber.drain_lossy():

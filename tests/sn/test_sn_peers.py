@@ -57,7 +57,7 @@ def peer(sn_broker: Broker) -> Iterator[Peer]:
 
 
 def poll(client: MqttSnClient, listener: Listener, count: int) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while len(listener.got) < count:
         assert time.monotonic() < deadline, listener.got
         client.polling()
@@ -127,7 +127,7 @@ def test_its_command_line_publishes(sn_broker: Broker, sn: Callable[..., SnClien
     subscriber = sn(A)
     subscriber.subscribe("peer/cli", 2)
     command = [sys.executable, "-m", "mqttsn12.mqtt_sn_pub", "-h", "127.0.0.1", "-p", str(sn_broker.sn_port)]
-    subprocess.run([*command, "-t", "peer/cli", "-m", "typed", "-q", "2"], check=True, timeout=30, capture_output=True)
+    subprocess.run([*command, "-t", "peer/cli", "-m", "typed", "-q", "2"], check=True, timeout=60, capture_output=True)
     assert subscriber.await_messages(1) == [Message("peer/cli", b"typed", 2)]
 
 

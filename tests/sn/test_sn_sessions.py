@@ -345,7 +345,7 @@ def test_a_forwarder_carries_two_clients_behind_one_address(sn: Sn, mqtt: Mqtt, 
         return bytes([3 + len(node), 0xFE, 0]) + node + data
 
     def answer() -> tuple[bytes, bytes]:
-        forwarder.socket.settimeout(5)
+        forwarder.socket.settimeout(60)
         data = forwarder.socket.recv(65_535)
         if profile == B:
             return data[3:5], data[5:]

@@ -93,4 +93,4 @@ def test_the_command_says_where_it_listens_and_serves(tmp_path: Path) -> None:
             client.publish("a/b", b"x")
             assert client.await_messages(1) == [Message("a/b", b"x")]
         server.send_signal(signal.SIGTERM)
-        assert server.wait(20) == 0
+        assert server.wait(60) == 0

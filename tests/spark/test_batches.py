@@ -15,7 +15,7 @@ from embermq.spark.pipeline import run
 from support.lakes import retained_of
 from support.recorded import Recorder
 
-WAIT_S = 30
+WAIT_S = 60
 
 
 class Applied:

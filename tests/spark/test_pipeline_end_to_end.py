@@ -63,7 +63,7 @@ class Traffic:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(60)
 
 
 def retained_by_subscribing(port: int, expected: int) -> dict[str, bytes]:
@@ -90,7 +90,7 @@ def retained_by_subscribing(port: int, expected: int) -> dict[str, bytes]:
     client.connect("127.0.0.1", port)
     client.loop_start()
     try:
-        assert done.wait(30)
+        assert done.wait(60)
     finally:
         client.disconnect()
         client.loop_stop()
@@ -111,9 +111,9 @@ def everything_durable(port: int) -> Iterator[None]:
     client.connect("127.0.0.1", port)
     client.loop_start()
     try:
-        assert connected.wait(30)
+        assert connected.wait(60)
         client.subscribe("nothing", 1)
-        assert subscribed.wait(30)
+        assert subscribed.wait(60)
         yield
     finally:
         client.disconnect()

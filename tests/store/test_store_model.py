@@ -107,7 +107,7 @@ class Walk:
         if self.journal.commit(reports.append):
             return
         while not reports:
-            self.calls.get(timeout=30)()
+            self.calls.get(timeout=60)()
         assert reports == [None]
 
     def step(self) -> None:

@@ -116,7 +116,7 @@ def publish_slowly(engine: Engine, rounds: int, step_us: int) -> None:
         wait_until(lambda: engine.store.counts()["archive/pending-bytes"] == 0)
 
 
-def wait_until(is_so: Callable[[], bool], within_s: float = 30) -> None:
+def wait_until(is_so: Callable[[], bool], within_s: float = 60) -> None:
     pause = Event()
     for _ in range(int(within_s / 0.01)):
         if is_so():

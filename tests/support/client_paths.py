@@ -4,7 +4,7 @@ import ssl
 from pathlib import Path
 from typing import NamedTuple
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 60.0
 
 
 class Ways(NamedTuple):

@@ -330,7 +330,7 @@ class DiskBench(Bench):
         self.core.when_durable(lambda: durable.append(True))
         self.turn()
         while not durable:
-            self.calls.get(timeout=30)()
+            self.calls.get(timeout=60)()
             self.turn()
 
     def crashed(self, limits: Limits | None = None, *, after_s: int = 0) -> "DiskBench":

@@ -51,7 +51,7 @@ class HistoryBench(DiskBench):
         """Run what the store's threads ask for until something is so."""
         self.turn()
         while not condition():
-            self.calls.get(timeout=30)()
+            self.calls.get(timeout=60)()
             self.turn()
 
     def drain(self) -> None:

@@ -11,7 +11,7 @@ async def event(response: aiohttp.ClientResponse) -> tuple[str, Any]:
     """The next event, without comments."""
     kind = ""
     while True:
-        line = (await asyncio.wait_for(response.content.readline(), 20)).decode()
+        line = (await asyncio.wait_for(response.content.readline(), 60)).decode()
         assert line, "the stream has ended"
         if line.startswith("event: "):
             kind = line.removeprefix("event: ").strip()

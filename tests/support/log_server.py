@@ -51,11 +51,11 @@ class LogServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
     def start(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(20)
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(60)
 
     async def _start(self) -> None:
         self._server = Server(store=MemoryStore(), access=AllowAll(), limits=Limits(), sys_interval_s=0)
@@ -69,7 +69,7 @@ class LogServer:
     def stop(self) -> None:
         """End all connections."""
         if self._listener is not None:
-            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(20)
+            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(60)
 
     async def _stop(self) -> None:
         assert self._listener is not None and self._server is not None

@@ -51,7 +51,7 @@ def connected(
     expiry = properties(PacketTypes.CONNECT, SessionExpiryInterval=NEVER)
     client.connect("127.0.0.1", port, clean_start=False, properties=expiry)
     client.loop_start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     return client
 
 
@@ -60,7 +60,7 @@ def subscribe(client: mqtt.Client, topic_filter: str, qos: int, subscription_id:
     client.on_subscribe = lambda *_: done.set()
     ids = {"SubscriptionIdentifier": subscription_id} if subscription_id else {}
     client.subscribe(topic_filter, qos, properties=properties(PacketTypes.SUBSCRIBE, **ids))
-    assert done.wait(10)
+    assert done.wait(60)
 
 
 def fill(port: int) -> None:

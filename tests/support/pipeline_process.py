@@ -60,7 +60,7 @@ class PipelineProcess:
         """SIGKILL for the driver and all it started."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(60)
 
     def terminate(self) -> int:
         """SIGTERM for the driver alone; its exit code."""

@@ -17,7 +17,7 @@ from embermq.transport.sockets.poll import EVENTS_MAX, Poll
 from embermq.transport.sockets.stream_socket import StreamSocket
 from support.transports import connection_of
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 60.0
 PEER = ("127.0.0.1", 1883)
 
 

@@ -15,7 +15,7 @@ from typing import Self
 
 from support.wire import Wire
 
-STOP_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 60
 EMBER = (sys.executable, "-m", "embermq")
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 Address = tuple[str, int]
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 60.0
 
 V12, A, B = "1.2", "2.0-a", "2.0-b"
 PROFILES = (V12, A, B)

@@ -58,7 +58,7 @@ class Process:
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(60)
 
 
 class StandaloneCluster:

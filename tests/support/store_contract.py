@@ -61,7 +61,7 @@ class Engine:
         if self.store.commit(reports.append):
             return []
         while not reports or reports[-1] is not None:
-            self.calls.get(timeout=30)()
+            self.calls.get(timeout=60)()
         return [error for error in reports if error is not None]
 
     def publish(

@@ -7,7 +7,7 @@ from typing import Any, Self
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 class UserClient:

@@ -34,7 +34,7 @@ class GatedAccess(Access):
         self, client_id: str, user_name: str | None, password: bytes | None, certificate_name: str | None
     ) -> Identity:
         self.begun.set()
-        assert self.gate.wait(10)
+        assert self.gate.wait(60)
         self.asked.append(certificate_name)
         if user_name == "bad":
             raise Refused("not known", reason=ReasonCode.BAD_USER_NAME_OR_PASSWORD)
@@ -71,7 +71,7 @@ class Answers:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -233,12 +233,12 @@ class GatedExchange(Exchange):
         self.threads: list[int] = []
 
     def first_answer(self, data: bytes | None, nonce: bytes) -> ExchangeAnswer:
-        assert self.gate.wait(10)
+        assert self.gate.wait(60)
         self.threads.append(threading.get_ident())
         return ExchangeAnswer(nonce)
 
     def next_answer(self, data: bytes | None) -> ExchangeAnswer:
-        assert self.gate.wait(10)
+        assert self.gate.wait(60)
         if data == b"bad":
             raise Refused("not known", reason=ReasonCode.NOT_AUTHORIZED)
         if data == b"broken":

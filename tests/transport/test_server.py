@@ -28,7 +28,7 @@ def test_many_reads_of_one_pass_are_one_write() -> None:
 
 def test_one_clients_flood_does_not_become_one_endless_turn() -> None:
     turns: list[int] = []
-    with Broker.in_thread() as broker, socket.create_connection((broker.host, broker.port), timeout=30) as client:
+    with Broker.in_thread() as broker, socket.create_connection((broker.host, broker.port), timeout=60) as client:
         server = broker._server
         assert server is not None
         counters = server.core.counters

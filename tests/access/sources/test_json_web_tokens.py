@@ -228,7 +228,7 @@ def test_over_http_a_token_has_the_role_of_the_user_that_it_names(
     with served(tmp_path, monkeypatch, settings) as broker:
 
         def whoami(name: str, password: str) -> tuple[int, Any]:
-            connection = HTTPConnection("127.0.0.1", broker.http_port, timeout=30)
+            connection = HTTPConnection("127.0.0.1", broker.http_port, timeout=60)
             header = "Basic " + b64encode(f"{name}:{password}".encode()).decode()
             connection.request("GET", "/api/v1/whoami", headers={"Authorization": header})
             answer = connection.getresponse()

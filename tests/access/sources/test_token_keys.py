@@ -134,12 +134,12 @@ def test_while_one_thread_asks_the_others_use_the_keys_that_are_known() -> None:
     with answering(lambda asked: asked.answer(200, key_set(EC.jwk()).encode())) as server:
         keys = UrlKeys(server.url, ["ES256"], 300, now_s=clock, timeout_s=20)
         keys.fitting("one", "ES256")
-        server.arrived.acquire(timeout=10)
+        server.arrived.acquire(timeout=60)
         server.answer = server.hang
         clock.now_s += 301
         thread = threading.Thread(target=keys.fitting, args=("one", "ES256"))
         thread.start()
-        assert server.arrived.acquire(timeout=10)
+        assert server.arrived.acquire(timeout=60)
         assert [key.key_id for key in keys.fitting("one", "ES256")] == ["one"], "it does not wait"
         server.released.set()
         thread.join()

@@ -40,11 +40,11 @@ class Publisher:
                     wire.connect("publisher", clean=False)
                     return self._publish(wire)
             except OSError:  # the server was killed
-                assert self.is_served.wait(10)
+                assert self.is_served.wait(60)
 
     def wait_for(self, count: int) -> None:
         with self._has_progress:
-            assert self._has_progress.wait_for(lambda: self.acknowledged >= count, 10)
+            assert self._has_progress.wait_for(lambda: self.acknowledged >= count, 60)
 
     def _publish(self, wire: Wire) -> int:
         sent = self.acknowledged
@@ -82,7 +82,7 @@ def test_a_replay_beside_a_fast_publisher_has_every_message_once_in_order(tmp_pa
                 if len(got) == pause_at + 2_000:
                     publisher.is_enough.set()
             reader.assert_silent()
-        assert got == list(range(published.result(10)))
+        assert got == list(range(published.result(60)))
         assert len(got) > 3_500
 
 
@@ -111,7 +111,7 @@ def test_a_replay_from_the_last_time_seen_misses_nothing_after_a_crash(tmp_path:
                     publisher.is_enough.set()
         got = [int(each.payload) for each in before] + after
         # A message may come twice: those of that very instant, and those that were published again after the crash.
-        assert list(dict.fromkeys(got)) == list(range(published.result(10)))
+        assert list(dict.fromkeys(got)) == list(range(published.result(60)))
 
 
 def time_of(message: Message) -> str:

@@ -20,7 +20,7 @@ from embermq.protocol.packets import Publish
 from support.http_place import Place, run
 from support.transports import joined
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 class Hook:
@@ -110,8 +110,9 @@ def test_a_silent_topic_fires_until_there_is_a_message(tmp_path: Path) -> None:
         await publisher.send(Publish("other/x", b"1"))
         await watch.check()
         assert str(alert.state) == "firing"
-        await publisher.send(Publish("watched/x", b"1"))
-        await until("ok")
+        while alert.state != "ok":  # again where a second has passed before the check
+            await publisher.send(Publish("watched/x", b"1"))
+            await watch.check()
 
     run(tmp_path, test, alerts=[rule("silent", "watched/# is silent for 1s")])
 

@@ -54,7 +54,7 @@ def test_so_many_run_at_a_time_and_those_that_nobody_wants_do_not_begin() -> Non
             begun.append(number)
             if len(begun) == 2:
                 loop.call_soon_threadsafe(two.set)
-            assert go_on.wait(30)
+            assert go_on.wait(60)
             return number
 
         tasks = [asyncio.create_task(threads.run(partial(hold, number))) for number in range(5)]
@@ -71,5 +71,5 @@ def test_so_many_run_at_a_time_and_those_that_nobody_wants_do_not_begin() -> Non
 
 
 def test_a_process_ends_although_one_of_them_hangs() -> None:
-    ended = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=30)
+    ended = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout) == (0, "ended\n"), ended.stderr

@@ -64,7 +64,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scrape]:
             client.publish("a", b"1234", qos=2)
             url = f"http://127.0.0.1:{broker.http_port}/metrics"
             request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
-            with urllib.request.urlopen(request, timeout=20) as response:
+            with urllib.request.urlopen(request, timeout=60) as response:
                 assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
                 yield Scrape(response.read().decode())
 
@@ -102,7 +102,7 @@ def test_named_topic_filters_have_metrics_of_their_own(tmp_path: Path) -> None:
         client.publish("plant/1/oven", b"12", qos=2)
         url = f"http://127.0.0.1:{broker.http_port}/metrics"
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
-        with urllib.request.urlopen(request, timeout=20) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             scrape = Scrape(response.read().decode())
 
     def value(metric: str, name: str) -> float | None:

@@ -163,7 +163,7 @@ def test_answers_may_be_split_anywhere() -> None:
         publisher.publish([0x32] * 4, [b"t"] * 4, [b"x"] * 4)
         publisher.flush()
         publisher.close()
-        thread.join(10)
+        thread.join(60)
         listening.close()
 
 
@@ -210,7 +210,7 @@ def test_a_server_that_fails_is_named_with_what_it_did(answers: list[bytes], sai
     listening, thread = scripted_server(answers)
     with listening, pytest.raises(PublishFailed, match=said):
         publish(f"mqtt://127.0.0.1:{listening.getsockname()[1]}", [(0x32, b"t", b"x")])
-    thread.join(10)
+    thread.join(60)
 
 
 def test_a_server_that_never_acknowledges_is_not_waited_for_without_end() -> None:
@@ -222,7 +222,7 @@ def test_a_server_that_never_acknowledges_is_not_waited_for_without_end() -> Non
         with connection:
             connection.recv(65_536)
             connection.sendall(CONNACK)
-            release.wait(10)
+            release.wait(60)
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
@@ -235,5 +235,5 @@ def test_a_server_that_never_acknowledges_is_not_waited_for_without_end() -> Non
     finally:
         publisher.close()
         release.set()
-        thread.join(10)
+        thread.join(60)
         listening.close()

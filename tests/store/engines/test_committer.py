@@ -59,7 +59,7 @@ class Bench:
 
     def run(self, calls: int = 1) -> None:
         for _ in range(calls):
-            self.calls.get(timeout=30)()
+            self.calls.get(timeout=60)()
 
     def run_until_finished(self, offset: int) -> None:
         while not self.finished or self.finished[-1] != (offset, None):
@@ -110,7 +110,7 @@ def test_while_no_group_comes_the_database_gets_what_the_state_has_buffered(tmp_
     bench = Bench(tmp_path, StateSettings(open_database=database.open))
     bench.run_until_finished(bench.submit(b"a"))
     while database.real.get(b"Ra") is None:
-        assert database.written.wait(30)
+        assert database.written.wait(60)
         database.written.clear()
     bench.close()
 
@@ -137,7 +137,7 @@ def test_an_error_is_told_once_and_the_group_is_tried_until_it_is_durable(
     disk = FailingSync(monkeypatch)
     offset = bench.submit()
     for _ in range(3):
-        disk.failures.get(timeout=30)
+        disk.failures.get(timeout=60)
     bench.run()
     [(told_of, error)] = bench.finished
     assert told_of == offset

@@ -92,7 +92,7 @@ def test_a_group_is_seen_only_once_it_is_durable(engine: Engine) -> None:
     reports: list[StoreError | None] = []
     assert engine.store.commit(reports.append) is False
     assert reports == []
-    engine.calls.get(timeout=30)()
+    engine.calls.get(timeout=60)()
     assert reports == [None]
     assert engine.store.retained.get("a") is not None
 
@@ -104,7 +104,7 @@ def test_the_next_group_gathers_while_one_is_written(engine: Engine) -> None:
     assert engine.store.commit(reports.append) is False
     engine.publish("b")
     assert engine.store.group_bytes() > 0
-    engine.calls.get(timeout=30)()
+    engine.calls.get(timeout=60)()
     assert names(retained_scan(engine.store, "#", "", 10)) == ["a"]
     engine.commit()
     assert names(retained_scan(engine.store, "#", "", 10)) == ["a", "b"]
@@ -137,7 +137,7 @@ def test_what_gathers_behind_a_background_group_is_not_written_at_its_completion
         engine.publish("a", qos=0, retain=False)
         engine.store.commit_in_background(_ignore)
         engine.publish("a", qos=0, retain=False)
-        engine.calls.get(timeout=30)()
+        engine.calls.get(timeout=60)()
     assert engine.store.commit(lambda error: pytest.fail("called back"))
     assert engine.store.group_bytes() > 0
     assert len(list(as_journal(engine)._log.groups_from(1))) == 5
@@ -150,7 +150,7 @@ def test_a_background_commit_says_when_it_is_written_so_that_the_next_can_follow
         engine.publish("a", qos=0, retain=False)
         engine.store.commit_in_background(lambda: written.append(len(list(as_journal(engine)._log.groups_from(1)))))
         assert len(written) == count - 1
-        engine.calls.get(timeout=30)()
+        engine.calls.get(timeout=60)()
         assert written[-1] == count
 
 
@@ -160,7 +160,7 @@ def test_a_background_commit_leaves_alone_a_group_that_is_waited_for(engine: Eng
     engine.store.commit_in_background(_ignore)
     reports: list[StoreError | None] = []
     assert engine.store.commit(reports.append) is False
-    engine.calls.get(timeout=30)()
+    engine.calls.get(timeout=60)()
     assert reports == [None]
 
 
@@ -254,7 +254,7 @@ def test_a_message_on_its_way_is_not_removed_for_the_expired_one_before_it(engin
     assert not engine.store.commit(reports.append)
     assert engine.store.retained.expired(engine.now_us, 10) == []  # the group is closed, and not known to be applied
     while not reports:
-        engine.calls.get(timeout=30)()
+        engine.calls.get(timeout=60)()
     assert engine.store.retained.expired(engine.now_us, 10) == []
     found = engine.store.retained.get("a")
     assert found is not None and found.payload == b"new"
@@ -338,17 +338,17 @@ def test_a_bad_disk_is_reported_and_nothing_acknowledged_until_it_recovers(
     engine.publish("during", b"1")
     reports: list[StoreError | None] = []
     assert engine.store.commit(reports.append) is False
-    engine.calls.get(timeout=30)()
+    engine.calls.get(timeout=60)()
     assert len(reports) == 1 and os.strerror(code) in str(reports[0])
     assert os.strerror(code) in engine.store.failing()
     assert engine.store.retained.get("during") is None
     for _ in range(3):  # it is tried again and again, and not reported as durable
-        assert disk.failures.get(timeout=30) == call
+        assert disk.failures.get(timeout=60) == call
     assert engine.calls.empty()
     offset = engine.store.next_offset()
     assert engine.publish("live", qos=0, retain=False) == engine.store.next_offset() == offset
     disk.broken = False
-    engine.calls.get(timeout=30)()
+    engine.calls.get(timeout=60)()
     assert reports[1:] == [None]
     assert engine.store.failing() == ""
     assert engine.store.retained.get("during") is not None
@@ -370,7 +370,7 @@ def test_closing_on_a_bad_disk_ends_and_keeps_what_was_acknowledged(
     engine.publish("during")
     reports: list[StoreError | None] = []
     assert engine.store.commit(reports.append) is False
-    engine.calls.get(timeout=30)()
+    engine.calls.get(timeout=60)()
     engine.store.close()
     disk.broken = False
     assert None not in reports
@@ -433,11 +433,11 @@ def test_a_state_on_a_full_disk_can_still_be_read(tmp_path: Path) -> None:
     engine.publish("b")
     reports: list[StoreError | None] = []
     assert engine.store.commit(reports.append) is False
-    engine.calls.get(timeout=30)()
+    engine.calls.get(timeout=60)()
     assert len(reports) == 1 and reports[0] is not None
     assert names(retained_scan(engine.store, "#", "", 10)) == ["a", "b"]  # "b" is in the log
     has_space.set()
-    engine.calls.get(timeout=30)()
+    engine.calls.get(timeout=60)()
     assert reports[1:] == [None]
     assert names(retained_scan(engine.store, "#", "", 10)) == ["a", "b"]
     engine.store.close()

@@ -27,7 +27,7 @@ class HeldArchive(TrimmedLog):
 
     def fetch(self, offset: int, from_us: int, log_begins: int) -> Fetched:
         self.begun.put(offset)
-        assert self.go_on.wait(30)
+        assert self.go_on.wait(60)
         if offset in self.errors:
             raise self.errors[offset]
         return Fetched(offset, None)
@@ -69,11 +69,11 @@ def held(tmp_path: Path) -> Iterator[Held]:
 
 def test_so_many_reads_wait_at_a_time_and_cancelled_ones_are_left_out(held: Held) -> None:
     reads = [held.add(offset) for offset in range(THREADS + 4)]
-    begun = {held.archive.begun.get(timeout=30) for _ in range(THREADS)}
+    begun = {held.archive.begun.get(timeout=60) for _ in range(THREADS)}
     assert begun == set(range(THREADS)) and held.archive.begun.empty()
     reads[THREADS + 1].read.is_cancelled = True
     held.archive.go_on.set()
-    done = {held.done.get(timeout=30)[0] for _ in range(THREADS + 3)}
+    done = {held.done.get(timeout=60)[0] for _ in range(THREADS + 3)}
     assert done == {asked for asked in reads if not asked.read.is_cancelled}
     assert all(asked.fetched is not None for asked in done)
 
@@ -84,7 +84,7 @@ def test_many_cancelled_reads_take_no_memory(held: Held) -> None:
         held.add(99).read.is_cancelled = True
     assert held.fetchers._waiting.qsize() <= WAITING_MAX + 2
     held.archive.go_on.set()
-    assert {held.done.get(timeout=30)[0] for _ in wanted} == set(wanted)
+    assert {held.done.get(timeout=60)[0] for _ in wanted} == set(wanted)
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_a_failure_is_one_sentence_and_the_threads_go_on(held: Held, error: Exce
     held.archive.go_on.set()
     held.archive.errors[7] = error
     held.add(7)
-    assert str(held.done.get(timeout=30)[1]) == sentence
+    assert str(held.done.get(timeout=60)[1]) == sentence
     for offset in range(20, 20 + 2 * THREADS):
         held.add(offset)
-        assert held.done.get(timeout=30)[1] is None
+        assert held.done.get(timeout=60)[1] is None
 
 
 def test_closing_does_not_wait_for_the_archive(held: Held) -> None:
     held.add(1)
-    held.archive.begun.get(timeout=30)
+    held.archive.begun.get(timeout=60)
     held.fetchers.close()
     assert held.done.empty()

@@ -50,7 +50,7 @@ class ScriptedPast(TrimmedRetained):
         self.order.append(topic_filter)
         if instant_us == HELD_US:
             self.begun.put(topic_filter)
-            assert self.go_on.wait(30)
+            assert self.go_on.wait(60)
             if not is_wanted():
                 raise NotWanted
         if topic_filter in self.errors:
@@ -75,7 +75,7 @@ class Held:
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.reader = PastReader(self.past, self.calls.put, passed_max)
         self.held = self.add("held", HELD_US)
-        assert self.past.begun.get(timeout=30) == "held"
+        assert self.past.begun.get(timeout=60) == "held"
 
     def add(self, name: str, instant_us: int) -> Read:
         read = Read(name)
@@ -86,7 +86,7 @@ class Held:
         """Let the thread go on; returns what was asked for until so many answers have come."""
         self.past.go_on.set()
         for _ in range(count):
-            self.calls.get(timeout=30)()
+            self.calls.get(timeout=60)()
         return self.past.order
 
 
@@ -149,7 +149,7 @@ def test_closing_gives_up_what_is_under_way_and_removes_what_was_made(held: Held
     later = held.add("a", 2)
     held.past.go_on.set()
     held.reader.close()
-    assert held.past.is_closed.wait(30)
+    assert held.past.is_closed.wait(60)
     assert later.piece is None and later.error is None
 
 

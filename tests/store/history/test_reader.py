@@ -46,7 +46,7 @@ class Opened:
         done: list[StoreError | None] = []
         self.journal.commit(done.append)
         while not done:
-            self.calls.get(timeout=30)()
+            self.calls.get(timeout=60)()
 
     def retained(self, topic_filter: str, instant_us: int, before_offset: int, limit: int = 100) -> dict[str, bytes]:
         """All of a retained set, piece by piece."""
@@ -57,7 +57,7 @@ class Opened:
             self.reads.read_retained(
                 read, RetainedSpan(topic_filter, instant_us, before_offset, after, limit, 1 << 20), False
             )
-            self.calls.get(timeout=30)()
+            self.calls.get(timeout=60)()
             if read.error is not None:
                 raise read.error
             assert read.piece is not None
@@ -88,7 +88,7 @@ def test_the_log_is_read_and_answered_on_the_brokers_thread(opened: Opened) -> N
     assert (reads.now_us(), reads.log_begins_us(), reads.durable_offset()) == (NOW_US, 0, 3)
     read = Read()
     reads.read_log(read, LogSpan("+", 0, 0, 0, 0, 10, 1000), False)
-    answer = opened.calls.get(timeout=30)
+    answer = opened.calls.get(timeout=60)
     assert read.piece is None
     answer()
     assert read.piece is not None
@@ -103,7 +103,7 @@ def test_a_cancelled_read_is_not_answered(opened: Opened) -> None:
     cancelled.is_cancelled = True
     reads.read_log(cancelled, LogSpan("+", 0, 0, 0, 0, 10, 1000), False)
     reads.read_log(other, LogSpan("+", 0, 0, 0, 0, 10, 1000), False)
-    opened.calls.get(timeout=30)()
+    opened.calls.get(timeout=60)()
     assert other.piece is not None and cancelled.piece is None and opened.calls.empty()
 
 

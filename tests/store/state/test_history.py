@@ -33,7 +33,7 @@ def publish(journal: DiskStore, calls: "SimpleQueue[object]", now_us: int, messa
     finished: list[StoreError | None] = []
     assert not journal.commit(finished.append)
     while not finished:
-        call = calls.get(timeout=30)
+        call = calls.get(timeout=60)
         assert callable(call)
         call()
     assert finished == [None]

@@ -37,7 +37,7 @@ def pair(authority: Authority) -> Pair:
 
 def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await test()
 
     asyncio.run(bounded())

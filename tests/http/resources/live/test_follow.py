@@ -19,7 +19,7 @@ class Follower:
 
     def __init__(self, broker: Broker, token: str, query: str, headers: dict[str, str] | None = None) -> None:
         assert broker.http_port is not None
-        self.connection = http.client.HTTPConnection("127.0.0.1", broker.http_port, timeout=20)
+        self.connection = http.client.HTTPConnection("127.0.0.1", broker.http_port, timeout=60)
         given = {"Authorization": f"Bearer {token}", **(headers or {})}
         self.connection.request("GET", f"/api/v1/messages/tail?{query}", headers=given)
         self.response = self.connection.getresponse()

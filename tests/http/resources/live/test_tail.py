@@ -75,6 +75,6 @@ def test_a_tail_is_no_member_of_a_share_group_and_ends_with_the_server(tmp_path:
             await response.content.readline()
             place.service.stopping.set()
             await (await joined(place.server, "p")).send(Publish("a", b"1"))
-            await asyncio.wait_for(response.content.read(), 20)
+            await asyncio.wait_for(response.content.read(), 60)
 
     run(tmp_path, test)
