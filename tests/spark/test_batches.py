@@ -41,7 +41,7 @@ class Applied:
 
         nothing: Any = None
         job = Job(name=name, tables=(), columns=(), kinds=(), apply=apply, is_merged=is_merged)
-        return job, Batch(nothing, 1, nothing)
+        return job, Batch(nothing, 0, 1, nothing)
 
     def run(self, jobs: list[tuple[Job, Batch]], is_large: bool) -> dict[str, float]:
         return batches._apply(jobs, self.lake, is_large)

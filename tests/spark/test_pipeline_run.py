@@ -1,5 +1,6 @@
 """The pipeline in this process: all tables at once, resumed, rebuilt, asked, compacted, and read by other tools."""
 
+import json
 import shutil
 import threading
 import time
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import SparkSession
@@ -18,6 +20,7 @@ from embermq.lake.errors import LakeError, PipelineError
 from embermq.lake.lake import Lake
 from embermq.lake.pause import go_on, pause
 from embermq.lake.progress import read_progress
+from embermq.lake.rollups import Rollup
 from embermq.lake.schema import TABLES
 from embermq.lake.typed_tables import TypedTable
 from embermq.spark.errors import failure_reason
@@ -31,6 +34,7 @@ from support.recorded import Recorder
 SETTINGS = JobSettings(
     records_max=400,
     typed_tables=(TypedTable(name="numbers", topic_filter="t/+", format="number", levels=("", "which")),),
+    rollups=(Rollup(name="minutes", typed_name="numbers", every="minute"),),
 )
 
 
@@ -62,7 +66,7 @@ class Run:
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     made = Run(tmp_path_factory.mktemp("pipeline"))
-    assert made.run() == dict.fromkeys([*("messages", "retained", "topic_stats", "clients"), "numbers"], 301)
+    assert made.run() == dict.fromkeys([*("messages", "retained", "topic_stats", "clients"), "numbers", "minutes"], 301)
     yield made
     made.made.close()
 
@@ -70,7 +74,7 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def test_all_tables_are_there_and_equal_what_was_recorded(spark: SparkSession, ran: Run) -> None:
     ran.check(spark)
     expected = [name for name in TABLES if name != "gaps"]  # there is none
-    assert table_names(ran.lake) == [*expected, "numbers", "numbers_rejects"]
+    assert table_names(ran.lake) == [*expected, "minutes", "numbers", "numbers_rejects"]
     row = read_table(spark, ran.lake, "messages").where("offset = 6").collect()[0]
     published = ran.made.published[5]
     assert (row["topic"], bytes(row["payload"]), row["qos"], row["retain"], row["client_id"]) == published[2:]
@@ -100,6 +104,30 @@ def test_other_tools_read_the_tables(spark: SparkSession, ran: Run) -> None:
     assert polars.from_arrow(messages).filter(polars.col("qos") == 2).height == sum(
         1 for published in ran.made.published if published[4] == 2
     )
+
+
+def test_every_reader_finds_the_same_rows(spark: SparkSession, ran: Run) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    duckdb = pytest.importorskip("duckdb")
+    polars = pytest.importorskip("polars")
+    names = table_names(ran.lake)
+    assert {"numbers", "minutes"} <= {*names}
+    for name in names:
+        found = read_table(spark, ran.lake, name)
+        columns = ", ".join(f'"{column}"' for column in found.columns)
+        opened = deltalake.DeltaTable(ran.lake.table(name))
+        connection = duckdb.connect()
+        connection.execute("set TimeZone = 'UTC'")
+        connection.register("found", opened.to_pyarrow_dataset())
+        expected = shown(found.toArrow())
+        assert shown(opened.to_pyarrow_table(columns=found.columns)) == expected
+        assert shown(connection.sql(f"select {columns} from found").to_arrow_table()) == expected
+        assert shown(polars.read_delta(ran.lake.table(name)).select(found.columns).to_arrow()) == expected
+
+
+def shown(table: pa.Table) -> list[str]:
+    """The rows of a table as text, sorted."""
+    return sorted(json.dumps(row, default=str) for row in table.to_pylist())
 
 
 def ask(*arguments: str) -> str:

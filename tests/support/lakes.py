@@ -52,7 +52,7 @@ def feed(spark: SparkSession, lake: Lake, data: Path, job: Job, edges: Iterable[
     """Apply the batches between neighbouring offsets."""
     positions = Positions(lake, DirectoryLog(data))
     for start, end in pairwise(edges):
-        job.apply(Batch(records(spark, data, job, start, end), end - 1, EPOCH, is_small=True), lake)
+        job.apply(Batch(records(spark, data, job, start, end), start, end - 1, EPOCH, is_small=True), lake)
         positions.save({job.name: end}, {})
 
 

@@ -73,7 +73,7 @@ def run(
     only: Annotated[list[str] | None, typer.Option(help="Only this job (messages, retained, ...); repeatable.")] = None,
     rebuild: Annotated[
         list[str] | None,
-        typer.Option(metavar="TABLE", help="Build this typed table, or topic_stats, again from the log; repeatable."),
+        typer.Option(metavar="TABLE", help="Build this typed table, rollup or topic_stats again; repeatable."),
     ] = None,
     memory: Annotated[
         str | None, typer.Option(show_default="pipeline.memory", help="The most memory for Java's objects, as in 1g.")
@@ -130,6 +130,7 @@ def _job_settings(
         records_max=records or chosen.records_max,
         stats_window=window or chosen.window,
         typed_tables=chosen.tables,
+        rollups=chosen.rollups,
         maintenance=MaintenanceSettings(chosen.compact_files, chosen.vacuum_hours, chosen.retention),
         only=tuple(only or ()),
         rebuild=tuple(rebuild or ()),

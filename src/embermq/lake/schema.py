@@ -6,7 +6,7 @@ Never: a row. A column means the same in every table that has it, so it is defin
 its own (`typed_tables`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, final
 
@@ -18,6 +18,7 @@ Json = dict[str, Any]
 
 BYTE: Final = pa.int8()
 LONG: Final = pa.int64()
+DOUBLE: Final = pa.float64()
 STRING: Final = pa.string()
 BINARY: Final = pa.binary()
 BOOLEAN: Final = pa.bool_()
@@ -71,6 +72,19 @@ _COLUMNS: Final = {
         Column("first_seen", TIMESTAMP, "The timestamp of the first of them."),
         Column("last_seen", TIMESTAMP, "The timestamp of the last of them."),
         Column("longest_silence_us", LONG, "The longest time between two of them, in microseconds."),
+        Column("count", LONG, "How many values the topic had in the window."),
+        Column("total", DOUBLE, "Their sum."),
+        Column("min", DOUBLE, "The least of them."),
+        Column("max", DOUBLE, "The greatest of them."),
+        Column("avg", DOUBLE, "Their mean."),
+        Column("first", DOUBLE, "The earliest of them."),
+        Column("last", DOUBLE, "The latest of them."),
+        Column("gaps", LONG, "How many silences the window has."),
+        Column(
+            "silences",
+            pa.list_(pa.struct([("since", TIMESTAMP), ("until", TIMESTAMP)])),
+            "The parts of the window without a value that are longer than the settings allow, in their order.",
+        ),
         Column("event", STRING, "What happened: connected, disconnected, session_opened, subscribed, and so on."),
         Column("persistent", BOOLEAN, "Whether the session outlives the connection."),
         Column(
@@ -215,6 +229,21 @@ MESSAGES_ARROW: Final = MESSAGES.arrow(*(name for name in MESSAGES.names if name
 """The columns of `messages` that are read from the log."""
 REJECTS: Final = Table(REJECTS_SUFFIX, "", _columns("offset timestamp topic payload field reason"))
 """The table of payloads that do not fit a typed table; each has a name of its own."""
+ROLLUP: Final = Table(
+    "rollup",
+    "A value of each topic in each window of time: how often, between which bounds, and when it was silent.",
+    _columns(
+        "topic window_start window_end count total min max avg first last first_seen last_seen gaps "
+        "longest_silence_us silences",
+        first_seen="The time of the first of them.",
+        last_seen="The time of the last of them.",
+        longest_silence_us="The longest of the silences, in microseconds; 0 without one.",
+    ),
+    age_column="window_end",
+    has_age=True,
+    statistics=("topic", "window_start", "window_end", "first_seen", "last_seen"),
+)
+"""The table of a rollup; each has a name of its own."""
 TYPED_KEYS: Final = _columns("offset timestamp topic")
 """The first columns of a typed table."""
 
@@ -244,10 +273,17 @@ def typed_table(name: str, values: Iterable[tuple[str, pa.DataType]]) -> Table:
     return Table(name, TYPED_COMMENT, (*TYPED_KEYS, *(Column(*value, VALUE_COMMENT) for value in values)))
 
 
-def definition_of(name: str) -> Table:
+def rollup_table(name: str) -> Table:
+    """The table of a rollup."""
+    return replace(ROLLUP, name=name)
+
+
+def definition_of(name: str, columns: Collection[str]) -> Table:
     """The definition of a table that was found in a lake; of a typed table only the keys are known here."""
     if name in TABLES:
         return TABLES[name]
+    if {*columns} == {*ROLLUP.names}:
+        return rollup_table(name)
     if name.endswith(REJECTS_SUFFIX):
         return rejects_of(name.removesuffix(REJECTS_SUFFIX))
     return typed_table(name, ())
@@ -271,7 +307,7 @@ _NAMES: Final = {
     pa.int32(): _Name("integer", "int", "integer"),
     LONG: _Name("long", "bigint", "bigint"),
     pa.float32(): _Name("float", "float", "float"),
-    pa.float64(): _Name("double", "double", "double"),
+    DOUBLE: _Name("double", "double", "double"),
     STRING: _Name("string", "string", "varchar"),
     BINARY: _Name("binary", "binary", "blob"),
     pa.date32(): _Name("date", "date", "date"),

@@ -5,6 +5,7 @@ pyarrow.
 """
 
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Final
 
@@ -22,6 +23,7 @@ from pydantic import (
 from embermq.history.location import is_url
 from embermq.lake.errors import LakeError, PipelineError
 from embermq.lake.lake import Lake
+from embermq.lake.rollups import ROLLUPS_MAX, Rollup
 from embermq.lake.typed_tables import TypedTable
 from embermq.units import without_unit
 
@@ -74,6 +76,12 @@ def _place(text: str) -> str:
         raise ValueError("expected a directory, or a URL of hdfs or s3a") from None
 
 
+def _check_unique(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the name {name!r} is used twice")
+
+
 class PipelineSettings(BaseModel):
     """The tables of a lake: where they are, how fresh, and for how long."""
 
@@ -88,6 +96,7 @@ class PipelineSettings(BaseModel):
     compact_files: Annotated[int, Field(ge=2)] = 16
     vacuum_hours: Annotated[float, Field(ge=1, lt=1e6)] = 24.0
     tables: tuple[TypedTable, ...] = ()
+    rollups: Annotated[tuple[Rollup, ...], Field(max_length=ROLLUPS_MAX)] = ()
     retention: dict[str, Annotated[timedelta, BeforeValidator(_age)]] = {}
 
     @model_validator(mode="before")
@@ -100,11 +109,21 @@ class PipelineSettings(BaseModel):
     @field_validator("tables")
     @classmethod
     def _check_names(cls, tables: tuple[TypedTable, ...]) -> tuple[TypedTable, ...]:
-        names = [one.name for table in tables for one in table.tables()]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"the name {name!r} is used twice")
+        _check_unique([one.name for table in tables for one in table.tables()])
         return tables
+
+    @field_validator("rollups")
+    @classmethod
+    def _check_rollups(cls, rollups: tuple[Rollup, ...], info: ValidationInfo) -> tuple[Rollup, ...]:
+        if rollups and "tables" in info.data:
+            tables: tuple[TypedTable, ...] = info.data["tables"]
+            _check_unique([one.name for table in tables for one in table.tables()] + [one.name for one in rollups])
+            for rollup in rollups:
+                try:
+                    rollup.source(tables)
+                except ValueError as error:
+                    raise ValueError(f"{rollup.name}: {error}") from None
+        return rollups
 
     @field_validator("retention")
     @classmethod
@@ -114,6 +133,7 @@ class PipelineSettings(BaseModel):
 
             known = [table.name for table in TABLES.values() if table.has_age]
             known += [name for table in info.data["tables"] for name in (table.name, table.rejects().name)]
+            known += [rollup.name for rollup in info.data.get("rollups", ())]
             for name in retention:
                 if name not in known:
                     raise ValueError(f"{name}: expected one of {', '.join(known)}")
@@ -136,3 +156,5 @@ class PipelineSettings(BaseModel):
         if not is_url(self.lake):
             for table in self.tables:
                 table.check(Lake(self.lake))
+            for rollup in self.rollups:
+                rollup.check(Lake(self.lake), rollup.source(self.tables))

@@ -26,7 +26,7 @@ Importing this module imports no pyarrow: the server reads its settings without 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -164,6 +164,17 @@ class TypedTable(BaseModel):
             return COLUMNS
         return pa.schema([("value", pa.float64() if self.format == "number" else pa.string())])
 
+    def type_at(self, path: str) -> "pa.DataType | None":
+        """The type of a column, or of a field of one: "load.cpu"; None if there is none."""
+        import pyarrow as pa
+
+        kind: pa.DataType = pa.struct(self.values())
+        for name in path.split("."):
+            if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+                return None
+            kind = kind.field(name).type
+        return kind
+
     def definition(self) -> Definition:
         """The settings that decide what the rows are, each in one form."""
         import pyarrow as pa
@@ -207,3 +218,19 @@ class TypedTable(BaseModel):
 
         births = (births_of(self.name),) if self.format == "sparkplug" else ()
         return (self.table(), self.rejects(), *births)
+
+
+def typed_table_of(name: str, tables: Iterable[TypedTable]) -> TypedTable:
+    """The one of these tables whose values are to be taken. ValueError if there is none."""
+    named = {table.name: table for table in tables if table.format != "sparkplug"}
+    if name not in named:
+        known = ", ".join(named) or "there is none"
+        raise ValueError(f"table: expected a typed table, of another format than sparkplug ({known})")
+    return named[name]
+
+
+def is_number(kind: "pa.DataType") -> bool:
+    """Whether a type has numbers."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

@@ -88,7 +88,9 @@ def _newest_instant(spark: SparkSession, lake: Lake, job: str, before_offset: in
             _newest(read_table(spark, lake, "retained_closed"), "valid_to", "offset_to", before_offset),
         ]
     else:
-        found = [_newest(read_table(spark, lake, job), _TIMESTAMPS.get(job, "timestamp"), "offset", before_offset)]
+        rows, column = read_table(spark, lake, job), _TIMESTAMPS.get(job, "timestamp")
+        # A rollup has no timestamp of a record, and may have the devices' own times.
+        found = [_newest(rows, column, "offset", before_offset)] if column in rows.columns else []
     return max((instant.astimezone(UTC) for instant in found if instant is not None), default=None)
 
 

@@ -83,7 +83,7 @@ def run_batch(context: BatchContext, plan: Plan) -> tuple[dict[str, float], dict
         took_s = dict.fromkeys(plan.jobs, (time.monotonic() - began_s) / len(jobs))
         if found.since is not None:
             batches = [
-                (job, Batch(_rows_of(job, found.rows), plan.end - 1, found.since, found.is_small))
+                (job, Batch(_rows_of(job, found.rows), plan.start, plan.end - 1, found.since, found.is_small))
                 for job in jobs
                 if not found.kinds.isdisjoint(job.kinds)
             ]

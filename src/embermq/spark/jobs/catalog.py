@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from embermq.lake.errors import PipelineError
+from embermq.lake.rollups import Rollup
 from embermq.lake.settings import PipelineSettings, window_us
 from embermq.lake.typed_tables import TypedTable
 from embermq.spark.jobs.clients import CLIENTS_JOB
 from embermq.spark.jobs.job import Job
 from embermq.spark.jobs.messages import MESSAGES_JOB
 from embermq.spark.jobs.retained import RETAINED_JOB
+from embermq.spark.jobs.rollups import rollup_job
 from embermq.spark.jobs.topic_stats import topic_stats_job
 from embermq.spark.jobs.typed_tables import typed_job
 from embermq.spark.lake.maintenance import MaintenanceSettings
@@ -33,10 +35,11 @@ class JobSettings:
     """The most records of one batch."""
     stats_window: str = DEFAULTS.window
     typed_tables: tuple[TypedTable, ...] = ()
+    rollups: tuple[Rollup, ...] = ()
     only: tuple[str, ...] = ()
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     rebuild: tuple[str, ...] = ()
-    """Typed tables, or `topic_stats`, that are removed and built again from the log."""
+    """Typed tables, rollups, or `topic_stats`, that are removed and built again from the log."""
 
     def __post_init__(self) -> None:
         if not 0 < self.fresh_s < math.inf:
@@ -54,6 +57,7 @@ def all_jobs(settings: JobSettings) -> list[Job]:
         topic_stats_job(settings.stats_window, window_us(settings.stats_window)),
         CLIENTS_JOB,
         *map(typed_job, settings.typed_tables),
+        *(rollup_job(rollup, rollup.source(settings.typed_tables)) for rollup in settings.rollups),
     ]
 
 
@@ -69,7 +73,7 @@ def chosen_jobs(settings: JobSettings) -> list[Job]:
     for name in settings.rebuild:
         if name not in rebuildable:
             raise PipelineError(
-                f"--rebuild {name}: expected a typed table or topic_stats, if it runs "
+                f"--rebuild {name}: expected a typed table, a rollup or topic_stats, if it runs "
                 f"({', '.join(rebuildable) if rebuildable else 'there is none'})"
             )
     return chosen

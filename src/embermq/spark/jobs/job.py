@@ -19,6 +19,8 @@ class Batch:
     """Records of the log: of a job's kinds, with its columns, and up to an offset all of them."""
 
     rows: DataFrame
+    start: int
+    """The first offset of the batch."""
     through: int
     """The last offset of the batch, whether its record is of the job's kinds or not."""
     since: datetime

@@ -145,12 +145,13 @@ class Maintenance:
         age = self._settings.retention.get(name)
         if age is None:
             return []
-        column = definition_of(name).age_column
+        rows = read_table(self._spark, self._lake, name)
+        column = definition_of(name, rows.columns).age_column
         bound = (now - age).replace(microsecond=0)
         if column == DAY:
             bound = bound.replace(hour=0, minute=0, second=0)
         literal = f"date'{bound:%Y-%m-%d}'" if column == DAY else f"timestamp'{bound:%Y-%m-%d %H:%M:%S}'"
-        old = read_table(self._spark, self._lake, name).where(f"{column} < {literal}")
+        old = rows.where(f"{column} < {literal}")
         if "offset" in old.columns:  # a row is a record, and without it the table does not know what was then
             last = old.agg({"offset": "max"}).collect()[0][0]
             if last is None:

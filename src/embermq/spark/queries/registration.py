@@ -146,9 +146,10 @@ def _register_table(spark: SparkSession, lake: Lake, name: SchemaName, table: st
 
 def _add_comments(spark: SparkSession, lake: Lake, table: str) -> None:
     """A table of an earlier version gets its comments, in one commit."""
-    lacking = [field.name for field in read_table(spark, lake, table).schema if not field.metadata.get("comment")]
+    found = read_table(spark, lake, table).schema
+    lacking = [field.name for field in found if not field.metadata.get("comment")]
     if lacking:
-        known = definition_of(table)
+        known = definition_of(table, found.names)
         columns = ", ".join(f"{quoted(one)} comment {text_literal(known.comment_of(one))}" for one in lacking)
         spark.sql(f"alter table delta.{quoted(lake.table(table))} alter column {columns}")
         spark.sql(f"comment on table delta.{quoted(lake.table(table))} is {text_literal(known.comment)}")
