@@ -2,7 +2,8 @@
 
 load: a server with a publisher that keeps to its rate, and `ember pipeline run --continuous` with all its tables. It
 prints the processor time of the pipeline with all its processes as a share of one core, the most memory that they had
-at once, and how many live files `messages` has. idle: the same without a publisher. once: `ember pipeline run --once`
+at once, and how many live files `messages` has. With `--rollups`, it has a typed table and rollups of it as
+well, of minutes and hours in turn. idle: the same without a publisher. once: `ember pipeline run --once`
 over a log of a million records, a quarter of them retained, three times, each into a new lake: on a new machine the
 second run makes the archive of Java classes that the third uses (docs/pipeline.md, "Faster starts"). With
 `--before PATH`, the `ember` command of another version runs in turn, and the target is half of its time. At the end
@@ -21,6 +22,7 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 from typing import Final
 
@@ -71,7 +73,17 @@ def live_files(table: Path) -> int:
     return len(live)
 
 
-def continuous(rate: int, warm_up_s: float, seconds: float) -> None:
+def _settings(rollups: int) -> str:
+    """A typed table of what is published, and rollups of it."""
+    table = '[[pipeline.tables]]\nname = "values"\nfilter = "lag/+/value"\nformat = "json"\nschema = "value long"\n'
+    blocks = (
+        f'[[pipeline.rollups]]\nname = "rollup_{number}"\ntable = "values"\nevery = "{every}"\n'
+        for number, every in zip(range(rollups), cycle(("minute", "hour")), strict=False)
+    )
+    return "".join((table, *blocks)) if rollups else ""
+
+
+def continuous(rate: int, warm_up_s: float, seconds: float, rollups: int = 0) -> None:
     """Measure a pipeline that goes on with new records."""
     with tempfile.TemporaryDirectory(prefix="bench-cost-") as place:
         data, lake = Path(place) / "data", Path(place) / "lake"
@@ -80,7 +92,9 @@ def continuous(rate: int, warm_up_s: float, seconds: float) -> None:
         try:
             found = re.search(r"mqtt://.*?:(\d+)", said)
             assert found is not None
-            places = ["--data", str(data), "--lake", str(lake), "--master", "local[2]"]
+            config = Path(place) / "ember.toml"
+            config.write_text(_settings(rollups))
+            places = ["--data", str(data), "--lake", str(lake), "--master", "local[2]", "--config", str(config)]
             pipeline, _ = start(["pipeline", "run", "--continuous", *places], "messages ")
             publisher = threading.Thread(target=publish, args=(int(found[1]), rate, warm_up_s + seconds))
             if rate:
@@ -102,7 +116,7 @@ def continuous(rate: int, warm_up_s: float, seconds: float) -> None:
                 process.send_signal(signal.SIGTERM)
                 process.wait(60)
     allowed = CORE_SHARE_MAX if rate else IDLE_SHARE_MAX
-    print(f"{rate:,} messages/s, {seconds:g} s after {warm_up_s:g} s of warming up:")
+    print(f"{rate:,} messages/s, {rollups} rollups, {seconds:g} s after {warm_up_s:g} s of warming up:")
     print(f"  processor: {share:.1%} of a core (at most {allowed:.0%}: {_verdict(share <= allowed)})")
     print(f"  memory: {most / 1e9:.2f} GB (at most {MEMORY_BYTES_MAX / 1e9:g}: {_verdict(most <= MEMORY_BYTES_MAX)})")
     print(f"  live files of messages: {files} (fewer than {FILES_MAX}: {_verdict(files < FILES_MAX)})")
@@ -173,13 +187,14 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=200, help="messages a second of `load`")
     parser.add_argument("--seconds", type=float, default=300.0, help="how long is measured")
     parser.add_argument("--warm-up", type=float, default=120.0, help="seconds at the beginning that do not count")
+    parser.add_argument("--rollups", type=int, default=0, help="rollups of `load`")
     parser.add_argument("--records", type=int, default=ONCE_RECORDS, help="records of `once`")
     parser.add_argument("--before", metavar="PATH", help="another version's `ember` command, for `once`")
     chosen = parser.parse_args()
     # A program that may not keep its bytecode compiles all it imports again, a second of the processor each time.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if "load" in chosen.what:
-        continuous(chosen.rate, chosen.warm_up, chosen.seconds)
+        continuous(chosen.rate, chosen.warm_up, chosen.seconds, chosen.rollups)
     if "idle" in chosen.what:
         continuous(0, chosen.warm_up, chosen.seconds)
     if "once" in chosen.what:
