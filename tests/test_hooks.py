@@ -17,6 +17,7 @@ from embermq.embed import Broker, BrokerThread
 from embermq.errors import ConfigError
 from embermq.hooks import Client, Hook, HookThread, Message
 from support.ember_command import wire
+from support.installed_package import installed_package
 from support.wire import Wire
 
 PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "hooks.md"
@@ -38,17 +39,11 @@ WAIT_S = 60.0
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The package of the docs, as if pip had installed it."""
-    package = tmp_path / "site"
-    (package / "ember_doors-1.0.dist-info").mkdir(parents=True)
-    (package / "ember_doors-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: x\nVersion: 1.0\n")
-    (package / "ember_doors-1.0.dist-info" / "entry_points.txt").write_text(ENTRY_POINTS)
     code = re.search(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
     assert code is not None
-    (package / "ember_doors.py").write_text(code[1] + BROKEN)
-    monkeypatch.syspath_prepend(str(package))
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    sys.modules.pop("ember_doors", None)
+    with installed_package(tmp_path / "site", "ember_doors", code[1] + BROKEN, ENTRY_POINTS):
+        yield tmp_path
 
 
 def broker_with(place: Path, hooks: str) -> Broker:

@@ -28,7 +28,7 @@ from embermq.broker.access import READ, Access, AllowAll, Grant
 from embermq.broker.limits import Limits
 from embermq.engines import CONTROL_SOCKET, OpenStore, embedded_store, open_node, open_store
 from embermq.errors import ConfigError
-from embermq.hooks import Hook, Hooks, load_hooks
+from embermq.hooks import Hook, Hooks, make_hooks
 from embermq.http.control_socket import ControlSocket
 from embermq.http.options import BrokerCalls, HttpOptions, ReloadReport
 from embermq.listener_changes import changes_of
@@ -167,7 +167,7 @@ class Broker:
                 topic_metrics=tuple(each.metric() for each in settings.server.topic_metrics),
             ),
             bridges=settings.bridges.plans(),
-            hooks=load_hooks(settings.server.hooks) if settings.server.hooks else (),
+            hooks=make_hooks(settings.server.hooks) if settings.server.hooks else (),
         )
         broker._open_store = partial(open_store, settings.store)
         if settings.cluster.bootstrap_servers:

@@ -1,7 +1,7 @@
 """Hooks: code of other packages that is told what happens in a server, on a thread of its own.
 
-Owns: what a hook is, how one is found by the name of its entry point in the group `embermq.hooks`, and the bounded
-queue between the event loop and a hook's thread.
+Owns: what a hook is, and the bounded queue between the event loop and a hook's thread. A hook is found by the name of
+its entry point in the group `embermq.hooks` (`plug_ins`).
 Never: a decision; what a hook does or raises changes nothing in the server. `embermq.broker.access` is for decisions.
 
     class Doors(Hook):
@@ -14,15 +14,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.metadata import entry_points
 from typing import Final, NamedTuple, final
 
 from embermq.broker.clientless import ClientlessSubscription, ReadingLink
 from embermq.broker.connections import ClientWatch
 from embermq.broker.core import Core
 from embermq.broker.session import Session
-from embermq.errors import ConfigError
 from embermq.named_thread import NamedThread
+from embermq.plug_ins import make_plug_in
 from embermq.protocol.packets import Publish
 from embermq.transport.rate_limited_log import RateLimitedLog
 
@@ -70,29 +69,9 @@ class Hook:
         """The connection of a client has ended."""
 
 
-def load_hooks(names: Sequence[str]) -> list[Hook]:
-    """Make the hooks of these names; a ConfigError says why that is not possible."""
-    return [_load(name) for name in names]
-
-
-def _load(name: str) -> Hook:
-    installed = entry_points(group=GROUP)
-    found = [each for each in installed if each.name == name]
-    if not found:
-        there = ", ".join(sorted({each.name for each in installed})) or "none"
-        raise ConfigError(
-            f"server.hooks: no installed package has the entry point {name!r} in {GROUP} (there: {there})"
-        )
-    try:
-        kind = found[0].load()
-    except Exception as error:  # whatever importing another package does
-        raise ConfigError(f"server.hooks: {name} cannot be imported: {type(error).__name__}: {error}") from error
-    if not (isinstance(kind, type) and issubclass(kind, Hook)):
-        raise ConfigError(f"server.hooks: {found[0].value} is no subclass of embermq.hooks.Hook")
-    try:
-        return kind()
-    except Exception as error:
-        raise ConfigError(f"server.hooks: {name} cannot be made: {type(error).__name__}: {error}") from error
+def make_hooks(names: Sequence[str]) -> list[Hook]:
+    """The hooks of these names; a ConfigError says why one cannot be made."""
+    return [make_plug_in("server.hooks", name, GROUP, Hook) for name in names]
 
 
 @final

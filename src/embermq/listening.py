@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from embermq.broker.access import Access, AllowAll
 from embermq.errors import ConfigError
+from embermq.plug_ins import make_plug_in
 from embermq.transport.listener import Listener, TlsFiles
 from embermq.transport.mount_point import MountPoint
 from embermq.transport.sockets.addresses import is_loopback
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 LEVEL_OF: Final = {"3.1": 3, "3.1.1": 4, "5": 5}
 """The protocol level of each version."""
+PLUG_INS: Final = "embermq.access"
+"""The group of entry points with the rules of other packages."""
 
 
 @final
@@ -36,9 +39,12 @@ class Rules:
         self.files: AccessFiles | None = None
         access = settings.access
         if access.plugin:
-            from embermq.access.plugin import load_plugin
-
-            self.access: Access = load_plugin(access.plugin)
+            self.access: Access = make_plug_in(
+                "access.plugin",
+                access.plugin,
+                PLUG_INS,
+                Access,  # type: ignore[type-abstract]  # it makes a class that derives from it
+            )
             return
         named = access.has_users() or access.acl_file is not None or access.certificate_as_user
         if not named and not settings.listeners.each:

@@ -1,6 +1,5 @@
 """Access rules of another package, by its entry point."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from embermq.config import load
 from embermq.embed import Broker, BrokerThread
 from embermq.errors import ConfigError
+from support.installed_package import installed_package
 from support.user_client import UserClient
 
 RULES = """
@@ -50,16 +50,9 @@ missing = ember_doors:Missing
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package with entry points, as if pip had installed it."""
-    package = tmp_path / "site"
-    (package / "ember_doors-1.0.dist-info").mkdir(parents=True)
-    (package / "ember_doors-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: x\nVersion: 1.0\n")
-    (package / "ember_doors-1.0.dist-info" / "entry_points.txt").write_text(ENTRY_POINTS)
-    (package / "ember_doors.py").write_text(RULES)
-    monkeypatch.syspath_prepend(str(package))
-    yield tmp_path
-    sys.modules.pop("ember_doors", None)
+def installed(tmp_path: Path) -> Iterator[Path]:
+    with installed_package(tmp_path / "site", "ember_doors", RULES, ENTRY_POINTS):
+        yield tmp_path
 
 
 def broker_with(place: Path, access: str) -> Broker:
