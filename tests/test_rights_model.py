@@ -5,7 +5,6 @@ expression for each line of the access list says. The rights change while the se
 """
 
 import json
-import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
@@ -25,23 +24,12 @@ from embermq.broker.access import OPERATOR
 from embermq.config import load
 from embermq.embed import Broker, BrokerThread
 from embermq.protocol.packets import Publish
+from support.topic_filters import expression
 from support.wire import Connack, Message, Wire
 
 USERS: Final = ("ann", "bob")
 TOPICS: Final = ("$x/a", *("/".join(levels) for depth in (1, 2, 3) for levels in product("ab", repeat=depth)))
 WAIT_S: Final = 60
-
-
-def expression(topic_filter: str) -> re.Pattern[str]:
-    """4.7.1 and 4.7.2 as a regular expression."""
-    text = "(?!\\$)" if topic_filter[0] in "+#" else ""
-    for number, level in enumerate(topic_filter.split("/")):
-        slash = "/" if number else ""
-        if level == "#":
-            text += "(/.*)?" if number else ".*"
-        else:
-            text += slash + ("[^/]*" if level == "+" else re.escape(level))
-    return re.compile(text)
 
 
 def random_filter(random: Random) -> str:

@@ -12,6 +12,7 @@ from embermq.access.access_list import parse_access_list
 from embermq.broker.access import Rights
 from embermq.errors import ConfigError
 from embermq.mosquitto.acl import access_text
+from support.topic_filters import expression
 
 CLIENTS: Final = (("", "c1"), ("ann", "c1"), ("bob", "c2"), ("eve", "c1"))
 TOPICS: Final = (
@@ -19,18 +20,6 @@ TOPICS: Final = (
     *("/".join(levels) for depth in (1, 2, 3) for levels in product(("a", "b", "ann", "c1"), repeat=depth)),
 )
 NOBODY: Final[frozenset[str]] = frozenset()
-
-
-def expression(topic_filter: str) -> re.Pattern[str]:
-    """4.7.1 and 4.7.2 as a regular expression."""
-    text = "(?!\\$)" if topic_filter[0] in "+#" else ""
-    for number, level in enumerate(topic_filter.split("/")):
-        slash = "/" if number else ""
-        if level == "#":
-            text += "(/.*)?" if number else ".*"
-        else:
-            text += slash + ("[^/]*" if level == "+" else re.escape(level))
-    return re.compile(text)
 
 
 class Mosquitto:
