@@ -6,8 +6,9 @@ from typing import NamedTuple
 from embermq.history.archived_blocks import ArchivedBlocks, BlockRun
 from embermq.history.topic_runs import oldest_topic_runs
 from embermq.protocol.message_expiry import message_expires_us
-from embermq.store.interface import Retained, RetainedChange
-from embermq.store.rows import QOS_MASK, RETAIN_FLAG, Kind, LogRow
+from embermq.store.interface import RetainedChange
+from embermq.store.rows import RETAIN_FLAG, Kind
+from embermq.store.state.retained_values import retained_of
 
 
 class ChangesPart(NamedTuple):
@@ -44,19 +45,8 @@ def _changes(
             is_message = record.kind == Kind.PUBLISH and record.flags & RETAIN_FLAG
             if (not is_message and record.kind != Kind.RETAINED_REMOVED) or record.timestamp_us < since_us:
                 continue
-            message = _retained(record) if is_message and record.payload else None
+            message = None
+            if is_message and record.payload:
+                message = retained_of(record, message_expires_us(record.properties, record.timestamp_us))
             found.append(RetainedChange(record.timestamp_us, offset, message))
     return found
-
-
-def _retained(record: LogRow) -> Retained:
-    return Retained(
-        record.topic,
-        record.payload,
-        record.flags & QOS_MASK,
-        record.properties,
-        record.offset,
-        record.timestamp_us,
-        record.client_id,
-        message_expires_us(record.properties, record.timestamp_us) if record.properties else 0,
-    )

@@ -12,7 +12,7 @@ from typing import Final, final
 from embermq.store.errors import HistoryTrimmed, StoreError
 from embermq.store.interface import Retained, RetainedChange, RetainedPiece
 from embermq.store.log.lookup import Records
-from embermq.store.rows import QOS_MASK, RETAIN_FLAG, Group, Kind, LogRow
+from embermq.store.rows import RETAIN_FLAG, Group, Kind
 from embermq.store.state.changes import (
     OFFSET_MAX,
     STEPS_MAX,
@@ -46,6 +46,7 @@ from embermq.store.state.retained_values import (
     COPY,
     REFERENCE,
     packed_row,
+    retained_of,
     unpack_retained,
     value_offset,
     with_expiry,
@@ -312,7 +313,7 @@ class History:
         if current is not None and current.offset == change.offset:
             return current
         record = log.read(change.offset)
-        return None if record is None else _from_record(change, record)
+        return None if record is None else retained_of(record, change.expires_us)
 
     def _moved_message(self, log: Records, key: bytes, instant_us: int) -> Retained | None:
         """The message of a topic at an instant, after its record was trimmed between two reads: the history has it."""
@@ -385,16 +386,3 @@ class History:
             elif len(changes) > 1:
                 batch.put(newest, REFERENCE)
         self.rocks.write(batch)
-
-
-def _from_record(change: Change, record: LogRow) -> Retained:
-    return Retained(
-        record.topic,
-        record.payload,
-        record.flags & QOS_MASK,
-        record.properties,
-        record.offset,
-        record.timestamp_us,
-        record.client_id,
-        change.expires_us,
-    )

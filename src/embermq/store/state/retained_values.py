@@ -66,6 +66,20 @@ def _unpacked(topic: bytes, value: bytes) -> Retained:
     )
 
 
+def retained_of(row: LogRow, expires_us: int) -> Retained:
+    """A record of a retained message, as it is given to readers."""
+    return Retained(
+        row.topic,
+        row.payload,
+        row.flags & QOS_MASK,
+        row.properties,
+        row.offset,
+        row.timestamp_us,
+        row.client_id,
+        expires_us,
+    )
+
+
 def value_expires_us(value: bytes) -> int:
     """When the message expires; 0: never."""
     return read_i64_le(value, _EXPIRES_AT)
