@@ -37,7 +37,7 @@ def properties_from(given: Mapping[str, Any]) -> bytes:
     Raises a `ValueError` that says what was expected.
     """
     if "properties_base64" in given:
-        return message_properties(message_fields(_base64(given, "properties_base64")))
+        return message_properties(message_fields(base64_of(given, "properties_base64")))
     found = given.get("properties", {})
     if not isinstance(found, dict):
         raise ValueError("expected properties as an object")
@@ -53,7 +53,7 @@ def properties_from(given: Mapping[str, Any]) -> bytes:
         elif name == "user_properties":
             fields[name] = _pairs(value)
         elif name == "correlation_data_base64":
-            fields["correlation_data"] = _base64(found, name)
+            fields["correlation_data"] = base64_of(found, name)
         elif not isinstance(value, str):
             raise ValueError(f"expected {name} as a text")
         else:
@@ -70,7 +70,8 @@ def _pairs(given: Any) -> list[tuple[str, str]]:
     return pairs
 
 
-def _base64(given: Mapping[str, Any], key: str) -> bytes:
+def base64_of(given: Mapping[str, Any], key: str) -> bytes:
+    """The bytes that a member of a JSON object has as base64; ValueError if it has none."""
     value = given[key]
     try:
         if isinstance(value, str):

@@ -1,8 +1,6 @@
 """Retained messages as text: a line of columns for people, a line of JSON for programs, and back from there."""
 
 import json
-from base64 import b64decode
-from binascii import Error as Base64Error
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -18,7 +16,7 @@ from embermq.commands.output import (
     table_line,
     text_or_base64,
 )
-from embermq.commands.text.property_text import properties_from, properties_object, properties_text
+from embermq.commands.text.property_text import base64_of, properties_from, properties_object, properties_text
 from embermq.instants import utc_text
 from embermq.protocol.message_expiry import message_expires_us, with_remaining_expiry
 from embermq.protocol.mqtt.message_fields import message_fields
@@ -112,7 +110,7 @@ def from_json(line: bytes) -> Publish:
         raise ValueError(f"expected a topic name: {wrong}")
     if ("payload" in given) == ("payload_base64" in given):
         raise ValueError("expected payload or payload_base64")
-    payload = _text(given, "payload") if "payload" in given else _base64(given, "payload_base64")
+    payload = _text(given, "payload") if "payload" in given else base64_of(given, "payload_base64")
     if not payload:
         raise ValueError("expected a payload that is not empty")
     qos = given.get("qos", 0)
@@ -132,13 +130,3 @@ def _text(given: dict[str, Any], key: str) -> bytes:
     except UnicodeEncodeError:
         pass
     raise ValueError(f"expected {key} as a text")
-
-
-def _base64(given: dict[str, Any], key: str) -> bytes:
-    value = given[key]
-    try:
-        if isinstance(value, str):
-            return b64decode(value, validate=True)
-    except (Base64Error, ValueError):
-        pass
-    raise ValueError(f"expected {key} as base64")
