@@ -228,28 +228,16 @@ async def remove_rule(call: Call[Nothing, RemoveRule]) -> Answer:
     return RulesChanged(changed=removed)
 
 
-def _asks(path: str, summary: str, handle: Any, answer: Any) -> Operation[Any, Any]:
+def _operation(path: str, summary: str, handle: Any, answer: Any, body: Any = Nothing) -> Operation[Any, Any]:
+    """With a body it is a change."""
+    is_change = body is not Nothing
     return Operation(
-        method="GET",
+        method="POST" if is_change else "GET",
         path=path,
         role=OPERATOR,
         summary=summary,
         handle=handle,
-        query=FilesQuery,
-        body=Nothing,
-        answer=answer,
-        statuses=(422,),
-    )
-
-
-def _changes(path: str, summary: str, handle: Any, body: Any, answer: Any) -> Operation[Any, Any]:
-    return Operation(
-        method="POST",
-        path=path,
-        role=OPERATOR,
-        summary=summary,
-        handle=handle,
-        query=Nothing,
+        query=Nothing if is_change else FilesQuery,
         body=body,
         answer=answer,
         statuses=(422,),
@@ -257,41 +245,41 @@ def _changes(path: str, summary: str, handle: Any, body: Any, answer: Any) -> Op
 
 
 OPERATIONS: Final = (
-    _asks("/api/v1/users", "The users of the password file.", list_users, Page[User]),
-    _changes(
+    _operation("/api/v1/users", "The users of the password file.", list_users, Page[User]),
+    _operation(
         "/api/v1/users/set",
         "Add a user or set its password. Its connected clients are disconnected.",
         set_user,
-        SetUser,
         UserChanged,
+        SetUser,
     ),
-    _changes(
+    _operation(
         "/api/v1/users/delete",
         "Remove a user; its clients are disconnected, its rules stay.",
         delete_user,
-        DeleteUser,
         UserChanged,
+        DeleteUser,
     ),
-    _asks("/api/v1/access/rules", "The rules of the access list, and its text.", list_rules, Rules),
-    _changes(
+    _operation("/api/v1/access/rules", "The rules of the access list, and its text.", list_rules, Rules),
+    _operation(
         "/api/v1/access/rules/replace",
         "Put another access list in the place of the one in force.",
         replace_rules,
-        NewRules,
         RulesChanged,
+        NewRules,
     ),
-    _changes(
+    _operation(
         "/api/v1/access/rules/add",
         "Add a rule to a section of the access list.",
         add_rule,
-        AddRule,
         RulesChanged,
+        AddRule,
     ),
-    _changes(
+    _operation(
         "/api/v1/access/rules/remove",
         "Remove a rule of a section, or without a rule the whole section.",
         remove_rule,
-        RemoveRule,
         RulesChanged,
+        RemoveRule,
     ),
 )
