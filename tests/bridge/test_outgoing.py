@@ -13,7 +13,7 @@ import pytest
 from embermq.bridge.facts import BridgeCounters
 from embermq.bridge.log_cursor import LogCursor
 from embermq.bridge.marks import MARKS_MAX, Marks
-from embermq.bridge.outgoing import WINDOW, Outgoing, packet_id_of
+from embermq.bridge.outgoing import WINDOW, Outgoing
 from embermq.bridge.plan import Rule
 from embermq.bridge.position import Position, PositionFile
 from embermq.bridge.remote import Remote
@@ -405,7 +405,3 @@ def test_memory_does_not_grow_with_what_waits(recorder: Callable[..., Recorder],
         pass
     assert sender.outgoing.in_flight == WINDOW
     assert sender.outgoing.cursor.offset <= WINDOW + 2
-
-
-def test_identifiers_count_from_1_to_65535() -> None:
-    assert [packet_id_of(n) for n in (1, 2, 65_535, 65_536)] == [1, 2, 65_535, 1]

@@ -7,9 +7,9 @@ from embermq.broker.clock import Clock
 from embermq.broker.counters import Counters
 from embermq.broker.limits import Limits
 from embermq.broker.outbound import Outbound
-from embermq.protocol.packets import Connect, Delivery, Publish
+from embermq.protocol.packets import PACKET_IDS, Connect, Delivery, Publish
 from embermq.protocol.reasons import ReasonCode
-from embermq.store.interface import PACKET_IDS, Queue, StoreError, packet_id_of
+from embermq.store.interface import Queue, StoreError
 from support.acknowledgements import is_pubrel, puback, pubcomp, pubrec, pubrel
 from support.clauses import v5, v311
 from support.core import Bench, ScriptedLink
@@ -70,10 +70,6 @@ class FragileSessions(ScriptedSessions):
         assert whole is not None
         self.queues.append(FragileQueue(whole))
         return self.queues[-1]
-
-
-def test_packet_ids_count_up_and_come_round_without_zero() -> None:
-    assert [packet_id_of(n) for n in (1, 2, PACKET_IDS, PACKET_IDS + 1)] == [1, 2, PACKET_IDS, 1]
 
 
 def test_no_more_than_the_window_is_in_flight_and_an_ack_makes_room(persistent: bool) -> None:

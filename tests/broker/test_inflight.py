@@ -3,8 +3,7 @@
 from random import Random
 
 from embermq.broker.inflight import Inflight
-from embermq.protocol.packets import Columns, Delivery, Publish
-from embermq.store.interface import PACKET_IDS, packet_id_of
+from embermq.protocol.packets import PACKET_IDS, Columns, Delivery, Publish, packet_id_of
 
 
 def run_of(sequence: int, count: int, qos: int = 1) -> Delivery:

@@ -5,8 +5,7 @@ from embermq.broker.counters import Counters
 from embermq.broker.limits import Limits
 from embermq.broker.outbound import READ_AHEAD, Outbound
 from embermq.broker.window import WINDOW_START
-from embermq.protocol.packets import PUBACK, Delivery, Publish
-from embermq.store.interface import PACKET_IDS
+from embermq.protocol.packets import PACKET_IDS, PUBACK, Delivery, Publish
 from support.acknowledgements import acknowledgements, pubrec, pubrel
 from support.core import Bench, ScriptedLink
 from support.stores import MemoryQueue, ScriptedStore

@@ -2,7 +2,7 @@
 
 import pytest
 
-from embermq.protocol.packets import Delivery, Pingreq, Publish
+from embermq.protocol.packets import PACKET_IDS, Delivery, Pingreq, Publish, packet_id_of
 
 
 def test_packets_with_equal_fields_are_equal() -> None:
@@ -21,3 +21,7 @@ def test_packets_have_no_hash() -> None:
     for packet in (Publish("t", b"x"), Delivery([Publish("t", b"x")]), Pingreq()):
         with pytest.raises(TypeError, match="unhashable"):
             hash(packet)
+
+
+def test_packet_ids_go_round_and_never_are_0() -> None:
+    assert [packet_id_of(sequence) for sequence in (1, 2, PACKET_IDS, PACKET_IDS + 1)] == [1, 2, 65_535, 1]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from embermq.protocol.packets import Delivery, Publish
+from embermq.protocol.packets import Delivery, Publish, packet_id_of
 from embermq.store.budgets import RetainedBudget
 from embermq.store.engines.memory import MemoryStore
 from embermq.store.interface import (
@@ -17,7 +17,6 @@ from embermq.store.interface import (
     Sessions,
     Store,
     StoreError,
-    packet_id_of,
 )
 from embermq.store.records import Published, Received, Record
 from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk

@@ -19,16 +19,17 @@ from embermq.bridge.inlet import Inlet
 from embermq.bridge.line import Line
 from embermq.bridge.log_cursor import LogCursor
 from embermq.bridge.marks import Marks
-from embermq.bridge.outgoing import Outgoing, packet_id_of
+from embermq.bridge.outgoing import Outgoing
 from embermq.bridge.plan import BridgePlan, Rule
 from embermq.bridge.position import Position, PositionFile, UsedRules
-from embermq.bridge.remote import MQTT_311_BRIDGE, PACKET_IDS, Remote, VersionRefused
+from embermq.bridge.remote import MQTT_311_BRIDGE, Remote, VersionRefused
 from embermq.broker.link import Link
 from embermq.broker.rates import Bucket
 from embermq.client.reasons import reason_text
 from embermq.errors import ConfigError
 from embermq.named_thread import NamedThread
 from embermq.protocol.packets import (
+    PACKET_IDS,
     PUBREL,
     SESSION_NEVER_EXPIRES,
     Acknowledgement,
@@ -42,6 +43,7 @@ from embermq.protocol.packets import (
     SubscriptionRequest,
     Unsuback,
     Unsubscribe,
+    packet_id_of,
 )
 from embermq.store.errors import StoreError
 from embermq.store.interface import Retained

@@ -31,12 +31,12 @@ from embermq.bridge.log_cursor import LogCursor, OutMessage
 from embermq.bridge.marks import Marks
 from embermq.bridge.plan import Rule, first_moved
 from embermq.bridge.position import Position, PositionFile
-from embermq.bridge.remote import PACKET_IDS, Remote
+from embermq.bridge.remote import Remote
 from embermq.client.reasons import reason_text
 from embermq.errors import ConfigError
 from embermq.protocol.message_expiry import with_remaining_expiry
 from embermq.protocol.mqtt.reason_codes import FAILURE
-from embermq.protocol.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Acknowledgement, Publish
+from embermq.protocol.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Acknowledgement, Publish, packet_id_of
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.interface import Retained
 
@@ -67,10 +67,6 @@ class Sent:
     def finish(self, is_release_due: bool) -> None:
         self.is_done = True
         self.is_release_due = is_release_due
-
-
-def packet_id_of(sequence: int) -> int:
-    return (sequence - 1) % PACKET_IDS + 1
 
 
 @final

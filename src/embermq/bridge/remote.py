@@ -15,12 +15,11 @@ from embermq.protocol.mqtt.dialect import BRIDGE_BIT, MQTT_5, MQTT_311, Dialect
 from embermq.protocol.mqtt.encode import encode
 from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX
 from embermq.protocol.mqtt.settings import Mqtt5Settings
-from embermq.protocol.packets import Auth, Connack, Connect, Disconnect, Packet
+from embermq.protocol.packets import PACKET_IDS, Auth, Connack, Connect, Disconnect, Packet
 from embermq.protocol.reasons import ReasonCode
 
 MQTT_311_BRIDGE: Final = replace(MQTT_311, level=MQTT_311.level | BRIDGE_BIT)
 """MQTT 3.1.1 as a bridge of Mosquitto asks for it: nothing comes back, and what is retained is marked as such."""
-PACKET_IDS: Final = 65_535
 WINDOW_311: Final = 20
 """How many messages are in flight to a broker that cannot say how many it takes. Mosquitto takes no more."""
 _OLDER_CONNACK: Final = b"\x20\x02"

@@ -11,8 +11,7 @@ search finds the run.
 
 from typing import Final, final
 
-from embermq.protocol.packets import Delivery
-from embermq.store.interface import PACKET_IDS
+from embermq.protocol.packets import PACKET_IDS, Delivery
 
 
 @final

@@ -41,8 +41,8 @@ from embermq.broker.limits import Limits
 from embermq.broker.link import Link
 from embermq.broker.route_group import RouteGroup
 from embermq.broker.window import adapted_window, first_window
-from embermq.protocol.packets import PUBREL, Acknowledgement, Columns, Delivery, Publish
-from embermq.store.interface import PACKET_IDS, Queue, packet_id_of
+from embermq.protocol.packets import PACKET_IDS, PUBREL, Acknowledgement, Columns, Delivery, Publish, packet_id_of
+from embermq.store.interface import Queue
 
 READ_AHEAD: Final = 512
 READ_AHEAD_MIN: Final = 32

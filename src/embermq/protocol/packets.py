@@ -11,6 +11,8 @@ from typing import ClassVar, Final, final
 
 from embermq.protocol.reasons import ReasonCode
 
+PACKET_IDS: Final = 65_535
+"""How many packet identifiers there are, and so how many messages may be unacknowledged (2.2.1)."""
 SESSION_NEVER_EXPIRES: Final = 0xFFFF_FFFF
 
 KEEP_ALIVE_UNCAPPED_S: Final = 65_535
@@ -341,6 +343,11 @@ class Delivery(Packet):
     def set_sent(self, is_sent: bool) -> None:
         """The client has been sent it over its present connection; False: the connection has ended."""
         self.is_sent = is_sent
+
+
+def packet_id_of(sequence: int) -> int:
+    """The packet identifier of the n-th message that a session is owed: 1 to 65,535, then 1 again."""
+    return (sequence - 1) % PACKET_IDS + 1
 
 
 @final

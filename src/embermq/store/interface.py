@@ -24,13 +24,7 @@ from embermq.store.records import Record, RetainedPosition
 from embermq.store.segment import Segment as Segment
 from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk
 
-PACKET_IDS: Final = 65_535
 COMMIT_BOUNDS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-
-
-def packet_id_of(sequence: int) -> int:
-    """The packet identifier of the n-th message that a session is owed: 1 to 65,535, then 1 again."""
-    return (sequence - 1) % PACKET_IDS + 1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -5,12 +5,13 @@ from random import Random
 import pytest
 
 from embermq.protocol.errors import PeerError, Refused
-from embermq.protocol.mqtt.client_connection import PACKET_IDS, Acknowledged, ClientConnection
+from embermq.protocol.mqtt.client_connection import Acknowledged, ClientConnection
 from embermq.protocol.mqtt.connection import Connection
 from embermq.protocol.mqtt.dialect import LEVELS, MQTT_5
 from embermq.protocol.mqtt.encode import Encodings, encode
 from embermq.protocol.mqtt.settings import Mqtt5Settings
 from embermq.protocol.packets import (
+    PACKET_IDS,
     PUBACK,
     PUBCOMP,
     PUBREC,

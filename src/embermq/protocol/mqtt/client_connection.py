@@ -23,6 +23,7 @@ from embermq.protocol.mqtt.fields import VARIABLE_BYTE_INTEGER_MAX, VIOLATION
 from embermq.protocol.mqtt.reason_codes import FAILURE
 from embermq.protocol.mqtt.settings import Mqtt5Settings
 from embermq.protocol.packets import (
+    PACKET_IDS,
     PUBACK,
     PUBCOMP,
     PUBREC,
@@ -41,8 +42,6 @@ from embermq.protocol.packets import (
 )
 from embermq.protocol.reasons import ReasonCode
 
-PACKET_IDS: Final = 65_535
-"""How many packet identifiers there are, and how many messages may be unacknowledged."""
 _OLDER_CONNACK: Final = b"\x20\x02"
 """How a CONNACK before MQTT 5 begins: in MQTT 5 it has a property length as well."""
 _UNKNOWN: Final = Publish("", b"")

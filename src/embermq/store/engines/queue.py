@@ -9,10 +9,10 @@ from typing import Final, final
 from librt.strings import read_i64_le
 
 from embermq.protocol.message_expiry import message_expires_us, with_remaining_expiry
-from embermq.protocol.packets import Delivery, Publish
+from embermq.protocol.packets import Delivery, Publish, packet_id_of
 from embermq.store.engines.open_group import OpenGroup, QueueTail
 from embermq.store.errors import StoreError
-from embermq.store.interface import Queue, packet_id_of
+from embermq.store.interface import Queue
 from embermq.store.log.blocks import Block
 from embermq.store.log.writer import Log
 from embermq.store.records import QUEUE_ENTRY_BYTES, Released, RetainedCopy, queue_entry
