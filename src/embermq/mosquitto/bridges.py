@@ -6,7 +6,6 @@ Never: a password in the settings or the report; it goes into a file of its own.
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final, final
 
 from embermq.mosquitto.conf import Option, Options
@@ -51,20 +50,15 @@ UNNEEDED: Final = frozenset(
 )
 OTHER: Final = "it has no counterpart"
 
-Write = Callable[[str, str], str]
-"""Has a file of a name and with a text written; returns its path."""
-Find = Callable[[Option], Path]
-"""The file that an option names."""
-
 
 @final
 class BridgeMigrator:
-    """One bridge after the other. `write` and `find` are those of the migration."""
+    """One bridge after the other."""
 
-    def __init__(self, report: Report, write: Write, find: Find) -> None:
+    def __init__(self, report: Report, write: Callable[[str, str], str]) -> None:
+        """`write` has a file of this name and text written, and returns its path."""
         self._report: Final = report
         self._write: Final = write
-        self._find: Final = find
 
     def bridge(self, part: Options) -> dict[str, object] | None:
         """The settings of a bridge; None if it is left out, which is reported."""
@@ -104,7 +98,7 @@ class BridgeMigrator:
         for key, setting in (("bridge_cafile", "ca"), ("bridge_certfile", "certificate"), ("bridge_keyfile", "key")):
             option = part.take(key)
             if option is not None:
-                made[setting] = str(self._find(option))
+                made[setting] = str(option.path())
                 is_tls = True
         return is_tls
 

@@ -87,6 +87,8 @@ REPEATED: Final = frozenset({"log_dest", "log_type", "topic", "websockets_origin
 """Options of which there may be several; of the others, a second one is an error."""
 SERVER_KEYS: Final = frozenset({"allow_anonymous", "include_dir", "per_listener_settings", "persistence", "port"})
 """Some others, by which a file is recognised."""
+INT_MAX: Final = 0x7FFF_FFFF
+"""The largest number that an option can have there."""
 
 
 @final
@@ -111,6 +113,12 @@ class Option:
         if not self.value:
             raise ConfigError(f"{self.place()}: {self.key} has no value")
         return self.value
+
+    def path(self) -> Path:
+        """The file that it names: below the current directory, else beside the file that has the option."""
+        path = Path(self.text())
+        beside = self.file.parent / path
+        return (beside if not path.exists() and beside.exists() else path).absolute()
 
     def words(self) -> list[str]:
         """The words of the value, without a comment."""

@@ -2,6 +2,9 @@
 
 from typing import Final
 
+from embermq.mosquitto.conf import LISTENER_KEYS, Option, is_of_plugin
+from embermq.mosquitto.report import Report
+
 CLOSED_WITHOUT: Final = {
     "crlfile": "lists of revoked certificates are not read",
     "max_qos": "every QoS is offered",
@@ -65,3 +68,15 @@ UNNEEDED: Final = frozenset(
     }
 )
 """Everything is stored at once, the log is on standard error, and the service manager chooses the user."""
+
+
+def report_rest(report: Report, option: Option) -> None:
+    """Say what becomes of an option that nobody has taken."""
+    key = option.key
+    if key in UNNEEDED:
+        report.not_needed(option)
+    elif is_of_plugin(key):
+        report.not_moved(option, PLUGIN)
+    else:
+        usual = OF_ANOTHER_KIND if key in LISTENER_KEYS else UNKNOWN
+        report.not_moved(option, NO_COUNTERPART.get(key) or CLOSED_WITHOUT.get(key) or usual)
