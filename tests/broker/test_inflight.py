@@ -42,6 +42,12 @@ def test_a_part_knows_what_is_known_of_its_run() -> None:
     assert inflight.next_unsent(0) == 2
 
 
+def test_what_is_sent_again_differs_in_dup_alone() -> None:
+    messages = [Publish("t", b"x")]
+    run = Delivery(messages, 2, True, False, 9, (7,), 12, True, is_sent=False)
+    assert run.repeated() == Delivery(messages, 2, True, True, 9, (7,), 12, True)
+
+
 def test_messages_in_columns_become_packets_when_they_are_asked_for() -> None:
     columns = Columns(["0é".encode(), "1é".encode()], [b"", b"x"])
     inflight = in_flight(Delivery([], 1, True, False, 9, (), 9, columns=columns))
