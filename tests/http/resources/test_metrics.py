@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from embermq import Broker
 from embermq.access.tokens import write_token
+from embermq.http.alerts.metric_names import METRICS
 from embermq.http.options import HttpOptions
 from embermq.http.resources.metrics import SessionSums, metrics_text
 from embermq.http.resources.pipeline.progress import JobFacts, PipelineFacts
@@ -119,6 +120,11 @@ def test_every_metric_is_in_the_docs_and_no_other(scraped: Scrape) -> None:
     page = (ROOT / "docs" / "http.md").read_text()
     listed = set(re.findall(r"^\| `((?:embermq|process)_[a-z_]+)", page, re.MULTILINE))
     assert listed == scraped.names
+
+
+def test_an_alert_may_be_about_every_metric_but_histograms_and_those_of_the_process(scraped: Scrape) -> None:
+    of_server = {name for name in scraped.names if name.startswith("embermq_")}
+    assert of_server - {"embermq_commit_seconds"} == METRICS
 
 
 def test_the_dashboard_and_the_alerts_name_metrics_that_there_are(scraped: Scrape) -> None:
