@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from embermq.store.log.segments import read_entries
+from support.ember_command import ember
 from support.server_process import ServerProcess, client, owed, persistent, retained
 from support.wire import PUBACK, PUBCOMP, PUBREC, PUBREL, ack, publish
 
@@ -84,6 +85,36 @@ def test_a_flipped_bit_in_the_middle_is_refused_with_file_and_position(server: S
     data[at] ^= 0x01
     log.write_bytes(data)
     server.start()
+
+
+def test_a_server_that_was_killed_and_whose_log_is_damaged_is_repaired_and_starts(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    server.start()
+    persistent(server, "away", "t/#", 1)
+    with client(server, "publisher") as publisher:
+        for number in range(6):
+            publisher.publish(f"t/{number}", b"look for me %d" % number, qos=1, retain=True)
+        publisher.publish("t/0", b"again", qos=1, retain=True)
+    assert server.stop() == 0  # so the state has applied all that comes before
+    server.start()
+    with client(server, "publisher") as publisher:
+        publisher.publish("t/1", b"only in the log", qos=1, retain=True)
+    server.kill()
+    [log] = segments(tmp_path)
+    data = bytearray(log.read_bytes())
+    data[data.index(b"look for me 2")] ^= 0x01
+    log.write_bytes(data)
+    assert "`ember store repair` goes on with what is behind it" in server.refused()
+    done = ember("store", "repair", "--yes", "--data", tmp_path / "data")
+    assert done.code == 0 and " are lost" in done.text, done
+    server.start()
+    kept = {f"t/{number}": b"look for me %d" % number for number in range(2, 6)}
+    assert retained(server) == kept | {"t/0": b"again", "t/1": b"only in the log"}
+    numbers = [b"look for me %d" % number for number in (0, 1, 3, 4, 5)]
+    assert owed(server, "away") == [*numbers, b"again", b"only in the log"]
+    server.restart()
+    assert retained(server)["t/2"] == b"look for me 2"
 
 
 def test_a_lost_state_is_rebuilt_from_the_log(server: ServerProcess, tmp_path: Path) -> None:

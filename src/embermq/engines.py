@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from embermq.cluster.sequencer import KafkaOptions
     from embermq.settings import Settings, StoreSettings
     from embermq.store.engines.opening import JournalSettings
+    from embermq.store.engines.repair import Agree, Repaired
     from embermq.store.engines.retention import Archiver
 
 CallSoon = Callable[[Callable[[], None]], None]
@@ -96,6 +97,13 @@ def rebuild_state(settings: "StoreSettings", progress: Progress | None = None, a
     from embermq.store.engines.opening import rebuild
 
     return rebuild(settings.directory, journal_settings(settings), progress, accept_loss)
+
+
+def repair_directory(settings: "StoreSettings", agree: "Agree") -> "Repaired":
+    """Make a stopped server's damaged directory one that starts; `agree` is called before records leave the log."""
+    from embermq.store.engines.repair import repair
+
+    return repair(settings.directory, journal_settings(settings), agree, bool(settings.archive))
 
 
 def journal_settings(settings: "StoreSettings") -> "JournalSettings":

@@ -43,6 +43,7 @@ WITHOUT_JSON = {
     "restore",
     "serve",
     "store rebuild",
+    "store repair",
     "token",
     "up",
     "version",

@@ -1,4 +1,4 @@
-"""`ember store`: what a server has stored, and rebuilding its state from the log."""
+"""`ember store`: what a server has stored, repairing it, and rebuilding its state from the log."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +13,12 @@ from embermq.errors import ConfigError
 if TYPE_CHECKING:
     from embermq.commands.server_access.target import Stat
     from embermq.settings import StoreSettings
+    from embermq.store.engines.repair import Repaired
+    from embermq.store.engines.survey import Gap
 
-app = typer.Typer(help="Show what a server has stored, and rebuild its state from the log.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show what a server has stored, repair it, and rebuild its state from the log.", no_args_is_help=True
+)
 
 
 @app.command()
@@ -61,6 +65,81 @@ def rebuild(
         except StoreBusy as error:
             raise ConfigError(f"{error}: stop it first") from None
         print(f"rebuilt {settings.directory / 'state'} from the log, up to offset {applied}")
+
+
+@app.command()
+def repair(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask if records leave the log.")] = False,
+    data: Data = None,
+    config: Config = None,
+) -> None:
+    """Set damaged files aside, so that the server starts with all that is known. The server must not run.
+
+    Nothing is deleted: see the folder set-aside in the data directory.
+    """
+    from embermq.engines import repair_directory
+    from embermq.store.errors import StoreBusy
+
+    def agree(planned: "Repaired") -> None:
+        if not yes:
+            typer.confirm(f"{_leaving(planned)} Continue?", abort=True, err=True)
+
+    with errors_as_sentences():
+        settings = settings_of(data, config).store
+        try:
+            done = repair_directory(settings, agree)
+        except StoreBusy as error:
+            raise ConfigError(f"{error}: stop it first") from None
+        for sentence in _repaired(settings, done):
+            print(sentence)
+
+
+def _leaving(planned: "Repaired") -> str:
+    """What is lost, and what leaves the log, before a question."""
+    sentences = [f"{_gap_text(gap)} are damaged or missing." for gap in planned.gaps]
+    if planned.begins > planned.begun:
+        sentences.append(
+            f"The log will begin at offset {planned.begins}. What is before it is set aside: it can be read there, and"
+            " is no longer in the history."
+        )
+    if planned.lacks_before:
+        sentences.append(f"What was retained or owed before offset {planned.lacks_before}, and not since, is lost.")
+    return " ".join(sentences)
+
+
+def _gap_text(gap: "Gap") -> str:
+    from embermq.instants import utc_text
+
+    after = f" after {utc_text(gap.after_us)}" if gap.after_us else ""
+    until = f" before {utc_text(gap.until_us)}" if gap.until_us else ""
+    return f"Offsets {gap.first_offset} to {gap.end - 1}{after}{' and' if after and until else ''}{until}"
+
+
+def _repaired(settings: "StoreSettings", done: "Repaired") -> Iterator[str]:
+    """What a repair has found and done, a sentence each."""
+    if not done.findings:
+        yield f"nothing in {settings.directory} is damaged: nothing was changed"
+        return
+    for finding in done.findings:
+        yield f"damaged: {finding}"
+    for gap in done.gaps:
+        known = "" if gap in done.unknown else "; the state has applied them, so what is retained and owed is right"
+        yield f"{_gap_text(gap)} are lost{known}."
+    if done.begins > done.begun:
+        yield (
+            f"The log begins at offset {done.begins} now. Offsets {done.begun} to {done.begins - 1}, as far as they are"
+            f" good, are read by `ember log cat --data '{done.aside}'`."
+        )
+    if done.copied or done.dropped:
+        yield (
+            f"Sessions are still owed {counted(done.copied, 'message')} from before; {done.dropped} that they were owed"
+            " are lost."
+        )
+    if done.is_state_new:
+        yield "The state was made again from the log."
+    if done.lacks_before:
+        yield f"What was retained or owed before offset {done.lacks_before}, and not since, is lost."
+    yield f"{settings.directory} is repaired; what was damaged is in {done.aside}."
 
 
 def _log_begins_incomplete(settings: "StoreSettings") -> str:

@@ -27,7 +27,10 @@ from embermq.store.log.segments import (
 )
 from embermq.store.segment import SEGMENT_HEADER_BYTES, Segment
 
-WAY_ON: Final = "to go on with what is before it, use `ember backup PLACE` and `ember restore PLACE --data NEW`"
+WAY_ON: Final = (
+    "`ember store repair` goes on with what is behind it; to go on with what is before it, use `ember backup PLACE` and"
+    " `ember restore PLACE --data NEW`"
+)
 
 _logger: Final = logging.getLogger("embermq.store")
 

@@ -112,7 +112,9 @@ def _checkpoint_reports(directory: Path, first_offset: int) -> Iterator[SegmentR
         except FileNotFoundError:  # it was superseded after the directory was listed
             continue
         yield report
-    if first_offset > FIRST_OFFSET and first_offset not in offsets and first_offsets(directory)[0] == first_offset:
+    # After a repair it is a newer one than that of the first offset.
+    is_missing = first_offset > FIRST_OFFSET and not any(offset >= first_offset for offset in offsets)
+    if is_missing and first_offsets(directory)[0] == first_offset:
         report = SegmentReport(checkpoint_path(directory, first_offset), True)
         report.found(0, f"the log begins at offset {first_offset}, and its checkpoint is missing")
         yield report
