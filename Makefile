@@ -4,6 +4,7 @@
 # make check  format, types and the tests of what has changed since main, in less than a minute; for every edit
 # make setup  install everything into .venv, and compile the hot modules where a C compiler is; EMBERMQ_PURE=1: do not
 # make wheel  build a source distribution, and from it a wheel for this platform, into dist
+# make wheels  a source distribution, a compiled manylinux wheel for each Python from 3.11 to 3.14 that can be had, a pure one
 # make test-all  everything: make test, what it leaves out, and the oldest dependencies and Spark
 # make test-wheel  install the wheel into a fresh environment and try it there
 # make test-spark  all tests of the pipeline; make test leaves out those that are marked as long
@@ -42,7 +43,7 @@ HOT      := setup.py $(shell find src/embermq/protocol src/embermq/broker src/em
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run beside cluster check docs test test-others test-all test-pipeline test-cluster test-spark test-wheel test-oldest-dependencies test-oldest-spark test-page screenshots setup compile wheel bench crash simulate fuzz lint conformance clean
+.PHONY: run beside cluster check docs test test-others test-all test-pipeline test-cluster test-spark test-wheel test-oldest-dependencies test-oldest-spark test-page screenshots setup compile wheel wheels bench crash simulate fuzz lint conformance clean
 
 setup: $(STAMP) compile
 
@@ -90,6 +91,9 @@ $(COMPILED): $(MYPYC) $(HOT)
 
 wheel: $(STAMP)
 	$(BIN)/python -m build
+
+wheels: $(SERVER)
+	UV=$(BIN)/uv tools/wheels
 
 # The server first, interpreted where nothing is compiled yet; the rest is made beside it.
 run: $(SERVER)

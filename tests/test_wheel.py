@@ -1,9 +1,10 @@
-"""The wheel in a fresh environment without the repository: all that the server does, without pyarrow and numpy."""
+"""The wheels in fresh environments without the repository: all that the server does, without pyarrow and numpy."""
 
 import json
 import os
 import subprocess
 import sys
+import tarfile
 from datetime import UTC, datetime
 from http.client import HTTPConnection
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from embermq.http.client import HttpClient
-from support.server_process import ServerProcess
+from support.server_process import ServerProcess, client
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -118,3 +119,40 @@ def test_the_fixture_gives_a_test_a_broker(place: Path) -> None:
     install(place, "pytest")
     (place / "test_it.py").write_text(FIXTURE_TEST)
     assert "1 passed" in ran(place / "venv/bin/python", "-m", "pytest", "test_it.py", cwd=place)
+
+
+@pytest.mark.timeout(3_600)
+def test_each_python_that_there_is_has_a_compiled_wheel_that_serves(tmp_path: Path) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    done = subprocess.run(
+        [ROOT / "tools" / "wheels"],
+        env=os.environ | {"UV": str(uv), "OUT": str(tmp_path / "dist")},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=3_000,
+    )
+    assert done.returncode == 0
+    built = [line.split() for line in done.stdout.splitlines()]
+    assert len(built) > 1
+    for number, (python, wheel) in enumerate(built):
+        environment = tmp_path / f"venv-{number}"
+        ran(uv, "venv", "--quiet", "--python", python, environment, cwd=tmp_path)
+        ran(uv, "pip", "install", "--quiet", "--python", environment, wheel, cwd=tmp_path)
+        is_pure = wheel.endswith("-py3-none-any.whl")
+        assert is_pure or "manylinux" in wheel
+        ember = (str(environment / "bin" / "python"), "-m", "embermq")
+        said = subprocess.run([*ember, "version"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        assert said.endswith("(interpreted)\n" if is_pure else "(compiled)\n"), wheel
+        with (
+            ServerProcess(tmp_path / f"data-{number}", tmp_path / "log", ember=ember) as served,
+            client(served, "device") as device,
+        ):
+            device.publish("t", b"acknowledged", qos=1, retain=True)
+
+
+def test_the_source_distribution_has_what_builds_the_package_and_no_tests(place: Path) -> None:
+    (archive,) = place.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    assert {"pyproject.toml", "setup.py", "src/embermq/py.typed", "LICENSE", "README.md"} <= names
+    assert not [name for name in names if name.startswith("tests")]
