@@ -8,14 +8,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
-from embermq.bridge.bridge import Bridge
 from embermq.bridge.facts import BridgeFacts
 from embermq.bridge.host import Host
 from embermq.bridge.plan import BridgePlan
 from embermq.bridge.position import forget_positions
 from embermq.transport.server import Server
+
+if TYPE_CHECKING:
+    from embermq.bridge.bridge import Bridge
 
 logger: Final = logging.getLogger("embermq.bridge")
 
@@ -70,10 +72,12 @@ class Bridges:
         plan = self._plans.get(name)
         if plan is None or name in self._ending or self._is_closing:
             return
+        from embermq.bridge.bridge import Bridge  # 1 MiB, which a server without bridges does not need
+
         bridge = self._bridges[name] = Bridge(plan, self._host)
         bridge.start()
 
-    def _end(self, bridge: Bridge, is_removed: bool) -> None:
+    def _end(self, bridge: "Bridge", is_removed: bool) -> None:
         bridge.stop(is_removed)
         ended = self._server.loop.run_in_executor(None, bridge.join)
         self._ending[bridge.plan.name] = ended
