@@ -11,6 +11,7 @@ import pytest
 from embermq.protocol.packets import Publish, SubscriptionRequest
 from embermq.store.engines.opening import JournalSettings
 from embermq.store.engines.repair import repair
+from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.identity import lost_ranges
 from embermq.store.log.reader import LogReader
 from embermq.store.records import Disconnected, Subscribed
@@ -112,6 +113,8 @@ def test_a_bit_flipped_in_the_middle_costs_history_and_nothing_that_is_retained(
     assert (aside(data) / "log" / path.name).read_bytes() == bytes_before
     begins = LogReader(data / "log").bounds()[0]
     assert f"The log begins at offset {begins} now." in text
+    with pytest.raises(LogTrimmed, match=f"offset 1 is no longer in the log, which now begins at offset {begins}"):
+        next(LogReader(data / "log").runs(1))  # as every reader finds a gap: a lake, a bridge, a replay
     # What was good before the damage is read where it was set aside, and ends with the damage.
     read = ember("log", "cat", "--data", aside(data))
     assert read.code == 1 and str(aside(data) / "log" / path.name) in read.errors
