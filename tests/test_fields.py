@@ -19,8 +19,6 @@ WRITTEN: dict[str, int] = {
     "broker/history/delivery.py": 18,
     "broker/history/tail.py": 2,
     "broker/retained_streams.py": 2,
-    "store/history/fetchers.py": 1,
-    "store/history/reader.py": 1,
     "store/log/by_topic/chosen_blocks.py": 6,
     "store/log/recovery.py": 5,
     "store/state/rocks.py": 4,  # of the options of RocksDB

@@ -18,6 +18,7 @@ from embermq.http.resources.messages import MessagesQuery, _bounds
 from embermq.instants import utc_text
 from embermq.store.log.errors import LogTrimmed
 from embermq.store.log.reader import LogReader
+from support import archived_history
 from support.archives import engine_with, publish_slowly, writer_of
 from support.http_place import Place, run
 from support.log_blocks import all_blocks, blocks_on_disk
@@ -46,8 +47,7 @@ def data(made: Path, tmp_path: Path) -> Path:
 
 
 def served(data: Path, test: Any) -> None:
-    archive = str(data.parent / "archive")
-    run(data.parent, test, log_directory=data / "log", settings={"store": {"archive": archive}})
+    archived_history.served(data, test, str(data.parent / "archive"))
 
 
 async def pages(place: Place, **query: Any) -> list[Any]:

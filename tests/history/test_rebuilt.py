@@ -7,7 +7,7 @@ import pytest
 
 from embermq.archive.archive import open_archive
 from embermq.archive.errors import ArchiveError
-from embermq.history.rebuilt import FREE_BYTES, STATES_MAX, ArchivedPast
+from embermq.history.rebuilt import FREE_BYTES, STATE_BYTES_MIN, ArchivedPast
 from embermq.store.engines.opening import JournalSettings
 from embermq.store.errors import HistoryTrimmed, NotWanted
 from embermq.store.interface import Retained, Store
@@ -65,7 +65,7 @@ def test_the_archive_knows_every_instant(place: str, tmp_path: Path, truth: Stor
         archive.segments()[2].first_timestamp_us,
         last_us + 1,
     ]
-    past = ArchivedPast(place, tmp_path / "cache", cache_bytes=100_000)
+    past = ArchivedPast(place, tmp_path / "cache", cache_bytes=100_000, states_bytes=3 * STATE_BYTES_MIN)
     for instant_us in instants:
         for topic_filter in ("#", "t/+/1"):
             expected = shown(truth.history.as_of(topic_filter, "", 1_000, instant_us))
@@ -74,8 +74,7 @@ def test_the_archive_knows_every_instant(place: str, tmp_path: Path, truth: Stor
         assert of_past(past, instant_us, "t/+/1", expected[1][0]) == expected[2:]  # type: ignore[index]
         one = past.message("t/3/1", instant_us)
         assert shown([one] if one else []) == [row for row in expected if row[0] == "t/3/1"]  # type: ignore[index]
-    kept = [path for path in (tmp_path / "cache").iterdir() if path.name.startswith("as-of-")]
-    assert len(kept) <= STATES_MAX
+    assert len(list((tmp_path / "cache").glob("as-of-*"))) == 3
     fetched = sum(path.stat().st_size for path in (tmp_path / "cache" / "segments").rglob("*") if path.is_file())
     assert 0 < fetched < 140_000
     for path in (tmp_path / "cache").rglob("*"):

@@ -15,7 +15,7 @@ from embermq.protocol.packets import Suback, Unsubscribe
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.engines.opening import JournalSettings
 from embermq.store.errors import instant_text
-from embermq.store.history.fetchers import THREADS
+from embermq.store.history.lanes import FETCHING_THREADS
 from embermq.store.history.trimmed import Fetched, TrimmedLog, TrimmedRetained
 from embermq.store.log.checkpoint import checkpoint_offsets
 from embermq.store.log.segments import first_offsets
@@ -189,11 +189,11 @@ def test_nobody_waits_for_an_archive_that_does_not_answer_but_who_asks_it(bench:
     payloads = bench.fill()
     begins = bench.trim(0.6)
     bench.archive.is_held = True
-    waiting = [bench.join(f"w{number}") for number in range(THREADS + 6)]
+    waiting = [bench.join(f"w{number}") for number in range(FETCHING_THREADS + 6)]
     for link in waiting:
         bench.ask(link, "$replay/../plant/#")
-    bench.until(lambda: len(bench.core.history._of_archive.ready) == len(waiting) - THREADS)
-    for _ in range(THREADS):
+    bench.until(lambda: len(bench.core.history._of_archive.ready) == len(waiting) - FETCHING_THREADS)
+    for _ in range(FETCHING_THREADS):
         assert bench.archive.waiting.acquire(timeout=60)
     others = [bench.join(f"o{number}") for number in range(6)]
     local = begins // 10 * 10 + 20

@@ -11,9 +11,10 @@ import pytest
 
 from embermq.history import rebuilt
 from embermq.http.resources.topics import changes
-from embermq.http.store_reads import on_store_thread
-from embermq.instants import utc_text
+from embermq.http.store_reads import answered, on_store_thread
+from embermq.instants import instant_us, utc_text
 from embermq.store.errors import NotWanted
+from embermq.store.history.pieces import RetainedSpan
 from embermq.store.interface import Store
 from embermq.store.state.state import StateSettings
 from support.archived_history import ROUNDS, START_US, served
@@ -23,6 +24,7 @@ from support.trimmed_log import STEP_US
 
 NEW = utc_text(START_US + (ROUNDS - 3) * STEP_US)
 OLD = utc_text(START_US + 20 * STEP_US)
+LATER = utc_text(START_US + 110 * STEP_US)
 QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ("retained", {}),
     ("retained", {"filter": "t/+", "limit": 2}),
@@ -140,3 +142,52 @@ def test_the_past_is_not_made_for_a_client_that_is_gone(
         assert (await place.get(f"/api/v1/{path}as_of={OLD}")).status == 200
 
     served(place_of_all / "data", test, str(place_of_all / "archive"))
+
+
+def test_requests_and_subscriptions_share_what_was_made(place_of_all: Path) -> None:
+    """What `$asof` has had made answers a request, without the archive."""
+
+    async def test(place: Place) -> None:
+        reads = place.server.store.history.reads()
+        assert reads is not None
+        span = RetainedSpan("#", instant_us(OLD), 1 << 62, "", 1_000, 1 << 20)
+        found = await answered(partial(reads.read_retained, span=span, is_archived=True))
+        assert found.is_done and found.retained
+        (place_of_all / "archive").rename(place_of_all / "away")
+        answer = await place.get("/api/v1/retained", as_of=OLD)
+        assert [item["topic"] for item in answer.json["items"]] == [each.topic_name for each in found.retained]
+        assert len(list((place_of_all / "data" / "archive-cache").glob("as-of-*"))) == 1
+
+    served(place_of_all / "data", test, str(place_of_all / "archive"))
+
+
+def test_what_was_made_is_answered_while_more_is_made(place_of_all: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = asyncio.Event(), threading.Event()
+    rest = rebuilt.rest
+
+    async def test(place: Place) -> None:
+        loop = asyncio.get_running_loop()
+        first = (await place.get("/api/v1/tree", as_of=OLD)).json
+
+        def held(is_wanted: Callable[[], bool]) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            while not go_on.wait(0.001):
+                assert is_wanted()
+            rest(is_wanted)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(rebuilt, "rest", held)
+            later = asyncio.create_task(place.get("/api/v1/retained", as_of=LATER))
+            await begun.wait()
+            for path in ("retained", "tree?below=t", "tree/search?word=t", "retained/message?topic=once"):
+                query = path + ("&" if "?" in path else "?") + f"as_of={OLD}"
+                assert (await place.get(f"/api/v1/{query}")).status == 200, path
+            assert not later.done()
+            go_on.set()
+            assert (await later).status == 200
+        assert (await place.get("/api/v1/tree", as_of=OLD)).json == first
+
+    try:
+        served(place_of_all / "data", test, str(place_of_all / "archive"))
+    finally:
+        go_on.set()

@@ -19,7 +19,7 @@ def stretches(tmp_path: Path, memory_bytes: int = 1 << 20, read_bytes: int = 1) 
     upload_closed(str(tmp_path / "archive"), tmp_path / "log")
     blocks = ArchivedBlocks(str(tmp_path / "archive"), tmp_path / "log")
     past = ArchivedPast(str(tmp_path / "archive"), tmp_path / "cache")
-    return ArchivedStretches(blocks, past, memory_bytes, read_bytes)
+    return ArchivedStretches(tmp_path / "log", blocks, past, memory_bytes, read_bytes)
 
 
 def offsets(fetched: Fetched | None) -> tuple[int, int]:
@@ -53,7 +53,7 @@ def test_the_memory_is_bounded_and_the_least_used_goes_first(tmp_path: Path, kep
     archived = stretches(tmp_path)
     archived.fetch(1, 0, BEGINS)
     archived = ArchivedStretches(
-        archived._blocks, archived.retained(), archived.fetched_bytes() * (2 * kept + 1) // 2, 1
+        tmp_path / "log", archived._blocks, archived.retained(), archived.fetched_bytes() * (2 * kept + 1) // 2, 1
     )
     for offset in (1, 21, 41):
         archived.fetch(offset, 0, BEGINS)

@@ -4,10 +4,12 @@ import asyncio
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from embermq.history.stretches import archived_history
 from embermq.store.engines.disk import DiskStore
 from embermq.store.interface import Store
 from embermq.store.records import RetainedRemoved
@@ -92,5 +94,6 @@ def served(data: Path, test: Any, archive: str = "", state: StateSettings | None
         loops.append(asyncio.get_running_loop())
         await test(place)
 
-    store = DiskStore(data, call_soon, KEPT if state is None else replace(KEPT, state=state))
-    run(data.parent, in_loop, store, log_directory=data / "log", settings={"store": {"archive": archive}}, **options)
+    trimmed = partial(archived_history, archive, data / "log") if archive else None
+    store = DiskStore(data, call_soon, KEPT if state is None else replace(KEPT, state=state), trimmed=trimmed)
+    run(data.parent, in_loop, store, log_directory=data / "log", **options)

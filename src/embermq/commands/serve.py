@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("embermq")
 
-ARCHIVE_THREADS: Final = ("ember-archive", "ember-as-of", "ember-fetch", "ember-past")
+ARCHIVE_THREADS: Final = ("ember-archive", "ember-as-of", "ember-fetch")
 """How the names of threads begin that wait for an archive."""
 REQUEST_END_S: Final = 0.2
 START_AGAIN_S: Final = 2.0

@@ -27,6 +27,7 @@ class JoinedLog:
     def __init__(self, directory: Path, archived: ArchivedBlocks | None = None) -> None:
         self._directory: Final = directory
         self._archived: Final = archived
+        self._begins_us = 0
 
     @property
     def has_archive(self) -> bool:
@@ -123,7 +124,12 @@ class JoinedLog:
             offsets = [known.get(instant_us, offset) for instant_us, offset in zip(instants_us, offsets, strict=True)]
             is_estimated, begins_us = found.is_estimated, found.begins_us or begins_us
         lost = reader.lost()
+        self._begins_us = begins_us
         return ArchivedOffsets([_without_lost(lost, offset) for offset in offsets], is_estimated, begins_us)
+
+    def begins_us(self) -> int:
+        """The instant at which log and archive begin, as `block_offsets_at` has found it last; 0 before that."""
+        return self._begins_us
 
     def archive_begins(self, log_begins: int) -> tuple[int, int]:
         """The first offset, and its instant, from which on the archive lacks nothing before an offset of the log.

@@ -8,6 +8,7 @@ Never: the state of the server. For one thread at a time.
 import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -40,8 +41,10 @@ from embermq.store.topic_tree import Moments, TopicSource
 
 PIECE_TOPICS: Final = 128
 PIECE_BYTES: Final = 1 << 20
-STATES_MAX: Final = 4
-"""So many states are kept, each for the time from one checkpoint to the next."""
+STATES_BYTES: Final = 4 << 30
+"""So large are the states that are kept together, each for the time from one checkpoint to the next."""
+STATE_BYTES_MIN: Final = 512 << 20
+"""A smaller one counts as this: it takes memory too."""
 APPLIED_RECORDS: Final = 200
 REST_S: Final = 0.0005
 """So many records are applied at once, and so long is rested then: clients of the broker have their turn."""
@@ -75,6 +78,13 @@ class _Interval:
         self.records: Final = records
         self.until_us = -1
 
+    def size_bytes(self) -> int:
+        size_bytes = 0
+        for path in self.place.rglob("*"):
+            with suppress(FileNotFoundError):  # RocksDB has merged it with others
+                size_bytes += path.stat().st_size
+        return max(STATE_BYTES_MIN, size_bytes)
+
     def knows(self, instant_us: int) -> bool:
         return self.state.history.begins_us() <= instant_us <= self.until_us
 
@@ -88,7 +98,12 @@ class ArchivedPast(TrimmedRetained):
     """
 
     def __init__(
-        self, address: str, directory: Path, cache_bytes: int = CACHE_BYTES, log_directory: Path | None = None
+        self,
+        address: str,
+        directory: Path,
+        cache_bytes: int = CACHE_BYTES,
+        log_directory: Path | None = None,
+        states_bytes: int = STATES_BYTES,
     ) -> None:
         """`directory` is for what is fetched and made; it may be shared with other processes.
 
@@ -98,6 +113,7 @@ class ArchivedPast(TrimmedRetained):
         self._directory: Final = directory
         self._cache_bytes: Final = cache_bytes
         self._log_directory: Final = log_directory
+        self._states_bytes: Final = states_bytes
         self._archive: Archive | None = None
         self._intervals: Final[OrderedDict[int, _Interval]] = OrderedDict()  # by first offset, least used first
         self._begins_us = 0
@@ -180,8 +196,7 @@ class ArchivedPast(TrimmedRetained):
         checkpoint, segments, known_us = self._needed(archive, instant_us)
         first_offset = 0 if checkpoint is None else checkpoint.offset
         if first_offset not in self._intervals:
-            while len(self._intervals) >= STATES_MAX:
-                self._remove(next(iter(self._intervals)))
+            self._make_room(max(STATE_BYTES_MIN, 0 if checkpoint is None else 3 * checkpoint.size_bytes), 0)
             self._intervals[first_offset] = self._made(archive, checkpoint, is_wanted)
         self._intervals.move_to_end(first_offset)
         interval = self._intervals[first_offset]
@@ -196,7 +211,15 @@ class ArchivedPast(TrimmedRetained):
             self._remove(first_offset)
             raise
         interval.until_us = max(interval.until_us, known_us)
+        self._make_room(0, 1)
         return interval
+
+    def _make_room(self, needed_bytes: int, kept: int) -> None:
+        """Remove the states that were used the longest ago, until what is left leaves room; some are kept anyway."""
+        while len(self._intervals) > kept:
+            if needed_bytes + sum(each.size_bytes() for each in self._intervals.values()) <= self._states_bytes:
+                break
+            self._remove(next(iter(self._intervals)))
 
     def _made(
         self, archive: Archive, checkpoint: ArchivedCheckpoint | None, is_wanted: Callable[[], bool]

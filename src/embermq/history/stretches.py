@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Final, final
 
 from embermq.history.archived_blocks import READ_BYTES, ArchivedBlocks, BlockRun
+from embermq.history.joined import JoinedLog
 from embermq.history.rebuilt import CACHE, ArchivedPast, remove_leftovers
 from embermq.store.history.trimmed import Fetched, TrimmedLog
 from embermq.store.log.lookup import Stretch
@@ -22,7 +23,7 @@ def archived_history(address: str, log_directory: Path) -> "ArchivedStretches":
     cache = log_directory.parent / CACHE
     remove_leftovers(cache)
     past = ArchivedPast(address, cache, log_directory=log_directory)
-    return ArchivedStretches(ArchivedBlocks(address, log_directory), past)
+    return ArchivedStretches(log_directory, ArchivedBlocks(address, log_directory), past)
 
 
 @final
@@ -31,11 +32,13 @@ class ArchivedStretches(TrimmedLog):
 
     def __init__(
         self,
+        log_directory: Path,
         blocks: ArchivedBlocks,
         past: ArchivedPast,
         memory_bytes: int = MEMORY_BYTES,
         read_bytes: int = READ_BYTES,
     ) -> None:
+        self._log_directory: Final = log_directory
         self._blocks: Final = blocks
         self._past: Final = past
         self._memory_bytes: Final = memory_bytes
@@ -78,6 +81,10 @@ class ArchivedStretches(TrimmedLog):
 
     def retained(self) -> ArchivedPast:
         return self._past
+
+    def joined(self) -> JoinedLog:
+        """The log with its archive."""
+        return JoinedLog(self._log_directory, self._blocks)
 
     def fetched_bytes(self) -> int:
         return self._fetched_bytes

@@ -1,7 +1,6 @@
 """The service: what the handlers of requests need of a running server.
 
-Owns: the places for streams, how a change is published and waited for, and that the event loop never waits for a file
-or an archive.
+Owns: the places for streams, how a change is published and waited for, and that the event loop never waits for a file.
 """
 
 import asyncio
@@ -14,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from embermq.broker.operator import publish, record_change
 from embermq.http.alerts.rules import Alert, AlertRule
 from embermq.http.alerts.webhooks import Webhooks
+from embermq.http.archived import archived_history
 from embermq.http.counts import HttpCounts
 from embermq.http.options import BrokerCalls
-from embermq.http.past.as_of import Past
-from embermq.http.past.messages import ArchivedMessages
 from embermq.http.refusal import HttpRefusal
 from embermq.http.repeats import RepeatedRequests
 from embermq.http.resources.pipeline.lake_tables import LakeTables
@@ -66,7 +64,6 @@ class Service:
         "places",
         "queries",
         "repeats",
-        "past",
         "samples",
         "server",
         "settings",
@@ -115,10 +112,7 @@ class Service:
         self.stopping: Final = asyncio.Event()
         self.failing_check_s: Final = failing_check_s
         self._threads: Final = ThreadPoolExecutor(THREADS, "http")
-        address = self.settings.get("store", {}).get("archive", "")
-        archived_log = log_directory if address else None
-        self.past: Final = Past(address, archived_log.parent) if archived_log is not None else None
-        self.archived: Final = ArchivedMessages(address, archived_log) if archived_log is not None else None
+        self.archived: Final = archived_history(server.store)
 
     async def on_thread(self, call: Callable[[], T]) -> T:
         """Do something that reads files away from the event loop."""
@@ -128,10 +122,6 @@ class Service:
         """No call follows."""
         self.webhooks.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
-        if self.past is not None:
-            self.past.close()
-        if self.archived is not None:
-            self.archived.close()
 
     def publish(self, message: Publish, pending: "Pending", login_name: str) -> str:
         """Publish a message; returns why it was refused. The log has the name of the login."""

@@ -7,7 +7,7 @@ all, so that an operation that forgets the rights of users refuses them.
 Rights are asked for each time: they may change while an answer is under way.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from heapq import heappop, heappush
 from time import time_ns
@@ -28,7 +28,7 @@ from embermq.store.topic_tree import Moments
 
 if TYPE_CHECKING:
     from embermq.broker.clientless import ClientlessSubscription, ReadingLink
-    from embermq.http.past.log_reading import LogReading
+    from embermq.http.log_reading import LogReading
     from embermq.http.resources.live.latest import LatestView
     from embermq.http.service import Pending, Service
     from embermq.store.rows import LogRow
@@ -123,7 +123,7 @@ class View:
             (each.first_timestamp_us for each in store.history.log_segments() if each.first_timestamp_us), default=0
         )
         known_us = max(first_us, store.history.begins_us())
-        archived_us = 0 if self._service.past is None else self._service.past.first_us()
+        archived_us = 0 if self._service.archived is None else self._service.archived.past.first_us()
         return min(known_us, archived_us) if archived_us else known_us
 
     @property
@@ -175,9 +175,11 @@ class View:
             store = service.server.store
             found = await on_store_thread(store, partial(retained_message, store, topic_name, instant_us))
         except HistoryTrimmed:
-            if service.past is None or instant_us is None:
+            if service.archived is None or instant_us is None:
                 raise
-            found = await service.past.message(topic_name, instant_us)
+            found = await service.archived.of_past(
+                lambda past, is_wanted: past.message(topic_name, instant_us, is_wanted), instant_us
+            )
         return None if found is None else self.shown(found)
 
     async def level_messages(
@@ -219,14 +221,13 @@ class View:
         moments: Moments,
         limit: int,
         work_max: int,
-        is_wanted: Callable[[], bool],
     ) -> Levels:
         """Levels of the topic tree until there are more than `limit`, or enough was read."""
         whole = self.service_below(below)
         if whole is not None:
-            return await found_levels(whole, below, position, moments, limit, work_max, is_wanted)
+            return await found_levels(whole, below, position, moments, limit, work_max)
         filters = self._narrowed(None)
-        narrowed = NarrowedLevels(self._service, filters, self.may_read, moments, work_max, is_wanted)
+        narrowed = NarrowedLevels(self._service, filters, self.may_read, moments, work_max)
         return await narrowed.page(below, position, limit), None
 
     def publish(self, message: Publish, pending: "Pending", login_name: str) -> str:
@@ -253,7 +254,7 @@ class View:
 
     def log_reading(self, topic_filter: str | None) -> "LogReading":
         """The messages of the log, and of its archive, that a filter matches and may be read."""
-        from embermq.http.past.log_reading import LogReading
+        from embermq.http.log_reading import LogReading
         from embermq.store.log.message_filter import MessageFilter
 
         directory = self._service.log_directory

@@ -12,7 +12,7 @@ from embermq.store.engines.memory import MemoryStore
 from embermq.store.engines.opening import JournalSettings
 from embermq.store.errors import HistoryTrimmed
 from embermq.store.history.pieces import HistoryPiece, HistoryRead, LogSpan, RetainedSpan
-from embermq.store.history.reader import HistoryReader
+from embermq.store.history.reader import HistoryReader, as_store_error
 from embermq.store.interface import StoreError
 
 NOW_US = 1_700_000_000_000_000
@@ -139,5 +139,18 @@ def test_closing_ends_the_thread_and_leaves_reads_unanswered(tmp_path: Path) -> 
     for _ in range(100):
         opened.reads.read_log(Read(), LogSpan("+", 0, 0, 0, 0, 10, 1000), False)
     opened.journal.close()
-    worker = opened.reads._worker
-    assert worker is not None and not worker.is_alive()
+    (thread,) = opened.reads.lanes.local._threads
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (StoreError("the archive is away"), "the archive is away"),
+        (HistoryTrimmed(5, 1_000_000), "the history is kept from 1970-01-01T00:00:01+00:00 on"),
+        (OSError(5, "Input/output error"), "the history cannot be read: [Errno 5] Input/output error"),
+        (KeyError("x"), "the history cannot be read: KeyError('x')"),
+    ],
+)
+def test_a_failure_is_one_sentence(error: Exception, sentence: str) -> None:
+    assert str(as_store_error(error)).startswith(sentence)

@@ -15,13 +15,13 @@ from pydantic import Field
 
 from embermq.http.fields import Model, Nothing, Offset, Size
 from embermq.http.operation import VIEWER, Answer, Call, Operation
-from embermq.http.past.messages import ArchivedMessages
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.file_range import OCTETS, send_file_range
 from embermq.http.resources.log import directory_of
 from embermq.store.log.errors import LogTrimmed
 
 if TYPE_CHECKING:
+    from embermq.history.joined import JoinedLog
     from embermq.store.log.entries import Entries
 
 ANSWER_BYTES: Final = 4 << 20
@@ -58,7 +58,7 @@ async def blocks(call: Call[BlocksQuery, Nothing]) -> Answer:
         except LogTrimmed:
             if archived is None:
                 raise
-            found = await archived.on_thread(partial(_of_archive, archived, directory, query))
+            found = await archived.on_thread(partial(_of_archive, archived.log, directory, query))
     except ValueError as error:
         raise HttpRefusal(422, str(error)) from None
     try:
@@ -85,9 +85,9 @@ def _of_log(directory: Path, query: BlocksQuery) -> FoundBlocks:
     return FoundBlocks(found.entries, found.descriptor, found.position, found.end)
 
 
-def _of_archive(archived: ArchivedMessages, directory: Path, query: BlocksQuery) -> FoundBlocks:
+def _of_archive(log: "JoinedLog", directory: Path, query: BlocksQuery) -> FoundBlocks:
     """Blocks that only the archive has, in a file without a name."""
-    run = archived.log().archived_blocks(query.from_offset, query.to_offset, min(query.bytes_max, ARCHIVED_BYTES_MAX))
+    run = log.archived_blocks(query.from_offset, query.to_offset, min(query.bytes_max, ARCHIVED_BYTES_MAX))
     if run is None:
         return _of_log(directory, query)
     with TemporaryFile() as file:

@@ -24,10 +24,10 @@ from embermq.http.fields import (
     TopicFilter,
     past_us,
 )
+from embermq.http.log_reading import LogReading
 from embermq.http.messages_json import InstantTexts, beginning, payload_json, properties_json
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.paging import json_page, wants_lines
-from embermq.http.past.log_reading import LogReading
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.listing import stall_s
 from embermq.http.resources.message_models import MessageProperties

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 from pydantic import BeforeValidator, Field
 
 from embermq.archive.errors import ArchiveError
+from embermq.http.archived import ArchivedHistory
 from embermq.http.fields import Instant, Model, Nothing, Timestamp, between, digits, now_us, past_us, shown_instant
 from embermq.http.operation import VIEWER, Answer, Call, Operation
-from embermq.http.past.messages import ArchivedMessages
 from embermq.http.refusal import HttpRefusal
 from embermq.http.service import Service
 from embermq.instants import utc_text
@@ -67,7 +67,7 @@ async def rate(call: Call[RateQuery, Nothing]) -> Answer:
     archive_error: str | None = None
     if since_us is None and service.archived is not None:
         archive_error = await _ask_begin(service.archived)
-    archived_us = 0 if service.archived is None else service.archived.first_us
+    archived_us = 0 if service.archived is None else service.archived.log.begins_us()
     begins_us = local_us
     if archived_us and archive_error is None:
         begins_us = min(local_us or archived_us, archived_us)
@@ -92,16 +92,15 @@ async def rate(call: Call[RateQuery, Nothing]) -> Answer:
     )
 
 
-async def _ask_begin(archived: ArchivedMessages) -> str | None:
+async def _ask_begin(archived: ArchivedHistory) -> str | None:
     """Find out how far back the archive reaches; why not, if that fails: a page shows at least what the log has."""
     try:
         async with asyncio.timeout(ARCHIVE_S_MAX):
-            found = await archived.on_thread(lambda: archived.log().block_offsets_at(()))
+            await archived.on_thread(lambda: archived.log.block_offsets_at(()))
     except ArchiveError as error:
         return str(error)
     except TimeoutError:
         return f"the archive has not answered within {ARCHIVE_S_MAX:.0f} s"
-    archived.first_us = found.begins_us
     return None
 
 
@@ -109,9 +108,7 @@ async def _offsets(service: Service, directory: Path, bounds: list[int], is_arch
     archived = service.archived
     if not is_archived or archived is None:
         return await service.on_thread(partial(_local_offsets, directory, bounds))
-    found = await archived.on_thread(lambda: archived.log().block_offsets_at(bounds))
-    archived.first_us = found.begins_us
-    return found
+    return await archived.on_thread(lambda: archived.log.block_offsets_at(bounds))
 
 
 def _local_offsets(directory: Path, bounds: list[int]) -> "ArchivedOffsets":

@@ -4,8 +4,7 @@ Owns: the pieces, and the interface of the reads. Nothing here runs.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import mypyc_attr
 
@@ -13,6 +12,10 @@ from embermq.protocol.packets import Publish
 from embermq.store.errors import StoreError
 from embermq.store.history.retained_messages import Retained
 from embermq.store.topic_tree import Moments, TopicSource
+
+if TYPE_CHECKING:
+    from embermq.store.history.lanes import ReadLanes
+    from embermq.store.history.trimmed import TrimmedLog
 
 
 @final
@@ -179,6 +182,12 @@ class HistoryReads(ABC):
     def read_retained(self, read: HistoryRead, span: RetainedSpan, is_archived: bool) -> None:
         """Ask for the next messages of a retained set. `is_archived`: as above."""
 
+    @property
     @abstractmethod
-    def run(self, read: HistoryRead, call: Callable[[], object]) -> None:
-        """Have something called that reads a little of the store; the piece that it is answered with has nothing."""
+    def lanes(self) -> "ReadLanes":
+        """The threads that read, for other questions."""
+
+    @property
+    @abstractmethod
+    def trimmed(self) -> "TrimmedLog | None":
+        """What has what the log no longer has, if something does."""

@@ -5,14 +5,12 @@ Owns: the words between the reader of the history and an archive. Nothing here r
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from embermq.store.history.retained_messages import RetainedPiece
 from embermq.store.log.lookup import Stretch
-
-if TYPE_CHECKING:
-    from embermq.store.interface import RetainedPiece
 
 
 @final
@@ -69,7 +67,7 @@ class TrimmedRetained(ABC):
         limit: int,
         bytes_max: int,
         is_wanted: Callable[[], bool],
-    ) -> "RetainedPiece":
+    ) -> RetainedPiece:
         """Some of the messages that were retained at an instant, after a topic name; `limit` topics are looked at.
 
         The first one of an instant may take minutes. `is_wanted` is asked now and then: if it is not, NotWanted.

@@ -1,7 +1,6 @@
 """Levels found a moment ago are given again, one walk at a time, and never for long."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -24,9 +23,8 @@ class Walk:
     def now_s(self) -> float:
         return self.clock_s
 
-    async def find(self, is_wanted: Callable[[], bool]) -> Found:
+    async def find(self) -> Found:
         self.count += 1
-        self.is_wanted = is_wanted
         found: Found = ([], str(self.count))
         try:
             await self.may_end.wait()
@@ -78,7 +76,7 @@ def test_a_walk_ends_with_the_last_of_those_who_wait_for_it() -> None:
             waiting.cancel()
             await asyncio.wait([waiting])
             await asyncio.sleep(0)
-            assert (walk.was_cancelled, walk.is_wanted()) == (is_cancelled, not is_cancelled)
+            assert walk.was_cancelled == is_cancelled
         walk.may_end.set()
         assert await cache.get(THEN, walk.find) == ([], "2")
 

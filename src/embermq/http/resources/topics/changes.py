@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, final
 
 from pydantic import Field
 
+from embermq.http.archived import ArchivedHistory
 from embermq.http.fields import (
     OFFSET_MAX,
     PAGE_ITEMS,
@@ -27,7 +28,6 @@ from embermq.http.fields import (
 from embermq.http.messages_json import retained_json
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.paging import json_response
-from embermq.http.past.messages import ArchivedMessages
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.message_models import RetainedMessage
 from embermq.http.resources.retained import PAGE_BYTES_MAX
@@ -128,14 +128,14 @@ async def list_history(call: Call[HistoryQuery, Nothing]) -> Answer:
 
 
 async def _archived(
-    service: Service, archived: ArchivedMessages, topic_name: str, since_us: int, known_us: int, page: ChangesPage
+    service: Service, archived: ArchivedHistory, topic_name: str, since_us: int, known_us: int, page: ChangesPage
 ) -> bool:
     """Add what only the archive has; True: the page ends with it."""
     assert service.log_directory is not None
     before = await service.on_thread(partial(_offset_after, service.log_directory, known_us))
     if page.after >= before - 1:
         return False
-    first, page.begins_us = await archived.on_thread(lambda: archived.log().archive_begins(before))
+    first, page.begins_us = await archived.on_thread(lambda: archived.log.archive_begins(before))
     if first == before:
         page.begins_us = known_us
     # The history has a copy of what was retained when the log was trimmed: that may be older than the archive.
@@ -143,7 +143,7 @@ async def _archived(
     if page.is_full:
         return True
     slices = Slices()
-    parts = archived.log().archived_changes(topic_name, since_us, max(first, page.after + 1), before)
+    parts = archived.log.archived_changes(topic_name, since_us, max(first, page.after + 1), before)
     read_bytes = looks = 0
     while (part := await archived.on_thread(partial(_next, parts))) is not None:
         for change in part.changes:

@@ -21,8 +21,7 @@ Key = tuple[str | None, str, int, int, int]  # below, cursor, limit, the two ins
 Found = tuple[list[TreeLevel], str | None]  # the levels, and the cursor to go on
 
 
-Find = Callable[[Callable[[], bool]], Awaitable[Found]]
-"""Finds levels; the argument says, on any thread, whether somebody still waits for them."""
+Find = Callable[[], Awaitable[Found]]
 
 
 @final
@@ -34,7 +33,7 @@ class _Walk:
     def __init__(self, find: Find) -> None:
         self._waiting = 0
         self.until_s = 0.0
-        self.task: Final = asyncio.ensure_future(find(self.is_wanted))
+        self.task: Final = asyncio.ensure_future(find())
 
     def is_wanted(self) -> bool:
         return self._waiting > 0

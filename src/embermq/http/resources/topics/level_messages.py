@@ -1,7 +1,7 @@
 """The retained messages of one level of the topic tree, read together and away from the event loop.
 
-Owns: that a level is read in the order of the store, not topic by topic; on the thread that reads the history, or on
-the one of the archive if only that has the instant. A store in memory has no thread, and is quick.
+Owns: that a level is read in the order of the store, not topic by topic; on the threads that read the history. A store
+in memory has none, and is quick.
 """
 
 from collections.abc import AsyncIterator
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.broker.operator import retained_pieces
 from embermq.http.store_reads import answered
 from embermq.http.streaming import Slices
-from embermq.store.errors import HistoryTrimmed
 from embermq.store.history.pieces import RetainedSpan
 from embermq.store.interface import Retained
 
@@ -94,20 +93,10 @@ async def instant_pieces(
             yield piece, piece[-1].topic_name if piece else ""
             await slices.rest()
         return
-    try:
-        while True:
-            now_us = instant_us or history.now_us()
-            span = RetainedSpan(topic_filter, now_us, OFFSET_MAX, after, READ_TOPICS, READ_BYTES)
-            read = await answered(partial(history.read_retained, span=span, is_archived=False))
-            if read.is_archived:
-                break
-            after = read.after_topic_name
-            yield read.retained, after
-            if read.is_done:
-                return
-    except HistoryTrimmed:
-        if service.past is None:
-            raise
-    assert service.past is not None
-    async for piece in service.past.pieces(topic_filter, instant_us, after):
-        yield piece, piece[-1].topic_name if piece else ""
+    is_archived = is_done = False
+    while not is_done:
+        now_us = instant_us or history.now_us()
+        span = RetainedSpan(topic_filter, now_us, OFFSET_MAX, after, READ_TOPICS, READ_BYTES)
+        read = await answered(partial(history.read_retained, span=span, is_archived=is_archived))
+        after, is_archived, is_done = read.after_topic_name, read.is_archived, read.is_done
+        yield read.retained, after

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 from embermq.http.store_reads import on_store_thread
 from embermq.http.streaming import Slices
 from embermq.protocol.topics import intersection
-from embermq.store.errors import HistoryTrimmed, NotWanted
+from embermq.store.errors import HistoryTrimmed
 from embermq.store.topic_tree import (
     APPEARED,
     CHANGED,
@@ -42,7 +42,6 @@ async def found_levels(
     moments: Moments,
     limit: int,
     work_max: int,
-    is_wanted: Callable[[], bool],
 ) -> Levels:
     """Levels until there are more than `limit`, or enough was read."""
     store = service.server.store
@@ -51,15 +50,19 @@ async def found_levels(
         walk = store.retained.levels(below, position, moments, work_max)
     except HistoryTrimmed:
         local = store.history.reads()
-        if service.past is None or local is None:
+        if service.archived is None or local is None:
             raise
-        return await service.past.levels(local, below, position, moments, limit, work_max, is_wanted)
+        from embermq.history.tree import past_levels
+
+        return await service.archived.of_past(
+            lambda past, is_wanted: past_levels(past, local, below, position, moments, limit, work_max, is_wanted),
+            moments.as_of_us,
+            moments.compare_us,
+        )
     found: list[TreeLevel] = []
     while not walk.is_done() and not walk.is_exhausted() and len(found) <= limit:
         found += await on_store_thread(store, walk.step)
         await slices.rest()
-        if not is_wanted():
-            raise NotWanted
     return found, None if walk.is_done() else walk.position()
 
 
@@ -71,7 +74,6 @@ class NarrowedLevels:
         "_branches",
         "_branches_max",
         "_filters",
-        "_is_wanted",
         "_may_read",
         "_moments",
         "_service",
@@ -85,14 +87,12 @@ class NarrowedLevels:
         may_read: Callable[[str], bool],
         moments: Moments,
         work_max: int,
-        is_wanted: Callable[[], bool],
     ) -> None:
         self._service: Final = service
         self._filters: Final = filters
         self._may_read: Final = may_read
         self._moments: Final = moments
         self._work_max: Final = work_max
-        self._is_wanted: Final = is_wanted
         self._branches_max: Final = UNBOUNDED if work_max == UNBOUNDED else BRANCHES_MAX
         self._branches = 0
 
@@ -183,4 +183,4 @@ class NarrowedLevels:
         return None
 
     async def _found(self, below: str | None, position: str, limit: int, work_max: int) -> Levels:
-        return await found_levels(self._service, below, position, self._moments, limit, work_max, self._is_wanted)
+        return await found_levels(self._service, below, position, self._moments, limit, work_max)

@@ -101,20 +101,21 @@ async def search(call: Call[SearchQuery, Nothing]) -> Answer:
 
 def _is_archived(service: Service, instant_us: int) -> bool:
     """Whether only the archive has an instant."""
-    return service.past is not None and instant_us < service.server.store.history.begins_us()
+    return service.archived is not None and instant_us < service.server.store.history.begins_us()
 
 
 async def _archived_by_word(call: Call[SearchQuery, Nothing], word: str, instant_us: int) -> Answer:
     query = call.query
     service = call.service
     local = service.server.store.history.reads()
-    assert service.past is not None and local is not None
+    assert service.archived is not None and local is not None
+    from embermq.history.tree import past_names
 
-    def is_wanted() -> bool:
-        return call.request.transport is not None
-
-    found, following = await service.past.names(
-        local, word, query.cursor, max(1, instant_us), query.limit, STEPS_MAX, is_wanted
+    found, following = await service.archived.of_past(
+        lambda past, is_wanted: past_names(
+            past, local, word, query.cursor, max(1, instant_us), query.limit, STEPS_MAX, is_wanted
+        ),
+        instant_us,
     )
     return json_page([retained_json(message, query.payload_bytes) for message in found], following)
 

@@ -124,13 +124,11 @@ async def _levels(call: Call[TreeQuery, Nothing], moments: Moments) -> Levels:
         key = query.below, query.cursor, query.limit, moments.as_of_us, moments.compare_us
         return await whole.levels.get(key, partial(_page, query, moments, partial(found_levels, whole)))
     # Not kept: a page asks because something has changed, or the levels are those of one user.
-    return await _page(query, moments, call.view.levels, lambda: call.request.transport is not None)
+    return await _page(query, moments, call.view.levels)
 
 
-async def _page(
-    query: TreeQuery, moments: Moments, find: Callable[..., Awaitable[Levels]], is_wanted: Callable[[], bool]
-) -> Levels:
-    found, following = await find(query.below, query.cursor, moments, query.limit, WORK_MAX, is_wanted)
+async def _page(query: TreeQuery, moments: Moments, find: Callable[..., Awaitable[Levels]]) -> Levels:
+    found, following = await find(query.below, query.cursor, moments, query.limit, WORK_MAX)
     if len(found) > query.limit:
         return found[: query.limit], position_after(found[query.limit - 1].level)
     return found, following
@@ -198,7 +196,6 @@ async def count_branch(call: Call[MomentsQuery, Nothing]) -> Answer:
         moments,
         limit,
         UNBOUNDED,
-        lambda: call.request.transport is not None,
     )
     if below is not None:
         counted = [each for each in counted[:1] if each.level == level]

@@ -27,13 +27,13 @@ from embermq.http.fields import (
 from embermq.http.messages_json import InstantTexts
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.paging import json_page
-from embermq.http.past.messages import ArchivedMessages
 from embermq.http.refusal import HttpRefusal
 from embermq.http.resources.messages import PAGE_BYTES_MAX, LogMessage, lines_of
 from embermq.http.streaming import Slices
 from embermq.http.view import View
 
 if TYPE_CHECKING:
+    from embermq.history.joined import JoinedLog
     from embermq.store.log.message_filter import MessageFilter
     from embermq.store.log.reader import ReadBlocks
     from embermq.store.rows import LogRow
@@ -75,7 +75,7 @@ async def list_values(call: Call[ValuesQuery, Nothing]) -> Answer:
     before = min(before, begins, page.lowest)
     if page.lines:  # the archive may take long, or not answer
         return page.answer(before)
-    await page.fill(service.archived.on_thread, _newest_archived(service.archived, wanted, before), LOOKS_MAX)
+    await page.fill(service.archived.on_thread, _newest_archived(service.archived.log, wanted, before), LOOKS_MAX)
     return page.answer()
 
 
@@ -160,12 +160,12 @@ def _newest(directory: Path, wanted: Wanted, before_offset: int) -> Iterator[Fou
         yield read.start, part_bytes, _chosen(filter, wanted, before_offset, read)
 
 
-def _newest_archived(archived: ArchivedMessages, wanted: Wanted, before_offset: int) -> Iterator[Found]:
+def _newest_archived(log: "JoinedLog", wanted: Wanted, before_offset: int) -> Iterator[Found]:
     """As `_newest`, of what only the archive has."""
     from embermq.store.log.message_filter import MessageFilter
 
     filter = MessageFilter(wanted.topic)
-    for lowest, read_bytes, read in archived.log().archived_topic(*wanted, before_offset):
+    for lowest, read_bytes, read in log.archived_topic(*wanted, before_offset):
         yield lowest, read_bytes, [] if read is None else _chosen(filter, wanted, before_offset, read)
 
 

@@ -86,7 +86,7 @@ class LogReading:
             self._is_archived = True
             self._runs = None
         assert archived is not None
-        return await archived.on_thread(lambda: call(archived.log()))
+        return await archived.on_thread(lambda: call(archived.log))
 
     def _of_log(self, call: "Callable[[JoinedLog], T]") -> T:
         from embermq.history.joined import JoinedLog
