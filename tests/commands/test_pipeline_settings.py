@@ -14,7 +14,7 @@ WRONG_OPTIONS = [
     (["--rebuild", "foo"], "--rebuild foo: expected a typed table"),
     (
         ["--rebuild", "messages"],
-        r"expected a typed table, a rollup or topic_stats, if it runs \(topic_stats\)",
+        r"expected a typed table, a rollup, violations or topic_stats, if it runs \(topic_stats\)",
     ),
     (["--window", "5 minuts"], "--window '5 minuts': expected a length such as '5 minutes'"),
     (["--window", "5"], "--window '5': expected a length"),

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from embermq.commands.pipeline import app
 from embermq.errors import ConfigError
 from embermq.lake.errors import LakeError, PipelineError
+from embermq.lake.expectations import Expectation
 from embermq.lake.lake import Lake
 from embermq.lake.pause import go_on, pause
 from embermq.lake.progress import read_progress
@@ -28,13 +29,14 @@ from embermq.spark.jobs.catalog import JobSettings
 from embermq.spark.lake.compaction import compact
 from embermq.spark.lake.tables import read_table, table_names
 from embermq.spark.pipeline import run
-from support.lakes import retained_of
+from support.lakes import retained_of, rows
 from support.recorded import Recorder
 
 SETTINGS = JobSettings(
     records_max=400,
     typed_tables=(TypedTable(name="numbers", topic_filter="t/+", format="number", levels=("", "which")),),
     rollups=(Rollup(name="minutes", typed_name="numbers", every="minute"),),
+    expectations=(Expectation(typed_name="numbers", column="value", max=200),),
 )
 
 
@@ -66,7 +68,9 @@ class Run:
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     made = Run(tmp_path_factory.mktemp("pipeline"))
-    assert made.run() == dict.fromkeys([*("messages", "retained", "topic_stats", "clients"), "numbers", "minutes"], 301)
+    assert made.run() == dict.fromkeys(
+        [*("messages", "retained", "topic_stats", "clients"), "numbers", "minutes", "numbers_violations"], 301
+    )
     yield made
     made.made.close()
 
@@ -74,7 +78,10 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def test_all_tables_are_there_and_equal_what_was_recorded(spark: SparkSession, ran: Run) -> None:
     ran.check(spark)
     expected = [name for name in TABLES if name != "gaps"]  # there is none
-    assert table_names(ran.lake) == [*expected, "minutes", "numbers", "numbers_rejects"]
+    assert table_names(ran.lake) == [*expected, "minutes", "numbers", "numbers_rejects", "numbers_violations"]
+    above = [one[0] for one in ran.made.published if one[3] and int(one[3]) > 200]
+    assert sorted(row["offset"] for row in rows(spark, ran.lake, "numbers_violations")) == above != []
+    assert read_progress(ran.lake)["jobs"]["numbers_violations"]["violations"] == len(above)
     row = read_table(spark, ran.lake, "messages").where("offset = 6").collect()[0]
     published = ran.made.published[5]
     assert (row["topic"], bytes(row["payload"]), row["qos"], row["retain"], row["client_id"]) == published[2:]

@@ -73,7 +73,9 @@ def run(
     only: Annotated[list[str] | None, typer.Option(help="Only this job (messages, retained, ...); repeatable.")] = None,
     rebuild: Annotated[
         list[str] | None,
-        typer.Option(metavar="TABLE", help="Build this typed table, rollup or topic_stats again; repeatable."),
+        typer.Option(
+            metavar="TABLE", help="Build this typed table, rollup, violations or topic_stats again; repeatable."
+        ),
     ] = None,
     memory: Annotated[
         str | None, typer.Option(show_default="pipeline.memory", help="The most memory for Java's objects, as in 1g.")
@@ -131,6 +133,7 @@ def _job_settings(
         stats_window=window or chosen.window,
         typed_tables=chosen.tables,
         rollups=chosen.rollups,
+        expectations=chosen.expectations,
         maintenance=MaintenanceSettings(chosen.compact_files, chosen.vacuum_hours, chosen.retention),
         only=tuple(only or ()),
         rebuild=tuple(rebuild or ()),

@@ -81,6 +81,12 @@ def day_bytes(lake: Lake, table: str, day: str) -> int:
     return sum(size for path, size in _file_bytes(lake, table).items() if path.startswith(f"{DAY}={day}/"))
 
 
+def table_rows(lake: Lake, table: str) -> int:
+    """How many rows the newest version of a table has, from the statistics of its files."""
+    found: Any = pa.table(open_table(lake, table).get_add_actions(flatten=True))
+    return pc.sum(found["num_records"]).as_py() or 0
+
+
 def data_files(lake: Lake, table: str) -> list[str]:
     """The paths of the files that the newest version of a table of a local lake has."""
     return [f"{lake.table(table)}/{path}" for path in _file_bytes(lake, table)]

@@ -32,6 +32,7 @@ class JobProgress:
     rate: float = 0.0  # records a second, over the last RATE_OVER_S
     lag: int | None = None  # records behind the log's end
     batches: int = 0
+    violations: int | None = None  # the rows of a table of violations
     known_since_us: int | None = None
     known_until_us: int | None = None
     """Between which instants its tables are known (`lake.known`)."""

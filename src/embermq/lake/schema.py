@@ -113,6 +113,8 @@ _COLUMNS: Final = {
         Column("why", STRING, "Why the records were not read."),
         Column("noticed", TIMESTAMP, "When the pipeline noticed it."),
         Column("field", STRING, "The field of the payload that does not fit; null if the payload itself does not."),
+        Column("rule", STRING, "The rule of the settings that is broken: min, max, rate_max, not_null or allowed."),
+        Column("value", STRING, "The value, as text."),
     )
 }
 
@@ -163,6 +165,8 @@ PUBLISHED_COLUMNS: Final = ("client_id", *MESSAGE_FIELDS)
 """What a table of retained messages has of a PUBLISH beside its topic, payload and QoS."""
 DAY: Final = "day"
 REJECTS_SUFFIX: Final = "_rejects"
+VIOLATIONS_SUFFIX: Final = "_violations"
+LAST_VALUES_SUFFIX: Final = "_last_values"
 BIRTHS_SUFFIX: Final = "_births"
 TYPED_COMMENT: Final = "Payloads with types, as the settings of the pipeline say."
 VALUE_COMMENT: Final = "A value of the payload, or a level of the topic name, as the settings of the table say."
@@ -244,6 +248,19 @@ ROLLUP: Final = Table(
     statistics=("topic", "window_start", "window_end", "first_seen", "last_seen"),
 )
 """The table of a rollup; each has a name of its own."""
+VIOLATIONS: Final = Table(
+    VIOLATIONS_SUFFIX,
+    "",
+    _columns("offset timestamp topic field rule value", field="The column of the typed table."),
+    has_age=True,
+)
+"""The table of values that are not as expected; each typed table has one of its own."""
+LAST_VALUES: Final = Table(
+    LAST_VALUES_SUFFIX,
+    "",
+    _columns("topic field offset timestamp last", field="The column of the typed table.", last="The value."),
+)
+"""The newest values of topics, from which changes go on; each typed table has one of its own."""
 TYPED_KEYS: Final = _columns("offset timestamp topic")
 """The first columns of a typed table."""
 
@@ -260,6 +277,16 @@ def rejects_of(name: str) -> Table:
     return replace(
         REJECTS, name=name + REJECTS_SUFFIX, comment=f"Payloads that do not fit {name}, each with the reason."
     )
+
+
+def violations_of(name: str) -> Table:
+    """The table of the values of a typed table that are not as expected."""
+    return replace(VIOLATIONS, name=name + VIOLATIONS_SUFFIX, comment=f"Values of {name} that are not as expected.")
+
+
+def last_values_of(name: str) -> Table:
+    """The table of the newest values of the topics of a typed table."""
+    return replace(LAST_VALUES, name=name + LAST_VALUES_SUFFIX, comment=f"The newest values of the topics of {name}.")
 
 
 def births_of(name: str) -> Table:

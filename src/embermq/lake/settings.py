@@ -22,7 +22,9 @@ from pydantic import (
 
 from embermq.history.location import is_url
 from embermq.lake.errors import LakeError, PipelineError
+from embermq.lake.expectations import EXPECTATIONS_MAX, Expectation, expected
 from embermq.lake.lake import Lake
+from embermq.lake.made_from import check_definition
 from embermq.lake.rollups import ROLLUPS_MAX, Rollup
 from embermq.lake.typed_tables import TypedTable
 from embermq.units import without_unit
@@ -97,6 +99,7 @@ class PipelineSettings(BaseModel):
     vacuum_hours: Annotated[float, Field(ge=1, lt=1e6)] = 24.0
     tables: tuple[TypedTable, ...] = ()
     rollups: Annotated[tuple[Rollup, ...], Field(max_length=ROLLUPS_MAX)] = ()
+    expectations: Annotated[tuple[Expectation, ...], Field(max_length=EXPECTATIONS_MAX)] = ()
     retention: dict[str, Annotated[timedelta, BeforeValidator(_age)]] = {}
 
     @model_validator(mode="before")
@@ -125,6 +128,16 @@ class PipelineSettings(BaseModel):
                     raise ValueError(f"{rollup.name}: {error}") from None
         return rollups
 
+    @field_validator("expectations")
+    @classmethod
+    def _check_expectations(cls, found: tuple[Expectation, ...], info: ValidationInfo) -> tuple[Expectation, ...]:
+        if found and "tables" in info.data:
+            tables: tuple[TypedTable, ...] = info.data["tables"]
+            made = [one.name for of_table in expected(tables, found) for one in of_table.tables()]
+            names = [one.name for table in tables for one in table.tables()]
+            _check_unique([*names, *(rollup.name for rollup in info.data.get("rollups", ())), *made])
+        return found
+
     @field_validator("retention")
     @classmethod
     def _check_retention(cls, retention: dict[str, timedelta], info: ValidationInfo) -> dict[str, timedelta]:
@@ -134,6 +147,7 @@ class PipelineSettings(BaseModel):
             known = [table.name for table in TABLES.values() if table.has_age]
             known += [name for table in info.data["tables"] for name in (table.name, table.rejects().name)]
             known += [rollup.name for rollup in info.data.get("rollups", ())]
+            known += [one.name for one in expected(info.data["tables"], info.data.get("expectations", ()))]
             for name in retention:
                 if name not in known:
                     raise ValueError(f"{name}: expected one of {', '.join(known)}")
@@ -158,3 +172,5 @@ class PipelineSettings(BaseModel):
                 table.check(Lake(self.lake))
             for rollup in self.rollups:
                 rollup.check(Lake(self.lake), rollup.source(self.tables))
+            for one in expected(self.tables, self.expectations):
+                check_definition(Lake(self.lake), one.name, one.definition())

@@ -24,7 +24,7 @@ from embermq.history.location import LogLocation, directory_location
 from embermq.history.opening import open_log
 from embermq.history.source import ReadableLog
 from embermq.lake.damage import check_tables
-from embermq.lake.delta import claim_table, gap_identifiers, newest_epoch
+from embermq.lake.delta import claim_table, gap_identifiers, newest_epoch, table_rows
 from embermq.lake.errors import LeaseLost, PipelineError
 from embermq.lake.lake import LOCK_WAIT_S, Lake
 from embermq.lake.made_from import check_definition, has_definition
@@ -32,7 +32,7 @@ from embermq.lake.pause import is_paused as is_paused_by_operator
 from embermq.lake.positions import Positions, check_log
 from embermq.lake.progress import JobProgress, write_progress
 from embermq.lake.reserve import LakeReserve
-from embermq.lake.schema import GAPS
+from embermq.lake.schema import GAPS, VIOLATIONS
 from embermq.lake.stored_files import plain
 from embermq.spark import register
 from embermq.spark.after_gap import after_gap, is_at_gap
@@ -280,6 +280,7 @@ class _Run:
                 position = self._after_gap(job.name, found)
             self._turns[job.name] = Turn(job.name, job.is_merged, position)
             self._progress[job.name].offset = position
+            self._count_violations(job.name)
 
     def _prepare_one(self, job: Job) -> int | None:
         context = self._context
@@ -325,9 +326,14 @@ class _Run:
             self._progress[name].advance(turn.position, plan.end)
             is_first = self._progress[name].batches == 1
             turn.position, turn.began_s, turn.took_s = plan.end, began_s, 0.0 if is_first else took_s[name]
+            self._count_violations(name)
         with _reasons("maintenance"):
             for done in self._maintenance.after_batch(versions):
                 logger.info("%s", done)
+
+    def _count_violations(self, name: str) -> None:
+        if self._context.jobs[name].tables[0].columns == VIOLATIONS.columns:
+            self._progress[name].violations = table_rows(self._context.lake, name)
 
     def _tell(self, state: str, is_urgent: bool) -> None:
         """Compute the progress, write it for `status` if something changed or some time has passed, and report it."""

@@ -144,11 +144,12 @@ def test_refused_connections_have_their_reason(tmp_path: Path) -> None:
 
         place.server.core.counters.refuse_connection(ReasonCode.NOT_AUTHORIZED)
         text = await metrics_text(
-            place.service, PipelineFacts(jobs=[JobFacts(name='"\\\n', records=0, rate=0.0, lag=1)])
+            place.service, PipelineFacts(jobs=[JobFacts(name='"\\\n', records=0, rate=0.0, lag=1, violations=3)])
         )
         found = Scrape(text.decode())
         assert found.value("embermq_connections_refused_total", reason="not_authorized") == 1
         assert found.value("embermq_pipeline_lag_records", job='"\\\n') == 1
+        assert found.value("embermq_pipeline_violations", job='"\\\n') == 3
 
     run(tmp_path, test)
 

@@ -246,6 +246,12 @@ class ServerCollector(Collector):
             "job",
             ((job.name, job.rate) for job in jobs),
         )
+        yield _gauges(
+            "pipeline_violations",
+            "Rows of a table of violations.",
+            "job",
+            ((job.name, job.violations) for job in jobs if job.violations is not None),
+        )
 
     def _topics(self) -> Iterator[Family]:
         counts = self._service.topic_counts

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from embermq.lake.errors import PipelineError
+from embermq.lake.expectations import Expectation, expected
 from embermq.lake.rollups import Rollup
 from embermq.lake.settings import PipelineSettings, window_us
 from embermq.lake.typed_tables import TypedTable
 from embermq.spark.jobs.clients import CLIENTS_JOB
+from embermq.spark.jobs.expectations import expectations_job
 from embermq.spark.jobs.job import Job
 from embermq.spark.jobs.messages import MESSAGES_JOB
 from embermq.spark.jobs.retained import RETAINED_JOB
@@ -36,6 +38,7 @@ class JobSettings:
     stats_window: str = DEFAULTS.window
     typed_tables: tuple[TypedTable, ...] = ()
     rollups: tuple[Rollup, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
     only: tuple[str, ...] = ()
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     rebuild: tuple[str, ...] = ()
@@ -58,6 +61,7 @@ def all_jobs(settings: JobSettings) -> list[Job]:
         CLIENTS_JOB,
         *map(typed_job, settings.typed_tables),
         *(rollup_job(rollup, rollup.source(settings.typed_tables)) for rollup in settings.rollups),
+        *map(expectations_job, expected(settings.typed_tables, settings.expectations)),
     ]
 
 
@@ -73,7 +77,7 @@ def chosen_jobs(settings: JobSettings) -> list[Job]:
     for name in settings.rebuild:
         if name not in rebuildable:
             raise PipelineError(
-                f"--rebuild {name}: expected a typed table, a rollup or topic_stats, if it runs "
+                f"--rebuild {name}: expected a typed table, a rollup, violations or topic_stats, if it runs "
                 f"({', '.join(rebuildable) if rebuildable else 'there is none'})"
             )
     return chosen

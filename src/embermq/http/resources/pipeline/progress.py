@@ -20,13 +20,14 @@ from embermq.lake.progress import read_progress
 
 
 class JobFacts(Model):
-    """A job. `lag` are the records that it is behind the log, as of now."""
+    """A job. `lag` are the records that it is behind the log, as of now; `violations` the rows of such a table."""
 
     name: str
     offset: int | None = None
     records: int
     rate: Annotated[float, Field(description="Records a second, when it was last written.")]
     lag: int | None = None
+    violations: int | None = None
 
 
 class Pause(Model):
@@ -76,7 +77,7 @@ def facts_of(
         offset: int | None = job.get("offset")
         if not isinstance(offset, int):
             offset = None
-        records, rate = job.get("records"), job.get("rate")
+        records, rate, violations = job.get("records"), job.get("rate"), job.get("violations")
         jobs.append(
             JobFacts(
                 name=str(name),
@@ -84,6 +85,7 @@ def facts_of(
                 records=records if isinstance(records, int) else 0,
                 rate=float(rate) if isinstance(rate, int | float) else 0.0,
                 lag=None if offset is None else max(0, log_end - offset),
+                violations=violations if isinstance(violations, int) else None,
             )
         )
     state, written = progress.get("state"), progress.get("written")
