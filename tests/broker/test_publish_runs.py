@@ -90,8 +90,7 @@ def retained_run(*topic_names: str) -> list[Packet]:
     ]
 
 
-def test_each_retained_message_is_alone() -> None:
-    """Who subscribes meanwhile may be owed some of them."""
+def test_a_retained_message_with_a_receiver_is_alone() -> None:
     store = ScriptedStore()
     bench = Bench(store)
     writer, reader = bench.join("w"), bench.join("r")
@@ -137,6 +136,40 @@ def test_who_subscribes_while_retained_messages_are_pending_gets_each_once() -> 
         assert [packet.packet_id for packet in found if is_puback(packet)] == [1, 2, 3, 4]
         assert [packet.payload for packet in found if isinstance(packet, Publish)] == [b"b"]
         assert not bench.core.retained._pending_publishes
+
+
+def test_messages_that_nobody_receives_are_one_effect_whatever_their_topics() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    one, other, reader = bench.join("a"), bench.join("b"), bench.join("r")
+    bench.subscribed(reader, "heard", 1)
+    bench.send(one, *retained_run("a", "b", "c"), turn=False)
+    bench.send(one, Publish("d", b"plain", 1, packet_id=4), Publish("e", b"plain", 1, packet_id=5), turn=False)
+    bench.send(one, Publish("heard", b"heard", 1, packet_id=6), turn=False)
+    bench.send(other, *retained_run("f", "a"), Publish("g", b"another", 1, True, packet_id=9), turn=False)
+    assert [effect.count for effect in bench.core.effects.pending] == [3, 2, 1, 2, 1]
+    assert (one.waiting, bench.core.connections.sessions["a"].pending) == (6, 6)
+    bench.turn()
+    bench.commit()
+    nobody = ReasonCode.NO_MATCHING_SUBSCRIBERS
+    assert one.take() == [*(puback(number, nobody) for number in range(1, 6)), puback(6)]
+    assert other.take() == [puback(1, nobody), puback(2, nobody), puback(9, nobody)]
+    assert (one.waiting, bench.core.connections.sessions["a"].pending) == (0, 0)
+    assert not bench.core.retained._pending_publishes
+
+
+def test_who_subscribes_while_the_store_fails_gets_what_it_asks_for_of_the_messages_that_wait_together() -> None:
+    store = ScriptedStore()
+    bench = Bench(store)
+    writer, reader = bench.join("w"), bench.join("r")
+    bench.send(writer, *retained_run("a/1", "b", "a/2", "c/1"))
+    store.trouble = "no space left"
+    for topic_filter in ("+/1", "a/#", "b"):
+        bench.subscribe(reader, topic_filter, 1)
+    store.trouble = ""
+    bench.commit()
+    assert reader.payloads() == [b"a/1", b"b", b"a/2", b"c/1"]
+    assert len(writer.take()) == 4
 
 
 @pytest.mark.parametrize("is_late", [True, False])

@@ -39,7 +39,10 @@ from embermq.store.records import PubrelReceived
 RUN_MESSAGES_MAX: Final = 512
 """How many deliveries a run causes at most: it is released in one turn."""
 
-_NONE_LEFT_OUT: Final[list[tuple[Publish, Session]]] = []  # one empty one for all effects, never changed
+# One empty one for all effects, never changed.
+_NONE_LEFT_OUT: Final[list[tuple[Publish, Session]]] = []
+_NO_SHARES: Final[list[tuple[RouteGroup, int]]] = []
+_NONE_INCLUDED: Final[list[tuple[Publish, Subscription]]] = []
 
 
 def payload_bytes_of(messages: list[Publish]) -> int:
@@ -83,7 +86,8 @@ def run_of(first: Publish, packets: list[Packet], position: int, most: int) -> l
 class PublishEffect(Effect):
     """The deliveries of a run of messages, and their acknowledgement to the publisher.
 
-    The messages are those of one client to one topic name, of one QoS; their packet identifiers count up by one.
+    The messages are those of one client to one topic name, of one QoS; their packet identifiers count up by one. If
+    nobody receives them they may be of several topic names (`join`): then only their acknowledgement is left to do.
     `left_out`: of a message, a session whose stored queue was full. `shares`: the groups of a lone message, each with
     what `RouteGroup.enqueue` returned.
     """
@@ -95,7 +99,7 @@ class PublishEffect(Effect):
         "_receivers",
         "_left_out",
         "_shares",
-        "_has_subscribers",
+        "_included",
         "_client_id",
     )
 
@@ -116,20 +120,46 @@ class PublishEffect(Effect):
         self._delivery: Final = delivery
         self.offset: Final = offset  # of the first message
         self._messages: Final = messages
-        self._receivers = receivers
+        self._receivers: Final = receivers
         self._left_out: Final = left_out
         self._shares: Final = shares
-        self._has_subscribers: Final = bool(receivers or shares)
+        self._included = _NONE_INCLUDED
         self._client_id: Final = client_id
 
+    def join(self, messages: list[Publish], link: Link | None, run_max: int) -> bool:
+        """Take the messages behind the own ones that nobody receives either, if they are alike but for their topics."""
+        first, last = messages[0], self._messages[-1]
+        if (
+            link is None
+            or link is not self.link
+            or self._receivers
+            or self._shares
+            or first.qos != last.qos
+            or first.retain != last.retain
+            or (first.qos and first.packet_id != last.packet_id + 1)
+            or self.count + len(messages) > run_max
+        ):
+            return False
+        self._messages.extend(messages)
+        self.count += len(messages)
+        self.weight += len(messages)
+        return True
+
     def include(self, subscription: Subscription) -> None:
-        """A subscription made while a retained message is pending gets it live: the store cannot show it yet."""
-        message = self._messages[0]  # a retained one is alone
-        is_wanted = message.retain and message.payload and matches(subscription.topic_filter, message.topic_name)
-        is_wanted = is_wanted and self._delivery.may_send(subscription.session, message)
+        """A subscription made while retained messages are pending gets them live: the store cannot show them yet."""
+        if not self._messages[0].retain:
+            return
+        session = subscription.session
         # A subscription that replaces another one of the same session is in the route already.
-        if is_wanted and all(receiver.session is not subscription.session for receiver in self._receivers):
-            self._receivers = [*self._receivers, subscription]
+        if any(receiver.session is session for receiver in self._receivers):
+            return
+        given = {id(message) for message, other in self._included if other.session is session}
+        included = list(self._included)
+        for message in self._messages:
+            is_wanted = message.payload and matches(subscription.topic_filter, message.topic_name)
+            if is_wanted and id(message) not in given and self._delivery.may_send(session, message):
+                included.append((message, subscription))
+        self._included = included
 
     def release(self) -> None:
         messages = self._messages
@@ -140,11 +170,15 @@ class PublishEffect(Effect):
         for group, sequence in self._shares:
             group.offer(first, sequence)
         if first.retain:
-            delivery.retained.publish_durable(first)
+            for message in messages:
+                if self._included:
+                    late = [subscription for other, subscription in self._included if other is message]
+                    delivery.fan_out([message], late, self._client_id)
+                delivery.retained.publish_durable(message)
         link = self.link
         if link is not None and first.qos:
             # 5.0, 3.4.2.1: the publisher may know that its topic name has no subscriber.
-            reason = 0 if self._has_subscribers else ReasonCode.NO_MATCHING_SUBSCRIBERS
+            reason = 0 if self._receivers or self._shares else ReasonCode.NO_MATCHING_SUBSCRIBERS
             packet_type = PUBACK if first.qos == 1 else PUBREC
             link.acknowledge(Acknowledgement(packet_type, first.packet_id, len(messages), reason))
 
@@ -214,7 +248,8 @@ class MessageDelivery:
                 messages = [message]
         count = len(messages)
         self._counters.count_received(qos, count, payload_bytes_of(messages))
-        is_taken = self._take(messages, route, session.client_id, session, link, session.session_id if qos == 2 else 0)
+        qos2_session_id = session.session_id if qos == 2 else 0
+        is_taken = self._take(messages, route, session.client_id, session, link, qos2_session_id, run_max=run_max)
         if qos == 2 and is_taken:
             session.remember_received(message.packet_id, count, self._effects.added)
         return count
@@ -273,6 +308,7 @@ class MessageDelivery:
         link: Link | None,
         qos2_session_id: int,
         must_be_durable: bool = False,
+        run_max: int = 1,
     ) -> bool:
         """The server owns the messages from here on: record them, deliver them when that is allowed. False: refused."""
         first = messages[0]
@@ -288,11 +324,13 @@ class MessageDelivery:
         else:
             for message in messages[1:]:
                 self._store.append_publish(message, client_id, qos2_session_id)
-        shares: list[tuple[RouteGroup, int]] = []
+        shares = _NO_SHARES
         if route.groups:  # then the message is alone
             shares = [(group, group.enqueue(first, offset, client_id)) for group in route.groups]
             self._counters.dropped_queue_full += route.groups_left_out
         if must_be_durable or (publisher is not None and publisher.pending):
+            if not route.receivers and not shares and self._has_joined(messages, link, run_max):
+                return True
             self._effects.add(
                 PublishEffect(self, messages, offset, route.receivers, left_out, shares, client_id, publisher, link)
             )
@@ -302,6 +340,14 @@ class MessageDelivery:
             self.fan_out(messages, route.receivers, client_id)
         for group, sequence in shares:
             group.offer(first, sequence)
+        return True
+
+    def _has_joined(self, messages: list[Publish], link: Link | None, run_max: int) -> bool:
+        """Whether the newest effect stands for these messages too, which nobody receives."""
+        newest = self._effects.newest()
+        if not isinstance(newest, PublishEffect) or not newest.join(messages, link, run_max):
+            return False
+        self._effects.grow(newest, len(messages))
         return True
 
     def _enqueue(

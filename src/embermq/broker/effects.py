@@ -66,8 +66,8 @@ class Effect(ABC):
     ) -> None:
         self.session: Final = session
         self.link: Final = link
-        self.count: Final = count
-        self.weight: Final = weight
+        self.count = count
+        self.weight = weight
 
     @abstractmethod
     def release(self) -> None:
@@ -123,6 +123,19 @@ class Effects:
         link = effect.link
         if link is not None:
             link.change_waiting(count)
+
+    def newest(self) -> Effect | None:
+        """The effect that was added last, if it waits for the commit of the open group."""
+        return self.pending[-1] if self.pending else None
+
+    def grow(self, effect: Effect, count: int) -> None:
+        """The newest effect is the answer to more packets than when it was added, each as much work."""
+        self._open_count += count
+        self._weight += count
+        if effect.session is not None:
+            effect.session.change_pending(count)
+        if effect.link is not None:
+            effect.link.change_waiting(count)
 
     def commit(self) -> None:
         """Ask the store to make the open group durable, unless it is still busy with the group before."""
