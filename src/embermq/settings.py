@@ -221,6 +221,7 @@ class ListenerLimits(Section):
     output_bytes_max: OutputBytes | None = None
     client_publish_rate_max: CountOrNone | None = None
     client_bytes_rate_max: CountOrNone | None = None
+    client_retained_rate_max: CountOrNone | None = None
 
 
 class OneListener(Section):

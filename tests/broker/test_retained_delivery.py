@@ -498,3 +498,41 @@ def test_a_turn_searches_so_much_for_all_clients_and_less_while_messages_wait(is
         before = store.read.piece_seeks
     bytes_max = BUSY_BYTES_A_TURN if is_busy else BYTES_A_TURN
     assert 0 < most <= bytes_max // SEEK_BYTES + PIECE_SEEKS  # the last piece may go beyond it
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_client_with_a_rate_gets_its_retained_messages_second_by_second(qos: int) -> None:
+    bench = filled(MANY, qos)
+    slow, other = bench.join("slow"), bench.join("other")
+    slow.retained_rate = 100
+    bench.subscribed(slow, "t/#", qos)
+    bench.subscribed(other, "t/#", qos)
+    assert len(other.take_messages()) == MANY
+    bench.publish("t/live", b"live")  # is not slowed
+    names: list[str] = []
+    seconds = 0
+    while len(names) < MANY + 1:
+        bench.pass_s(0.01)  # within the second nothing more comes
+        got = slow.take_messages()
+        names += [message.topic_name for message in got]
+        bench.send(slow, *[puback(message.packet_id) for message in got if message.qos])
+        assert slow.take_messages() == []
+        retained = [message for message in got if message.retain]
+        assert len(retained) == min(100, MANY - 100 * seconds)
+        seconds += 1
+        bench.pass_s(1)
+    assert sorted(names) == sorted([*(f"t/{n:05}" for n in range(MANY)), "t/live"])
+    assert bench.core.counters.retained_slowed_by_rate == MANY // 100
+    bench.subscribed(slow, "t/00001", qos)
+    assert len(slow.take_messages()) == 1
+
+
+def test_a_client_with_a_rate_that_leaves_is_forgotten() -> None:
+    bench = filled()
+    slow = bench.join("slow")
+    slow.retained_rate = 10
+    bench.subscribed(slow, "t/#")
+    assert len(slow.take_messages()) == 10
+    bench.lose(slow)
+    bench.pass_s(1)
+    assert slow.take_messages() == []

@@ -54,6 +54,7 @@ class ScriptedLink(ClientLink):
         self.runs: list[int] = []  # how many messages each call has brought
         self.sent_in_runs = 0  # how many messages at QoS 1 and 2 came several at a time
         self.run_max = 1_000_000  # how many messages at QoS 1 and 2 it takes at a time
+        self.retained_rate = 0
         self.is_open = False
         self.is_held_back = False
         self.on_open: Callable[[], None] = lambda: None
@@ -89,6 +90,9 @@ class ScriptedLink(ClientLink):
 
     def has_room(self) -> bool:
         return self.room > 0
+
+    def retained_rate_max(self) -> int:
+        return self.retained_rate
 
     def hold_back(self, is_held: bool) -> None:
         self.is_held_back = is_held

@@ -450,6 +450,7 @@ class Core:
         """Time has passed: deadlines, expired retained messages, and the group that no effect waits for."""
         self._clock.set(now_ms, now_us)
         self.delivery.flow.tick()
+        self.retained.tick(now_ms)
         self.connections.tick()
         if not self._store.failing():
             for topic_name in self._store.retained.expired(now_us, EXPIRED_MAX):

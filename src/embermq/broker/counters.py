@@ -44,6 +44,7 @@ class Counters:
         self.refusals: Final[dict[ReasonCode, int]] = {}  # of connections, by reason
         self.publishers_held_back = 0  # how often a publisher had to wait for a receiver
         self.clients_slowed_by_rate = 0  # how often a client was not read from because of its rate
+        self.retained_slowed_by_rate = 0  # how often the next retained messages of a client had to wait for its rate
         self.receivers_slow = 0  # how often a receiver did not drain while publishers waited for it
         self.queues_long = 0  # how often a session came near `queue_log_bytes_max`
         self.dropped_output_full = 0
@@ -160,6 +161,7 @@ def _publish_values(counters: Counters) -> dict[str, str | int]:
         "publish/held-back": counters.publishers_held_back,
         "publish/receivers/slow": counters.receivers_slow,
         "clients/slowed-by-rate": counters.clients_slowed_by_rate,
+        "clients/retained-slowed-by-rate": counters.retained_slowed_by_rate,
         "sessions/queues-long": counters.queues_long,
         "publish/bytes/received": counters.publish_bytes_received,
         "publish/bytes/sent": counters.publish_bytes_sent,

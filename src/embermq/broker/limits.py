@@ -52,6 +52,7 @@ class Limits:
     client_publish_rate_max: CountOrNone = 0  # messages in a second; 0: no bound
     client_subscribe_rate_max: CountOrNone = 0  # topic filters in a second; 0: no bound
     client_bytes_rate_max: CountOrNone = 0  # received in a second; 0: no bound
+    client_retained_rate_max: CountOrNone = 0  # retained messages sent in a second; 0: no bound
     address_connections_max: CountOrNone = 10_000  # 0: no bound
     address_login_failures_max: CountOrNone = 10  # until it has to wait; 0: no bound
 

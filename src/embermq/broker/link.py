@@ -82,6 +82,10 @@ class Link(ABC):
         """The listener that the client has connected to; empty if the link has no client."""
         return ""
 
+    def retained_rate_max(self) -> int:
+        """How many retained messages the client gets in a second; 0: as many as it reads."""
+        return 0
+
     def slowed_by(self) -> list[str]:
         """Why the client is served more slowly than it could be, for the operator; empty if nothing slows it."""
         return []

@@ -56,6 +56,8 @@ BYTES_A_TURN: Final = 4 * 1024 * 1024
 """How many bytes of payload, or seeks that take as long, a turn may read from the store."""
 BUSY_BYTES_A_TURN: Final = BYTES_A_TURN // 4
 """The same while effects of durable messages wait for the next turns: these wait in one line, for all clients."""
+PACE_MS: Final = 1_000
+"""The time in which a client with a rate gets that many messages, all at once if it reads them."""
 COMPARISONS_MAX: Final = 100_000
 """How often retained publishes are compared with topic filters whose SUBACK is pending."""
 
@@ -68,6 +70,8 @@ class RetainedDelivery:
         self._store: Final = context.store
         self._access: Final = context.access
         self._effects: Final = effects
+        self._clock: Final = context.clock
+        self._counters: Final = context.counters
         self._comparisons_max: Final = comparisons_max
         self._ready: dict[Session, None] = {}
         self._pending_publishes: dict[str, Publish] = {}  # by topic name, the newest that is not durable yet
@@ -76,6 +80,8 @@ class RetainedDelivery:
         self._first_pieces = 0  # of this turn
         self._turn_bytes = 0  # read from the store in this turn
         self._turn_bytes_max = BYTES_A_TURN
+        # How many messages clients with a rate have got, and when they may get more.
+        self._paced: Final[dict[Session, tuple[int, int]]] = {}
 
     # -- retained publishes: rules 3 and 4 -------------------------------------------------------------------------
 
@@ -156,6 +162,12 @@ class RetainedDelivery:
         if session.streams.is_flowing():
             self._ready[session] = None
 
+    def tick(self, now_ms: int) -> None:
+        """Clients with a rate may get more, a second after the first that they got."""
+        for session in [session for session, (_, until_ms) in self._paced.items() if now_ms >= until_ms]:
+            del self._paced[session]
+            self.resume(session)
+
     def send_pieces(self) -> bool:
         """One piece for each session that is ready, the longest waiting first. True: the next turn has work already."""
         self._first_pieces = 0
@@ -181,6 +193,9 @@ class RetainedDelivery:
         granted = stream.position.qos
         if granted:
             limit = min(limit, outbound.space())
+        rate_max = link.retained_rate_max()
+        if rate_max:
+            limit = min(limit, rate_max - self._paced[session][0] if session in self._paced else rate_max)
         if limit <= 0 or not link.has_room():
             return False
         before = stream.position.after_topic_name
@@ -191,11 +206,19 @@ class RetainedDelivery:
             self._send_each(session, link, piece.found(), stream, before)
         else:
             self._send_columns(session, link, piece, qos, stream, before)
+        if rate_max:
+            self._count_paced(session, len(piece), rate_max)
         if granted and outbound.queue is not None:
             self._store.append(PositionMoved(session.session_id, session.client_id, stream.position, stream.is_done))
         if stream.is_done:
             session.streams.finish(stream)
         return True
+
+    def _count_paced(self, session: Session, count: int, rate_max: int) -> None:
+        before, until_ms = self._paced.get(session, (0, self._clock.now_ms + PACE_MS))
+        self._paced[session] = (before + count, until_ms)
+        if before + count >= rate_max:
+            self._counters.retained_slowed_by_rate += 1
 
     def _columns_qos(self, session: Session, link: Link, piece: RetainedPiece, position: RetainedPosition) -> int:
         """The QoS at which a piece can be sent as the store gives it, without packets; `MIXED` if it cannot.

@@ -327,6 +327,9 @@ class StreamConnection(StreamLink, ByteReceiver):
     def listener_name(self) -> str:
         return self._listener.name
 
+    def retained_rate_max(self) -> int:
+        return self._listener.limits.client_retained_rate_max
+
     def is_at(self, listener: Listener) -> bool:
         return self._listener is listener
 

@@ -86,6 +86,9 @@ class SnLink(ClientLink):
     def listener_name(self) -> str:
         return self._listener.listener.name
 
+    def retained_rate_max(self) -> int:
+        return self._listener.listener.limits.client_retained_rate_max
+
     def close(self, reason: ReasonCode, detail: str) -> None:
         level = logging.DEBUG if reason in QUIET else logging.WARNING
         self._listener.log_end(level, self, "disconnected", detail)
