@@ -79,14 +79,17 @@ class _Migrator:
         if interval is not None:
             section["sys_interval_s"] = interval.number(0, 65_535)
         types = server.take_all("log_type")
-        if any(option.word() in ("all", "debug") for option in types):
+        detailed = [option for option in types if option.word() in ("all", "debug")]
+        if detailed:
             section["log_level"] = "debug"
         for option in server.take_all("log_dest"):
             if option.word() in ("stderr", "stdout"):
                 self._report.not_needed(option)
             else:
                 self._report.differs(option, "the log is written to standard error; systemd keeps it in its journal")
-        self._report.unneeded.extend(f"{option.place()}: {option.shown()}" for option in types)
+        for option in types:
+            if option not in detailed:
+                self._report.not_needed(option)
 
     def _limits(self, server: Options, section: dict[str, object]) -> None:
         report = self._report
