@@ -214,7 +214,7 @@ def test_an_attack_ends_in_time_and_the_pair_beside_it_loses_nothing(name: str, 
         pair.begin(0.4)
         attackers.join(60)
         assert not attackers.is_alive()
-        seen = pair.end()
+        seen = pair.end(60)
         pair.close()
     assert (seen.sent, seen.lost) == (20, 0)
     assert 0 < seen.p99_ms < float("inf")

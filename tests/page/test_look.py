@@ -58,6 +58,7 @@ def test_the_columns_of_the_tree_have_heads(opened: Opened) -> None:
     heads = opened.page.locator("#tree-columns")
     expect(heads.locator("span:visible")).to_have_text(["Topic", "Value", "QoS", "Rate", "Age"])
     row = opened.row("energy/grid/power")
+    expect(row.locator(".value")).to_be_visible()
     for column in (".value", ".age"):
         assert abs(box(heads.locator(column))["right"] - box(row.locator(column))["right"]) < 12
     opened.page.locator("#search").fill("no such word")

@@ -38,7 +38,7 @@ def test_a_message_is_waited_for(mqtt_broker: TestedBroker) -> None:
     client.connect(mqtt_broker.host, mqtt_broker.port)
     client.loop_start()
     try:
-        assert mqtt_broker.wait_for("late").payload == b"now"
+        assert mqtt_broker.wait_for("late", 60).payload == b"now"
     finally:
         client.disconnect()
         client.loop_stop()
@@ -122,7 +122,7 @@ def test_a_client_with_tls_trusts_the_authority(mqtt_broker_factory: BrokerFacto
     client.connect("localhost", broker.tls_port)
     client.loop_start()
     try:
-        assert broker.wait_for("tls").payload == b"x"
+        assert broker.wait_for("tls", 60).payload == b"x"
     finally:
         client.disconnect()
         client.loop_stop()
@@ -137,8 +137,8 @@ def test_in_an_event_loop(async_mqtt_broker: AsyncTestedBroker) -> None:
             await broker.publish("a", "x", retain=True)
             assert (await anext(client.messages)).payload == b"x"
             await client.publish("b", "y")
-            assert (await broker.wait_for("b")).payload == b"y"
-            assert len(await broker.wait_for_all("#", 2)) == len(await broker.messages()) == 2
+            assert (await broker.wait_for("b", 60)).payload == b"y"
+            assert len(await broker.wait_for_all("#", 2, 60)) == len(await broker.messages()) == 2
             assert await broker.clients() == ["c"]
             assert await broker.retained() == {"a": b"x"}
         await broker.restart()

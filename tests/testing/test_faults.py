@@ -137,7 +137,7 @@ def test_the_last_packets_of_a_client_that_leaves_arrive(
     with Wire((network.host, network.port)) as wire:
         wire.connect("leaving")
         wire.send("300400016178" + "e000")
-    assert mqtt_broker.wait_for("a").payload == b"x"
+    assert mqtt_broker.wait_for("a", 60).payload == b"x"
 
 
 def test_a_silent_network_can_be_left(mqtt_broker: TestedBroker) -> None:

@@ -119,8 +119,11 @@ def test_an_address_with_failures_waits_but_passwords_that_were_right_before_are
     limits = Limits(address_login_failures_max=2)
     with Broker.in_thread(access=access, limits=limits, shared_addresses=()) as broker:
         assert broker.port is not None
-        codes = []
+        codes: list[int] = []
         for user, password in LOGINS:
+            if codes == [0, 4, 4]:  # it has to wait for a second now; a busy machine may need that for the next log-in
+                for _ in range(6):
+                    broker.server.addresses.refused_login("127.0.0.1", WRONG)
             with Wire((broker.host, broker.port)) as wire:
                 codes.append(wire.connect("c", user_name=user, password=password).return_code)
         assert codes == [0, 4, 4, 3, 0]
