@@ -35,6 +35,9 @@ def sql(
     memory: Annotated[
         str | None, typer.Option("--memory", metavar="SIZE", help="A query that needs more fails, such as 512MB.")
     ] = None,
+    nice: Annotated[
+        int, typer.Option("--nice", min=0, max=19, metavar="N", help="How much of its priority the query gives up.")
+    ] = 0,
     data: Data = None,
     config: Config = None,
     lake_place: Annotated[
@@ -68,6 +71,8 @@ def sql(
         lake = None if place is None else Lake(place)
         directory = _log_directory(data, config, lake)
         archive = None if directory is None else archive_address(data, config)
+        if nice:
+            os.nice(nice)  # the threads of DuckDB have it too; what was imported until now is not the query
         with open_session(directory, retained, lake, archive, memory) as session:
             if query is None:
                 _prompt(session, format)

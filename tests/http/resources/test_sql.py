@@ -1,5 +1,8 @@
 """SQL over HTTP: the rows of `ember sql`, in a process that ends in time, and sees no files."""
 
+import json
+import os
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,6 +14,7 @@ import pytest
 
 from embermq import Broker
 from embermq.http.client import HttpClient, ServerRefusal
+from embermq.http.resources.sql import NICENESS
 from embermq.http.service import QUERIES_MAX
 from support.http_place import Place, run
 
@@ -27,8 +31,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def query(data: Path, text: str, **more: Any) -> dict[str, Any]:
-    with HttpClient(data / "control.sock", 60) as http:
-        return http.post("/api/v1/sql", {"sql": text, **more})
+    with HttpClient(data / "control.sock", 150) as http:
+        return http.post("/api/v1/sql", {"sql": text, "timeout_s": 120, **more})
 
 
 def refusal(data: Path, text: str, **more: Any) -> tuple[int, str]:
@@ -84,6 +88,27 @@ def test_a_query_ends_with_the_client_that_has_asked(tmp_path: Path, data: Path)
     deadline_s = time.monotonic() + 60
     while running():
         assert time.monotonic() < deadline_s
+
+
+def test_a_query_has_a_lower_priority_than_the_server_once_it_runs(data: Path) -> None:
+    body = json.dumps({"sql": HOURS, "timeout_s": 120}).encode()
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(data / "control.sock"))
+        head = b"POST /api/v1/sql HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        asking.sendall(head % len(body) + body)
+        deadline_s = time.monotonic() + 60
+        while not [pid for pid in running() if priorities(pid).count(NICENESS) > 1]:  # a thread of DuckDB has it too
+            assert time.monotonic() < deadline_s
+    while running():
+        assert time.monotonic() < deadline_s + 60
+
+
+def priorities(pid: int) -> list[int]:
+    """Of the threads of a process."""
+    found: list[int] = []
+    with suppress(FileNotFoundError, ProcessLookupError):
+        found += [os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in os.listdir(f"/proc/{pid}/task")]
+    return found
 
 
 def test_what_is_missing_is_said_with_the_command_that_installs_it(

@@ -35,7 +35,7 @@ ROWS_MAX: Final = 10_000
 BYTES_MAX: Final = 16 * 1024 * 1024
 """Of the rows, as JSON; what comes beyond is cut."""
 NICENESS: Final = 10
-"""The process gets the processor when the server does not need it."""
+"""The query gets the processor when the server does not need it; the start of its process is as urgent as a request."""
 
 
 class SqlBody(Model):
@@ -118,7 +118,7 @@ async def _rows(service: Service, body: SqlBody) -> tuple[list[bytes], bool]:
 
 async def _begin(service: Service) -> Process:
     assert service.log_directory is not None
-    command = [sys.executable, "-m", "embermq", "sql", "-", "--json", "--memory", MEMORY]
+    command = [sys.executable, "-m", "embermq", "sql", "-", "--json", "--memory", MEMORY, "--nice", str(NICENESS)]
     command += ["--data", str(service.log_directory.parent)]
     if service.lake is not None:
         command += ["--lake", str(service.lake)]
@@ -127,9 +127,8 @@ async def _begin(service: Service) -> Process:
     process = await asyncio.create_subprocess_exec(
         *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=BYTES_MAX, env=environment
     )
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
-        if sys.platform == "linux":
+    if sys.platform == "linux":
+        with suppress(OSError):
             resource.prlimit(process.pid, resource.RLIMIT_DATA, (PROCESS_BYTES_MAX, PROCESS_BYTES_MAX))
             Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")
     return process
