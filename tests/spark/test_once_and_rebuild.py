@@ -132,7 +132,7 @@ def test_the_server_runs_though_a_typed_table_has_changed(place: Place) -> None:
             if line == "ready\n":
                 break
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(180) == 0
     finally:
         process.kill()
         process.communicate()

@@ -56,7 +56,7 @@ def test_java_that_does_not_start_is_told_in_one_sentence(tmp_path: Path) -> Non
     Recorder(tmp_path / "data").close()
     arguments = ["--data", str(tmp_path / "data"), "--lake", str(tmp_path / "lake"), "--memory", "99999999999g"]
     command = [sys.executable, "-m", "embermq", "pipeline", "run", *arguments]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    said = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     log = tmp_path / "lake" / "_embermq" / "pipeline.log"
     assert said.returncode == 2
     assert said.stderr.strip() == f"ember: Java did not start: Invalid maximum heap size: -Xmx99999999999g ({log})"

@@ -43,7 +43,7 @@ def expire(lake: Lake) -> None:
 
 
 def test_a_lease_that_is_renewed_is_refused_and_one_that_has_ended_is_free(spark: SparkSession, tmp_path: Path) -> None:
-    with leased(spark, tmp_path, lease_s=1.5) as (lake, _):
+    with leased(spark, tmp_path, lease_s=6.0) as (lake, _):
         assert lake.epoch == 1
         with pytest.raises(LakeError, match=r"another pipeline writes to file:.*process"), leased(spark, tmp_path):
             pass

@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -158,7 +159,7 @@ def test_answers_may_be_split_anywhere() -> None:
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        options = parse_sink_options({"url": f"mqtt://127.0.0.1:{listening.getsockname()[1]}", "timeoutSeconds": "5"})
+        options = parse_sink_options({"url": f"mqtt://127.0.0.1:{listening.getsockname()[1]}", "timeoutSeconds": "60"})
         publisher = connect_with_retry(options, "test")
         publisher.publish([0x32] * 4, [b"t"] * 4, [b"x"] * 4)
         publisher.flush()
@@ -185,6 +186,10 @@ def scripted_server(answers: list[bytes]) -> tuple[socket.socket, threading.Thre
             for answer in answers:
                 connection.recv(65_536)
                 connection.sendall(answer)
+            connection.shutdown(socket.SHUT_WR)
+            with suppress(OSError):
+                while connection.recv(65_536):  # closed with something unread, the last answer may be lost
+                    pass
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
@@ -226,7 +231,7 @@ def test_a_server_that_never_acknowledges_is_not_waited_for_without_end() -> Non
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    options = parse_sink_options({"url": f"mqtt://127.0.0.1:{listening.getsockname()[1]}", "timeoutSeconds": "0.2"})
+    options = parse_sink_options({"url": f"mqtt://127.0.0.1:{listening.getsockname()[1]}", "timeoutSeconds": "2"})
     publisher = Publisher(options, "test", fail)
     try:
         publisher.publish([0x32], [b"t"], [b"x"])
