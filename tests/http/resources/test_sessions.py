@@ -4,8 +4,7 @@ from pathlib import Path
 
 from embermq import Broker
 from embermq.http.client import HttpClient
-from embermq.http.resources.sessions import LogHolds, SessionFacts
-from embermq.store.interface import Segment
+from embermq.http.resources.sessions import SessionFacts
 from support.ember_command import wire
 
 
@@ -37,18 +36,3 @@ def test_it_is_known_why_a_connection_ended_also_when_its_client_is_back(tmp_pat
         with wire(broker, "pump", clean=False), wire(broker, "pump", clean=False):
             [session] = http.lines("/api/v1/sessions")
         assert (session["is_connected"], session["last_end"]) == (True, "session taken over")
-
-
-def test_the_log_from_a_segment_on_is_held() -> None:
-    holds = LogHolds(
-        [
-            Segment(Path(), 1, 10, 0, 100, 5, 9),
-            Segment(Path(), 10, 20, 0, 50, 10, 20),
-            Segment(Path(), 20, 20, 0, 7),
-        ]
-    )
-    assert holds.held(0) == (0, 0)
-    assert holds.held(1) == holds.held(9) == (157, 5)
-    assert holds.held(10) == (57, 10)
-    assert holds.held(25) == (7, 0)
-    assert LogHolds([]).held(3) == (0, 0)

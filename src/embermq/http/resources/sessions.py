@@ -1,12 +1,12 @@
 """Sessions: what each is owed, how much of the log it holds, and ending them."""
 
-from bisect import bisect_right
 from typing import Annotated, Final
 
 from pydantic import Field
 
 from embermq.broker.session import Session
 from embermq.http.fields import PAGE_ITEMS, ClientId, Cursor, Limit, Model, Nothing, Page, Timestamp, now_us
+from embermq.http.log_holds import LogHolds
 from embermq.http.operation import OPERATOR, VIEWER, Answer, Call, Operation
 from embermq.http.paging import page_of, wants_lines
 from embermq.http.resources.clients import ClientIds, client_id_of
@@ -15,7 +15,6 @@ from embermq.http.service import Pending, Service
 from embermq.http.streaming import Slices
 from embermq.instants import utc_text
 from embermq.protocol.packets import SESSION_NEVER_EXPIRES
-from embermq.store.interface import Segment
 
 
 class SessionsQuery(Model):
@@ -57,27 +56,6 @@ class Ended(Model):
 
     ended: int
     unknown: list[str]
-
-
-class LogHolds:
-    """How much of the log is held by what needs a record of it."""
-
-    __slots__ = ("_firsts", "_segments", "_sizes")
-
-    def __init__(self, segments: list[Segment]) -> None:
-        self._segments: Final = segments
-        self._firsts: Final = [segment.first_offset for segment in segments]
-        sizes = [0]
-        for segment in reversed(segments):
-            sizes.append(sizes[-1] + segment.size_bytes)
-        self._sizes: Final = sizes[:0:-1]  # from each segment to the end
-
-    def held(self, offset: int) -> tuple[int, int]:
-        """The bytes of the log from the segment of an offset on, and when that segment begins; 0 for no offset."""
-        place = bisect_right(self._firsts, offset) - 1
-        if not offset or place < 0:
-            return 0, 0
-        return self._sizes[place], self._segments[place].first_timestamp_us
 
 
 def facts_of(service: Service, session: Session, holds: LogHolds) -> SessionFacts | None:

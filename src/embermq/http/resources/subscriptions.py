@@ -9,10 +9,10 @@ from embermq.broker.history.history_filter import is_history, plain_filter
 from embermq.broker.session import Subscription
 from embermq.broker.shared import ShareGroup
 from embermq.http.fields import PAGE_ITEMS, ClientId, Cursor, Limit, Model, Nothing, Page, TopicFilter, TopicName
+from embermq.http.log_holds import LogHolds
 from embermq.http.operation import VIEWER, Answer, Call, Operation
 from embermq.http.paging import page_of, wants_lines
 from embermq.http.resources.listing import stream_models
-from embermq.http.resources.sessions import LogHolds
 from embermq.protocol.topics import covers, filter_of_share, is_shared, matches
 
 
