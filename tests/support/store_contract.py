@@ -519,7 +519,7 @@ class DurableContract(StoreContract, QueueContract):
         kept = SubscriptionRequest("a/+", 1, True, True, 1)
         first_offset = store.next_offset()
         store.append(Subscribed("device", session.session_id, kept, True))
-        store.append(Subscribed("device", session.session_id, SubscriptionRequest("b"), False))
+        store.append(Subscribed("device", session.session_id, SubscriptionRequest("b"), True))
         store.append(Unsubscribed("device", session.session_id, "b"))
         message = Publish("a/1", b"x", 2, packet_id=17)
         store.append_publish(message, "device", session.session_id)
