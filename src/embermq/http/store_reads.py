@@ -1,8 +1,8 @@
 """Reads of the store for requests, on its threads.
 
-Owns: that no request reads the state or the log on the event loop, and that one which is given up takes back what a
-thread has not begun. A store in memory has no thread, and is quick. The threads of `Service` are for files: they may go
-on when the state is closed, which would keep it open.
+Owns: that no request reads the state or the log on the event loop, but for one retained message of now, and that one
+which is given up takes back what a thread has not begun. A store in memory has no thread, and is quick. The threads
+of `Service` are for files: they may go on when the state is closed, which would keep it open.
 """
 
 import asyncio

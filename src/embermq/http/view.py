@@ -173,7 +173,11 @@ class View:
             return None
         try:
             store = service.server.store
-            found = await on_store_thread(store, partial(retained_message, store, topic_name, instant_us))
+            if instant_us is None:
+                # One get, as a SUBSCRIBE to the topic takes: the way to the thread and back costs more.
+                found = store.retained.get(topic_name)
+            else:
+                found = await on_store_thread(store, partial(retained_message, store, topic_name, instant_us))
         except HistoryTrimmed:
             if service.archived is None or instant_us is None:
                 raise

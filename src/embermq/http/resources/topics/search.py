@@ -28,11 +28,13 @@ from embermq.http.resources.topics.tree import PAYLOAD_BYTES
 from embermq.http.service import Service
 from embermq.http.store_reads import on_store_thread
 from embermq.http.streaming import Slices
-from embermq.store.interface import Retained
+from embermq.store.interface import Retained, Store
 from embermq.store.topic_tree import Moments
 
 STEPS_MAX: Final = 200
 """After so many steps, of a thousand topics each, a page ends, whether or not it is full; `next` leads on."""
+NAMES_TOGETHER: Final = 100
+"""The messages of so many topics are read at once."""
 WORD_CHARACTERS_MAX: Final = 1_000
 
 
@@ -153,13 +155,29 @@ async def _by_word(call: Call[SearchQuery, Nothing], instant_us: int | None) -> 
         query.word, query.cursor, Moments(max(1, instant_us) if instant_us is not None else 0)
     )
     while not found.is_done():
-        for topic_name in await on_store_thread(store, found.step):
-            message = await on_store_thread(store, partial(retained_message, store, topic_name, instant_us))
-            if message is not None:
-                yield message, topic_name + "/"  # the first position after this topic
-            await slices.rest()
+        names = await on_store_thread(store, found.step)
+        while names:
+            messages = await on_store_thread(store, partial(_messages, store, names[:NAMES_TOGETHER], instant_us))
+            for topic_name, message in zip(names, messages, strict=False):
+                if message is not None:
+                    yield message, topic_name + "/"  # the first position after this topic
+                await slices.rest()
+            names = names[len(messages) :]
         yield None, found.position()
         await slices.rest()
+
+
+def _messages(store: Store, topic_names: list[str], instant_us: int | None) -> list[Retained | None]:
+    """What is or was retained on the first of some topics, at least on one: those whose payloads make a page."""
+    found: list[Retained | None] = []
+    size_bytes = 0
+    for topic_name in topic_names:
+        message = retained_message(store, topic_name, instant_us)
+        found.append(message)
+        size_bytes += 0 if message is None else len(message.payload)
+        if size_bytes >= PAGE_BYTES_MAX:
+            break
+    return found
 
 
 OPERATIONS: Final = (
