@@ -121,6 +121,20 @@ def test_records_of_an_older_epoch_of_the_same_process_are_void() -> None:
     assert member.rules.next_offset == 2
 
 
+def test_nodes_are_as_they_were_last_heard_of() -> None:
+    cluster = two_nodes()
+    cluster.tick(2_000, 1, 2)
+    cluster.write([cluster.members[1].records(block(1), 1)[1]], 2_000)
+    cluster.tick(3_500, 2)  # it says that its log goes on at offset 1, after a record
+    (first, second), (_, of_itself) = (member.nodes(4_000) for member in cluster.members.values())
+    assert (first.state, first.is_this, first.reachable_at, first.heard_ms) == ("active", True, "mqtt1", 2_000)
+    assert (second.state, second.is_this, second.next_offset, second.lag) == ("standby", False, 1, 1)
+    assert (of_itself.is_this, of_itself.lag, of_itself.heard_ms) == (True, 1, 500)
+    assert [each.state for each in cluster.members[2].nodes(8_000)] == ["gone", "standby"]
+    cluster.write([cluster.members[1].leave()], 8_000)
+    assert cluster.members[2].nodes(8_000)[0].next_offset == -1
+
+
 def test_what_is_saved_is_loaded() -> None:
     cluster = two_nodes()
     rules = cluster.members[1].rules

@@ -6,9 +6,10 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from support.page.browser import Opened
-from support.page.scenes import CLIENT
+from support.page.scenes import CLIENT, SCENES
 from support.page.served import PageServer
 
+UNKNOWN = "\N{EN DASH}"
 LONG = "a-long-name-of-a-machine-in-the-hall-of-the-northern-building"
 
 
@@ -109,10 +110,23 @@ def test_the_table_of_alerts_needs_no_scrolling_on_a_desk(opened: Opened) -> Non
     opened.go("#health")
     frame = opened.page.locator(".alerts .table-frame")
     expect(frame.locator("tbody tr")).to_have_count(3)
+    expect(opened.page.locator(".nodes")).to_have_count(0)  # it is a single server
     assert frame.evaluate("(one) => one.scrollWidth <= one.clientWidth")
     expect(frame.locator("tr", has_text="disk_free").locator("td[data-name=Value]")).to_have_text(
         re.compile(r"^[\d.,]+ [KMGT]iB$")
     )
+
+
+def test_the_nodes_of_a_cluster_are_part_of_health(opened: Opened) -> None:
+    SCENES["nodes"](opened)
+    rows = opened.page.locator(".nodes tbody tr")
+    expect(rows.nth(0).locator("td")).to_have_text(
+        ["1", "active", "mqtt1.hamburg.example:1883", "offset 81,204,917", UNKNOWN, re.compile("ago$")]
+    )
+    expect(rows.nth(1)).to_contain_text("2 this server")
+    expect(rows.nth(1)).to_contain_text("1,813 records")
+    expect(rows.nth(3).locator("td")).to_have_text(["9", "expelled", *[UNKNOWN] * 4])
+    expect(opened.page.locator(".nodes")).to_contain_text("This node reads nothing from the shared log")
 
 
 @pytest.mark.usefixtures("scada")

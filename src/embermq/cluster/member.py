@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from embermq.cluster.blocks import NAME_BYTES_MAX, Kind, SharedBlock, decode
-from embermq.cluster.rules import Rules
+from embermq.cluster.rules import NodeFacts, Rules
 from embermq.cluster.sequencer import SequencerError
+from embermq.store.interface import NodeStatus
 
 PRESENT_SHARE: Final = 6
 """A node says that it is alive this many times in `node_timeout_ms`."""
@@ -33,6 +34,8 @@ class Sighting:
 
     name: str
     next_offset: int
+    lag: int  # how far the shared log was beyond it
+    seen_ms: int
 
 
 @final
@@ -74,7 +77,8 @@ class Member:
             self._active_seen_ms = now_ms
         if counts and block.kind is Kind.PRESENT:
             name = block.body.decode("utf-8", "replace")
-            self.sightings[block.node] = Sighting(name, block.number)
+            lag = max(0, self.rules.next_offset - block.number)
+            self.sightings[block.node] = Sighting(name, block.number, lag, now_ms)
         return block if counts else None
 
     def _follow(self, block: SharedBlock, counts: bool, is_ours: bool, now_ms: int) -> None:
@@ -132,6 +136,24 @@ class Member:
         """A commit group as a block of the shared log, with its sequence number."""
         sequence = self.rules.sequence + 1
         return sequence, self._block(Kind.RECORDS, epoch=self.rules.epoch, sequence=sequence, number=floor, body=block)
+
+    def nodes(self, now_ms: int) -> list[NodeStatus]:
+        """The nodes that there were, in the order of their numbers. From any thread."""
+        return [self._status(node, facts, now_ms) for node, facts in sorted(self.rules.nodes.copy().items())]
+
+    def _status(self, node: int, facts: NodeFacts, now_ms: int) -> NodeStatus:
+        sighting = self.sightings.get(node)
+        is_this = node == self.node
+        heard_ms = -1 if sighting is None else max(0, now_ms - sighting.seen_ms)
+        if facts.is_expelled:
+            state = "expelled"
+        elif not 0 <= heard_ms < self._node_timeout_ms:
+            state = "gone"
+        else:
+            state = "active" if self.rules.is_active(node, facts.instance) else "standby"
+        if sighting is None:
+            return NodeStatus(node, state, "", -1, -1, -1, is_this)
+        return NodeStatus(node, state, sighting.name, sighting.next_offset, sighting.lag, heard_ms, is_this)
 
     def leave(self) -> bytes:
         """The block by which this node stops."""

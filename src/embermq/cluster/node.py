@@ -28,6 +28,7 @@ from embermq.named_thread import NamedThread
 from embermq.store.engines.disk import DiskStore
 from embermq.store.engines.shared_log import SharedLog
 from embermq.store.errors import Fenced, StoreError
+from embermq.store.interface import NodeStatus
 from embermq.store.log.blocks import Block, block_of
 from embermq.store.log.errors import BadBlock
 from embermq.store.rows import Group
@@ -137,6 +138,9 @@ class Node(SharedLog):
     def active_at(self) -> str:
         sighting = self._member.sightings.get(self._rules.active)
         return "" if sighting is None else sighting.name
+
+    def nodes(self) -> list[NodeStatus]:
+        return self._member.nodes(_now_ms())
 
     def counts(self) -> dict[str, int]:
         return {

@@ -19,6 +19,7 @@ from embermq.cluster.sequencer import Sequencer, SequencerError
 from embermq.store.engines.directory import DataDirectory
 from embermq.store.engines.opening import JournalSettings, open_log
 from embermq.store.engines.shared_log import PLACE
+from embermq.store.interface import NodeStatus
 from embermq.store.log.blocks import block_of
 from embermq.store.log.segments import FIRST_OFFSET
 from embermq.store.log.writer import Log
@@ -36,16 +37,6 @@ class Begun:
     log_id: str
     records: int
     is_complete: bool
-
-
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
-    """A node. `state`: active, standby, expelled, or gone: it says nothing now. `next_offset`: -1 if it is gone."""
-
-    node: int
-    state: str
-    reachable_at: str
-    next_offset: int
 
 
 def begin(directory: Path, sequencer: Sequencer, node: int, instance: int, settings: JournalSettings) -> Begun:
@@ -125,7 +116,7 @@ def _now_ms() -> int:
 def _at_the_end(directory: Path, sequencer: Sequencer) -> Member:
     """An onlooker that has read all of the shared log, from the place of a node's directory on if there is one."""
     rules = enter(directory, sequencer) if (directory / PLACE).exists() else Rules(position=sequencer.first())
-    onlooker = Member(0, 0, rules, 0, _now_ms())
+    onlooker = Member(0, 0, rules, READ_TIMEOUT_S * 1000, _now_ms())
     end = sequencer.end()
     until_s = time.monotonic() + READ_TIMEOUT_S
     while rules.position < end:
@@ -154,15 +145,7 @@ def status(directory: Path, sequencer: Sequencer, wait_s: float = SIGHTINGS_S) -
     while not all_are_seen() and time.monotonic() < until_s:
         for position, data in sequencer.read(rules.position, 0.2):
             onlooker.take(position, data, _now_ms())
-    found: list[NodeStatus] = []
-    for node, facts in sorted(rules.nodes.items()):
-        sighting = onlooker.sightings.get(node)
-        state = "expelled" if facts.is_expelled else "gone" if sighting is None else "standby"
-        if sighting is not None and rules.is_active(node, facts.instance):
-            state = "active"
-        name, next_offset = ("", -1) if sighting is None else (sighting.name, sighting.next_offset)
-        found.append(NodeStatus(node, state, name, next_offset))
-    return rules, found
+    return rules, onlooker.nodes(_now_ms())
 
 
 def expel(directory: Path, sequencer: Sequencer, node: int) -> None:

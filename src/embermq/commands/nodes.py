@@ -69,10 +69,11 @@ def status(json: Json = False, data: Data = None, config: Config = None) -> None
                 each.state,
                 each.reachable_at or "-",
                 "-" if each.next_offset < 0 else str(each.next_offset),
+                "-" if each.lag < 0 else str(each.lag),
             ]
             for each in nodes
         ]
-        print_table(["node", "state", "reachable at", "next offset"], rows)
+        print_table(["node", "state", "reachable at", "next offset", "lag"], rows)
 
 
 @app.command()

@@ -9,6 +9,7 @@ yet; the broker asks only after the group is durable, so it needs no overlay (do
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, final
 
 from mypy_extensions import mypyc_attr
@@ -25,6 +26,24 @@ from embermq.store.segment import Segment as Segment
 from embermq.store.topic_tree import WORK_MAX, Moments, NameSearch, TreeWalk
 
 COMMIT_BOUNDS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """A node of a cluster, as another one or this one has heard of it.
+
+    `state`: active, standby, expelled, or gone: nothing was heard of it for `cluster.node_timeout_ms`. What it said
+    last, `heard_ms` ago: its log went on at `next_offset`, and `lag` records of the shared log were not in it. These
+    are -1 if it has said nothing.
+    """
+
+    node: int
+    state: str
+    reachable_at: str
+    next_offset: int
+    lag: int
+    heard_ms: int
+    is_this: bool
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -256,6 +275,10 @@ class Journal(ABC):
     def active_at(self) -> str:
         """On a standby: where clients reach the active server; empty if that is not known."""
         return ""
+
+    def nodes(self) -> list[NodeStatus]:
+        """The nodes of the cluster, this one among them; none for a single server."""
+        return []
 
     def when_active(self, call: Callable[[], None]) -> None:
         """Have `call` called on the broker's thread once this server may append: at once, unless it is a standby."""

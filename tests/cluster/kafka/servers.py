@@ -15,8 +15,9 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
-from embermq.cluster.operate import NodeStatus, status
+from embermq.cluster.operate import status
 from embermq.cluster.sequencer import KafkaOptions
+from embermq.store.interface import NodeStatus
 from embermq.store.log.writer import Log
 from support.ember_command import ember
 from support.server_process import ServerProcess

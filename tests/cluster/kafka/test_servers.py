@@ -13,6 +13,7 @@ import pytest
 from cluster.kafka.conftest import ANSWER_S, NO_CLIENT
 from cluster.kafka.servers import NODES, Publisher, Servers, all_there, servers, until
 from embermq.cluster.sequencer import KafkaOptions
+from embermq.http.client import HttpClient
 from support.kafka_node import KafkaNode
 from support.server_process import client, owed, persistent
 from support.wire import Will
@@ -105,6 +106,11 @@ def test_sessions_what_they_are_owed_and_wills_go_to_the_next_active_server(clus
         assert {message.payload for message in looker.take_messages()} == {b"twice asked, once told", b"gone"}
 
 
+def known(http: HttpClient) -> list[tuple[int, str, bool]]:
+    """The nodes as a server tells them over HTTP: number, state, and whether it is the node itself."""
+    return [(each["node"], each["state"], each["is_this"]) for each in http.get("/api/v1/nodes")["items"]]
+
+
 def test_a_standby_names_the_active_server_and_an_expelled_one_stops(cluster: Servers) -> None:
     active = cluster.active()
     standby = next(node for node in NODES if node != active)
@@ -114,6 +120,8 @@ def test_a_standby_names_the_active_server_and_an_expelled_one_stops(cluster: Se
     until(
         lambda: is_active in cluster.command("status", "--json", node=standby).text, "the command sees the active one"
     )
+    with HttpClient(cluster.data(standby) / "control.sock") as http:
+        until(lambda: (active, "active", False) in known(http), "the standby has heard of the active one")
     assert cluster.command("expel", str(active), node=standby).code == 0
     process = cluster.processes[active].process
     assert process is not None and process.wait(60) == 2

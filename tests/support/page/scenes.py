@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from urllib.parse import quote
 
 from playwright.sync_api import expect
@@ -27,16 +28,31 @@ LONG_TOPIC = "seen/" + "/".join(["a-level-with-a-long-name-of-a-hall"] * 4)
 LONG_PAYLOAD = json.dumps({"state": "running", "note": "a-word-that-cannot-be-broken-" * 8})
 
 
+def instant(minutes_ago: float) -> str:
+    return (datetime.now(UTC) - timedelta(minutes=minutes_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def node(number: int, state: str, next_offset: int = -1, lag: int = 0) -> dict[str, Any]:
+    """A node as `GET /api/v1/nodes` has it; with an offset below 0 it was not heard of."""
+    place = f"mqtt{number}.hamburg.example:1883"
+    known = {"node": number, "state": state, "is_this": number == 2, "reachable_at": place}
+    if next_offset < 0:
+        return known | {"reachable_at": ""}
+    return known | {"next_offset": next_offset, "lag": lag, "heard": instant(0)}
+
+
+NODES = [
+    node(1, "active", 81_204_917),
+    node(2, "gone", 81_203_104, 1_813),
+    node(3, "standby", 81_204_917),
+    node(9, "expelled"),
+]
 ROWS = (
     f"select timestamptz '2026-01-01' as timestamp, '{LONG_TOPIC}/' || range as topic, '{LONG_PAYLOAD}' as value,\n"
     f"'{CLIENT}' as client_id, null as nothing, range * 1000003 as number from range(40)"
 )
 NUMBERS = "select timestamptz '2026-01-01' + to_minutes(range) as minute, range as messages from range(40)"
 """These read no table: that of the lake of these tests has nothing but offsets."""
-
-
-def instant(minutes_ago: float) -> str:
-    return (datetime.now(UTC) - timedelta(minutes=minutes_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def publish_anywhere(opened: Opened) -> None:
@@ -198,6 +214,13 @@ def alerts(opened: Opened) -> None:
     expect(opened.page.locator(".alerts tbody tr").first).to_contain_text("firing")
 
 
+def nodes(opened: Opened) -> None:
+    """As a node of a cluster answers that reads nothing from the shared log; the server of these tests is alone."""
+    opened.page.route("**/api/v1/nodes", lambda route: route.fulfill(json={"items": NODES}))
+    opened.go("#health")
+    expect(opened.page.locator(".nodes tbody tr")).to_have_count(4)
+
+
 def keys_help(opened: Opened) -> None:
     opened.go("#sql")
     opened.page.get_by_role("button", name="Help and keys").click()
@@ -232,6 +255,7 @@ SCENES: dict[str, Callable[[Opened], None]] = {
         sql_failure,
         access,
         alerts,
+        nodes,
         keys_help,
     )
 }

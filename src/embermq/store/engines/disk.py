@@ -31,6 +31,7 @@ from embermq.store.history.trimmed import TrimmedLog
 from embermq.store.interface import (
     CommitTimes,
     History,
+    NodeStatus,
     Queue,
     Retained,
     RetainedChange,
@@ -363,6 +364,9 @@ class DiskStore(Store):
 
     def active_at(self) -> str:
         return "" if self._shared is None else self._shared.active_at()
+
+    def nodes(self) -> list[NodeStatus]:
+        return [] if self._shared is None else self._shared.nodes()
 
     def when_active(self, call: Callable[[], None]) -> None:
         if self._is_active:

@@ -10,6 +10,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
+from embermq.store.interface import NodeStatus
 from embermq.store.rows import Group
 
 PLACE: Final = "cluster.json"
@@ -35,6 +36,10 @@ class SharedLog(ABC):
     @abstractmethod
     def active_at(self) -> str:
         """Where clients reach the active server; empty if that is not known."""
+
+    @abstractmethod
+    def nodes(self) -> list[NodeStatus]:
+        """The nodes that there were, as they were last heard of."""
 
     @abstractmethod
     def counts(self) -> dict[str, int]:

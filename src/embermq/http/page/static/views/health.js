@@ -1,13 +1,14 @@
-// Health: the alerts, the bridges, the server's numbers of the last hour as small plots, and what was dropped and why.
+// Health: the alerts, the nodes of a cluster, the bridges, the server's numbers of the last hour as small plots, and what was dropped and why.
 
 import { isAborted } from "../core/api.js";
 import { el, show } from "../core/dom.js";
 import { oneAtATime } from "../core/latest_run.js";
 import { plot, shownNumber } from "../core/plot.js";
-import { count, longDuration, microseconds, rate, size, visible } from "../core/text.js";
+import { count, counted, longDuration, microseconds, rate, size, visible } from "../core/text.js";
 import { alertsPart } from "./alerts.js";
 import { bridgesPart } from "./bridges.js";
 import { nowNote } from "./listing.js";
+import { nodesPart } from "./nodes.js";
 import { refreshWhileShown } from "./refresh.js";
 
 const REFRESH_MS = 10_000;
@@ -39,23 +40,24 @@ export class HealthView {
 
   async #load() {
     try {
-      const [statistics, history, alerts, bridges] = await Promise.all([
-        this.#api.get("statistics"), this.#api.get("statistics/history", { minutes: 60 }), this.#api.get("alerts"), this.#api.get("bridges"),
+      const [statistics, history, alerts, nodes, bridges] = await Promise.all([
+        this.#api.get("statistics"), this.#api.get("statistics/history", { minutes: 60 }), this.#api.get("alerts"), this.#api.get("nodes"), this.#api.get("bridges"),
       ]);
-      this.#draw(statistics, history, alerts.items, bridges.items);
+      this.#draw(statistics, history, alerts.items, nodes.items, bridges.items);
     } catch (error) {
       if (!isAborted(error)) show(this.body, el("p", { class: "failure" }, error.message));
     }
   }
 
-  #draw(statistics, history, alerts, bridges) {
+  #draw(statistics, history, alerts, nodes, bridges) {
     const isOk = statistics.store_state === "ok";
     const samples = history.items.map((item) => ({ ...item, dropped_sum: Object.values(item.dropped ?? {}).reduce((a, b) => a + b, 0) }));
     show(
       this.body,
       el("p", { class: "explanation" }, isOk ? el("strong", { class: "there" }, "Everything is made durable. ") : el("strong", { class: "warning" }, `Nothing can be made durable: ${visible(statistics.store_state)}. `),
-        `Version ${statistics.version}, up for ${longDuration(statistics.uptime_s * 1000)}, ${count(statistics.retained_count)} retained messages (${size(statistics.retained_bytes)}), log of ${size(statistics.log.bytes)} in ${count(statistics.log.segments)} files.`),
+        `Version ${statistics.version}, up for ${longDuration(statistics.uptime_s * 1000)}, ${counted(statistics.retained_count, "retained message")} (${size(statistics.retained_bytes)}), log of ${size(statistics.log.bytes)} in ${counted(statistics.log.segments, "file")}.`),
       alertsPart(alerts),
+      nodesPart(nodes),
       bridgesPart(bridges),
       el("div", { class: "cards plots" }, PLOTS.map((one) => panel(one, samples))),
       drops(statistics.counters),
