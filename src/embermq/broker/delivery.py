@@ -232,6 +232,7 @@ class MessageDelivery:
             refusal = self._admission.refusal(session.client_id, session.identity, message)
             if refusal is not None:
                 self._counters.count_received(qos, 1, len(message.payload))
+                session.count_received(1)
                 if qos:
                     self._answer(link, qos, message.packet_id, 1, refusal)
                 return 1
@@ -248,6 +249,7 @@ class MessageDelivery:
                 messages = [message]
         count = len(messages)
         self._counters.count_received(qos, count, payload_bytes_of(messages))
+        session.count_received(count)
         qos2_session_id = session.session_id if qos == 2 else 0
         is_taken = self._take(messages, route, session.client_id, session, link, qos2_session_id, run_max=run_max)
         if qos == 2 and is_taken:
@@ -260,6 +262,7 @@ class MessageDelivery:
         if session.received_ids.take(packet_id, 1) is None:
             return False
         self._counters.count_received(2, 1, len(message.payload))
+        session.count_received(1)
         self._effects.add(AcknowledgementEffect(link, Acknowledgement(PUBREC, packet_id)))
         session.remember_received(packet_id, 1, self._effects.added)
         return True
@@ -267,6 +270,7 @@ class MessageDelivery:
     def refuse(self, session: Session, link: Link, packet: RefusedPublish) -> None:
         """A PUBLISH of a connected client that is wrong in itself."""
         self._counters.count_received(packet.qos, 1, packet.payload_bytes)
+        session.count_received(1)
         reason: int = 0
         if packet.qos == 1 or not session.received_ids.has_any(packet.packet_id, 1):
             reason = self._admission.refuse_payload(session.client_id, packet)
@@ -424,6 +428,7 @@ class MessageDelivery:
                         plain = Delivery(messages)
                     run = plain
                 taken = link.deliver(run)
+                session.count_sent(taken)
                 if taken == len(messages):
                     self._counters.count_sent(0, taken, payload_bytes)
                 else:
@@ -451,6 +456,7 @@ class MessageDelivery:
         if outbound.is_above_high_water():
             self.flow.rising[session] = None
         self._counters.count_sent(qos, len(messages), payload_bytes)
+        session.count_sent(len(messages))
 
     def _expire(self, message: Publish, receivers: list[Subscription], client_id: str) -> None:
         """A message has expired while it waited for its commit. Stored queues have it, and drop it in its turn."""

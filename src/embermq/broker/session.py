@@ -133,6 +133,8 @@ class Session:
         "lost_reason",
         "pending",
         "has_ended",
+        "received",
+        "sent",
     )
 
     def __init__(self, client_id: str, session_id: int, identity: Identity, outbound: Outbound) -> None:
@@ -166,6 +168,9 @@ class Session:
         self.lost_reason = ""  # why the last connection ended, since the server started
         self.pending = 0  # effects of this session that wait for a commit; later ones must not overtake them
         self.has_ended = False
+        # PUBLISH packets of its client, and messages sent or owed to it, since the session or the server began.
+        self.received = 0
+        self.sent = 0
 
     # -- its connection ----------------------------------------------------------------------------------------------
 
@@ -216,6 +221,14 @@ class Session:
     def heard(self, now_ms: int) -> None:
         """The client has sent something, which may not have been read yet: its keep alive begins again."""
         self.heard_ms = now_ms
+
+    def count_received(self, count: int) -> None:
+        """PUBLISH packets of its client have come."""
+        self.received += count
+
+    def count_sent(self, count: int) -> None:
+        """Messages were sent to it, or are owed to it."""
+        self.sent += count
 
     def change_pending(self, count: int) -> None:
         """More effects wait for a commit; with a count below 0 they have been released."""

@@ -407,6 +407,7 @@ class ShareGroup(RouteGroup):
             link = member.session.link
             assert link is not None
             self._shares.counters.count_sent(1, 1, len(message.payload))
+            member.session.count_sent(1)
             if not member.session.outbound.send_shared(link, self, delivery, retain, member.ids):
                 self.finish(sequence)  # too large for all members: it counts as delivered (5.0, MQTT-3.1.2-25)
         else:
@@ -417,6 +418,7 @@ class ShareGroup(RouteGroup):
         if link is None or not link.deliver(Delivery([message], 0, retain, False, 0, member.ids)):
             return False
         self._shares.counters.count_sent(0, 1, len(message.payload))
+        member.session.count_sent(1)
         return True
 
     def _hand_over(self, member: Subscription, delivery: Delivery, retain: bool) -> None:
@@ -429,6 +431,7 @@ class ShareGroup(RouteGroup):
         self._unfinished.pop(delivery.sequence, None)
         session.outbound.promise()
         self._shares.counters.count_sent(2, 1, len(delivery.messages[0].payload))
+        session.count_sent(1)
         self._shares.effects.add(OfferEffect(session, delivery.messages[0], 2, retain, member.ids, is_promised=True))
 
     # -- acknowledgements ----------------------------------------------------------------------------------------------

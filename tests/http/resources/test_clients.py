@@ -17,12 +17,16 @@ def test_clients_are_listed_with_what_is_known_of_them(tmp_path: Path) -> None:
         rest = (await place.get("/api/v1/clients", cursor=page["next"])).json
         (found,) = rest["items"]
         assert Client.model_validate(found).subscriptions == 2 and "next" not in rest
+        assert (found["received"], found["sent"]) == (0, 0)
         assert (found["protocol"], found["is_persistent"], found["slowed_by"]) == ("MQTT 3.1.1", False, [])
         assert found["listener"] == "tcp"
         peer.reads = False
         await (await joined(place.server, "c")).send(Publish("y", b"12345", 1, packet_id=1))
         (found,) = (await place.get("/api/v1/clients", client_id="b")).json["items"]
         assert (found["in_flight"], found["queued"], found["queued_bytes"]) == (1, 0, 6)
+        assert (found["received"], found["sent"]) == (0, 1)
+        (sender,) = (await place.get("/api/v1/clients", client_id="c")).json["items"]
+        assert (sender["received"], sender["sent"]) == (1, 0)
         assert found["unread_bytes"] > 0
         assert [client["client_id"] for client in await place.lines("/api/v1/clients")] == ["b", "a", "c"]
         assert (await place.get("/api/v1/clients", client_id="nobody")).json == {"items": []}

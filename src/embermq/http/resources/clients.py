@@ -40,7 +40,8 @@ class Client(Model):
     `listener` is the name of the listener that it has connected to. `queued` are messages that wait for it beside those
     in flight; `queued_bytes` what of them is in memory; `unread_bytes` what was sent to it and not read. `slowed_by`
     says why it is served more slowly than it could be.
-    `window`: how many messages may be in flight to it now.
+    `window`: how many messages may be in flight to it now. `received` are PUBLISH packets that it has sent; `sent`
+    messages that were sent to it or are owed to it; both since its session or the server began.
     """
 
     client_id: str
@@ -52,6 +53,8 @@ class Client(Model):
     is_persistent: bool
     keep_alive_s: int
     subscriptions: int
+    received: int
+    sent: int
     in_flight: int
     window: int
     queued: int
@@ -94,6 +97,8 @@ def client_of(service: Service, session: Session) -> Client | None:
         is_persistent=session.session_id != 0,
         keep_alive_s=session.keep_alive_ms // 1000,
         subscriptions=len(session.subscriptions) + session.history_subscriptions,
+        received=session.received,
+        sent=session.sent,
         in_flight=in_flight,
         window=outbound.window,
         queued=max(0, outbound.owed() - in_flight),

@@ -4,7 +4,7 @@ import { isAborted } from "../core/api.js";
 import { nowUs } from "../core/clock.js";
 import { el, show } from "../core/dom.js";
 import { oneAtATime } from "../core/latest_run.js";
-import { count, instant, longDuration, microseconds, middleCut, size, utc, visible } from "../core/text.js";
+import { count, instant, longDuration, microseconds, middleCut, rate, size, utc, visible } from "../core/text.js";
 
 const REFRESH_MS = 2000;
 const SUBSCRIPTIONS_MAX = 200;
@@ -14,7 +14,8 @@ export function showClient(api, clientId) {
   const close = el("button", { type: "button", onclick: () => dialog.close() }, "Close");
   const body = el("div", { class: "client-detail", tabindex: "0", role: "region", "aria-labelledby": "client-title" }, el("p", { class: "hint" }, "Loading …"));
   const dialog = el("dialog", { "aria-labelledby": "client-title", onclose: closed }, el("h2", { id: "client-title" }, middleCut(visible(clientId), 80)), body, el("div", { class: "buttons" }, close));
-  const load = oneAtATime(() => draw(api, clientId, body));
+  const rates = new Rates();
+  const load = oneAtATime(() => draw(api, clientId, body, rates));
   const timer = setInterval(load, REFRESH_MS);
   function closed() {
     clearInterval(timer);
@@ -26,12 +27,12 @@ export function showClient(api, clientId) {
   load();
 }
 
-async function draw(api, clientId, body) {
+async function draw(api, clientId, body, rates) {
   try {
     const [clients, sessions, subscriptions] = await Promise.all([
       api.get("clients", { client_id: clientId }), api.get("sessions", { client_id: clientId }), api.get("subscriptions", { client_id: clientId, limit: SUBSCRIPTIONS_MAX }),
     ]);
-    show(body, connection(clients.items[0]), session(sessions.items[0]), filters(subscriptions));
+    show(body, connection(clients.items[0], rates), session(sessions.items[0]), filters(subscriptions));
   } catch (error) {
     if (!isAborted(error)) show(body, el("p", { class: "failure" }, error.message));
   }
@@ -46,13 +47,29 @@ function time(timestamp) {
   return el("time", { title: utc(us) }, instant(us, nowUs()));
 }
 
-function connection(client) {
+/** Messages per second between two answers. */
+class Rates {
+  #last = null;
+
+  of(client) {
+    const now = { at: performance.now(), received: client.received, sent: client.sent };
+    const last = this.#last;
+    this.#last = now;
+    if (!last || last.received > now.received || last.sent > now.sent) return "–";
+    const perSecond = (name) => rate(((now[name] - last[name]) * 1000) / (now.at - last.at));
+    return `${perSecond("received")} in, ${perSecond("sent")} out per second`;
+  }
+}
+
+function connection(client, rates) {
   if (!client) return [el("h3", {}, "Connection"), el("p", { class: "hint" }, "Not connected.")];
   return facts("Connection", [
     ["user", visible(client.user_name) || "–"],
     ["address", `${client.address}, listener ${client.listener}`],
     ["protocol", `${client.protocol}, keep alive ${client.keep_alive_s} s`],
     ["connected since", time(client.since)],
+    ["messages", `${count(client.received)} from it, ${count(client.sent)} to it`],
+    ["rates now", rates.of(client)],
     ["in flight", `${count(client.in_flight)}, the window is ${count(client.window)} now`],
     ["queued", `${count(client.queued)}, ${size(client.queued_bytes)} in memory`],
     ["sent and not read", size(client.unread_bytes)],
