@@ -47,7 +47,7 @@ function showHelp() {
     "dialog",
     { class: "help", "aria-labelledby": "help-title", onclose: () => dialog.remove() },
     el("h2", { id: "help-title" }, "Keys"),
-    el("dl", { class: "keys" }, LINES.map(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)]).flat()),
+    el("dl", { class: "keys" }, LINES.map(([keys, text]) => [el("dt", {}, keys.split(", ").map((key) => [el("kbd", {}, key), " "])), el("dd", {}, text)]).flat()),
     el("p", { class: "hint" }, "The address of this page holds what you see: send it to a colleague to show the same topic at the same instant."),
     el("div", { class: "buttons" }, el("button", { type: "button", onclick: () => byId("log-out").click() }, "Log out"), close),
   );

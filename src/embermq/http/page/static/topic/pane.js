@@ -297,7 +297,7 @@ function publishing(form) {
 function transferButtons(api, topic, isBranch, onImported) {
   const filter = filterOf(topic, isBranch);
   const exported = (format, word) => el("button", { type: "button", class: "quiet small", onclick: () => exportBranch(api, filter, format) }, word);
-  return el("div", { class: "buttons transfer" }, el("span", { class: "hint" }, isBranch ? "Export this branch" : "Export"), exported("json", "JSON"), exported("csv", "CSV"),
+  return el("div", { class: "buttons transfer" }, el("span", { class: "hint" }, topic === null ? "Export all topics" : isBranch ? "Export this branch" : "Export"), exported("json", "JSON"), exported("csv", "CSV"),
     onImported && el("button", { type: "button", class: "quiet small", onclick: () => importFile(api, onImported) }, "Import a file …"));
 }
 

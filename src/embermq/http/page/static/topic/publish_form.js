@@ -2,7 +2,7 @@
 
 import { notice } from "../core/dialog.js";
 import { el, show } from "../core/dom.js";
-import { size, visible } from "../core/text.js";
+import { middleCut, size, visible } from "../core/text.js";
 import { textOf } from "./payload.js";
 import { undoTo } from "./restore.js";
 
@@ -81,7 +81,7 @@ export function publishForm(api, topic, message, onDone) {
       const answer = await api.post("messages/publish", { messages: [sent] });
       if (answer.refused.length) throw new Error(answer.refused[0].error);
       const undo = answer.undo_as_of ? () => undoTo(api, sent.topic, answer.undo_as_of, onDone) : null;
-      notice(`Published to ${visible(sent.topic)}${sent.retain ? " and retained" : ""}.`, false, undo);
+      notice(`Published to ${middleCut(visible(sent.topic), 60)}${sent.retain ? " and retained" : ""}.`, false, undo);
       payload.value = "";
       onDone();
     } catch (error) {

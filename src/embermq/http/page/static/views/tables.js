@@ -82,24 +82,30 @@ export class TablesView {
   }
 }
 
+const GAP_HEADS = ["Job", "From offset", "Through offset", "Known again from", "Noticed", "Why"];
+
 /** The gaps. The element stays from one answer to the next: it can be scrolled and focused. */
 class Gaps {
   constructor() {
     this.body = el("tbody");
-    const heads = ["Job", "From offset", "Through offset", "Known again from", "Noticed", "Why"];
     this.element = el("section", { class: "drops", hidden: true }, el("h3", {}, "Gaps"),
       el("p", { class: "explanation" }, "Records that were trimmed before a job had read them, the newest first."),
       el("div", { class: "table-frame", tabindex: "0", role: "region", "aria-label": "Gaps, table" },
-        el("table", {}, el("thead", {}, el("tr", {}, heads.map((name) => el("th", { scope: "col", class: name.endsWith("offset") ? "number" : null }, name)))), this.body)));
+        el("table", {}, el("thead", {}, el("tr", {}, GAP_HEADS.map((name) => el("th", { scope: "col", class: alignment(name) }, name)))), this.body)));
   }
 
   draw(gaps) {
     this.element.hidden = gaps.length === 0;
-    show(this.body, gaps.map((gap) => el("tr", {}, el("td", {}, visible(gap.job)),
-      el("td", { class: "number" }, count(gap.from_offset)), el("td", { class: "number" }, count(gap.to_offset)),
-      el("td", {}, moment(gap.to_timestamp)), el("td", {}, moment(gap.noticed)),
-      el("td", { title: visible(gap.why ?? "") }, visible(gap.why ?? "")))));
+    show(this.body, gaps.map((gap) => {
+      const why = visible(gap.why ?? "");
+      const cells = [visible(gap.job), count(gap.from_offset), count(gap.to_offset), moment(gap.to_timestamp), moment(gap.noticed), why];
+      return el("tr", {}, cells.map((cell, place) => el("td", { "data-name": GAP_HEADS[place], class: alignment(GAP_HEADS[place]), title: cell === why ? why : null }, cell)));
+    }));
   }
+}
+
+function alignment(name) {
+  return name.endsWith("offset") ? "number" : null;
 }
 
 function moment(text) {
