@@ -10,7 +10,8 @@
 # make test-spark  all tests of the pipeline; make test leaves out those that are marked as long
 # make test-oldest-dependencies  the server and the fixtures with the oldest versions that pyproject.toml allows
 # make test-oldest-spark  the tests of the pipeline with the oldest Spark that is supported, in an environment of their own
-# make test-page  all tests of the page in a browser; make screenshots takes pictures: those of the docs, and every view
+# make test-page  all tests of the page in Chromium; BROWSER=firefox: in Firefox
+# make screenshots  take pictures of the page: those of the docs, and of every view and state
 # make docs   build the site of docs/ into build/site
 # make bench  measure beside Mosquitto
 # make test-cluster  the tests with one Kafka node: the shared log, and three servers on it
@@ -140,8 +141,9 @@ test-all: test $(CONNECT)/.installed
 	$(MAKE) test-oldest-dependencies
 	$(MAKE) test-oldest-spark
 
+# The variable of the environment names the browser of a user, and is another one.
 test-page: setup
-	$(BIN)/python -m pytest tests/page
+	$(if $(filter command,$(origin BROWSER)),EMBERMQ_BROWSER=$(BROWSER)) $(BIN)/python -m pytest tests/page
 
 screenshots: setup
 	EMBERMQ_SCREENSHOTS=1 $(BIN)/python -m pytest tests/page/test_screenshots.py
