@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import embermq.history.tree  # noqa: F401  # it takes `rest` when it is loaded: not while a test has another in its place
 from embermq.history import rebuilt
 from embermq.http.resources.topics import changes
 from embermq.http.store_reads import answered, on_store_thread
