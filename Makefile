@@ -3,7 +3,7 @@
 # make test   set up and run every check: ruff, mypy --strict, pytest in WORKERS=4 processes
 # make check  format, types and the tests of what has changed since main, in less than a minute; for every edit
 # make setup  install everything into .venv, and compile the hot modules where a C compiler is; EMBERMQ_PURE=1: do not
-# make wheel  build a source distribution, and from it a wheel for this platform, into dist
+# make wheel  build a source distribution, and from it a wheel for this platform, into dist, with a bill of materials
 # make wheels  a source distribution, a compiled manylinux wheel for each Python from 3.11 to 3.14 that can be had, a pure one
 # make test-all  everything: make test, what it leaves out, and the oldest dependencies and Spark
 # make test-wheel  install the wheel into a fresh environment and try it there
@@ -92,6 +92,7 @@ $(COMPILED): $(MYPYC) $(HOT)
 
 wheel: $(STAMP)
 	$(BIN)/python -m build
+	$(BIN)/python tools/sbom dist
 
 wheels: $(SERVER)
 	UV=$(BIN)/uv tools/wheels
