@@ -14,13 +14,13 @@ from embermq.instants import utc_text
 from embermq.protocol.packets import Publish, Suback, Unsubscribe
 from embermq.protocol.reasons import ReasonCode
 from embermq.store.engines.opening import JournalSettings
-from embermq.store.history.trimmed import Fetched, TrimmedLog, TrimmedRetained
+from embermq.store.history.trimmed import TrimmedRetained
 from embermq.store.interface import RetainedPiece
 from embermq.store.log.checkpoint import checkpoint_offsets
 from embermq.store.log.segments import first_offsets
 from support.archives import BUCKET, uploader, wait_until, writer_of
 from support.core import ScriptedLink
-from support.history import HistoryBench
+from support.history import HeldArchive, HistoryBench
 from support.trimmed_log import SETTINGS
 
 STEP_S = 20
@@ -66,37 +66,17 @@ class HeldPast(TrimmedRetained):
         self._past.close()
 
 
-class WithHeldPast(TrimmedLog):
-    def __init__(self, archive: TrimmedLog) -> None:
-        self._archive = archive
-        self.past = HeldPast(archive.retained())
-
-    def fetch(self, offset: int, from_us: int, log_begins: int) -> Fetched:
-        return self._archive.fetch(offset, from_us, log_begins)
-
-    def in_memory(self, offset: int) -> Fetched | None:
-        return self._archive.in_memory(offset)
-
-    def begins_us(self, log_begins: int) -> int:
-        return self._archive.begins_us(log_begins)
-
-    def fetched_bytes(self) -> int:
-        return self._archive.fetched_bytes()
-
-    def retained(self) -> TrimmedRetained:
-        return self.past
-
-
 class AsOfBench(HistoryBench):
     """A core on a journal that is archived and trimmed; it remembers the retained set of every instant."""
 
     def __init__(self, directory: Path, place: str, settings: JournalSettings = SETTINGS) -> None:
         self.place = place
         self.uploader = uploader(place)
-        held = WithHeldPast(archived_history(place, directory / "log"))
-        self.past = held.past
+        archive = archived_history(place, directory / "log")
+        self.past = HeldPast(archive.retained())
         self.truth: dict[int, Retained] = {}
         self._current: Retained = {}
+        held = HeldArchive(archive, self.past)
         super().__init__(directory, settings=settings, archiver=self.uploader, trimmed=lambda: held)
 
     def fill(self, rounds: int = 150, topics: int = 12) -> None:

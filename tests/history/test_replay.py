@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event, Semaphore
 
 import pytest
 
@@ -16,43 +15,14 @@ from embermq.protocol.reasons import ReasonCode
 from embermq.store.engines.opening import JournalSettings
 from embermq.store.errors import instant_text
 from embermq.store.history.lanes import FETCHING_THREADS
-from embermq.store.history.trimmed import Fetched, TrimmedLog, TrimmedRetained
 from embermq.store.log.checkpoint import checkpoint_offsets
 from embermq.store.log.segments import first_offsets
 from support.archives import BUCKET, uploader, wait_until, writer_of
 from support.core import ScriptedAccess, ScriptedLink
-from support.history import START_MS, HistoryBench
+from support.history import START_MS, HeldArchive, HistoryBench
 
 SETTINGS = JournalSettings(durability="os", segment_bytes=2_000)
 MESSAGES = 600
-
-
-class HeldArchive(TrimmedLog):
-    """An archive that answers only when it is let."""
-
-    def __init__(self, archive: TrimmedLog) -> None:
-        self._archive = archive
-        self.is_held = False
-        self.waiting = Semaphore(0)
-        self.go_on = Event()
-
-    def fetch(self, offset: int, from_us: int, log_begins: int) -> Fetched:
-        if self.is_held:
-            self.waiting.release()
-            assert self.go_on.wait(60)
-        return self._archive.fetch(offset, from_us, log_begins)
-
-    def in_memory(self, offset: int) -> Fetched | None:
-        return self._archive.in_memory(offset)
-
-    def begins_us(self, log_begins: int) -> int:
-        return self._archive.begins_us(log_begins)
-
-    def fetched_bytes(self) -> int:
-        return self._archive.fetched_bytes()
-
-    def retained(self) -> TrimmedRetained:
-        return self._archive.retained()
 
 
 class ArchivedBench(HistoryBench):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event, Semaphore
 
 from embermq.broker.access import Access
 from embermq.broker.history.stream import LIVE
@@ -9,7 +10,7 @@ from embermq.broker.limits import Limits
 from embermq.protocol.packets import Acknowledgement, Delivery, Publish, Suback, Subscribe, SubscriptionRequest
 from embermq.store.engines.opening import JournalSettings
 from embermq.store.engines.retention import Archiver
-from embermq.store.history.trimmed import TrimmedLog
+from embermq.store.history.trimmed import Fetched, TrimmedLog, TrimmedRetained
 from support.acknowledgements import is_pubrel, puback, pubcomp, pubrec
 from support.core import DiskBench, ScriptedLink
 
@@ -27,6 +28,35 @@ class HistoryLink(ScriptedLink):
         taken = super().deliver(delivery)
         self.properties += [message.properties for message in delivery.messages[:taken]]
         return taken
+
+
+class HeldArchive(TrimmedLog):
+    """An archive that answers only when it is let, with its own past or another."""
+
+    def __init__(self, archive: TrimmedLog, past: TrimmedRetained | None = None) -> None:
+        self._archive = archive
+        self._past = past if past is not None else archive.retained()
+        self.is_held = False
+        self.waiting = Semaphore(0)
+        self.go_on = Event()
+
+    def fetch(self, offset: int, from_us: int, log_begins: int) -> Fetched:
+        if self.is_held:
+            self.waiting.release()
+            assert self.go_on.wait(60)
+        return self._archive.fetch(offset, from_us, log_begins)
+
+    def in_memory(self, offset: int) -> Fetched | None:
+        return self._archive.in_memory(offset)
+
+    def begins_us(self, log_begins: int) -> int:
+        return self._archive.begins_us(log_begins)
+
+    def fetched_bytes(self) -> int:
+        return self._archive.fetched_bytes()
+
+    def retained(self) -> TrimmedRetained:
+        return self._past
 
 
 class HistoryBench(DiskBench):

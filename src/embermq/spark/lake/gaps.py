@@ -25,20 +25,9 @@ NAME: Final = GAPS.name
 
 def record_gap(spark: SparkSession, lake: Lake, gap: dict[str, object]) -> None:
     """Add a gap, or extend the one of this job that began at the same offset: after a crash it may have grown."""
-    create_table(spark, lake, GAPS)
-    row = spark.createDataFrame([gap], spark_schema(GAPS))
-    values: dict[str, str | Column] = {name: f"s.{name}" for name in GAPS.names}
-
-    def merge(table: DeltaTable) -> None:
-        (
-            table.alias("t")
-            .merge(row.alias("s"), "t.job = s.job and t.from_offset = s.from_offset and t.why = s.why")
-            .whenMatchedUpdate("s.to_offset > t.to_offset", values)
-            .whenNotMatchedInsert(values=values)
-            .execute()
-        )
-
-    merge_once(spark, lake, NAME, gap_identifiers(str(gap["job"]))[0], int(str(gap["to_offset"])), merge)
+    same = "t.job = s.job and t.from_offset = s.from_offset and t.why = s.why"
+    version = int(str(gap["to_offset"]))
+    _merge(spark, lake, gap, same, "s.to_offset > t.to_offset", gap_identifiers(str(gap["job"]))[0], version)
 
 
 def record_removal(spark: SparkSession, lake: Lake, table: str, through: int, known_from: datetime) -> None:
@@ -46,8 +35,7 @@ def record_removal(spark: SparkSession, lake: Lake, table: str, through: int, kn
 
     To be called before they are removed: a crash in between must not leave answers that are not whole.
     """
-    create_table(spark, lake, GAPS)
-    gap = {
+    gap: dict[str, object] = {
         "job": "retained" if table == "retained_closed" else table,
         "from_offset": FIRST_OFFSET,
         "to_offset": through,
@@ -56,21 +44,25 @@ def record_removal(spark: SparkSession, lake: Lake, table: str, through: int, kn
         "why": REMOVED,
         "noticed": datetime.now(UTC),
     }
+    # In milliseconds, which have room in a version; a later removal may end at a lower offset, but never earlier.
+    bound_ms = int(known_from.timestamp() * 1000)
+    same, is_later = "t.job = s.job and t.why = s.why", "s.to_timestamp > t.to_timestamp"
+    _merge(spark, lake, gap, same, is_later, gap_identifiers(table)[1], bound_ms)
+
+
+def _merge(
+    spark: SparkSession, lake: Lake, gap: dict[str, object], same: str, is_later: str, identifier: str, version: int
+) -> None:
+    """Add a gap, or replace the same one if this is a later one."""
+    create_table(spark, lake, GAPS)
     row = spark.createDataFrame([gap], spark_schema(GAPS))
     values: dict[str, str | Column] = {name: f"s.{name}" for name in GAPS.names}
 
     def merge(table: DeltaTable) -> None:
-        (
-            table.alias("t")
-            .merge(row.alias("s"), "t.job = s.job and t.why = s.why")
-            .whenMatchedUpdate("s.to_timestamp > t.to_timestamp", values)
-            .whenNotMatchedInsert(values=values)
-            .execute()
-        )
+        merging = table.alias("t").merge(row.alias("s"), same)
+        merging.whenMatchedUpdate(is_later, values).whenNotMatchedInsert(values=values).execute()
 
-    # In milliseconds, which have room in a version; a later removal may end at a lower offset, but never earlier.
-    bound_ms = int(known_from.timestamp() * 1000)
-    merge_once(spark, lake, NAME, gap_identifiers(table)[1], bound_ms, merge)
+    merge_once(spark, lake, NAME, identifier, version, merge)
 
 
 def check_no_gap(spark: SparkSession, lake: Lake, instant: datetime) -> None:
