@@ -18,7 +18,7 @@ from embermq.store.records import Disconnected, Subscribed
 from support.ember_command import ember, sentence, server
 from support.log_samples import block_positions, flipped, segment_files
 from support.store_calls import open_session, retained_scan
-from support.trimmed_log import open_journal
+from support.trimmed_log import everything, fill_trimmed, open_journal
 
 SETTINGS = JournalSettings(durability="os", segment_bytes=2048)
 MESSAGES = 60
@@ -154,6 +154,27 @@ def test_a_broken_index_is_made_again_and_nothing_is_lost(data: Path) -> None:
     assert text.count("it is not the index of its segment") == 3 and "lost" not in text
     assert seen(data) == before
     assert len(list((aside(data) / "log").iterdir())) == 2
+
+
+@pytest.mark.parametrize("is_state_lost", [False, True])
+def test_damaged_checkpoints_are_set_aside_and_another_one_is_written(is_state_lost: bool, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill_trimmed(data)
+    before = everything(data, instants=1)
+    damaged = sorted((data / "log").glob("*.ckpt"))
+    for path in damaged:
+        path.write_bytes(flipped(path.read_bytes(), 100))
+    if is_state_lost:
+        shutil.rmtree(data / "state")
+        declined = ember("store", "repair", "--data", data, stdin=b"n\n")
+        assert declined.code == 1 and "and not since, is lost." in declined.errors
+    repaired(data, *(("--yes",) if is_state_lost else ()))
+    (checkpoint,) = (data / "log").glob("*.ckpt")
+    assert checkpoint not in damaged and {path.name for path in (aside(data) / "log").iterdir()} == {
+        path.name for path in damaged
+    }
+    if not is_state_lost:
+        assert everything(data, instants=1) == before
 
 
 @pytest.mark.parametrize("how", ["unreadable", "flipped", "headless"])

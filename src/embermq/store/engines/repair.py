@@ -32,10 +32,11 @@ from embermq.store.engines.shared_log import PLACE
 from embermq.store.engines.survey import Gap, Survey
 from embermq.store.errors import StoreError
 from embermq.store.log.blocks import block_of
-from embermq.store.log.checkpoint import Checkpoint, CheckpointWriter, checkpoint_path
+from embermq.store.log.checkpoint import Checkpoint, CheckpointWriter, checkpoint_path, undamaged_checkpoint
 from embermq.store.log.errors import NotALog
 from embermq.store.log.identity import FILE, LogIdentity, goes_on_at, log_identity, write_identity
 from embermq.store.log.segments import (
+    FIRST_OFFSET,
     TOPIC_INDEX_SUFFIX,
     encode_segment_header,
     index_path,
@@ -210,14 +211,9 @@ class _Repair:
         self._copied, self._dropped = owed.copied, owed.dropped
         self._write_segment(end, [])
         with _opened_state(self._data, self._settings) as state:
-            writer = CheckpointWriter(directory, end, now_us)
-            try:
-                for row in state.view().rows(now_us):
-                    for written in owed.with_copies(row):
-                        writer.add(written)
-                writer.finish()
-            finally:
-                writer.abandon()
+            rows = (written for row in state.view().rows(now_us) for written in owed.with_copies(row))
+            _write_checkpoint(directory, end, now_us, rows)
+            del rows  # it reads the state
         self._set_aside_state()
         with _opened_state(self._data, self._settings) as state:
             state.restore(Checkpoint(directory, end))
@@ -296,10 +292,21 @@ class _Repair:
         return folder
 
     def _open_as_a_server(self) -> None:
-        """Open the log and the state as a start does, which makes what is missing of both."""
+        """Open the log and the state as a start does, which makes what is missing of both.
+
+        A trimmed log without a good checkpoint gets one at its end.
+        """
         log = open_log(self._data, self._settings)
         try:
-            open_state(self._data, log, self._settings, None, accept_loss=True).close()
+            state = open_state(self._data, log, self._settings, None, accept_loss=True)
+            try:
+                first, end = log.first_offset, log.next_offset
+                if first > FIRST_OFFSET and undamaged_checkpoint(log.directory, first, end) is None:
+                    log.close_segment()
+                    now_us = log.last_timestamp_us
+                    _write_checkpoint(log.directory, end, now_us, state.view().rows(now_us))
+            finally:
+                state.close()
         finally:
             log.close()
 
@@ -404,6 +411,16 @@ def _queued(row: LogRow) -> tuple[int, int, memoryview]:
 
 def _with_payload(row: LogRow, payload: bytes, properties: bytes) -> LogRow:
     return LogRow(row.offset, row.timestamp_us, row.kind, row.flags, row.topic, payload, row.client_id, properties)
+
+
+def _write_checkpoint(directory: Path, offset: int, now_us: int, rows: Iterable[LogRow]) -> None:
+    writer = CheckpointWriter(directory, offset, now_us)
+    try:
+        for row in rows:
+            writer.add(row)
+        writer.finish()
+    finally:
+        writer.abandon()
 
 
 @contextmanager
