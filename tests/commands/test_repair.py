@@ -246,6 +246,7 @@ class Killed(BaseException):
     """The process ends here."""
 
 
+@pytest.mark.timeout(400)  # some 50 repairs, each with syncs
 def test_a_repair_that_is_killed_at_any_step_is_repaired_again(
     filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
