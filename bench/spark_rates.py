@@ -228,7 +228,7 @@ def feed_retained(spark: "SparkSession", data: Path, lake: Lake, publishes: int,
             .load(str(data))
         )
         began = time.perf_counter()
-        job.apply(Batch(frame, min(start + batch - 1, publishes), EPOCH), lake)
+        job.apply(Batch(frame, start, min(start + batch - 1, publishes), EPOCH), lake)
         seconds.append(time.perf_counter() - began)
         print(f"  batch of {batch:,} at {start:,}: {seconds[-1]:.1f} s", flush=True)
     spark.conf.set("spark.sql.adaptive.enabled", "true")
