@@ -5,7 +5,7 @@ import pytest
 from embermq.protocol.mqtt.decode import Decoder
 from embermq.protocol.mqtt.dialect import MQTT_31
 from embermq.protocol.mqtt.encode import encode
-from embermq.protocol.mqtt.writers import acknowledgement, publish_head
+from embermq.protocol.mqtt.writers import acknowledgement, acknowledgements, publish_head
 from embermq.protocol.packets import (
     PUBACK,
     PUBCOMP,
@@ -94,3 +94,7 @@ def test_acknowledgements_name_their_packet(packet_id: int) -> None:
 def test_a_connect_of_another_level_is_our_bug() -> None:
     with pytest.raises(ValueError, match=r"level 4 has no form in MQTT 3\.1"):
         encode(Connect("c"), MQTT_31)
+
+
+def test_acknowledgements_of_a_run_count_up() -> None:
+    assert acknowledgements(PUBACK, 0x0102, 3) == bytes.fromhex("40020102 40020103 40020104")

@@ -1,8 +1,13 @@
-"""The view of the state that a checkpoint is written from does not change while it is read."""
+"""The view of the state that a checkpoint is written from: it does not change while it is read."""
 
+from array import array
 from pathlib import Path
 
-from embermq.store.rows import Kind
+import pytest
+
+from embermq.store.log.queued_ids import IdRun, add_ids, pack_runs
+from embermq.store.records import Acknowledged, Queued, Record, SessionOpened, queue_entry
+from embermq.store.rows import Group, Kind
 from embermq.store.state.state import State
 from support.state_samples import write
 
@@ -17,3 +22,25 @@ def test_a_view_stays_as_it_was(tmp_path: Path) -> None:
     assert found == {b"a/1": (1, b"old", Kind.PUBLISH), b"a/2": (2, b"old", Kind.PUBLISH)}
     del view
     state.close()
+
+
+@pytest.mark.parametrize("acknowledged", range(4))
+def test_a_view_has_the_entries_of_a_queue_until_all_are_acknowledged(acknowledged: int, tmp_path: Path) -> None:
+    entries = array("Q", [queue_entry(offset, 1, False) for offset in (1, 2, 3)])
+    ids: list[IdRun] = []
+    add_ids(ids, 2, (7,))
+    queued = Queued(5, 1, entries.tobytes(), pack_runs(ids))
+    records: list[Record] = [SessionOpened(5, "c", "", 60), queued]
+    if acknowledged:
+        records.append(Acknowledged(5, acknowledged))
+    group = Group(1)
+    for record in records:
+        group.add(record.row(group.next_offset, 1_000))
+    state = State(tmp_path / "state")
+    state.apply(group)
+    view = state.view()
+    found = [record for _, _, record in view.records()]
+    del view
+    state.close()
+    assert (queued in found) == (acknowledged < 3)
+    assert found[0] == records[0]
