@@ -17,6 +17,7 @@
 # make test-cluster  the tests with one Kafka node: the shared log, and three servers on it
 # make crash  kill a server under load, ROUNDS=500 times; SEED=n repeats a run
 # make simulate  run the server in a simulated world, SEEDS=1000 seeds of it; SEED=n runs one, ARGS=--tell says what happens
+# make power-cut  record a server and try IMAGES=20000 of the states that a power cut may leave; ARGS="--durability os": of that
 # make fuzz  feed every reader of foreign bytes with coverage-guided input, SECONDS=60 each; TARGET=name: one of them
 # make conformance  write docs/conformance.md from the marks on the tests
 PYTHON ?= python3
@@ -33,6 +34,7 @@ CONNECT := $(VENV)/connect
 
 ROUNDS ?= 500
 SEEDS ?= 1000
+IMAGES ?= 20000
 SECONDS ?= 60
 # Test processes: more than the cores of a small machine, since many tests wait for a deadline or a server's start.
 WORKERS ?= 4
@@ -44,7 +46,7 @@ HOT      := setup.py $(shell find src/embermq/protocol src/embermq/broker src/em
 # Tests start some hundred servers. One that may not keep its bytecode compiles all it imports again, 2 s each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run beside cluster check docs test test-others test-all test-pipeline test-cluster test-spark test-wheel test-oldest-dependencies test-oldest-spark test-page screenshots setup compile wheel wheels bench crash simulate fuzz lint conformance clean
+.PHONY: run beside cluster check docs test test-others test-all test-pipeline test-cluster test-spark test-wheel test-oldest-dependencies test-oldest-spark test-page screenshots setup compile wheel wheels bench crash simulate power-cut fuzz lint conformance clean
 
 setup: $(STAMP) compile
 
@@ -179,6 +181,9 @@ crash: setup
 
 simulate: $(STAMP)
 	EMBERMQ_PURE=1 PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+
+power-cut: setup
+	PYTHONPATH=tests $(BIN)/python -m powercut --images $(IMAGES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 fuzz: $(STAMP)
 	@$(INSTALL) atheris

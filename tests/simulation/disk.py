@@ -3,10 +3,8 @@
 Owns: the stand-ins for the functions of `os` that change files, what of each file and directory is durable, and what a
 power cut leaves. Reads, also mapped ones, are real: they see the page cache, which is the real files.
 
-What a power cut leaves of writes that were not synced: any subset of their sectors, and any of a file's lengths since
-the last sync. Of changes of a directory that was not synced: the first ones, or with `is_unordered` any subset; a
-rename is whole or not at all. After a failed sync the pages count as clean: some have reached the disk, the others
-never will unless they are written again. Directories themselves are durable when they are made.
+What a power cut may leave is decided in `durable`. After a failed sync the pages count as clean: some have reached the
+disk, the others never will unless they are written again. Directories themselves are durable when they are made.
 """
 
 import errno
@@ -20,87 +18,14 @@ from typing import Any, Final
 
 from simulation import threads
 from simulation.clock import CLOCK
+from simulation.durable import File, Name, Names
 
-SECTOR_BYTES: Final = 512
 FREE_BYTES: Final = 64 << 30
 _BLOCK_BYTES: Final = 4096
-
-Name = tuple[str, str]
-"""A directory below the root, and a name in it."""
 
 
 class PowerCut(BaseException):
     """The machine has stopped in the middle of a write."""
-
-
-class File:
-    """One file: what is durable of it, and what was done to it since."""
-
-    def __init__(self, content: bytes = b"") -> None:
-        self.durable = bytearray(content)
-        self.size = len(content)  # as the process sees it
-        self.pending: list[tuple[int, bytes | None]] = []  # writes at a position; None: the length is cut to it
-
-    def wrote(self, position: int, data: bytes) -> None:
-        self.pending.append((position, data))
-        self.size = max(self.size, position + len(data))
-
-    def cut(self, size: int) -> None:
-        self.pending.append((size, None))
-        self.size = size
-
-    def synced(self) -> None:
-        for change in self.pending:
-            _apply(self.durable, change)
-        self.pending.clear()
-
-    def sync_failed(self, rng: Random) -> None:
-        """Nobody will write these pages again."""
-        self.durable = self.after_cut(rng)
-        self.pending.clear()
-
-    def after_cut(self, rng: Random) -> bytearray:
-        """What a power cut may leave."""
-        content = bytearray(self.durable)
-        how = rng.choice(("none", "all", "first", "any", "any"))
-        if how == "none":
-            return content
-        pending = self.pending
-        if how == "first":
-            pending = pending[: rng.randint(0, len(pending))]
-        for position, data in pending:
-            if data is None or how != "any":
-                if how != "any" or rng.random() < 0.5:
-                    _apply(content, (position, data))
-                continue
-            for sector, part in _sectors(position, data):
-                if rng.random() < 0.5:
-                    _apply(content, (sector, part))
-        if how == "any" and len(content) < self.size and rng.random() < 0.5:
-            content.extend(bytes(self.size - len(content)))  # the length is there, the data is not
-        return content
-
-
-def _apply(content: bytearray, change: tuple[int, bytes | None]) -> None:
-    position, data = change
-    if len(content) < position:
-        content.extend(bytes(position - len(content)))
-    if data is None:
-        del content[position:]
-    else:
-        content[position : position + len(data)] = data
-
-
-def _sectors(position: int, data: bytes) -> list[tuple[int, bytes]]:
-    if len(data) > 16 * 1024:  # zeros that are written ahead
-        return [(position, data[:SECTOR_BYTES]), (position + SECTOR_BYTES, data[SECTOR_BYTES:])]
-    found = []
-    begin = position
-    while begin < position + len(data):
-        end = min(position + len(data), (begin // SECTOR_BYTES + 1) * SECTOR_BYTES)
-        found.append((begin, data[begin - position : end - position]))
-        begin = end
-    return found
 
 
 class Disk:
@@ -118,8 +43,7 @@ class Disk:
         self.synced_operations = 0
         self.lives = 0
         self._files: dict[int, File] = {}  # by inode
-        self._names: dict[str, dict[str, File]] = {}  # what is durable of each directory
-        self._pending: dict[str, list[tuple[Name | None, Name | None, File]]] = {}  # from, to
+        self._names = Names()
         self.descriptors: set[int] = set()
         _make_directory(root)
 
@@ -165,8 +89,7 @@ class Disk:
         if file is None:
             return
         names = [None if path is None else self._name(path) for path in (source, target)]
-        directory = (names[1] or names[0] or ("", ""))[0]
-        self._pending.setdefault(directory, []).append((names[0], names[1], file))
+        self._names.changed(names[0], names[1], file)
 
     def named(self, path: str) -> File | None:
         try:
@@ -191,8 +114,7 @@ class Disk:
     def _sync_directory(self, directory: str) -> None:
         if self.failure == "sync":
             raise OSError(errno.EIO, "Input/output error")
-        for change in self._pending.pop(directory, []):
-            self._rename(self._names, change)
+        self._names.synced(directory)
 
     def _notice_writes(self, file: File, descriptor: int, size: int) -> None:
         """Python's own files write without `os`; such files only grow."""
@@ -203,14 +125,6 @@ class Disk:
     def _name(self, path: str) -> Name:
         directory, _, name = path[len(str(self.root)) + 1 :].rpartition("/")
         return directory, name
-
-    @staticmethod
-    def _rename(names: dict[str, dict[str, File]], change: tuple[Name | None, Name | None, File]) -> None:
-        source, target, file = change
-        if source is not None and names.get(source[0], {}).get(source[1]) is file:
-            del names[source[0]][source[1]]
-        if target is not None:
-            names.setdefault(target[0], {})[target[1]] = file
 
     # -- how it ends -------------------------------------------------------------------------------------------------
 
@@ -227,14 +141,7 @@ class Disk:
     def cut_power(self) -> None:
         """What is not durable is gone, or is not: the next process finds one of the legal images."""
         self._take_unnoticed()
-        names = {directory: dict(found) for directory, found in self._names.items()}
-        for _, changes in sorted(self._pending.items()):
-            if self.is_unordered:
-                kept = [change for change in changes if self.rng.random() < 0.5]
-            else:
-                kept = changes[: self.rng.choice((0, len(changes), self.rng.randint(0, len(changes))))]
-            for change in kept:
-                self._rename(names, change)
+        names = self._names.after_cut(self.rng, self.is_unordered)
         directories = [str(path.relative_to(self.root)) for path in sorted(self.root.rglob("*")) if path.is_dir()]
         old, self.lives = self.root, self.lives + 1
         self.root = old.with_name(f"life-{self.lives}")
@@ -242,7 +149,7 @@ class Disk:
         for directory in directories:
             _make_directory(self.root / directory)
         contents: dict[int, bytes] = {}
-        self._files, self._names, self._pending = {}, {}, {}
+        self._files, self._names = {}, Names()
         for directory, found in sorted(names.items()):
             for name, file in sorted(found.items()):
                 if id(file) not in contents:
@@ -254,7 +161,7 @@ class Disk:
         path = self.root / directory / name
         path.write_bytes(content)
         file = self._files[os.stat(path).st_ino] = File(content)
-        self._names.setdefault(directory, {})[name] = file
+        self._names.place((directory, name), file)
 
     def _take_unnoticed(self) -> None:
         for path in self.root.rglob("*"):

@@ -33,8 +33,12 @@ class ServerProcess:
         settings: dict[str, str] | None = None,
         config: Path | None = None,
         ember: tuple[str, ...] = EMBER,
+        variables: dict[str, str] | None = None,
     ) -> None:
-        """`settings` as `{"store.segment_bytes": "1048576"}`. All that the servers log is gathered in `log_path`."""
+        """`settings` as `{"store.segment_bytes": "1048576"}`. All that the servers log is gathered in `log_path`.
+
+        `variables` of the environment are given to the server as they are.
+        """
         self._ember = ember
         self._directory = directory
         self._log_path = log_path
@@ -43,6 +47,7 @@ class ServerProcess:
             self._environment["EMBERMQ_" + name.replace(".", "__").upper()] = value
         if config is not None:
             self._environment["EMBERMQ_CONFIG"] = str(config)
+        self._environment |= variables or {}
         self.process: subprocess.Popen[str] | None = None
         self.port = 0
         self.http_port = 0

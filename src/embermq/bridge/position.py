@@ -15,7 +15,7 @@ from zlib import crc32
 
 from embermq.errors import ConfigError
 from embermq.store.log.readers import BRIDGE, reader_path, register_reader
-from embermq.store.log.segments import replace_file
+from embermq.store.log.segments import make_directory, replace_file, sync_directory
 
 DIRECTORY: Final = "bridges"
 SLOT_BYTES: Final = 512
@@ -64,8 +64,9 @@ class PositionFile:
 
     def load(self) -> Position | None:
         """The newest position; None if there is none. Keeps the file open, until `close`."""
-        self.slots_path.parent.mkdir(mode=0o700, exist_ok=True)
+        make_directory(self.slots_path.parent)
         self._descriptor = os.open(self.slots_path, os.O_RDWR | os.O_CREAT, 0o600)
+        sync_directory(self.slots_path.parent)
         found: Position | None = None
         for slot in range(2):
             data = os.pread(self._descriptor, _SLOT.size + _CRC.size, slot * SLOT_BYTES)

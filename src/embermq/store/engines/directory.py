@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, final
 
 from embermq.store.errors import StoreBusy, StoreError
-from embermq.store.log.segments import check_place, lock_file
+from embermq.store.log.segments import check_place, lock_file, make_directory
 
 
 @final
@@ -23,7 +23,7 @@ class DataDirectory:
         self._descriptor = -1
         try:
             for directory in (path, self.log, self.state):
-                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_directory(directory)
                 directory.chmod(0o700)
             self._descriptor = lock_file(path / "LOCK")
         except BlockingIOError:

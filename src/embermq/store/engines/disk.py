@@ -460,8 +460,9 @@ class DiskStore(Store):
         self._committer.close()
         if self._shared is not None:
             self._shared.close()
-        # Whatever fails now, all that was acknowledged is durable in the log.
-        for part in (self._history_reader.close, self._state.close, self._log.close, self._directory.keep_private):
+        # Whatever fails now, all that was acknowledged is in the log. It is closed, and so synced, before the state is:
+        # a state that is durable ahead of its log is refused at the next start.
+        for part in (self._history_reader.close, self._log.close, self._state.close, self._directory.keep_private):
             try:
                 part()
             except (OSError, StoreError) as error:

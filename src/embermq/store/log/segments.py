@@ -94,6 +94,15 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def make_directory(path: Path, mode: int = 0o700) -> None:
+    """Make a directory, and those above it that are missing, durably: a power cut would take what is in it as well."""
+    if path.is_dir():
+        return
+    make_directory(path.parent, 0o777)
+    path.mkdir(mode, exist_ok=True)
+    sync_directory(path.parent)
+
+
 def replace_file(path: Path, text: str) -> None:
     """Write a small file in one step, durably, for its owner alone. OSError as it comes; then the old file stays."""
     unfinished = path.with_name(f"{path.name}.new")
