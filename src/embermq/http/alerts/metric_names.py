@@ -58,6 +58,7 @@ METRICS: Final = frozenset(
         "owed_messages",
         "packets_total",
         "pipeline_lag_records",
+        "pipeline_violations",
         "pipeline_records_per_second",
         "publish_bytes_total",
         "publish_messages_total",
