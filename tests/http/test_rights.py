@@ -141,6 +141,7 @@ ASKED: Final[dict[str, list[Query]]] = {
     "/api/v1/log/blocks": [{"from_offset": 1, "to_offset": 1000}],
     "/api/v1/log/checkpoint": [{"offset": 1}, {"offset": 1, "position": 3}],
     "/api/v1/pipeline": [{}],
+    "/api/v1/nodes": [{}],
 }
 """The questions of each GET, as query parameters."""
 
