@@ -42,5 +42,7 @@ export function notice(text, isError = false, undo = null) {
 }
 
 function hide() {
-  byId("notice").hidden = true;
+  const place = byId("notice");
+  place.hidden = true;
+  show(place);  // what it said is past: nothing may read it again
 }
