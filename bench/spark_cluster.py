@@ -1,10 +1,10 @@
 """Who carries the data on a cluster: `PYTHONPATH=tests python -m bench.spark_cluster [--records N]`.
 
-A server with a log of so many messages, a lake on HDFS, and a standalone Spark cluster of two workers which see neither
-the server's directory nor that of HDFS. `ember pipeline submit` loads the table `messages` once. Printed are the
-processor time and the bytes of TCP of the driver (with all its processes) and of both workers (with their executors and
-the Python processes of these): all of the run, and without its start and the first batch. There the driver is to have
-at most a fifth of what the workers have.
+A server whose log has `--records` messages, a lake on HDFS, and a standalone Spark cluster of two workers which see
+neither the server's directory nor that of HDFS. `ember pipeline submit` loads the table `messages` once. Printed are
+the processor time and the bytes of TCP of the driver (with all its processes) and of both workers (with their executors
+and the Python processes of these): all of the run, and without its start and the first batch. There the driver is to
+have at most a fifth of what the workers have.
 
 The bytes are those that the sockets of a side have sent and received, but not between its own processes, as `ss` shows
 them every half second: what a socket moves after it was last seen is missing, for the workers more than for the driver,
